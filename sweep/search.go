@@ -146,7 +146,7 @@ func (m *measurer) search(ctx context.Context) error {
 	}
 	recs = append(recs, finals...)
 	m.v.send(finished{recs: recs, busy: m.Busy, searched: true, short: log.Short,
-		starved: m.starved, deciding: log.Deciding})
+		starved: m.starved})
 	return nil
 }
 

@@ -38,18 +38,8 @@ func fakeWorker() {
 		case "rms_fwd/kept", "rms_fwd/released":
 			return 8e-6
 		}
-		if len(os.Args) == 4 && os.Args[1] == "lie" && p.N != 4096 { // selftest's have 4096 columns
-			share, _ := strconv.ParseFloat(os.Args[3], 64)
-			if us, err := strconv.ParseFloat(os.Args[2], 64); err == nil && rand.Float64() < share {
-				return us / 1e6
-			}
-		}
 		return devicetest.Typical(p, v, sample)
 	}}
-	if len(os.Args) == 3 && os.Args[1] == "peak" { // bytes per second
-		f.DeviceInfo = devicetest.H200()
-		f.DeviceInfo.PeakRate, _ = strconv.ParseInt(os.Args[2], 10, 64)
-	}
 	if len(os.Args) == 2 && slices.Contains([]string{"fit", "ab", "wrong"}, os.Args[1]) {
 		f.Warm = 0.65
 	}
@@ -187,9 +177,7 @@ func (s sensing) Sense(context.Context) (kernels.Reading, error) { return s.read
 // compiling is a device whose cache folder cannot be written.
 type compiling struct{ *devicetest.Fake }
 
-func (compiling) CompileStats() kernels.CompileStats {
-	return kernels.CompileStats{Compiled: 1, Unkept: "cubins are not kept in /full: as asked"}
-}
+func (compiling) Unkept() string { return "cubins are not kept in /full: as asked" }
 
 // withPeers is a device that has peers.
 type withPeers struct {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"maps"
@@ -11,20 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"normbench/internal/durable"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
-	"normbench/sweep/ab"
 	"normbench/sweep/record"
-	"normbench/sweep/search"
-	"normbench/sweep/stats"
 	"normbench/tune"
 )
 
@@ -48,149 +42,6 @@ func (h *harness) moment(j job, r *rand.Rand, dir string, p *proc) {
 		default:
 		}
 	}
-}
-
-// mapped judges a tuned table into which a map is written: it is whole, with the entries that a
-// sweep had left in it, and with a map that has cells once there is one. It says whether there is.
-func mapped(v *toll, path string, entries int) bool {
-	t, err := tune.Read(path)
-	switch {
-	case err != nil:
-		v.wrongf("%v", err)
-		return false
-	case len(t.Entries) != entries:
-		v.wrongf("%d entries of %d", len(t.Entries), entries)
-	case t.Map != nil && len(t.Map.Rasters) == 0:
-		v.wrongf("a map without a raster")
-	}
-	return t.Map != nil
-}
-
-// killedMap sends a signal to a command that merges a map into a swept table, within so much time,
-// and then runs it to its end.
-func (h *harness) killedMap(r *rand.Rand, sig syscall.Signal, within time.Duration,
-	command func(out string) []string) (v toll) {
-	dir := h.folder()
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "out")
-	if err := os.CopyFS(filepath.Join(out, devicetest.CPU().ID), os.DirFS(h.done[1])); err != nil {
-		h.t.Fatal(err)
-	}
-	path := filepath.Join(out, devicetest.CPU().ID, tune.FileName)
-	swept, err := tune.Read(path)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	p := h.start(command(out))
-	time.Sleep(time.Duration(r.Float64() * float64(within)))
-	p.cmd.Process.Signal(sig)
-	p.ended(&v, 0, -1, exitSignal)
-	mapped(&v, path, len(swept.Entries))
-	p = h.start(command(out))
-	p.ended(&v, 0)
-	if !mapped(&v, path, len(swept.Entries)) {
-		v.lost = append(v.lost, "the map")
-	}
-	return v
-}
-
-func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) toll {
-	return h.killedMap(r, sig, 4500*time.Millisecond, func(out string) []string {
-		return []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op",
-			"rmsnorm", "--pass", "fwd",
-			"--prior", "none", "--budget", "4s", "--out", out}
-	})
-}
-
-func (h *harness) killedTune(r *rand.Rand) toll {
-	return h.killedMap(r, syscall.SIGKILL, 200*time.Millisecond, func(out string) []string {
-		folder := filepath.Join(out, devicetest.CPU().ID)
-		return []string{"tune", filepath.Join(folder, record.FileName), "--out",
-			filepath.Join(folder, tune.FileName)}
-	})
-}
-
-// killedCompare kills a live compare at a random moment. What it had written is a whole file, with
-// which it goes on: no cell is lost or measured again.
-func (h *harness) killedCompare(r *rand.Rand) (v toll) {
-	dir := h.folder()
-	defer os.RemoveAll(dir)
-	args := []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes",
-		"4096x1024,2048x1024,1024x1024,512x1024", "--op", "rmsnorm",
-		"--pass", "fwd", "--worker", "normbench-fake ab"}
-	p := h.start(append(slices.Clone(args), "--out", dir))
-	time.Sleep(time.Duration(r.Float64() * float64(time.Second)))
-	p.cmd.Process.Kill()
-	p.ended(&v, 0, -1)
-	match := func(path string) *ab.Match {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			v.wrongf("%v", err)
-			return &ab.Match{}
-		}
-		m, err := ab.Parse(text)
-		if err != nil || durable.Verify(text) != nil {
-			v.wrongf("%v, %v", err, durable.Verify(text))
-			return &ab.Match{}
-		}
-		return m
-	}
-	before := &ab.Match{}
-	if files, _ := filepath.Glob(filepath.Join(dir, "*", "compare-*.json")); len(files) > 0 {
-		before = match(files[0])
-		args = append(args, "--resume", files[0])
-	} else {
-		args = append(args, "--out", dir)
-	}
-	p = h.start(args)
-	p.ended(&v, 0)
-	files, _ := filepath.Glob(filepath.Join(dir, "*", "compare-*.json"))
-	if len(files) != 1 {
-		v.wrongf("%d files", len(files))
-		return v
-	}
-	after := match(files[0])
-	if len(after.Duels) != 4 {
-		v.lost = append(v.lost, fmt.Sprintf("%d of 4 cells are there", len(after.Duels)))
-	}
-	for _, d := range before.Duels {
-		if !slices.ContainsFunc(after.Duels, func(x *ab.Result) bool { return reflect.DeepEqual(x, d) }) {
-			v.lost = append(v.lost, "the cell of "+d.Problem.String())
-		}
-	}
-	return v
-}
-
-// lies sweeps on a GPU that answers some times shorter than an empty launch, or says that its
-// memory moves what no card's does. No such time is a result.
-func (h *harness) lies(r *rand.Rand) (v toll) {
-	dir := h.folder()
-	defer os.RemoveAll(dir)
-	worker, floor := fmt.Sprintf("normbench-fake lie %g %g", 1.8*math.Exp(-5*r.Float64()),
-		[]float64{0.5, 1}[r.IntN(2)]), 1.9
-	if r.IntN(3) == 0 {
-		worker, floor = fmt.Sprintf("normbench-fake peak %.0f", math.Exp(30+13*r.Float64())), math.Inf(1)
-	}
-	args := []string{"sweep", "--shapes", "4096x1024,512x1024", "--op", "rmsnorm", "--pass", "fwd",
-		"--family", "rms_fwd/two_pass", "--samples", "5",
-		"--strategy", []string{search.Grid,
-			search.Auto}[r.IntN(2)], "--worker", worker, "--out", filepath.Join(dir, "out")}
-	p := h.start(args)
-	p.ended(&v, 0, exitTrouble, exitUnfit)
-	path := filepath.Join(dir, "out", devicetest.H200().ID, record.FileName)
-	if _, err := os.Stat(path); err != nil {
-		return v
-	}
-	_, err := record.Read(path, func(rec *record.Record, _ *record.Run) error {
-		if us := stats.Median(rec.SamplesUS); rec.Status == kernels.StatusOK && us < floor {
-			v.wrongf("%s: %s of %s takes %g us", worker, rec.Variant(), rec.Problem, us)
-		}
-		return nil
-	})
-	if err != nil && !strings.Contains(err.Error(), " is empty") {
-		v.wrongf("%v", err)
-	}
-	return v
 }
 
 // killed sends a signal at a random moment, up to three times in a row, and goes on.
@@ -512,97 +363,5 @@ func (h *harness) flaky(j job, fault, step, when string, whole bool) (v toll) {
 		v.add(h.whole(j, s))
 	}
 	v.add(h.resumed(j, dir, s, 0))
-	return v
-}
-
-// torn makes holes of sectors or pages in the last append of a job that was done, and goes on.
-func (h *harness) torn(i int, r *rand.Rand) (v toll) {
-	dir := h.folder()
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "out", devicetest.CPU().ID)
-	if err := os.CopyFS(out, os.DirFS(h.done[i])); err != nil {
-		h.t.Fatal(err)
-	}
-	path := filepath.Join(out, record.FileName)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	write := func(b []byte) {
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			h.t.Fatal(err)
-		}
-	}
-	start := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
-	for start > 0 { // as long as the line before is of the same append
-		before := bytes.LastIndexByte(text[:start-1], '\n') + 1
-		if !bytes.Contains(text[before:min(before+60, start)], []byte(`"more":`)) {
-			break
-		}
-		start = before
-	}
-	write(text[:start])
-	s, w := h.state(dir, 0)
-	v.add(w)
-	for unit := []int{512, 4096}[r.IntN(2)]; bytes.IndexByte(text[start:], 0) < 0; {
-		for at := start / unit * unit; at < len(text); at += unit {
-			if r.IntN(3) == 0 {
-				clear(text[max(at, start):min(at+unit, len(text))])
-			}
-		}
-	}
-	write(text)
-	v.add(h.resumed(h.jobs[i], dir, s, 0))
-	return v
-}
-
-// bomb packs a file that unpacks to a thousand times its size.
-func (h *harness) bomb(r *rand.Rand) (v toll) {
-	dir := h.folder()
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "out", devicetest.CPU().ID)
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		h.t.Fatal(err)
-	}
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	for range 100 + r.IntN(300) {
-		z.Write(bytes.Repeat([]byte{"\x00\n "[r.IntN(3)]}, 1<<20))
-	}
-	z.Close()
-	path := filepath.Join(out, record.FileName+".gz")
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		h.t.Fatal(err)
-	}
-	p := h.start([][]string{h.jobs[0].with(dir), {"report", path}, {"tune", path}}[r.IntN(3)])
-	p.ended(&v, exitTrouble)
-	if _, err := os.Stat(strings.TrimSuffix(path, ".gz")); err == nil {
-		v.wrongf("it is unpacked")
-	}
-	return v
-}
-
-// clock writes the records of two sweeps with a clock that jumps between and within them.
-// What is read off them is what it was.
-func (h *harness) clock(r *rand.Rand) (v toll) {
-	dir := h.folder()
-	defer os.RemoveAll(dir)
-	jump := func() time.Duration { return time.Duration(r.Int64N(int64(40*365*24*time.Hour))) - 20*365*24*time.Hour }
-	by := map[string]time.Duration{}
-	path := h.copyRecords(h.twice, dir, 1, func(run *record.Run, _ int) {
-		by[run.ID] = jump()
-		run.Time = run.Time.Add(by[run.ID])
-	}, func(rec *record.Record, _ int) {
-		if r.IntN(20) == 0 {
-			by[rec.Run] = jump()
-		}
-		rec.Time = rec.Time.Add(by[rec.Run])
-	})
-	for i, args := range h.ofTwice(path) {
-		if got := h.inside(args); got.code != h.wanted[i].code || got.stdout != h.wanted[i].stdout {
-			v.wrongf("%s: exit code %d, %s%s, want %s", args[0], got.code, got.stdout, got.stderr,
-				h.wanted[i].stdout)
-		}
-	}
 	return v
 }

@@ -23,7 +23,6 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
-	"normbench/kernels/nvrtc"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/tune"
@@ -60,13 +59,6 @@ func TestFaultHarness(t *testing.T) {
 		func(i int, r *rand.Rand) toll { return h.killed(h.jobs[0], r, syscall.SIGKILL) })
 	h.class("kill -9, search", 100, 2*runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.killed(h.jobs[1], r, syscall.SIGKILL) })
-	h.class("kill -9 and INT, learn", 40, 2, func(i int, r *rand.Rand) toll {
-		return h.killedLearn(r, []syscall.Signal{syscall.SIGKILL, syscall.SIGINT}[i%2])
-	})
-	h.class("kill -9, tune and merge", 60, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.killedTune(r) })
-	h.class("kill -9, compare", 60, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.killedCompare(r) })
 	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 	h.class("TERM, HUP, INT", 45, 2*runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.killed(both(i/3), r, stops[i%3]) })
@@ -86,14 +78,9 @@ func TestFaultHarness(t *testing.T) {
 		func(i int, r *rand.Rand) toll { return h.changed(both(i), i/2, r) })
 	h.class("two writers", 30, runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.twoWriters(both(i), r) })
-	h.class("clock jumps", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.clock(r) })
 	for _, f := range h.readers {
 		h.class(f.name, f.share, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
 	}
-	h.class("large YAML", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.large(r) })
-	h.class("holes in the last append", 80, runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.torn(i%2, r) })
-	h.class("bombs", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.bomb(r) })
 	h.workerFaults()
 	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
 		h.class("dies at random, "+p, 60, 4,
@@ -103,12 +90,6 @@ func TestFaultHarness(t *testing.T) {
 		step := []string{"sense", "check", "time", "open"}[i/2%4]
 		return h.flaky(both(i), "garbage", step, "/"+strings.Repeat("n", 3+r.IntN(6)), false)
 	})
-	if c, err := nvrtc.Find(); err == nil {
-		h.class("planted cubins", 100, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.planted(c, r) })
-	} else {
-		fmt.Println("no cubins are planted:", err)
-	}
-	h.class("times and peaks that lie", 60, 4, func(i int, r *rand.Rand) toll { return h.lies(r) })
 	h.print()
 	if len(h.table) == 0 {
 		t.Errorf("no class of faults is called %q", h.only)
@@ -135,8 +116,6 @@ type harness struct {
 	jobs    [2]job // a grid, a search
 	readers []reader
 	done    [2]string // folders of their results
-	twice   string    // records of two searches, the first with other times
-	wanted  []outcome // of ofTwice
 
 	made  atomic.Int64 // folders
 	only  string       // the class to inject; all where it is empty

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -142,45 +141,7 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 	return v
 }
 
-// large is a file of shapes, of rules or of a family beyond what honest ones have, of parts of one
-// kind.
-func (h *harness) large(r *rand.Rand) (v toll) {
-	dir := h.folder()
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "large.yaml")
-	each := []string{"a%d: [[1, 1]]\n", "a%d:\n", "a%d", "{a%d: ", "- ", "[%d, 1], ", "# %d\n",
-		"'%d' "}[r.IntN(8)]
-	b := []byte([]string{"", "a: [", "kind: rules\nclasses: ",
-		"name: a\nop: rmsnorm\npass: fwd\nbase: "}[r.IntN(4)])
-	for size := 280<<10 + r.IntN(3<<20); len(b) < size; {
-		b = append(b, strings.ReplaceAll(each, "%d", strconv.Itoa(len(b)))...)
-	}
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		h.t.Fatal(err)
-	}
-	args := [][]string{{"list", "shapes", "--shapes", path}, {"lint", path},
-		{"list", "kernels", "--kernels", dir}}[r.IntN(3)]
-	start := time.Now()
-	got := h.inside(args)
-	if d := time.Since(start); d > 20*time.Second || got.code != exitTrouble ||
-		strings.Count(got.stderr, "normbench: error: ") != 1 ||
-		strings.Count(got.stderr, "normbench: hint: ") != 1 {
-		v.wrongf("%s of %.60q...: exit code %d in %s, %s", args, b, got.code, d, got.stderr)
-	}
-	return v
-}
-
 func around(b []byte, at int) []byte { return b[max(at-20, 0):min(at+30, len(b))] }
-
-// ofTwice are commands whose output hangs on which of several records of a variant counts.
-func (h *harness) ofTwice(path string) [][]string {
-	return [][]string{
-		{"report", path},
-		{"compare", path + "#base", path, "--format", "csv"},
-		{"tune", path},
-		{"export", path, "--format", "benchfmt"},
-	}
-}
 
 // prepareReaders makes one of each file that is read, and what the commands say of it.
 func (h *harness) prepareReaders() {
@@ -312,57 +273,4 @@ func (h *harness) prepareReaders() {
 			f.want = append(f.want, o)
 		}
 	}
-
-	// Other times of the same variants, in another order, stand before those of the search.
-	h.twice = h.copyRecords(search, h.folder(), 2, func(run *record.Run, generation int) {
-		run.ID = fmt.Sprint(run.ID, "-", generation)
-	}, func(rec *record.Record, generation int) {
-		for i := range rec.SamplesUS {
-			if generation == 0 {
-				rec.SamplesUS[i] *= 1 + float64(len(rec.Variant().String())%7)/7
-			}
-		}
-	})
-	for _, args := range h.ofTwice(h.twice) {
-		o := h.inside(args)
-		must(o)
-		h.wanted = append(h.wanted, o)
-	}
-}
-
-// copyRecords writes the records of a file so many times into a folder, with changes.
-func (h *harness) copyRecords(from, dir string, times int, ofRun func(*record.Run, int),
-	ofRecord func(*record.Record, int)) string {
-	w, _, err := record.OpenWriter(dir, ".")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer w.Close()
-	for generation := range times {
-		runs := map[string]*record.Run{}
-		var group []record.Line
-		_, err := record.Read(from, func(rec *record.Record, run *record.Run) error {
-			c := runs[run.ID]
-			if c == nil {
-				c = new(*run)
-				ofRun(c, generation)
-				runs[run.ID] = c
-				if err := w.AppendAll(c); err != nil {
-					return err
-				}
-			}
-			rec.Run = c.ID
-			ofRecord(rec, generation)
-			if group = append(group, rec); len(group) < rec.Finals {
-				return nil
-			}
-			whole := group
-			group = nil
-			return w.AppendAll(whole...)
-		})
-		if err != nil {
-			h.t.Fatal(err)
-		}
-	}
-	return w.Path()
 }

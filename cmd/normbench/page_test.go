@@ -1,246 +1,135 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
+	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
-// A browser is a headless browser that is told what to do through a pipe, by its DevTools protocol.
-type browser struct {
-	t       *testing.T
-	in      *os.File
-	out     *bufio.Reader
-	session string
-	id      int
-	events  []event // since the page was opened
-}
-
-// An event is what a browser says: an answer has an ID, anything else a method.
-type event struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-}
-
-// newBrowser starts one, or skips the test, as runs but those of make test-all do. Where
-// $NORMBENCH_REQUIRE_BROWSER says that there is one, as make nightly does, it fails.
-func newBrowser(t *testing.T) *browser {
+// chromium is a headless browser. Without one the test is skipped, as in all runs but `make test-all`;
+// where $NORMBENCH_REQUIRE_BROWSER says that there is one, as in make nightly, it fails.
+func chromium(t *testing.T) string {
 	t.Helper()
 	if !testAll {
 		t.Skip("make test-all runs it")
 	}
-	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
+		if path, err := exec.LookPath(name); err == nil {
+			return path
 		}
 	}
-	if path == "" && os.Getenv("NORMBENCH_REQUIRE_BROWSER") != "" {
+	if os.Getenv("NORMBENCH_REQUIRE_BROWSER") != "" {
 		t.Fatal("no chromium, and $NORMBENCH_REQUIRE_BROWSER is set")
-	} else if path == "" {
-		t.Skip("no chromium: the pages are not opened")
 	}
-	theirIn, in, err := os.Pipe()
+	t.Skip("no chromium: the pages are not opened")
+	return ""
+}
+
+const (
+	// watching stands before all else that a page runs. What the page asks for beside itself its
+	// own policy forbids, and says so.
+	watching = `<script>
+const wrong = []
+addEventListener("error", e => wrong.push(e.message), true)
+addEventListener("securitypolicyviolation", e => wrong.push("asks for " + e.blockedURI))
+for (const level of ["log", "warn", "error"]) console[level] = (...words) => wrong.push(words.join(" "))
+</script>`
+	// telling stands at the end of a page. It clicks a heading, and types words into the filter.
+	telling = `<script>
+addEventListener("load", () => {
+const wide = document.documentElement.scrollWidth - innerWidth
+const h = [...document.querySelectorAll("th")].find(h => h.textContent === "COLUMN"); h.click()
+const table = h.closest("table"), rows = [...table.tBodies[0].rows]
+const us = rows.map(r => parseFloat(r.cells[h.cellIndex].textContent))
+const f = table.parentElement.previousElementSibling
+const left = word => {
+	f.value = word
+	f.dispatchEvent(new Event("input"))
+	return rows.filter(r => !r.hidden).length
+}
+const filters = !"FILTER" || f.matches("input.filter") && left("no such row") === 0 &&
+	left("FILTER") > 0 && left("FILTER") < rows.length
+const light = getComputedStyle(document.body).backgroundColor === "rgb(255, 255, 255)"
+const sorts = us.every((x, i) => i === 0 || us[i-1] <= x)
+parent.postMessage({wrong, wide, light, filters, sorts, width: innerWidth}, "*")
+})
+</script>`
+	// frames shows a page as a phone and as a screen do, and keeps what it tells.
+	frames = `<!DOCTYPE html>
+<iframe src="watched.html" width="400" height="1200" style="border: 0"></iframe>
+<iframe src="watched.html" width="1400" height="1200" style="border: 0"></iframe>
+<output></output>
+<script>
+const all = []
+addEventListener("message", e => {
+	all.push(e.data)
+	document.querySelector("output").textContent = JSON.stringify(all)
+})
+</script>`
+)
+
+// A showing is what a page tells of itself at a width.
+type showing struct {
+	Wrong                 []string
+	Wide, Width           int // pixels beyond the window, and the window's
+	Light, Filters, Sorts bool
+}
+
+// show opens a page in a browser at two widths.
+func show(t *testing.T, browser, page, scheme string) (all []showing) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"frames.html": frames, "watched.html": page} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+		"--disable-background-networking", "--user-data-dir=" + filepath.Join(dir, "profile"),
+		"--virtual-time-budget=5000", "--dump-dom", "file://" + filepath.Join(dir, "frames.html")}
+	if scheme == "dark" {
+		args = append([]string{"--force-dark-mode"}, args...)
+	}
+	out, err := exec.CommandContext(t.Context(), browser, args...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, theirOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+	_, rest, _ := strings.Cut(string(out), "<output>")
+	text, _, _ := strings.Cut(rest, "</output>")
+	if err := json.Unmarshal([]byte(html.UnescapeString(text)), &all); err != nil || len(all) != 2 {
+		t.Fatalf("%d showings, %v: %s", len(all), err, out)
 	}
-	dir, err := os.MkdirTemp("", "browser") // not t.TempDir: a browser still writes when it is killed
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-		"--no-first-run", "--disable-background-networking",
-		"--remote-debugging-pipe", "--user-data-dir="+dir)
-	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	theirIn.Close()
-	theirOut.Close()
-	b := &browser{t: t, in: in, out: bufio.NewReader(out)}
-	stop := time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() })
-	t.Cleanup(func() {
-		stop.Stop()
-		cmd.Process.Kill()
-		cmd.Wait()
-		in.Close()
-		out.Close()
-		os.RemoveAll(dir)
-	})
-	var target struct{ TargetID, SessionID string }
-	b.call(&target, "Target.createTarget", map[string]any{"url": "about:blank"})
-	b.call(&target, "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true})
-	b.session = target.SessionID
-	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		b.call(nil, domain+".enable", nil)
-	}
-	return b
-}
-
-// next reads one message.
-func (b *browser) next() event {
-	b.t.Helper()
-	data, err := b.out.ReadBytes(0)
-	if err != nil {
-		b.t.Fatalf("the browser is gone: %v", err)
-	}
-	var e event
-	if err := json.Unmarshal(data[:len(data)-1], &e); err != nil {
-		b.t.Fatal(err)
-	}
-	b.events = append(b.events, e)
-	return e
-}
-
-// call has the browser do something, and reads what comes of it.
-func (b *browser) call(result any, method string, params map[string]any) {
-	b.t.Helper()
-	b.id++
-	message := map[string]any{"id": b.id, "method": method, "params": params}
-	if params == nil {
-		message["params"] = map[string]any{}
-	}
-	if b.session != "" {
-		message["sessionId"] = b.session
-	}
-	data, err := json.Marshal(message)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := b.in.Write(append(data, 0)); err != nil {
-		b.t.Fatal(err)
-	}
-	for {
-		switch e := b.next(); {
-		case e.ID != b.id:
-		case e.Error != nil:
-			b.t.Fatalf("%s: %s", method, e.Error)
-		case result != nil:
-			if err := json.Unmarshal(e.Result, result); err != nil {
-				b.t.Fatal(err)
-			}
-			return
-		default:
-			return
-		}
-	}
-}
-
-// open opens a file and returns what the browser complains of, and what it asks for beside the
-// file.
-func (b *browser) open(file string) (wrong []string) {
-	b.t.Helper()
-	b.events = nil
-	b.call(nil, "Page.navigate", map[string]any{"url": "file://" + file})
-	for !hasEvent(b.events, "Page.loadEventFired") {
-		b.next()
-	}
-	b.eval("1") // what the load had to say comes before its answer
-	for _, e := range b.events {
-		switch e.Method {
-		case "Network.requestWillBeSent":
-			var r struct{ Request struct{ URL string } }
-			json.Unmarshal(e.Params, &r)
-			if r.Request.URL != "file://"+file && !strings.HasPrefix(r.Request.URL, "data:") {
-				wrong = append(wrong, "asks for "+r.Request.URL)
-			}
-		case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":
-			wrong = append(wrong, fmt.Sprintf("%s: %s", e.Method, e.Params))
-		}
-	}
-	return wrong
-}
-
-func hasEvent(events []event, method string) bool {
-	for _, e := range events {
-		if e.Method == method {
-			return true
-		}
-	}
-	return false
-}
-
-// eval is a value of the page's, as JSON.
-func (b *browser) eval(script string) string {
-	b.t.Helper()
-	var r struct {
-		Result           struct{ Value json.RawMessage }
-		ExceptionDetails json.RawMessage
-	}
-	b.call(&r, "Runtime.evaluate", map[string]any{"expression": script, "returnByValue": true})
-	if r.ExceptionDetails != nil {
-		b.t.Errorf("%s: %s", script, r.ExceptionDetails)
-	}
-	return string(r.Result.Value)
-}
-
-// look sets the size of the window and its scheme.
-func (b *browser) look(width int, scheme string) {
-	b.t.Helper()
-	b.call(nil, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 1200,
-		"deviceScaleFactor": 1, "mobile": false})
-	b.call(nil, "Emulation.setEmulatedMedia",
-		map[string]any{"media": "screen",
-			"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}})
-}
-
-// seen is how light the page is, of 1. Its picture goes to $NORMBENCH_SHOTS, to look at.
-func (b *browser) seen(keep string) (light float64) {
-	b.t.Helper()
-	if dir := os.Getenv("NORMBENCH_SHOTS"); dir != "" {
-		var shot struct{ Data []byte }
-		b.call(&shot, "Page.captureScreenshot", map[string]any{"format": "png"})
-		if err := os.WriteFile(filepath.Join(dir, keep+".png"), shot.Data, 0o644); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	var red, green, blue float64
-	background := b.eval("getComputedStyle(document.body).backgroundColor")
-	if _, err := fmt.Sscanf(background, `"rgb(%g, %g, %g)"`, &red, &green, &blue); err != nil {
-		b.t.Errorf("%s: %v", background, err)
-	}
-	return (red + green + blue) / (3 * 255)
+	slices.SortFunc(all, func(a, b showing) int { return a.Width - b.Width }) // the order is the browser's
+	return all
 }
 
 // Pages say their verdict first, and a browser shows them without an error or a request, light and
 // dark, on a phone and on a screen.
 func TestPagesInBrowser(t *testing.T) {
-	dir := t.TempDir()
-	made := func(args ...string) (int, string) {
-		code, _, errs := normbench(args)
-		return code, errs
-	}
+	browser, dir := chromium(t), t.TempDir()
 	out := filepath.Join(dir, "out")
+	made := func(args ...string) func(html string) (int, string) {
+		return func(html string) (int, string) {
+			code, _, errs := normbench(append(args, "--html", html))
+			return code, errs
+		}
+	}
 	learn := func(html string) (code int, errs string) {
 		// the same command goes on, so a busy machine takes longer
 		for budget := 4; budget <= 64; budget *= 2 {
-			if code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget),
-				"--domain", "M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out, "--html",
-				html); code == 0 {
+			if code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget), "--domain",
+				"M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out)(html); code == 0 {
 				break
 			}
 		}
 		return code, errs
 	}
-	folders := func() string {
-		found, _ := filepath.Glob(filepath.Join(out, "*"))
-		return strings.Join(found, " ")
-	}
-	chromium := newBrowser(t)
 	for _, page := range []struct {
 		name    string
 		make    func(html string) (int, string)
@@ -249,22 +138,21 @@ func TestPagesInBrowser(t *testing.T) {
 		numbers string // heading of a column that sorts as numbers
 		filter  string // that leaves some rows of its table, and not all
 	}{
-		{"live", func(html string) (int, string) {
-			return made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz", "--html",
-				html)
-		}, "<svg", []string{"<dt>clocks</dt>", "<dt>date</dt><dd>2026-11-26", "<dt>device</dt><dd>NVIDIA H100", "<dt>driver</dt>", ">2026-11-26<", "</b>slower<", `<i class="t0"></i>k1<`}, "B us", "262144x64"},
-		{"recorded", func(html string) (int, string) {
-			return made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200",
-				"--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd", "--html", html)
-		}, "<svg", []string{">NVIDIA H200, 2026-11-", "</b>inconclusive<"}, "A us", "8192x2048"},
-		{"sweep", func(html string) (int, string) {
-			return made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm",
-				"--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep"), "--html", html)
-		}, "<svg", []string{"</b>slower<"}, "A us", ""},
+		{"live", made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz"), "<svg",
+			[]string{"<dt>clocks</dt>", "<dt>date</dt><dd>2026-11-26", "<dt>device</dt><dd>NVIDIA H100",
+				"<dt>driver</dt>", ">2026-11-26<", "</b>slower<", `<i class="t0"></i>k1<`}, "B us", "262144x64"},
+		{"recorded", made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200",
+			"--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd"), "<svg",
+			[]string{">NVIDIA H200, 2026-11-", "</b>inconclusive<"}, "A us", "8192x2048"},
+		{"sweep", made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm",
+			"--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep")), "<svg",
+			[]string{"</b>slower<"}, "A us", ""},
 		{"learn", learn, `<svg viewBox`, []string{`</b>cells with an answer`, "<dt>budget</dt>"},
 			"problems", ""},
-		{"tune", func(html string) (int, string) { return made("tune", folders(), "--html", html) },
-			`<svg viewBox`, []string{`</b>cells with an answer`}, "problems", ""},
+		{"tune", func(html string) (int, string) {
+			found, _ := filepath.Glob(filepath.Join(out, "*"))
+			return made("tune", strings.Join(found, " "))(html)
+		}, `<svg viewBox`, []string{`</b>cells with an answer`}, "problems", ""},
 	} {
 		file := filepath.Join(dir, page.name+".html")
 		if code, errs := page.make(file); code != 0 {
@@ -280,35 +168,24 @@ func TestPagesInBrowser(t *testing.T) {
 		if !(0 < verdict && verdict < chart && chart <= table) {
 			t.Errorf("%s: verdict at %d, chart at %d, table at %d", page.name, verdict, chart, table)
 		}
-		for _, want := range append(page.wants, "Content-Security-Policy", "@media print",
-			"<dt>device</dt>", "<dt>protocol</dt>", "<dt>normbench</dt>", "<dt>date</dt>") {
+		policy := `content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; ` +
+			`img-src data:">`
+		for _, want := range append(page.wants, policy, "@media print", "<dt>device</dt>", "<dt>protocol</dt>",
+			"<dt>normbench</dt>", "<dt>date</dt>") {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s has no %s", page.name, want)
 			}
 		}
-		for _, look := range []struct {
-			width  int
-			scheme string
-		}{{400, "light"}, {1400, "light"}, {1400, "dark"}} {
-			chromium.look(look.width, look.scheme)
-			if wrong := chromium.open(file); len(wrong) > 0 {
-				t.Errorf("%s at %d px: %s", page.name, look.width, strings.Join(wrong, "\n"))
+		tells := strings.NewReplacer("COLUMN", page.numbers, "FILTER", page.filter).Replace(telling)
+		watched := strings.Replace(text, policy, policy+watching, 1) + tells
+		for _, scheme := range []string{"light", "dark"} {
+			for i, got := range show(t, browser, watched, scheme) {
+				want := showing{Wrong: []string{}, Width: []int{400, 1400}[i], Light: scheme == "light",
+					Filters: true, Sorts: true}
+				if fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("%s, %s: %+v, want %+v", page.name, scheme, got, want)
+				}
 			}
-			if wide := chromium.eval("document.documentElement.scrollWidth - innerWidth"); wide != "0" {
-				t.Errorf("%s at %d px is wider by %s", page.name, look.width, wide)
-			}
-			if light := chromium.seen(fmt.Sprint(page.name, "-", look.width, "-",
-				look.scheme)); (light > 0.5) != (look.scheme == "light") {
-				t.Errorf("%s at %d px, %s: light %.2f", page.name, look.width, look.scheme, light)
-			}
-		}
-		// What a click on a heading and words in the filter do.
-		script := strings.NewReplacer("COLUMN", page.numbers, "FILTER", page.filter).Replace(`(() => { const h = [...document.querySelectorAll("th")].find(h => h.textContent === "COLUMN"); h.click();
-const rows = [...h.closest("table").tBodies[0].rows], us = rows.map(r => parseFloat(r.cells[h.cellIndex].textContent));
-const f = h.closest("table").parentElement.previousElementSibling, type = word => { f.value = word; f.dispatchEvent(new Event("input")); return rows.filter(r => !r.hidden).length };
-return us.every((x, i) => i === 0 || us[i-1] <= x) + " " + (!"FILTER" || f.matches("input.filter") && type("no such row") === 0 && type("FILTER") > 0 && type("FILTER") < rows.length) })()`)
-		if got := chromium.eval(script); got != `"true true"` {
-			t.Errorf("%s: sorted and filtered: %s", page.name, got)
 		}
 	}
 }

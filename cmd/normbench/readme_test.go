@@ -200,6 +200,8 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	want := []int{0}
 	switch {
 	case len(words) == 0:
+	case words[0] == "tune" && !testAll: // it fills all of a map, in eight seconds
+		return true
 	case words[0] == "verify":
 		if os.Getenv("CXX") == "" || !testAll && c.output == "" {
 			t.Setenv("CXX", "nosuch") // CUDA code is not run here

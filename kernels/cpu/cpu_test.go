@@ -22,6 +22,8 @@ const smallCache = 16 << 20
 // that the suite runs across a real process boundary too.
 func TestMain(m *testing.M) {
 	if os.Getenv("NORMBENCH_TEST_WORKER") == "" {
+		os.Setenv("NORMBENCH_TEST_WORKER", "cpu") // of what the tests start
+		os.Setenv("GORACE", "atexit_sleep_ms=0")  // else it takes a second to leave under the race detector
 		os.Exit(m.Run())
 	}
 	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device, error) {
@@ -34,8 +36,6 @@ func TestMain(m *testing.M) {
 }
 
 func open(t *testing.T, limit time.Duration) kernels.Device {
-	t.Setenv("NORMBENCH_TEST_WORKER", "cpu")
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // else a worker under the race detector takes a second to leave
 	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -44,10 +44,14 @@ func open(t *testing.T, limit time.Duration) kernels.Device {
 }
 
 func TestInWorker(t *testing.T) {
+	t.Parallel()
 	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) }, devicetest.Registry(families.New()))
 }
 
-func TestWorkerSurvives(t *testing.T) { devicetest.Survive(t, open) }
+func TestWorkerSurvives(t *testing.T) {
+	t.Parallel()
+	devicetest.Survive(t, open)
+}
 
 // A done context ends a run between two launches, with the context's error.
 func TestCancelled(t *testing.T) {

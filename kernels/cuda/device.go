@@ -107,8 +107,8 @@ func (d *Device) endCompilers() {
 	d.both.Close()
 }
 
-// CompileStats implements kernels.Compiling.
-func (d *Device) CompileStats() kernels.CompileStats { return d.compile.snapshot() }
+// Unkept implements kernels.Caching.
+func (d *Device) Unkept() string { return d.compile.cache.Unkept() }
 
 // Within implements kernels.Hurried.
 func (d *Device) Within(step time.Duration) {

@@ -185,38 +185,31 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestLint: what is wrong with a map is named.
-func TestLint(t *testing.T) {
-	two := *wild()
-	two.Rasters = two.Rasters[:2]
-	text, err := json.Marshal(map[string]any{"device": two.Device, "map": two})
-	if err != nil {
-		t.Fatal(err)
+// TestRefused: what is wrong with a map's configs is named.
+func TestRefused(t *testing.T) {
+	m := *wild()
+	m.Rasters = slices.Clone(m.Rasters[:2])
+	for i := range m.Rasters {
+		m.Rasters[i].Legend = slices.Clone(m.Rasters[i].Legend)
 	}
-	m, err := rule.Parse("tuned.json", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Sources = map[string]string{"rms_fwd/cta_reg": "old"}
 	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
 	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(kernels.Setting{Knob: kernels.Warps, Value: 4096})
-	found := strings.Join(m.Lint(families.With(), m.Device, func(*kernels.Family, string) (string, bool) { return "new", true }), "\n")
-	for _, want := range []string{"stale: the sources of rms_fwd/cta_reg are new", `unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
+	found := strings.Join(append(m.Unknown(families.With()), m.Refused(families.With(), m.Device)...), "\n")
+	for _, want := range []string{`unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("no %q in %s", want, found)
 		}
 	}
 }
 
-// TestBrought: the maps that the program brings along have no findings but stale sources.
+// TestBrought: nothing is wrong with the configs of the maps that the program brings along.
 func TestBrought(t *testing.T) {
 	for _, k := range rule.KnownDevices() {
 		step := families.Step(k.DeviceInfo)
 		if step.Near != rule.Own {
 			continue
 		}
-		fresh := func(*kernels.Family, string) (string, bool) { return "", false }
-		if found := step.Map.Lint(families.With(), step.Map.Device, fresh); len(found) > 0 {
+		if found := append(step.Map.Unknown(families.With()), step.Map.Refused(families.With(), step.Map.Device)...); len(found) > 0 {
 			t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
 		}
 	}
@@ -426,7 +419,10 @@ func TestLaunches(t *testing.T) {
 		Stage, Entry           string
 		Grid                   [3]any
 		Block, Shared, Cluster any
-		Defines                map[string]any
+		Defines                []struct {
+			Name  string
+			Value any
+		}
 	}
 	var out struct {
 		Runs []struct {
@@ -491,8 +487,8 @@ func TestLaunches(t *testing.T) {
 					check("block", got.Block, int64(l.Block))
 					check("shared", got.Shared, int64(l.Shared))
 					check("cluster", got.Cluster, int64(l.Cluster))
-					for _, x := range l.Defines {
-						check(x.Name, got.Defines[x.Name], x.Value)
+					for k, x := range l.Defines {
+						check(got.Defines[k].Name, got.Defines[k].Value, x.Value)
 					}
 				}
 			}

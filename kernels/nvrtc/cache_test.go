@@ -169,6 +169,17 @@ func TestCachePlanted(t *testing.T) {
 	if got, err := c.Compile(b, fakeOptions); err != nil || got.Cached || !bytes.HasSuffix(got.Cubin, []byte("b")) || c.Unkept() != "" {
 		t.Errorf("%+v, %v, %q", got, err, c.Unkept())
 	}
+	for _, plant := range []func() error{
+		func() error { return os.Symlink(file, other) }, func() error { return os.Mkdir(other, 0o755) },
+	} {
+		if err := errors.Join(os.RemoveAll(other), plant()); err != nil {
+			t.Skip(err)
+		}
+		fresh := NewForeignCache(c.dir, "13.0", fake(&calls)) // says by itself that it cannot keep the other
+		if got, err := fresh.Compile(b, fakeOptions); err != nil || !bytes.HasSuffix(got.Cubin, []byte("b")) {
+			t.Errorf("a link or a folder in its place: %+v, %v", got, err)
+		}
+	}
 	if err := os.Chmod(file, 0o666); err != nil || runtime.GOOS == "windows" {
 		t.Skip(err)
 	}

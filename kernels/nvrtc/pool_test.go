@@ -86,7 +86,7 @@ func fakePool(t *testing.T, size int, how string) *Pool {
 func TestPoolFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"die":     "compile k.cu: the compile helper ended: exit status 2 (panic: internal compiler error)",
-		"hang":    "compile k.cu: the compile helper was killed: no answer within 2s",
+		"hang":    "compile k.cu: the compile helper was killed: no answer within 1s",
 		"garbage": "compile k.cu: the compile helper answered nonsense: ",
 		"nothing": "compile k.cu: the compile helper answered without a cubin",
 		"bad":     "compile k.cu(1): error: bad",
@@ -97,7 +97,7 @@ func TestPoolFaults(t *testing.T) {
 			p := fakePool(t, 1, "")
 			p.timeout = time.Minute
 			if text == "hang" {
-				p.Within(6 * time.Second)
+				p.Within(3 * time.Second)
 			}
 			for i := range 2 { // once in a fresh helper, and once in one that has compiled
 				_, err := p.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
@@ -125,7 +125,7 @@ func TestPoolFallsBack(t *testing.T) {
 	stderr := os.Stderr
 	defer func() { os.Stderr = stderr }()
 	for how, want := range map[string]string{
-		"mute":    "the compile helper was killed: no answer within 2s",
+		"mute":    "the compile helper was killed: no answer within 1s",
 		"dies":    "the compile helper ended: exit status 3 (no such thing)",
 		"garbage": "the compile helper answered nonsense: invalid character 'W'",
 		"sorry":   `the compile helper says "no library"`,
@@ -139,7 +139,7 @@ func TestPoolFallsBack(t *testing.T) {
 		os.Stderr = file
 		p := fakePool(t, 2, how)
 		if how == "mute" {
-			p.Within(6 * time.Second)
+			p.Within(3 * time.Second)
 		}
 		if how == "absent" {
 			p.command = []string{filepath.Join(t.TempDir(), "none")}

@@ -65,17 +65,7 @@ const (
 )
 
 // letterOf is the place of a letter in Letters, -1 for none.
-func letterOf(c byte) int {
-	switch {
-	case 'a' <= c && c <= 'z':
-		return int(c - 'a')
-	case 'A' <= c && c <= 'Z':
-		return int(c-'A') + 26
-	case '0' <= c && c <= '9':
-		return int(c-'0') + 52
-	}
-	return -1
-}
+func letterOf(c byte) int { return strings.IndexByte(Letters, c) }
 
 // Match says how an answer came about.
 type Match string

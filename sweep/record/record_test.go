@@ -483,7 +483,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// The last of a variant is what was measured last, also under a key that was there before; warm
+// The last of a variant is what stands last, also under a key that was there before, and whatever
+// the clock said; warm
 // times do not take the place of cold ones, but of warm ones; and of a problem's bases the last is
 // one.
 func TestLatest(t *testing.T) {
@@ -491,6 +492,7 @@ func TestLatest(t *testing.T) {
 	short, warm := *cold, *cold
 	short.Protocol.Samples--
 	warm.Protocol.Cold = false
+	short.Time, warm.Time = cold.Time.Add(time.Hour), cold.Time.Add(2*time.Hour)
 	p := testRecord(cold, 0).Problem
 	entry := func(run *Run, family string, us float64, base bool) *Entry {
 		return &Entry{Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base, Summary: stats.Summary{Median: us}}

@@ -47,7 +47,7 @@ const (
 	leastGain = 0.02
 	// leastSplit is the expected regret that a cut saves in the mean of a raster, at least,
 	// leastPrice what a config saves to have a letter. A map that is pasted must be small.
-	leastSplit, leastPrice = 1e-4, 3e-5
+	leastSplit, leastPrice = 5e-5, 3e-5
 	// noOption is what the lack of an accepted config costs: there is the analytic base.
 	noOption = 0.3
 )
@@ -56,7 +56,27 @@ const (
 func middle(b rule.Box) place {
 	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
 	rows := mid(b.MLo, min(b.MHi, max(rule.MaxElems/b.NLo, b.MLo)))
-	return place{columns: mid(b.NLo, b.NHi), rows: rows, align: b.Align}
+	columns := mid(b.NLo, b.NHi)
+	return place{columns: columns, rows: rows, step: stepOf(int64(math.Exp2(columns))), align: b.Align}
+}
+
+// parts are the box up to its step of columns and beyond, see stepOf; a box within one is whole.
+func parts(b rule.Box) []rule.Box {
+	low, high := b, b
+	low.NHi = min(lastColumn(b.NLo, b.NHi), b.NHi)
+	high.NLo = low.NHi + 1
+	return slices.DeleteFunc([]rule.Box{low, high}, func(b rule.Box) bool { return b.Empty() })
+}
+
+// within lists the points that count for a box: for each of its parts.
+func (c *class) within(b rule.Box) (list []neighbour) {
+	boxes := parts(b)
+	for _, part := range boxes {
+		for _, n := range c.near(middle(part)) {
+			list = append(list, neighbour{n.point, n.weight / float64(len(boxes))})
+		}
+	}
+	return list
 }
 
 // central is a problem near the middle of a box.
@@ -100,33 +120,32 @@ func (f *Filler) Fill(points []*Point) *rule.Map {
 }
 
 // raster fills the cells of a class at an alignment. A line of cells is cut in two where both parts
-// together lose leastSplit less than the whole.
+// together are expected to lose leastSplit less than the whole.
 func (f *Filler) raster(c *class, align int64) *rule.Raster {
 	standard := rule.Blank(c.Class, align, f.Device.SMs)
 	r := &rule.Raster{Class: c.Class, Align: align, Rows: standard.Rows}
 	var squares []*square
 	for line := range standard.Lines {
-		low, high, saved := []*square{}, []*square{}, 0.0
+		var whole, halves []*square
+		saved := 0.0
 		for cell := range standard.Rows {
 			b := standard.Box(line, cell, f.Device.SMs)
 			if b.Empty() {
 				continue
 			}
-			s := &square{line: len(r.Lines), cell: cell, box: b, options: f.options(c, b)}
-			l, h := *s, *s
-			l.box.NHi = min(lastColumn(b.NLo, b.NHi), b.NHi)
-			h.line, h.box.NLo = s.line+1, l.box.NHi+1
-			l.options, h.options = slices.Clone(s.options), slices.Clone(s.options)
-			if lost := f.least(s); len(l.options) > 0 && lost > l.options[0].regret {
-				saved += lost - (f.least(&l)+f.least(&h))/2
+			s := &square{len(r.Lines), cell, b, f.options(c, b), 0}
+			whole, saved = append(whole, s), saved+f.least(s)
+			for i, part := range parts(b) {
+				h := &square{len(r.Lines) + i, cell, part, f.options(c, part), 0}
+				halves, saved = append(halves, h), saved-f.least(h)/float64(len(parts(b)))
 			}
-			squares, low, high = append(squares, s), append(low, &l), append(high, &h)
 		}
 		r.Lines = append(r.Lines, standard.Lines[line])
-		if saved > leastSplit*float64(len(standard.Lines)*len(standard.Rows)) && !high[0].box.Empty() {
-			squares = append(squares[:len(squares)-len(low)], append(low, high...)...)
-			r.Lines = append(r.Lines, rule.Line{From: high[0].box.NLo})
+		if saved > leastSplit*float64(len(standard.Lines)*len(standard.Rows)) && len(halves) > len(whole) {
+			whole = halves
+			r.Lines = append(r.Lines, rule.Line{From: halves[1].box.NLo})
 		}
+		squares = append(squares, whole...)
 	}
 	r.Clear()
 	f.choose(r, squares)
@@ -176,7 +195,7 @@ func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess
 // options are what may run in a cell, the least regret first. A prior's pick keeps the cell where
 // nothing else is expected to gain leastGain.
 func (f *Filler) options(c *class, b rule.Box) (list []guess) {
-	for _, g := range c.rank(c.near(middle(b))) {
+	for _, g := range c.rank(c.within(b)) {
 		if g.regret < failedRegret/2 && g.weight > 0.01 {
 			list = append(list, g)
 		}
@@ -263,7 +282,7 @@ func (f *Filler) judge(r *rule.Raster, c *class) {
 func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
 	var gains []float64
 	c := f.classes[b.Class]
-	for _, n := range c.near(middle(b)) {
+	for _, n := range c.within(b) {
 		if p := c.points[n.point]; n.weight > 0.1 && p.OK(old) && p.OK(next) {
 			gains = append(gains, math.Log(p.US[old]/p.US[next]))
 		}
@@ -296,7 +315,7 @@ func (f *Filler) Change(old, m *rule.Map) (changed, of int, gain float64) {
 				changed++
 				regret := map[kernels.Variant]float64{}
 				c := f.classes[r.Class]
-				for _, g := range c.rank(c.near(middle(b))) {
+				for _, g := range c.rank(c.within(b)) {
 					regret[g.variant] = g.regret
 				}
 				if _, ok := regret[was]; ok {

@@ -113,8 +113,6 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 	sum.Skipped += s.Skipped
 	sum.Wall += s.Wall
 	sum.Busy += s.Busy
-	sum.Deciding += s.Deciding
-	sum.Writing += s.Writing
 	sum.Problems += s.Problems
 	for _, g := range s.Gone {
 		if !slices.Contains(sum.Gone, g) {

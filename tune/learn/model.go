@@ -3,6 +3,7 @@ package learn
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -13,13 +14,24 @@ import (
 // A place is where a problem is on the map: octaves, so that distances are.
 type place struct {
 	columns, rows float64
+	step          int // see stepOf
 	align         int64
 	twin          bool // of the other op: see twins
 }
 
+// stepOf counts the powers of two, and three quarters of them, below a number of columns. A thread
+// holds a part of a row whose size is one of these, so what is fast changes beyond them at once.
+func stepOf(n int64) int {
+	k := 2 * bits.Len64(uint64(n-1))
+	if n <= 3<<(k/2)/4 {
+		k--
+	}
+	return k
+}
+
 func placeOf(p kernels.Problem) place {
 	return place{columns: math.Log2(float64(p.N)), rows: math.Log2(float64(p.M)),
-		align: rule.AlignOf(p.N, p.DType.Size())}
+		step: stepOf(p.N), align: rule.AlignOf(p.N, p.DType.Size())}
 }
 
 // The model: how far a measurement counts for other places, and what is expected of a config
@@ -27,11 +39,12 @@ func placeOf(p kernels.Problem) place {
 const (
 	reachColumns = 0.5  // octaves at which its weight falls to 0.6
 	reachRows    = 1.0  //
+	otherStep    = 0.4  // weight between two steps of columns
 	otherAligned = 0.05 // weight where rows start at multiples of different numbers of bytes
-	otherOp      = 0.3  // weight of a measurement of the other op
+	otherOp      = 0.5  // weight of a measurement of the other op
 	oneRow       = 0.03 // weight between one row and more: a row alone is a case of its own in many designs
 	priorRegret  = 0.25 // log time over the best of a config that nobody measured,
-	priorWeight  = 0.5  // which counts as much as so many measurements
+	priorWeight  = 0.25 // which counts as much as so many measurements
 	failedRegret = 1.0  // of a config that failed
 	mostPoints   = 80   // nearest ones that count for a place
 )
@@ -40,6 +53,9 @@ const (
 func alike(a, b place) float64 {
 	n, m := (a.columns-b.columns)/reachColumns, (a.rows-b.rows)/reachRows
 	k := math.Exp(-(n*n + m*m) / 2)
+	if a.step != b.step {
+		k *= otherStep
+	}
 	if a.align != b.align {
 		k *= otherAligned
 	}
