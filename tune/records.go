@@ -77,7 +77,7 @@ func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 			}
 			seen[x.Problem][x.Variant] = true
 			found[x.Problem] = append(found[x.Problem],
-				search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
+				search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS)})
 			if x.Finals().Chosen != "" {
 				h.Won(x.Problem, x.Variant)
 			}

@@ -25,9 +25,8 @@ type past struct {
 
 // Found is one variant's time on a problem.
 type Found struct {
-	Variant  kernels.Variant
-	Log      float64 // natural log of the time over the problem's unit
-	Launches int
+	Variant kernels.Variant
+	Log     float64 // natural log of the time over the problem's unit
 }
 
 // Add remembers the board of a finished search. unit is the stream's time in microseconds, by
@@ -39,7 +38,7 @@ func (h *History) Add(b *Board, unit float64) {
 	p := &past{problem: b.space.Problem}
 	for _, v := range b.Ranked() {
 		p.found = append(p.found,
-			Found{b.space.Variants[v], math.Log(b.cells[v].median / unit), len(b.cells[v].samples)})
+			Found{b.space.Variants[v], math.Log(b.cells[v].median / unit)})
 	}
 	h.add(p)
 }
