@@ -62,12 +62,9 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 			return nil, err
 		}
 	}
-	if d, ok := s.Devices[0].(*replay.Device); ok {
-		p.Only = d.Problems()
-	}
-	data, took, err := p.Resume(filepath.Join(s.Out, info.ID))
-	if err != nil {
-		return nil, err
+	if _, ok := s.Devices[0].(*replay.Device); ok {
+		return nil, hint.Errorf("`normbench tune RECORDS` fills a map from them",
+			"learn draws its problems, and recorded times are of others")
 	}
 	if err := checkResults(s.Out, info.ID, tune.FileName, "learn.svg"); err != nil {
 		return nil, err
@@ -77,6 +74,10 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 		return nil, err
 	}
 	defer w.Close()
+	data, took, err := p.Resume(w.Records())
+	if err != nil {
+		return nil, err
+	}
 	if len(data.Points) > 0 {
 		l.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"),
 			took.Round(time.Second))
@@ -87,17 +88,18 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Step)
 	}
-	got := &Learned{Data: data, out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
+	got := &Learned{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
 	got.old, _ = tune.Read(got.out.String()) // the first has none
 	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
-		Seed: s.Seed, Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Data: data}
+		Seed: s.Seed, Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
+		Data: data}
 	begun := time.Now()
 	if err := l.fillMap(got, w.Path()); got.Lost != nil {
 		return got, err
 	} else if err != nil {
 		return nil, err
 	}
-	l.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(),
+	l.Notef("%s in %.0f s; %s", console.Count(len(got.Data.Points), "problem"), time.Since(begun).Seconds(),
 		got.loop.Why)
 	if err := w.Close(); err != nil {
 		return nil, err
@@ -111,8 +113,8 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 func (l *Lab) fillMap(got *Learned, records string) (err error) {
 	loop := got.loop
 	loop.Checkpoint = func(m *rule.Map) error {
-		got.Map = m
-		loop.Describe(m, got.Data)
+		got.Map, got.Data = m, loop.Data
+		loop.Describe(m, loop.Data)
 		got.Lost = l.Late(loop.Write(got.out, got.old, m))
 		return got.Lost
 	}

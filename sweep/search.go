@@ -138,7 +138,7 @@ func (m *measurer) search(ctx context.Context) error {
 	if ctx.Err() != nil || err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
-	o.Known.Add(board, m.stream)
+	o.Known.Add(board)
 	m.spent = board.Spent()
 	m.spent.Seconds = max(m.Busy, time.Since(m.begun).Seconds()) // a replay takes less than it tells
 	for _, rec := range finals {

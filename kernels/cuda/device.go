@@ -85,7 +85,7 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}
-	d.both = triton.NewCache(cache, processes)
+	d.both = triton.NewCache(cache)
 	d.compile = newCompiler(r, d.both, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		close(d.calls)

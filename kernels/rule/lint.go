@@ -16,15 +16,10 @@ func (m *Map) Refused(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		wait.Go(func() {
-			for line := range r.Lines {
-				for cell := range r.Rows {
-					v, ok := r.Pick(line, cell)
-					b := r.Box(line, cell, d.SMs)
-					if ok && !b.Empty() && unknown(reg, v) == nil && !b.Accepts(reg, d, v) {
-						found[i] = append(found[i],
-							fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
-								r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, v))
-					}
+			for b, a := range r.Cells(d.SMs) {
+				if unknown(reg, a.Variant) == nil && !b.Accepts(reg, d, a.Variant) {
+					found[i] = append(found[i], fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
+						r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, a.Variant))
 				}
 			}
 		})

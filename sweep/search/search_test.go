@@ -237,7 +237,7 @@ func TestTransfer(t *testing.T) {
 	h := &History{}
 	s := space(120, 1)
 	b, _ := play(t, Grid, s, Allowance{}, newMachine(1))
-	h.Add(b, 40)
+	h.Add(b)
 	won := s.Variants[b.Ranked()[0]]
 	next := space(120, 2)
 	next.Known = h

@@ -191,7 +191,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	if _, err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
 	}
-	known.Add(board, unit)
+	known.Add(board)
 	pick, busy := append(board.Finalists(1), space.Keep[0])[0], 0.0
 	if setup.Finals > 0 {
 		if pick, busy, err = finals(ctx, board, m, s, setup.Finals); err != nil {

@@ -23,10 +23,14 @@ const judgeSalt = 0x6a756467
 func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(string)) (*ab.Match, error) {
 	info := l.Devices[0].Info()
 	reg := families.Over(l.Registry, m)
+	known := map[kernels.Problem]bool{}
+	for _, p := range l.Data.Points {
+		known[p.Problem] = true
+	}
 	var ps []kernels.Problem
 	for _, s := range l.Domain.Draw(2*n+8, l.Seed^judgeSalt) {
 		p := sized(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
-		if len(ps) < n && l.Data.all[p] == nil && p.CheckFits(info) == nil {
+		if len(ps) < n && !known[p] && p.CheckFits(info) == nil {
 			ps = append(ps, p)
 		}
 	}
