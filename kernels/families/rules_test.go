@@ -174,7 +174,7 @@ func TestFamilyBase(t *testing.T) {
 func TestSteps(t *testing.T) {
 	var got []string
 	for _, k := range rule.KnownDevices() {
-		if err := kernels.CheckID(k.ID); err != nil || k.Source == "" || k.SMs < 1 || k.SharedPerBlock < 48<<10 {
+		if err := kernels.CheckID(k.ID); err != nil || k.Source == "" || k.Arch == "" || k.SMs < 1 || k.CacheBytes < 1 || k.SharedPerBlock < 48<<10 {
 			t.Errorf("%s: %v, %+v", k.Key, err, k)
 		}
 		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()}, &k.DeviceInfo).Near))
@@ -185,32 +185,27 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestRefused: what is wrong with a map's configs is named.
+// TestRefused: what is wrong with a map's configs is named, and nothing is with those of the maps
+// that the program brings along.
 func TestRefused(t *testing.T) {
-	m := *wild()
+	m, reg := *wild(), families.With()
 	m.Rasters = slices.Clone(m.Rasters[:2])
 	for i := range m.Rasters {
 		m.Rasters[i].Legend = slices.Clone(m.Rasters[i].Legend)
 	}
 	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
 	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(kernels.Setting{Knob: kernels.Warps, Value: 4096})
-	found := strings.Join(append(m.Unknown(families.With()), m.Refused(families.With(), m.Device)...), "\n")
+	found := strings.Join(append(m.Unknown(reg), m.Refused(reg, m.Device)...), "\n")
 	for _, want := range []string{`unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("no %q in %s", want, found)
 		}
 	}
-}
-
-// TestBrought: nothing is wrong with the configs of the maps that the program brings along.
-func TestBrought(t *testing.T) {
 	for _, k := range rule.KnownDevices() {
-		step := families.Step(k.DeviceInfo)
-		if step.Near != rule.Own {
-			continue
-		}
-		if found := append(step.Map.Unknown(families.With()), step.Map.Refused(families.With(), step.Map.Device)...); len(found) > 0 {
-			t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
+		if m := families.Step(k.DeviceInfo).Map; m != nil && m.Device.ID == k.ID {
+			if found := append(m.Unknown(reg), m.Refused(reg, m.Device)...); len(found) > 0 {
+				t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
+			}
 		}
 	}
 }
