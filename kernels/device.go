@@ -1,7 +1,6 @@
 package kernels
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -96,32 +95,10 @@ type Neighbour interface {
 	Beside(pids ...int)
 }
 
-// CompileStats is what a device has spent on compiling since it was opened.
-type CompileStats struct {
-	Compiled int `json:"compiled"` // units that were compiled
-	Cached   int `json:"cached"`   // units found in the cache of an earlier run
-	// Unused counts those of Compiled that no variant has run so far: announced in vain.
-	Unused  int     `json:"unused"`
-	Seconds float64 `json:"seconds"` // of compiling, all processes together
-	// WaitSeconds is how long the device stood, waiting for a unit that was asked for.
-	WaitSeconds float64 `json:"wait_seconds"`
-	// Unkept says why cubins do not stay for the next run, "" where they do. It is one text for
-	// all devices that share the folder.
-	Unkept string `json:"unkept,omitempty"`
-}
-
-// Add is the sum of both.
-func (s CompileStats) Add(t CompileStats) CompileStats {
-	return CompileStats{
-		Compiled: s.Compiled + t.Compiled, Cached: s.Cached + t.Cached, Unused: s.Unused + t.Unused,
-		Seconds: s.Seconds + t.Seconds, WaitSeconds: s.WaitSeconds + t.WaitSeconds,
-		Unkept: cmp.Or(s.Unkept, t.Unkept),
-	}
-}
-
-// Compiling is a device that compiles and tells what that took. Devices may leave it out.
-type Compiling interface {
-	CompileStats() CompileStats
+// Caching is a device that keeps what it compiles, and says why that does not stay for the next run,
+// "" where it does. It is one text for all devices that share the folder. Devices may leave it out.
+type Caching interface {
+	Unkept() string
 }
 
 // A Hurried is a device that is told how long a step of it may take: whoever waits longer ends

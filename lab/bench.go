@@ -65,7 +65,7 @@ func (l *Lab) Bench(c *Bench) (*Benched, error) {
 	p.Clear()
 	var found *Benched
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
-		l.Notes(report.RunNotes(sum, 0, c.Devices))
+		l.Notes(report.RunNotes(sum, c.Devices))
 		found = &Benched{report.BenchTable(sink.records, &run), sum.Measured, sum.Failed + sum.Refused}
 		var families []string
 		for _, r := range sink.records {

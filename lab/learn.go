@@ -3,7 +3,6 @@ package lab
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -19,14 +18,16 @@ import (
 	"normbench/kernels/replay"
 	"normbench/kernels/rule"
 	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
+	"normbench/sweep/stats"
 	"normbench/tune"
 	"normbench/tune/learn"
 	"normbench/tune/ref"
 )
 
-// judgeFile is what a judgement is kept in, beside the map.
+// judgeFile is the live compare of a judgement, beside the map.
 const judgeFile = "judged.json"
 
 // A Learning is what is to be learned, on devices that are open.
@@ -61,12 +62,9 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 			return nil, err
 		}
 	}
-	if d, ok := s.Devices[0].(*replay.Device); ok {
-		p.Only = d.Problems()
-	}
-	data, took, err := p.Resume(filepath.Join(s.Out, info.ID))
-	if err != nil {
-		return nil, err
+	if _, ok := s.Devices[0].(*replay.Device); ok {
+		return nil, hint.Errorf("`normbench tune RECORDS` fills a map from them",
+			"learn draws its problems, and recorded times are of others")
 	}
 	if err := checkResults(s.Out, info.ID, tune.FileName, "learn.svg"); err != nil {
 		return nil, err
@@ -76,6 +74,10 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 		return nil, err
 	}
 	defer w.Close()
+	data, took, err := p.Resume(w.Records())
+	if err != nil {
+		return nil, err
+	}
 	if len(data.Points) > 0 {
 		l.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"),
 			took.Round(time.Second))
@@ -86,17 +88,18 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Step)
 	}
-	got := &Learned{Data: data, out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
+	got := &Learned{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
 	got.old, _ = tune.Read(got.out.String()) // the first has none
 	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
-		Seed: s.Seed, Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Data: data}
+		Seed: s.Seed, Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
+		Data: data}
 	begun := time.Now()
 	if err := l.fillMap(got, w.Path()); got.Lost != nil {
 		return got, err
 	} else if err != nil {
 		return nil, err
 	}
-	l.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(),
+	l.Notef("%s in %.0f s; %s", console.Count(len(got.Data.Points), "problem"), time.Since(begun).Seconds(),
 		got.loop.Why)
 	if err := w.Close(); err != nil {
 		return nil, err
@@ -110,8 +113,8 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 func (l *Lab) fillMap(got *Learned, records string) (err error) {
 	loop := got.loop
 	loop.Checkpoint = func(m *rule.Map) error {
-		got.Map = m
-		loop.Describe(m, got.Data)
+		got.Map, got.Data = m, loop.Data
+		loop.Describe(m, loop.Data)
 		got.Lost = l.Late(loop.Write(got.out, got.old, m))
 		return got.Lost
 	}
@@ -123,7 +126,7 @@ func (l *Lab) fillMap(got *Learned, records string) (err error) {
 	}
 	m, err := loop.Learn(l.Ctx)
 	waiting.End()
-	l.Notes(report.RunNotes(loop.Summary, 0, loop.Devices))
+	l.Notes(report.RunNotes(loop.Summary, loop.Devices))
 	switch {
 	case got.Lost != nil:
 		return got.Lost
@@ -149,56 +152,55 @@ func (l *Lab) keepLearned(got *Learned, info kernels.DeviceInfo) {
 	}
 	l.Notef("wrote the map of %s", got.out)
 	l.TellChange(got.loop.Filler, got.old, got.Map)
-	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), learn.Plot(got.Map, got.Data.Points, info))))
+	drawn := learn.Plot(got.Map, got.Data.Points, info)
+	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), drawn)))
 }
 
 // Judge searches n fresh problems in full, on the devices that the map was learned on, and keeps
 // how far behind the map's answers are.
 func (l *Lab) Judge(got *Learned, n int) (*report.Table, error) {
 	waiting := l.Wait("judge: searching")
-	j, err := learn.Judge(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("judge: %s", s) })
+	m, err := learn.Judge(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("judge: %s", s) })
 	waiting.End()
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(j, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In(judgeFile), text)))
-	return judgedTable(j), nil
+	live := &report.Live{Match: *m}
+	live.Score()
+	got.Lost = cmp.Or(got.Lost, l.Late(live.Write(got.out.In(judgeFile))))
+	t := live.Table()
+	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
+		console.Count(len(m.Duels), "problem")) + t.Title
+	t.Notes = append(t.Notes, regretNotes(m)...)
+	return t, nil
 }
 
-// judgedTable is a judgement, the worst problems first.
-func judgedTable(j *learn.Judgement) *report.Table {
-	t := report.New(fmt.Sprintf("the map against a full search of %s that it had not seen",
-		console.Count(len(j.Problems), "problem")),
-		"problem", ">map", ">found", ">regret", ">95%", "the map's", "found")
-	t.Drop = []string{"the map's", "found", "95%"}
-	list := slices.Clone(j.Problems)
-	slices.SortStableFunc(list, func(a, b learn.Judged) int {
-		if a.Regret > b.Regret {
-			return -1
+// regretNotes say how far B is behind A: what is lost by the map.
+func regretNotes(m *ab.Match) (notes []string) {
+	var regrets, above []float64
+	for _, j := range m.Judged {
+		regrets = append(regrets, 100*(j.Effect-1))
+	}
+	for _, d := range m.Duels {
+		var a, b []float64
+		for _, r := range d.Rounds {
+			a, b = append(a, r.A), append(b, r.B)
 		}
-		return 1
-	})
-	for _, x := range list {
-		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS),
-			fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", x.Regret),
-			fmt.Sprintf("%.1f to %.1f%%", x.Interval[0], x.Interval[1]), x.Pick.String(), x.Found.String()})
+		floor := m.Run.FloorUS
+		if found := stats.Median(a); d.Status == kernels.StatusOK && floor > 0 && found > 1.05*floor {
+			above = append(above, (stats.Median(b)-floor)/(found-floor))
+		}
 	}
-	t.Notes = append(t.Notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th "+
-		"percentile %.1f%%, worst %.1f%%",
-		j.Mean, j.Interval[0], j.Interval[1], j.P95, j.Worst))
-	if j.MeanAboveFloor != nil {
-		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%",
-			j.FloorUS, *j.MeanAboveFloor))
+	if s := m.Summary; s.Cells > 0 {
+		notes = append(notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th "+
+			"percentile %.1f%%, worst %.1f%%", 100*(s.Mean-1), 100*(s.Lo-1), 100*(s.Hi-1),
+			stats.Quantile(0.95, regrets), slices.Max(regrets)))
 	}
-	if j.Failed > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out",
-			console.Count(j.Failed, "problem")))
+	if len(above) > 0 {
+		notes = append(notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%",
+			m.Run.FloorUS, 100*(stats.GeoMean(above)-1)))
 	}
-	return t
+	return notes
 }
 
 // Prior is the step whose map answers where nothing was measured: that of a file, of the program

@@ -124,9 +124,9 @@ func (l *Lab) NewRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 }
 
 // TestTimer tests the timer of each GPU. The first one's result is kept with the run, with what the
-// others failed and the least floor; cards that differ by more than the noise are named. A failed check does not end the command:
-// the tables of the run say it. On a cpu the test takes as long as a small sweep, so it is left to
-// selftest.
+// others failed and the least floor; cards that differ by more than the noise are named. A failed
+// check does not end the command: the tables of the run say it. On a cpu the test takes as long as
+// a small sweep, so it is left to selftest.
 func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 	if _, replayed := devices[0].(*replay.Device); replayed || devices[0].Info().Kind != kernels.KindCUDA {
 		return nil
@@ -167,7 +167,8 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 	if failed := run.Failed(); failed != "" {
 		l.Notef("%s", failed)
 	}
-	if slices.Max(rates) > cardsDiffer*slices.Min(rates) || slices.Max(floors)-slices.Min(floors) > floorsDiffer {
+	if slices.Max(rates) > cardsDiffer*slices.Min(rates) ||
+		slices.Max(floors)-slices.Min(floors) > floorsDiffer {
 		l.Notes(append([]string{"the cards differ, and a time is of the one that took the problem"}, cards...))
 	}
 	return nil

@@ -30,12 +30,39 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 		return nil, err
 	}
 	l.Once(notes...)
-	var ms []replay.Measurement
-	var info kernels.DeviceInfo
+	ms, info, other := l.measurements(ps, c.Cache, path)
+	if len(ms) == 0 && other != "" {
+		help := "add --" + other
+		if other == "cold" {
+			help = "leave --" + c.Cache + " out"
+		}
+		return nil, hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path,
+			other, c.Cache)
+	}
+	// The driver names the measurements by their hash: records of two recordings are not of one
+	// device.
+	h := sha256.New()
+	for i := range ms {
+		m := &ms[i]
+		fmt.Fprintln(h, m.Problem, m.Variant, m.Status, len(m.SamplesUS))
+		binary.Write(h, binary.LittleEndian, m.SamplesUS) //nolint:errcheck // a hash takes all
+	}
+	driver, _, _ := strings.Cut(info.Driver, recordingMark) // of a replay of a replay
+	info.Driver = strings.TrimSpace(fmt.Sprintf("%s%s%.6x", driver, recordingMark, h.Sum(nil)))
+	d, err := replay.New(info, path, c.Seed, ms)
+	if err != nil {
+		return nil, err
+	}
+	return []kernels.Device{d}, nil
+}
+
+// measurements are those of problems that were recorded in a state of the cache, with their device.
+// other is another state that some were recorded in.
+func (l *Lab) measurements(ps []*export.Problem, cache, path string) (ms []replay.Measurement,
+	info kernels.DeviceInfo, other string) {
 	var id *families.Identity
-	other := ""
 	for _, p := range ps {
-		if state := p.Run.Protocol.Cache(); state != c.Cache {
+		if state := p.Run.Protocol.Cache(); state != cache {
 			other = state
 			continue
 		}
@@ -60,29 +87,7 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 			}
 		}
 	}
-	if len(ms) == 0 && other != "" {
-		help := "add --" + other
-		if other == "cold" {
-			help = "leave --" + c.Cache + " out"
-		}
-		return nil, hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path,
-			other, c.Cache)
-	}
-	// The driver names the measurements by their hash: records of two recordings are not of one
-	// device.
-	h := sha256.New()
-	for i := range ms {
-		m := &ms[i]
-		fmt.Fprintln(h, m.Problem, m.Variant, m.Status, len(m.SamplesUS))
-		binary.Write(h, binary.LittleEndian, m.SamplesUS) //nolint:errcheck // a hash takes all
-	}
-	driver, _, _ := strings.Cut(info.Driver, recordingMark) // of a replay of a replay
-	info.Driver = strings.TrimSpace(fmt.Sprintf("%s%s%.6x", driver, recordingMark, h.Sum(nil)))
-	d, err := replay.New(info, path, c.Seed, ms)
-	if err != nil {
-		return nil, err
-	}
-	return []kernels.Device{d}, nil
+	return ms, info, other
 }
 
 const recordingMark = " recording "

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"time"
 
 	"normbench/internal/console"
 	"normbench/internal/durable"
@@ -39,7 +38,6 @@ type Sweep struct {
 	// What is laid out.
 	Tasks    []sweep.Task
 	Variants int
-	took     time.Duration
 	old      *tune.Table // of the results folder; nil for none
 }
 
@@ -59,7 +57,6 @@ type SearchPlan struct {
 
 // LayOut lays out the tasks of a sweep.
 func (l *Lab) LayOut(s *Sweep) (err error) {
-	start := time.Now()
 	if s.Tasks, err = sweep.Grid(l.Ctx, l.Registry, s.Problems, s.info(), s.Only, s.Knobs); err != nil {
 		return err
 	}
@@ -68,7 +65,6 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 			l.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
 		}
 	}
-	s.took = time.Since(start)
 	refused := 0
 	for _, t := range s.Tasks {
 		s.Variants += len(t.Variants)
@@ -217,20 +213,15 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 		more, err = l.companions(s.AtOnce, s.Config, s.Devices, s.Problems, problems)
 		return more, err
 	}
-	fold := &tune.Fold{Old: s.old,
-		At:     durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
-		Source: families.NewIdentity(l.Registry, info.Kind).SourceOf,
-		Table:  &tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr}}
-	if o.Search != nil {
-		if err := l.foldSearched(o, fold, w.Records()); err != nil {
-			return nil, err
-		}
+	fold, err := l.newFold(s, pr, w.Records())
+	if err != nil {
+		return nil, err
 	}
 	p := report.NewProgress(l.Err, unit)
 	o.Observe = p.Observe
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.Clear()
-	l.Notes(report.RunNotes(sum, s.took, slices.Concat(s.Devices, more)))
+	l.Notes(report.RunNotes(sum, slices.Concat(s.Devices, more)))
 	if err := w.Unchanged(); err != nil { // nothing can be concluded from another's file
 		return nil, err
 	}
@@ -243,22 +234,36 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 		}
 		return found, cmp.Or(bad, err)
 	}
-	budget, problems := s.Search.Budget, console.Count(sum.Problems, "problem")
 	if sum.Short > 0 && sum.Short == sum.Problems {
-		return nil, search.ErrShort(s.Problems[0], sum.Problems, budget.String(), sum.Wall)
-	} else if sum.Short > 0 {
-		l.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, problems)
+		return nil, search.ErrShort(s.Problems[0], sum.Problems, s.Search.Budget.String(), sum.Wall)
 	}
-	if sum.Starved > 0 {
-		l.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they "+
-			"do not decide", budget, sum.Starved, problems)
-	}
+	l.tellBudget(s, &sum)
 	return l.conclude(s, w.Records(), fold, false)
 }
 
-// foldSearched has a search write its table problem by problem, beginning with those that a sweep
-// before it finished.
-func (l *Lab) foldSearched(o *sweep.Options, fold *tune.Fold, f *record.File) error {
+// tellBudget says where the budget did not suffice.
+func (l *Lab) tellBudget(s *Sweep, sum *sweep.Summary) {
+	budget, problems := s.Search.Budget, console.Count(sum.Problems, "problem")
+	if sum.Short > 0 {
+		l.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, problems)
+	}
+	if sum.Starved > 0 {
+		l.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where "+
+			"they do not decide", budget, sum.Starved, problems)
+	}
+}
+
+// newFold is the table that a sweep by a protocol writes. A search writes it problem by problem,
+// beginning with those that a sweep before it finished.
+func (l *Lab) newFold(s *Sweep, pr record.Protocol, f *record.File) (*tune.Fold, error) {
+	o, info := &s.Options, s.info()
+	fold := &tune.Fold{Old: s.old,
+		At:     durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
+		Source: families.NewIdentity(l.Registry, info.Kind).SourceOf,
+		Table:  &tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr}}
+	if o.Search == nil {
+		return fold, nil
+	}
 	o.Search.Known = tune.History(f, fold.Table.Device, l.Registry)
 	o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &o.Search.Final) }
 	// A killed sweep may have left out its last finished problem.
@@ -266,10 +271,10 @@ func (l *Lab) foldSearched(o *sweep.Options, fold *tune.Fold, f *record.File) er
 		fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
 	}
 	if len(fold.Table.Entries) == 0 {
-		return nil
+		return fold, nil
 	}
 	_, err := fold.Write()
-	return err
+	return fold, err
 }
 
 // conclude folds the records of a results folder into its tuned table, and compares base with best
@@ -291,13 +296,7 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	var failed *record.Entry // the first that is not right
 	table.Entries = nil
 	for es := range tune.Current(f, l.Registry, info, pr) {
-		p := es[0].Problem
-		var list []*record.Entry // without the stream
-		for i := range es {
-			if x := &es[i]; x.Variant.Family != record.Stream {
-				list = append(list, x)
-			}
-		}
+		p, list := es[0].Problem, withoutStream(es)
 		if pr.Phase != record.PhaseFinal && len(list) < whole[p] {
 			continue
 		}
@@ -307,14 +306,8 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 		}
 		picks := tune.Pick(es)
 		table.Entries = append(table.Entries, picks...)
-		if !slices.Contains(s.Problems, p) {
-			continue
-		}
-		for i, keep := range []func(*record.Entry) bool{
-			func(x *record.Entry) bool { return x.Base },
-			func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() },
-		} {
-			maps.Copy(found.Sides[i].Cells, report.SideOf("", slices.Values(list), keep).Cells)
+		if slices.Contains(s.Problems, p) {
+			found.add(list, picks)
 		}
 	}
 	if cut && !some {
@@ -337,6 +330,25 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	l.Scope.Keep(f.Path, f)
 	found.Comparison = report.Compare(found.Sides[0], found.Sides[1])
 	return found, nil
+}
+
+func withoutStream(es []record.Entry) (list []*record.Entry) {
+	for i := range es {
+		if x := &es[i]; x.Variant.Family != record.Stream {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// add adds a problem's base and best: what was picked, or the fastest.
+func (s *Swept) add(list []*record.Entry, picks []tune.Entry) {
+	for i, keep := range []func(*record.Entry) bool{
+		func(x *record.Entry) bool { return x.Base },
+		func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() },
+	} {
+		maps.Copy(s.Sides[i].Cells, report.SideOf("", slices.Values(list), keep).Cells)
+	}
 }
 
 // addSearched adds to a table of finals what the searches before them saw.

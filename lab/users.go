@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -149,7 +150,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w",
 			checker.NoNVRTC)
 	}
-	configs, served := 0, 0
+	configs, served, start := 0, 0, time.Now()
 	var refusal error
 	for _, p := range ps {
 		if err := f.CheckServes(p); err != nil {
@@ -174,10 +175,13 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			"--problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key),
 			"%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
-	text := console.Count(checker.Kernels(),
-		"kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
+	text := fmt.Sprintf("%s compiled for %s in %.1f s", console.Count(checker.Kernels(), "kernel"),
+		rule.KnownDevices()[0].DeviceInfo.Arch, time.Since(start).Seconds())
 	lack := checker.Lack()
-	if lack != "" {
+	switch {
+	case lack != "" && checker.Kernels() > 0:
+		text += "; the rest is NOT COMPILED: " + lack
+	case lack != "":
 		text = "NOT COMPILED: " + lack
 	}
 	if len(f.Unwritten) > 0 {

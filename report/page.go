@@ -189,17 +189,22 @@ func facts(runs []*record.Run) (list []Fact) {
 	})
 	add("normbench", func(r *record.Run) string { return r.Tool })
 	add("command", func(r *record.Run) string { return strings.Join(r.Command, " ") })
-	env := map[string]bool{}
-	for _, r := range runs {
-		for k := range r.Env {
-			env[k] = true
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(env)) {
+	for _, k := range variables(runs) {
 		add(k, func(r *record.Run) string { return r.Env[k] })
 	}
 	add("run", func(r *record.Run) string { return r.ID })
 	return list
+}
+
+// variables are those of the environments of runs, sorted.
+func variables(runs []*record.Run) []string {
+	names := map[string]bool{}
+	for _, r := range runs {
+		for k := range r.Env {
+			names[k] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Facts are what the page was measured on.

@@ -178,31 +178,9 @@ func (p *Progress) println(s string) {
 	p.lastLine = time.Now()
 }
 
-// RunNotes say how a run went, and what it waited for; layOut is the time to lay it out.
-func RunNotes(s sweep.Summary, layOut time.Duration, devices []kernels.Device) (notes []string) {
+// RunNotes say how a run went.
+func RunNotes(s sweep.Summary, devices []kernels.Device) (notes []string) {
 	notes = append(notes, runNote(s, devices))
-	var c kernels.CompileStats
-	for _, d := range devices {
-		if x, ok := d.(kernels.Compiling); ok {
-			y := x.CompileStats()
-			c.Compiled, c.Cached, c.Unused = c.Compiled+y.Compiled, c.Cached+y.Cached, c.Unused+y.Unused
-			c.Seconds, c.WaitSeconds = c.Seconds+y.Seconds, c.WaitSeconds+y.WaitSeconds/float64(len(devices))
-		}
-	}
-	compiler := ""
-	if c != (kernels.CompileStats{}) {
-		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
-	}
-	if s.Measured > 0 && (compiler != "" || layOut > 0) {
-		notes = append(notes,
-			fmt.Sprintf("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it",
-				compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds()))
-	}
-	if s.Measured > 0 && compiler != "" {
-		notes = append(notes,
-			fmt.Sprintf("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache",
-				console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached))
-	}
 	for _, g := range s.Gone {
 		notes = append(notes, console.OneLine(g))
 	}
@@ -234,10 +212,6 @@ func runNote(s sweep.Summary, devices []kernels.Device) string {
 				each = append(each, fmt.Sprintf("%.0f%%", part(d)))
 			}
 			text += fmt.Sprintf(", device at work %s of the time", strings.Join(each, " and "))
-		}
-		if s.Busy < s.Held && s.Busy <= s.Wall {
-			text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy),
-				part(s.Wall-s.Held))
 		}
 	}
 	add(s.Pruned, "; %d pruned")

@@ -35,7 +35,8 @@ func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 		limit = max(limit, beyondCards*float64(k.PeakRate))
 	}
 	if rate > limit {
-		why = fmt.Sprintf("the device says that its memory moves %.0f GB/s, and no such card moves more than %.0f", rate/1e9, limit/1e9)
+		why = fmt.Sprintf("the device says that its memory moves %.0f GB/s, and no such card moves "+
+			"more than %.0f", rate/1e9, limit/1e9)
 	}
 	return rate, why
 }
@@ -72,7 +73,8 @@ func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emp
 		}
 	}
 	if rate := float64(moved) / us * 1e6; peak > 0 && rate > peak {
-		return fmt.Sprintf("it would have moved %.0f GB/s, and the memory's peak is %.0f: warm, or miscounted", rate/1e9, peak/1e9)
+		return fmt.Sprintf("it would have moved %.0f GB/s, and the memory's peak is %.0f: warm, or "+
+			"miscounted", rate/1e9, peak/1e9)
 	}
 	return ""
 }

@@ -13,7 +13,6 @@ import (
 type gate struct {
 	turn     chan struct{} // holds a token while nobody is in
 	visitors []*visitor
-	held     time.Duration // with somebody in; for who is in
 	busy     time.Duration // of the GPU, for what was kept
 }
 
@@ -60,8 +59,6 @@ func (v *visitor) turn(ctx context.Context, what func() error) error {
 		}
 		n.Beside(pids...)
 	}
-	start = time.Now()
-	defer func() { g.held += time.Since(start) }()
 	return what()
 }
 

@@ -27,7 +27,8 @@ func (m *measurer) Refuse(v kernels.Variant, incumbent float64) string {
 	// best, nor faster than 1.21 times its bound.
 	if extra := plan.ScratchBytes() - run.info.CacheBytes; m.stream > 0 && extra > 0 {
 		if us := m.stream * (1 + float64(extra)/float64(m.j.Problem.Bytes())); us > incumbent {
-			return fmt.Sprintf("bound: moving the tensors and %s of scratch takes %.1f us at the stream's rate, and the fastest so far takes %.1f",
+			return fmt.Sprintf("bound: moving the tensors and %s of scratch takes %.1f us at the "+
+				"stream's rate, and the fastest so far takes %.1f",
 				kernels.FormatBytes(extra), us, incumbent)
 		}
 	}

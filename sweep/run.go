@@ -71,14 +71,9 @@ type Summary struct {
 	Refused int
 	Wall    time.Duration // from the first task to the last record
 	// of it, at work on a device, averaged over the GPUs or other devices
-	Busy time.Duration
-	Each []time.Duration // Busy of each, in the order of the devices
-	// of it, in which a visitor had the device: Busy, and opening and loading
-	Held time.Duration
-	// in which strategies chose what to launch; beside the device's work where several visitors share it
-	Deciding time.Duration
-	Writing  time.Duration // in which records were written; beside the devices' work
-	Pruned   int           // variants that a search did not run, for a reason
+	Busy   time.Duration
+	Each   []time.Duration // Busy of each, in the order of the devices
+	Pruned int             // variants that a search did not run, for a reason
 	// problems searched, and those of them whose base alone spent their budget
 	Problems, Short int
 	// problems whose finals had fewer variants or rounds than asked, for the budget
@@ -178,9 +173,7 @@ func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	for _, g := range gates {
 		r.sum.Each = append(r.sum.Each, g.busy)
 		r.sum.Busy += g.busy / time.Duration(len(gates))
-		r.sum.Held += g.held / time.Duration(len(gates))
 	}
-	r.sum.Deciding /= time.Duration(len(devices))
 	return cmp.Or(sinkErr, devErr, r.unfinished())
 }
 
@@ -362,7 +355,6 @@ type finished struct {
 	// searched ends a problem's search; short says that its base spent the budget, starved that its
 	// finals were cut.
 	searched, short, starved bool
-	deciding                 time.Duration
 }
 
 // keep appends records, counts them and tells the observer.
@@ -371,7 +363,6 @@ func (r *run) keep(f finished) error {
 	for _, rec := range f.recs {
 		lines = append(lines, rec)
 	}
-	start := time.Now()
 	if err := r.sink.AppendAll(lines...); err != nil {
 		return err
 	}
@@ -380,8 +371,6 @@ func (r *run) keep(f finished) error {
 			return err
 		}
 	}
-	r.sum.Writing += time.Since(start)
-	r.sum.Deciding += f.deciding
 	f.gate.busy += time.Duration(f.busy * float64(time.Second))
 	if f.searched {
 		r.sum.Problems++

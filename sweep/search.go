@@ -110,7 +110,7 @@ func (m *measurer) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	board := search.NewBoard(space, m.v.noise, m.stream)
+	board := search.NewBoard(space, m.v.noise)
 	start := time.Now()
 	share := allow.Seconds
 	allow.Seconds *= searchShare
@@ -138,7 +138,7 @@ func (m *measurer) search(ctx context.Context) error {
 	if ctx.Err() != nil || err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
-	o.Known.Add(board, m.stream)
+	o.Known.Add(board)
 	m.spent = board.Spent()
 	m.spent.Seconds = max(m.Busy, time.Since(m.begun).Seconds()) // a replay takes less than it tells
 	for _, rec := range finals {
@@ -146,7 +146,7 @@ func (m *measurer) search(ctx context.Context) error {
 	}
 	recs = append(recs, finals...)
 	m.v.send(finished{recs: recs, busy: m.Busy, searched: true, short: log.Short,
-		starved: m.starved, deciding: log.Deciding})
+		starved: m.starved})
 	return nil
 }
 

@@ -2,14 +2,17 @@ package tune
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"normbench/kernels"
+	"normbench/kernels/families"
 )
 
 // Lint says what makes a table wrong today for a device: families and knobs that r lacks, configs
 // that are refused, sources that are stale.
-func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo,
-	stale func(*kernels.Family, string) (string, bool)) (found []string) {
+func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string) {
+	stale := families.NewIdentity(r, d.Kind).Stale
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if t.Device.ID != d.ID {
 		add("the table is of %s, not of %s", t.Device.ID, d.ID)
@@ -38,7 +41,20 @@ func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo,
 		}
 	}
 	if t.Map != nil {
-		found = append(found, t.Map.Lint(r, d, stale)...)
+		for _, name := range slices.Sorted(maps.Keys(t.Map.Sources)) {
+			f, err := r.Lookup(name)
+			if err != nil {
+				continue // Unknown's
+			}
+			if now, old := stale(f, t.Map.Sources[name]); old {
+				add("stale: the sources of %s are %s, and its cells are from %s", name, now,
+					t.Map.Sources[name])
+			}
+		}
+		if len(t.Map.Rasters) == 0 {
+			add("empty: the map has no raster")
+		}
+		found = slices.Concat(found, t.Map.Unknown(r), t.Map.Refused(r, d))
 	}
 	return found
 }

@@ -58,33 +58,21 @@ func IsCurrent(r *kernels.Registry, id *families.Identity, x *record.Entry) bool
 // History is what the records of a results folder know of the same kernels on the
 // same kind of device, for searches to start from.
 func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
-	h := &search.History{}
+	h, best := &search.History{}, map[kernels.Problem]float64{}
 	source := families.NewIdentity(r, info.Kind).SourceOf
-	found := map[kernels.Problem][]search.Found{}
-	seen := map[kernels.Problem]map[kernels.Variant]bool{}
-	var order []kernels.Problem
 	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
-	for _, es := range []record.Entries{f.Latest(cold), f.Searched(cold)} {
-		for _, x := range es {
-			switch {
-			case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
-				x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
-				continue
-			}
-			if found[x.Problem] == nil {
-				order = append(order, x.Problem)
-				seen[x.Problem] = map[kernels.Variant]bool{}
-			}
-			seen[x.Problem][x.Variant] = true
-			found[x.Problem] = append(found[x.Problem],
-				search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
-			if x.Finals().Chosen != "" {
-				h.Won(x.Problem, x.Variant)
-			}
+	for _, x := range slices.Concat(f.Latest(cold), f.Searched(cold)) {
+		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != info.ID ||
+			x.Variant.Family == record.Stream || source(x.Variant.Family) != x.Source {
+			continue
 		}
-	}
-	for _, p := range order {
-		h.AddFound(p, found[p])
+		if time := x.Median / x.StreamUS; best[x.Problem] == 0 || time < best[x.Problem] {
+			best[x.Problem] = time
+			h.Found(x.Problem, x.Variant)
+		}
+		if x.Finals().Chosen != "" {
+			h.Won(x.Problem, x.Variant)
+		}
 	}
 	return h
 }

@@ -160,6 +160,21 @@ func choices(command, flag string) []string {
 	return nil
 }
 
+// deviceNames are those that a command takes.
+func deviceNames(command string) []string {
+	switch command {
+	case "explain", "rule", "lint", "configs":
+		list := []string{"cpu"}
+		for _, k := range rule.KnownDevices() {
+			list = append(list, k.Key)
+		}
+		return list
+	case "worker":
+		return []string{"cpu", "cuda", "cuda:0"}
+	}
+	return []string{"auto", "cpu", "cuda", "cuda:0", "replay:"}
+}
+
 // flagValues are the values that may stand in place of the one being typed.
 func flagValues(e *env, cmd *cli.Command, flag, typed string) []string {
 	var list []string
@@ -197,17 +212,7 @@ func flagValues(e *env, cmd *cli.Command, flag, typed string) []string {
 	case "prior":
 		list = []string{"auto", "none"}
 	case "device":
-		switch cmd.Name {
-		case "explain", "rule", "lint", "configs":
-			list = []string{"cpu"}
-			for _, k := range rule.KnownDevices() {
-				list = append(list, k.Key)
-			}
-		case "worker":
-			list = []string{"cpu", "cuda", "cuda:0"}
-		default:
-			list = []string{"auto", "cpu", "cuda", "cuda:0", "replay:"}
-		}
+		list = deviceNames(cmd.Name)
 	}
 	if words := choices(cmd.Name, flag); words != nil {
 		list = words

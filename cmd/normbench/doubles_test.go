@@ -177,9 +177,7 @@ func (s sensing) Sense(context.Context) (kernels.Reading, error) { return s.read
 // compiling is a device whose cache folder cannot be written.
 type compiling struct{ *devicetest.Fake }
 
-func (compiling) CompileStats() kernels.CompileStats {
-	return kernels.CompileStats{Compiled: 1, Unkept: "cubins are not kept in /full: as asked"}
-}
+func (compiling) Unkept() string { return "cubins are not kept in /full: as asked" }
 
 // withPeers is a device that has peers.
 type withPeers struct {

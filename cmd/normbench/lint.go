@@ -7,7 +7,6 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/tune"
@@ -57,7 +56,7 @@ func lint(e *env, file, device, format string) error {
 		}
 	}
 	rows := report.New("", "file", "finding")
-	for _, text := range t.Lint(e.Registry, d, families.NewIdentity(e.Registry, d.Kind).Stale) {
+	for _, text := range t.Lint(e.Registry, d) {
 		rows.Rows = append(rows.Rows, []string{file, console.OneLine(text)})
 		if format == "text" {
 			fmt.Fprintf(e.out, "%s: %s\n", file, console.OneLine(text))

@@ -35,18 +35,7 @@ func listCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if cfg.format == report.FormatCSV || cfg.format == report.FormatJSON {
-				list = list[:1]
-			}
-			for i, t := range list {
-				if i > 0 {
-					fmt.Fprintln(e.out)
-				}
-				if err := report.RenderTable(e.out, t, cfg.format); err != nil {
-					return err
-				}
-			}
-			return nil
+			return cfg.show(e, list)
 		})
 	}
 	return &cli.Command{
@@ -70,21 +59,7 @@ func listCommand(e *env) *cli.Command {
 			sub("devices", "list this machine's devices, and cards known by public figures", nil,
 				one(func(e *env, _ *listConfig) (*report.Table, error) { return e.DeviceTable() })),
 			sub("configs", "list a family's configs for a problem, and why others do not run",
-				func(cfg *listConfig) []cli.Flag {
-					return append([]cli.Flag{
-						&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
-							Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
-						&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat,
-							Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
-						&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
-							Usage: "list the configs for " + knownDevices, Value: "cpu"},
-						&cli.BoolFlag{Destination: &cfg.plans, Name: "plans",
-							Usage: "show what each config launches"},
-						&cli.BoolFlag{Destination: &cfg.refused, Name: "refused",
-							Usage: "list every refused config, not only how many there are for each " +
-								"reason; so does --wide"},
-					}, cfg.kernelFlags()...)
-				}, listConfigs),
+				(*listConfig).configFlags, listConfigs),
 		},
 		Action: func(c *cli.Context) error {
 			if ops := c.Args().Slice(); len(ops) > 0 {
@@ -94,6 +69,39 @@ func listCommand(e *env) *cli.Command {
 			return cli.ShowSubcommandHelp(c)
 		},
 	}
+}
+
+// configFlags are those of list configs.
+func (cfg *listConfig) configFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
+			Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
+		&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat,
+			Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
+		&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
+			Usage: "list the configs for " + knownDevices, Value: "cpu"},
+		&cli.BoolFlag{Destination: &cfg.plans, Name: "plans",
+			Usage: "show what each config launches"},
+		&cli.BoolFlag{Destination: &cfg.refused, Name: "refused",
+			Usage: "list every refused config, not only how many there are for each " +
+				"reason; so does --wide"},
+	}, cfg.kernelFlags()...)
+}
+
+// show prints tables, as csv and json the first alone.
+func (cfg *listConfig) show(e *env, list []*report.Table) error {
+	if cfg.format == report.FormatCSV || cfg.format == report.FormatJSON {
+		list = list[:1]
+	}
+	for i, t := range list {
+		if i > 0 {
+			fmt.Fprintln(e.out)
+		}
+		if err := report.RenderTable(e.out, t, cfg.format); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // one is a list of one table.
@@ -162,10 +170,10 @@ func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
 
 func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "group", ">shapes", "M x N")
-	t.Data = report.New("", "group", "shape", ">m", ">n", ">weight", "note")
+	t.Data = report.New("", "group", "shape", ">m", ">n", "note")
 	add := func(group string, s shapes.Shape) {
 		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10),
-			strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
+			strconv.FormatInt(s.N, 10), s.Note})
 	}
 	f := shapes.Default()
 	if arg := cfg.shapes; arg != "" {

@@ -30,9 +30,9 @@ func TestTritonErrors(t *testing.T) {
 	manifest, source := read("rms_forward.yaml"), read("rms.py")
 	type change [2]string // a text of the manifest or the source, and what stands there instead
 	const entry = `t.yaml:19:40: launches[0].triton.function: `
-	failed := `{"Failed": {"Source": "user:rms.py", "Log": "user:rms.py:15: error: no such thing\nall of it"}}`
+	failed := `{"ID": 1, "Failed": {"Source": "user:rms.py", "Log": "user:rms.py:15: error: no such thing\nall of it"}}`
 	binary := func(params string) string {
-		return `{"Binary": {"Cubin": "AAAA", "Symbols": {"rms_forward": "f"}, "Meta": {"Threads": 128, "Params": [` + params + `]}}}`
+		return `{"ID": 1, "Value": {"Cubin": "AAAA", "Symbols": {"rms_forward": "f"}, "Meta": {"Threads": 128, "Params": [` + params + `]}}}`
 	}
 	for name, test := range map[string]struct {
 		change
@@ -50,7 +50,7 @@ func TestTritonErrors(t *testing.T) {
 		"a huge expression": {change: change{"grid: M", "grid: " + strings.Repeat("1+", 600) + "1"}, want: "t.yaml:20:11: launches[0].grid: an expression of 1201 bytes"},
 		"a huge number":     {change: change{"grid: M", "grid: M * 100000000 * 100000000"}, want: "t.yaml:20:11: launches[0].grid has a number beyond 2^53"},
 		"no code":           {reply: failed, want: "compile user:rms.py:15: error: no such thing"},
-		"a dead helper":     {reply: "dies", want: "compile user:rms.py: the compile helper ended: exit status 3"},
+		"a dead helper":     {reply: "dies", want: "compile user:rms.py: Triton's process ended: exit status 3"},
 		"other parameters":  {reply: binary(`{"Name": "Q", "Type": "*bf16"}`), want: "user:rms.py: rms_forward: parameter Q has no argument"},
 		"no cubin":          {reply: binary(`{"Name": "X", "Type": "*bf16"}`), want: "user:rms.py: rms_forward: the cubin does not tell its parameters"},
 	} {
@@ -60,7 +60,7 @@ func TestTritonErrors(t *testing.T) {
 			if version == "" {
 				version = "3.6.0"
 			}
-			script := fmt.Sprintf("#!/bin/sh\n[ $3 = probe ] && exec %s \"$@\"\necho '{\"Major\": 3, \"Minor\": 6}'\nread line\n%s\nread line\n",
+			script := fmt.Sprintf("#!/bin/sh\n[ $3 = probe ] && exec %s \"$@\"\nread source\necho {}\nread line\n%s\nread line\n",
 				python, strings.NewReplacer("echo 'dies'", "exit 3").Replace("echo '"+strings.ReplaceAll(test.reply, `\`, `\\`)+"'"))
 			files := map[string]string{"python": script, "k/t.yaml": strings.Replace(manifest, test.change[0], test.change[1], 1),
 				"k/rms.py": strings.Replace(source, test.change[0], test.change[1], 1)}

@@ -23,7 +23,8 @@ const (
 )
 
 // PackedHelp is the way out of a gzip file that does not come to its end.
-const PackedHelp = "the file is damaged or cut short: take it from a copy, or unpack what can be read with `zcat`"
+const PackedHelp = "the file is damaged or cut short: take it from a copy, or unpack what can be read " +
+	"with `zcat`"
 
 // Ext is the extension of a name, of a packed file that of what is in it.
 func Ext(path string) string { return filepath.Ext(strings.TrimSuffix(path, ".gz")) }
@@ -85,7 +86,8 @@ func (r *bounded) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	r.n += int64(n)
 	if r.n > free && r.n > maxRatio*r.packed.n || r.n > maxUnpacked {
-		return 0, hint.Errorf("if it is meant, unpack it yourself with `gunzip`", "its %d MiB unpack to more than %d MiB", r.packed.n>>20, r.n>>20)
+		return 0, hint.Errorf("if it is meant, unpack it yourself with `gunzip`",
+			"its %d MiB unpack to more than %d MiB", r.packed.n>>20, r.n>>20)
 	}
 	return n, err
 }

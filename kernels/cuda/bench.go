@@ -193,6 +193,9 @@ func (b *bench) prepare(v kernels.Variant) (*program, error) {
 			continue
 		}
 		binary, err := b.d.compile.binary(l)
+		if hint.Of(err) != "" { // it is not the kernel's
+			return nil, err
+		}
 		if err != nil {
 			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
 		}

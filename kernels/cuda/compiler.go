@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"normbench/kernels"
 	"normbench/kernels/nvrtc"
@@ -24,7 +23,6 @@ type compiler struct {
 	asked  []*unit         // in the order asked for
 	lists  []*announcement // the newest last; without those of which all is begun
 	units  map[string]*unit
-	stats  kernels.CompileStats
 	closed bool
 }
 
@@ -44,7 +42,6 @@ type unit struct {
 	Unit
 	begun  bool
 	used   bool // it was asked for
-	vain   bool // it counts as unused
 	ready  chan struct{}
 	binary *nvrtc.Binary
 	err    error
@@ -75,18 +72,6 @@ func (c *compiler) work() {
 		c.mu.Unlock()
 		u.binary, u.err = c.cache.Compile(u.Source, u.Options)
 		c.mu.Lock()
-		c.stats.Unkept = c.cache.Unkept()
-		switch {
-		case u.err != nil:
-		case u.binary.Cached:
-			c.stats.Cached++
-		default:
-			c.stats.Compiled++
-			c.stats.Seconds += u.binary.CompileSeconds
-			if u.vain = !u.used; u.vain {
-				c.stats.Unused++
-			}
-		}
 		close(u.ready)
 	}
 }
@@ -165,10 +150,6 @@ func (c *compiler) ask(l *kernels.Launch) *unit {
 		c.asked = append(c.asked, u)
 		c.wake.Signal()
 	}
-	if u.vain {
-		u.vain = false
-		c.stats.Unused--
-	}
 	u.used = true
 	return u
 }
@@ -193,23 +174,8 @@ var closedChannel = func() chan struct{} {
 // binary waits for a launch's cubin.
 func (c *compiler) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
 	u := c.ask(l)
-	select {
-	case <-u.ready:
-	default:
-		start := time.Now()
-		<-u.ready
-		c.mu.Lock()
-		c.stats.WaitSeconds += time.Since(start).Seconds()
-		c.mu.Unlock()
-	}
+	<-u.ready
 	return u.binary, u.err
-}
-
-// snapshot is what the compiler has done so far.
-func (c *compiler) snapshot() kernels.CompileStats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stats
 }
 
 func (c *compiler) close() {

@@ -15,11 +15,7 @@ import (
 
 // A slowCache compiles one unit for each value that comes over turn, and keeps the order.
 type slowCache struct {
-	turn chan struct{}
-	old  []string // what it has from before
-
-	unkept string
-
+	turn  chan struct{}
 	mu    sync.Mutex
 	order []string
 }
@@ -30,10 +26,10 @@ func (c *slowCache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary,
 	c.order = append(c.order, name)
 	c.mu.Unlock()
 	<-c.turn
-	return &nvrtc.Binary{Cubin: []byte(name), Cached: slices.Contains(c.old, name), CompileSeconds: 0.5}, nil
+	return &nvrtc.Binary{Cubin: []byte(name)}, nil
 }
 
-func (c *slowCache) Unkept() string { return c.unkept }
+func (c *slowCache) Unkept() string { return "" }
 
 // begun waits until n units have been begun, and returns them.
 func (c *slowCache) begun(t *testing.T, n int) string {
@@ -62,7 +58,7 @@ func plans(ns ...int64) (list []kernels.Plan) {
 // What is asked for goes ahead of what is announced, the newest announcement ahead of
 // older ones, and what a problem's new announcement leaves out is dropped.
 func TestCompilerOrder(t *testing.T) {
-	cache := &slowCache{turn: make(chan struct{}), old: []string{"40"}, unkept: "a full disk"}
+	cache := &slowCache{turn: make(chan struct{})}
 	c := newCompiler(families.New(), cache, 1)
 	defer c.close()
 	a, b := kernels.Problem{M: 1, N: 1}, kernels.Problem{M: 2, N: 2}
@@ -85,7 +81,6 @@ func TestCompilerOrder(t *testing.T) {
 		c.mu.Unlock()
 	}
 	cache.turn <- struct{}{}
-	time.Sleep(10 * time.Millisecond) // of waiting
 	cache.turn <- struct{}{}
 	if name := <-got; name != "2" {
 		t.Errorf("got the binary of %s", name)
@@ -96,21 +91,10 @@ func TestCompilerOrder(t *testing.T) {
 	if order := cache.begun(t, 5); order != "1 2 40 20 5" {
 		t.Errorf("compiled %s", order)
 	}
-	if _, err := c.binary(launch(5)); err != nil {
-		t.Error(err)
-	}
-	s := c.snapshot()
-	// Of 1, 2, 20 and 5 nobody asked for 1 and 20; 40 was there.
-	if s.Compiled != 4 || s.Cached != 1 || s.Unused != 2 || s.Seconds != 2 || s.WaitSeconds < 0.01 || s.Unkept != "a full disk" {
-		t.Errorf("%+v", s)
-	}
 	// What was dropped is compiled when it is asked for.
 	go func() { cache.turn <- struct{}{} }()
 	if b, err := c.binary(launch(4)); err != nil || string(b.Cubin) != "4" {
 		t.Errorf("%+v, %v", b, err)
-	}
-	if c.binary(launch(1)); c.snapshot().Unused != 1 { //nolint:errcheck // it is ready
-		t.Errorf("%+v", c.snapshot())
 	}
 }
 
@@ -130,9 +114,6 @@ func TestCompilerAll(t *testing.T) {
 	slices.Sort(cache.order)
 	if n := len(slices.Compact(slices.Clone(cache.order))); n != 42 || len(cache.order) != 42 {
 		t.Errorf("compiled %d units %d times", n, len(cache.order))
-	}
-	if s := c.snapshot(); s.Compiled != 42 || s.Unused != 0 {
-		t.Errorf("%+v", s)
 	}
 	c.close()
 }

@@ -85,7 +85,7 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}
-	d.both = triton.NewCache(cache, processes)
+	d.both = triton.NewCache(cache)
 	d.compile = newCompiler(r, d.both, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		close(d.calls)
@@ -107,8 +107,8 @@ func (d *Device) endCompilers() {
 	d.both.Close()
 }
 
-// CompileStats implements kernels.Compiling.
-func (d *Device) CompileStats() kernels.CompileStats { return d.compile.snapshot() }
+// Unkept implements kernels.Caching.
+func (d *Device) Unkept() string { return d.compile.cache.Unkept() }
 
 // Within implements kernels.Hurried.
 func (d *Device) Within(step time.Duration) {

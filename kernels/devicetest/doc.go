@@ -7,6 +7,10 @@ package devicetest
 import (
 	"flag"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,5 +70,33 @@ func Golden(t testing.TB, file, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
+	}
+}
+
+// Library compiles a C file to a shared library, or skips the test where there is no compiler.
+func Library(t testing.TB, lib, source string) string {
+	t.Helper()
+	compiler := "gcc"
+	if cc := os.Getenv("CC"); cc != "" {
+		compiler = cc
+	}
+	args := []string{"-shared", "-fPIC", "-O1", "-w", "-pthread", "-o", lib, source}
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		t.Skipf("cannot compile the fake library: %v: %s", err, out)
+	}
+	return lib
+}
+
+// Beside runs tests of this binary, by their names with bars, in a process that finds the library of
+// a C file under a name, with more in its environment.
+func Beside(t testing.TB, name, source, tests string, env ...string) {
+	t.Helper()
+	dir := t.TempDir()
+	Library(t, filepath.Join(dir, name), source)
+	cmd := exec.Command(os.Args[0], "-test.run=^("+tests+")$", "-test.v")
+	cmd.Env = slices.Concat(os.Environ(), env, []string{"LD_LIBRARY_PATH=" + dir})
+	out, err := cmd.CombinedOutput()
+	if n := len(strings.Split(tests, "|")); err != nil || strings.Count(string(out), "--- PASS") != n {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

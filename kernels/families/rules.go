@@ -3,6 +3,7 @@ package families
 import (
 	"cmp"
 	"embed"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"sync"
@@ -23,9 +24,17 @@ var brought = sync.OnceValue(func() []*rule.Map {
 	names, err := fs.Glob(mapFiles, "maps/*.json")
 	var ms []*rule.Map
 	for _, name := range names {
+		var t struct {
+			Device kernels.DeviceInfo
+			Map    *rule.Map
+		}
 		text, bad := mapFiles.ReadFile(name)
-		m, worse := rule.Parse(name, text)
-		ms, err = append(ms, m), errors.Join(err, bad, worse)
+		err = errors.Join(err, bad, json.Unmarshal(text, &t))
+		if err == nil {
+			t.Map.Device = t.Device
+			err = t.Map.CheckValid()
+		}
+		ms = append(ms, t.Map)
 	}
 	if err != nil {
 		panic(err) // a test reads them first

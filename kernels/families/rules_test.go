@@ -174,7 +174,7 @@ func TestFamilyBase(t *testing.T) {
 func TestSteps(t *testing.T) {
 	var got []string
 	for _, k := range rule.KnownDevices() {
-		if err := kernels.CheckID(k.ID); err != nil || k.Source == "" || k.SMs < 1 || k.SharedPerBlock < 48<<10 {
+		if err := kernels.CheckID(k.ID); err != nil || k.Source == "" || k.Arch == "" || k.SMs < 1 || k.CacheBytes < 1 || k.SharedPerBlock < 48<<10 {
 			t.Errorf("%s: %v, %+v", k.Key, err, k)
 		}
 		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()}, &k.DeviceInfo).Near))
@@ -185,39 +185,27 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestLint: what is wrong with a map is named.
-func TestLint(t *testing.T) {
-	two := *wild()
-	two.Rasters = two.Rasters[:2]
-	text, err := json.Marshal(map[string]any{"device": two.Device, "map": two})
-	if err != nil {
-		t.Fatal(err)
+// TestRefused: what is wrong with a map's configs is named, and nothing is with those of the maps
+// that the program brings along.
+func TestRefused(t *testing.T) {
+	m, reg := *wild(), families.With()
+	m.Rasters = slices.Clone(m.Rasters[:2])
+	for i := range m.Rasters {
+		m.Rasters[i].Legend = slices.Clone(m.Rasters[i].Legend)
 	}
-	m, err := rule.Parse("tuned.json", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Sources = map[string]string{"rms_fwd/cta_reg": "old"}
 	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
 	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(kernels.Setting{Knob: kernels.Warps, Value: 4096})
-	found := strings.Join(m.Lint(families.With(), m.Device, func(*kernels.Family, string) (string, bool) { return "new", true }), "\n")
-	for _, want := range []string{"stale: the sources of rms_fwd/cta_reg are new", `unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
+	found := strings.Join(append(m.Unknown(reg), m.Refused(reg, m.Device)...), "\n")
+	for _, want := range []string{`unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("no %q in %s", want, found)
 		}
 	}
-}
-
-// TestBrought: the maps that the program brings along have no findings but stale sources.
-func TestBrought(t *testing.T) {
 	for _, k := range rule.KnownDevices() {
-		step := families.Step(k.DeviceInfo)
-		if step.Near != rule.Own {
-			continue
-		}
-		fresh := func(*kernels.Family, string) (string, bool) { return "", false }
-		if found := step.Map.Lint(families.With(), step.Map.Device, fresh); len(found) > 0 {
-			t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
+		if m := families.Step(k.DeviceInfo).Map; m != nil && m.Device.ID == k.ID {
+			if found := append(m.Unknown(reg), m.Refused(reg, m.Device)...); len(found) > 0 {
+				t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
+			}
 		}
 	}
 }
@@ -426,7 +414,10 @@ func TestLaunches(t *testing.T) {
 		Stage, Entry           string
 		Grid                   [3]any
 		Block, Shared, Cluster any
-		Defines                map[string]any
+		Defines                []struct {
+			Name  string
+			Value any
+		}
 	}
 	var out struct {
 		Runs []struct {
@@ -491,8 +482,8 @@ func TestLaunches(t *testing.T) {
 					check("block", got.Block, int64(l.Block))
 					check("shared", got.Shared, int64(l.Shared))
 					check("cluster", got.Cluster, int64(l.Cluster))
-					for _, x := range l.Defines {
-						check(x.Name, got.Defines[x.Name], x.Value)
+					for k, x := range l.Defines {
+						check(got.Defines[k].Name, got.Defines[k].Value, x.Value)
 					}
 				}
 			}

@@ -35,7 +35,7 @@ type Cache struct {
 // is written.
 func NewCache(dir string, c *Compiler) *Cache {
 	major, minor := c.Version()
-	cache := newCache(dir, fmt.Sprintf("%d.%d", major, minor), c.Compile)
+	cache := NewForeignCache(dir, fmt.Sprintf("%d.%d", major, minor), c.Compile)
 	cache.shelf = &shelf{folders: c.Includes()}
 	return cache
 }
@@ -46,10 +46,8 @@ func (c *Cache) Through(p *Pool) *Cache {
 	return c
 }
 
-// NewForeignCache keeps what helpers of another program compile, by its version.
-func NewForeignCache(dir, version string, p *Pool) *Cache { return newCache(dir, version, p.Compile) }
-
-func newCache(dir, version string, compile func(Source, Options) (*Binary, error)) *Cache {
+// NewForeignCache keeps what another compiler makes, whose versions are in the options.
+func NewForeignCache(dir, version string, compile func(Source, Options) (*Binary, error)) *Cache {
 	return &Cache{dir: dir, version: version, compile: compile}
 }
 

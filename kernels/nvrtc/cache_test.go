@@ -109,11 +109,11 @@ func TestCacheHit(t *testing.T) {
 	calls := 0
 	dir := filepath.Join(t.TempDir(), "cache")
 	src := Source{Name: "k.cu", Text: "text"}
-	first, err := newCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions)
+	first, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := newCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions) // another process
+	second, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions) // another process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestCacheTokens(t *testing.T) {
 		"a comment with line info": {text, header, text + "//", header, []string{"-lineinfo"}, false},
 	} {
 		calls := 0
-		c := newCache(t.TempDir(), "13.0", fake(&calls))
+		c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
 		opt := Options{Arch: "sm_90", Extra: tt.extra}
 		_, err1 := c.Compile(Source{"k.cu", tt.text, map[string]string{"h.cuh": tt.header}}, opt)
 		b, err2 := c.Compile(Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}}, opt)
@@ -161,7 +161,7 @@ func TestCacheTokens(t *testing.T) {
 // latter said.
 func TestCachePlanted(t *testing.T) {
 	calls := 0
-	c := newCache(t.TempDir(), "13.0", fake(&calls))
+	c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
 	a, b := Source{Name: "a.cu", Text: "a"}, Source{Name: "b.cu", Text: "b"}
 	file, data := entry(t, c, a)
 	other, _ := entry(t, c, b)
@@ -175,7 +175,7 @@ func TestCachePlanted(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(other), plant()); err != nil {
 			t.Skip(err)
 		}
-		fresh := newCache(c.dir, "13.0", fake(&calls)) // says by itself that it cannot keep the other
+		fresh := NewForeignCache(c.dir, "13.0", fake(&calls)) // says by itself that it cannot keep the other
 		if got, err := fresh.Compile(b, fakeOptions); err != nil || !bytes.HasSuffix(got.Cubin, []byte("b")) {
 			t.Errorf("a link or a folder in its place: %+v, %v", got, err)
 		}
@@ -209,7 +209,7 @@ func TestCacheDamage(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			calls := 0
-			c := newCache(t.TempDir(), "13.0", fake(&calls))
+			c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
 			src := Source{Name: "k.cu", Text: "text"}
 			file, data := entry(t, c, src)
 			overwrite(t, file, tt.damage(slices.Clone(data)))
@@ -230,7 +230,7 @@ func TestCacheErrors(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := newCache(filepath.Join(file, "cache"), "13.0", fake(&calls))
+	c := NewForeignCache(filepath.Join(file, "cache"), "13.0", fake(&calls))
 	if b, err := c.Compile(Source{Text: "text"}, fakeOptions); err != nil || b.Cached {
 		t.Errorf("got %+v, %v, want a binary although the cache cannot be written", b, err)
 	}
@@ -238,7 +238,7 @@ func TestCacheErrors(t *testing.T) {
 		t.Error("the write error was lost")
 	}
 
-	c = newCache(t.TempDir(), "13.0", fake(&calls))
+	c = NewForeignCache(t.TempDir(), "13.0", fake(&calls))
 	for range 2 { // failures are not kept
 		before := calls
 		var ce *CompileError

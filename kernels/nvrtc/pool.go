@@ -66,15 +66,13 @@ type Pool struct {
 // [ServeHelper] with the file of c. Where they do not start c compiles.
 func NewPool(c *Compiler, size int, command ...string) *Pool {
 	major, minor := c.Version()
-	p := NewForeignPool(size, major, minor, command...)
-	p.local = c.Compile
-	return p
+	return newPool(size, major, minor, c.Compile, command...)
 }
 
-// NewForeignPool returns a pool of helpers of another program, which greet with that version and
-// speak as ours do. Where they do not start nothing is compiled.
-func NewForeignPool(size, major, minor int, command ...string) *Pool {
-	return &Pool{command: command, major: major, minor: minor, start: startTimeout, timeout: unitTimeout,
+func newPool(size, major, minor int, local func(Source, Options) (*Binary, error),
+	command ...string) *Pool {
+	return &Pool{command: command, major: major, minor: minor, local: local,
+		start: startTimeout, timeout: unitTimeout,
 		slots: make(chan struct{}, size), live: map[*proc.Child]bool{}}
 }
 
@@ -95,7 +93,7 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 		case h == nil:
 			return p.local(src, opt)
 		}
-		r, err := p.ask(h, request{src, opt}, !used)
+		r, err := p.ask(h, request{src, opt})
 		if err != nil {
 			p.drop(h)
 			if p.isClosed() {
@@ -155,7 +153,7 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 	case err == nil:
 		p.greeted = true
 		return h, false, nil
-	case p.greeted, p.local == nil: // it is this moment's trouble, such as too little memory
+	case p.greeted: // it is this moment's trouble, such as too little memory
 		return nil, false, err
 	case !p.inside:
 		p.inside = true
@@ -221,10 +219,9 @@ func (p *Pool) Close() {
 	}
 }
 
-// ask sends a request and waits for its reply. Another program's helper may take longer for its
-// first, for which it imports what the source needs. The error is in words that go on from "the compile
+// ask sends a request and waits for its reply. The error is in words that go on from "the compile
 // helper".
-func (p *Pool) ask(h *proc.Child, req request, first bool) (r reply, err error) {
+func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 	line, err := json.Marshal(req)
 	if err != nil {
 		return r, err
@@ -233,9 +230,6 @@ func (p *Pool) ask(h *proc.Child, req request, first bool) (r reply, err error) 
 	p.mu.Lock()
 	limit := p.timeout
 	p.mu.Unlock()
-	if first && p.local == nil {
-		limit += limit * 3 / 4 // with the start, less than the step of Within
-	}
 	err = read(h, &r, limit)
 	if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 		err = errors.New("answered without a cubin")

@@ -67,8 +67,6 @@ func fakeHelper(how string) {
 			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION", Log: "k.cu(1): error: bad\n"}
 		case "odd":
 			return nil, errors.New("odd options")
-		case "late":
-			time.Sleep(2 * time.Second)
 		case "slow":
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -77,25 +75,11 @@ func fakeHelper(how string) {
 }
 
 func fakePool(t *testing.T, size int, how string) *Pool {
-	p := NewForeignPool(size, 13, 0, os.Args[0], "fake-helper", how)
-	p.local = func(src Source, _ Options) (*Binary, error) {
+	p := newPool(size, 13, 0, func(src Source, _ Options) (*Binary, error) {
 		return &Binary{Cubin: []byte("local " + src.Text), Log: "local"}, nil
-	}
+	}, os.Args[0], "fake-helper", how)
 	t.Cleanup(p.Close)
 	return p
-}
-
-// Another program's helper has longer for its first source than for the next.
-func TestPoolFirst(t *testing.T) {
-	t.Parallel()
-	p := fakePool(t, 1, "")
-	p.local, p.timeout = nil, 1600*time.Millisecond
-	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err != nil {
-		t.Error(err)
-	}
-	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err == nil || !strings.Contains(err.Error(), "no answer within 1.6s") {
-		t.Errorf("the second: %v", err)
-	}
 }
 
 // Whatever a helper does costs the source that it was at, and no other.

@@ -54,14 +54,6 @@ func (d *Device) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 	}
 }
 
-// CompileStats implements kernels.Compiling with our device's.
-func (d *Device) CompileStats() kernels.CompileStats {
-	if c, ok := d.ours.(kernels.Compiling); ok {
-		return c.CompileStats()
-	}
-	return kernels.CompileStats{}
-}
-
 func isPeer(v kernels.Variant) bool {
 	_, ok := kernels.PeerName(v.Family)
 	return ok

@@ -32,9 +32,4 @@ func TestReadDevice(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for _, k := range KnownDevices() {
-		if k.Arch == "" || k.SMs < 1 || k.CacheBytes < 1 || k.SharedPerBlock < 1 {
-			t.Errorf("%s lacks what a file must have", k.Key)
-		}
-	}
 }

@@ -16,11 +16,11 @@ const (
 )
 
 // Draw is the neighbourhood of an answer by lines: the letters around it with the pick in brackets,
-// then the configs of the letters. It is nil where the map has no such cell.
-func (b *Book) Draw(a Answer) (lines []string) {
+// then the configs of the letters, which are nearby. It is nil where the map has no such cell.
+func (b *Book) Draw(a Answer) (lines, nearby []string) {
 	r := a.Raster
 	if r == nil {
-		return nil
+		return nil, nil
 	}
 	lo, hi := max(a.Cell-drawCells, 0), min(a.Cell+drawCells+1, len(r.Rows))
 	head := fmt.Sprintf("%6s", "N \\ M")
@@ -28,7 +28,7 @@ func (b *Book) Draw(a Answer) (lines []string) {
 		head += fmt.Sprintf(" %7d", bound.Last(b.Device.SMs))
 	}
 	lines = append(lines, head)
-	used := ""
+	var used []kernels.Variant
 	for i := max(a.Line-drawLines, 0); i < min(a.Line+drawLines+1, len(r.Lines)); i++ {
 		text := fmt.Sprintf("%6d", r.Lines[i].From)
 		for j := lo; j < hi; j++ {
@@ -38,29 +38,17 @@ func (b *Book) Draw(a Answer) (lines []string) {
 			} else {
 				text += fmt.Sprintf(" %6s ", letter)
 			}
-			if _, ok := r.Pick(i, j); ok && !strings.Contains(used, letter) {
-				used += letter
+			if v, ok := r.Pick(i, j); ok && !slices.Contains(used, v) {
+				used = append(used, v)
 			}
 		}
 		lines = append(lines, strings.TrimRight(text, " "))
 	}
-	for _, letter := range []byte(used) {
-		lines = append(lines, fmt.Sprintf("%c = %s", letter, r.Legend[letterOf(letter)]))
+	for _, v := range used {
+		nearby = append(nearby, v.String())
+		lines = append(lines, fmt.Sprintf("%c = %s", Letters[slices.Index(r.Legend, v)], v))
 	}
-	return lines
-}
-
-// Neighbours are the configs of the cells around a cell that are not its own, each once.
-func (r *Raster) Neighbours(line, cell int) (list []kernels.Variant) {
-	own, _ := r.Pick(line, cell)
-	for i := max(line-1, 0); i <= min(line+1, len(r.Lines)-1); i++ {
-		for j := max(cell-1, 0); j <= min(cell+1, len(r.Rows)-1); j++ {
-			if v, ok := r.Pick(i, j); ok && v != own && !slices.Contains(list, v) {
-				list = append(list, v)
-			}
-		}
-	}
-	return list
+	return lines, nearby
 }
 
 // evidence says in words what a config rests on.

@@ -19,30 +19,6 @@ import (
 
 const help = "`normbench learn` and `normbench tune RECORDS` write maps; of a change by hand, see docs/reference.md"
 
-// Parse reads the map of the text of a tuned table, nil where it has none, and nothing else of it.
-// Errors name the file.
-func Parse(name string, data []byte) (*Map, error) {
-	if err := CheckOld(name, data); err != nil {
-		return nil, err
-	}
-	var t struct {
-		Device kernels.DeviceInfo
-		Map    *Map
-	}
-	err := durable.Verify(data)
-	if err == nil {
-		err = json.Unmarshal(data, &t)
-	}
-	if err == nil && t.Map != nil {
-		t.Map.Device = t.Device
-		err = t.Map.CheckValid()
-	}
-	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "%s: %w", name, err)
-	}
-	return t.Map, nil
-}
-
 // oldKind is the kind of a rules file, in JSON or YAML, near its beginning.
 var oldKind = regexp.MustCompile(`"kind":\s*"rules"|(?m:^kind:\s*"?rules)`)
 

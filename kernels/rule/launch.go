@@ -2,10 +2,9 @@ package rule
 
 import (
 	"encoding/json"
-	"fmt"
+	"regexp"
 	"slices"
-
-	"normbench/kernels"
+	"strconv"
 )
 
 // numberOf says how a number of a launch follows M, from its values at some counts of rows,
@@ -68,10 +67,14 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 				for _, s := range r.Variant.Config.Settings() {
 					knobs[s.Knob.Name] = s.Value
 				}
-				var plans []kernels.Plan
+				var plans []string
 				ms := someRows(c, n, from, to)
 				for _, m := range ms {
-					plans = append(plans, f.Plan(c.Problem(m, n), r.Variant.Config, b.Device))
+					plan, err := json.Marshal(f.Plan(c.Problem(m, n), r.Variant.Config, b.Device))
+					if err != nil {
+						return nil, err
+					}
+					plans = append(plans, string(plan))
 				}
 				if len(ms) > 0 {
 					all = append(all, map[string]any{"class": c, "n": n, "m_from": from, "m_to": to,
@@ -99,50 +102,33 @@ func someRows(c Class, n, from, to int64) []int64 {
 	})
 }
 
-// launches are plans of one config at some counts of rows: in turn those of one make, that have the
-// same stages and macros.
-func launches(ms []int64, plans []kernels.Plan) (list []map[string]any) {
-	make := func(p *kernels.Plan) (s string) {
-		for _, l := range p.Launches {
-			s += fmt.Sprint(l.Stage, l.Source, l.Entry, len(l.Defines), ";")
-		}
-		return s + fmt.Sprint(len(p.Scratch))
-	}
+// number is a whole number in JSON, with what stands before it.
+var number = regexp.MustCompile(`[:\[,]-?\d+`)
+
+// launches are plans of one config at some counts of rows, as explain has them: in turn those that
+// differ in nothing but numbers, and those as they follow M.
+func launches(ms []int64, plans []string) (list []map[string]any) {
+	make := func(plan string) string { return number.ReplaceAllString(plan, "#") }
 	for i, j := 0, 0; i < len(plans); i = j {
-		for j = i; j < len(plans) && make(&plans[j]) == make(&plans[i]); j++ {
-		}
-		of := func(get func(p *kernels.Plan) int64) any {
-			var values []int64
-			for k := i; k < j; k++ {
-				values = append(values, get(&plans[k]))
+		var values [][]int64 // of each number
+		for j = i; j < len(plans) && make(plans[j]) == make(plans[i]); j++ {
+			for k, text := range number.FindAllString(plans[j], -1) {
+				if j == i {
+					values = append(values, nil)
+				}
+				n, _ := strconv.ParseInt(text[1:], 10, 64)
+				values[k] = append(values[k], n)
 			}
-			return numberOf(ms[i:j], values)
 		}
-		stages, scratch := []any{}, []any{}
-		for k, l := range plans[i].Launches {
-			of := func(get func(l *kernels.Launch) int64) any {
-				return of(func(p *kernels.Plan) int64 { return get(&p.Launches[k]) })
-			}
-			var grid [3]any
-			defines := map[string]any{}
-			for x := range grid {
-				grid[x] = of(func(l *kernels.Launch) int64 { return int64(l.Grid[x]) })
-			}
-			for x, d := range l.Defines {
-				defines[d.Name] = of(func(l *kernels.Launch) int64 { return l.Defines[x].Value })
-			}
-			stages = append(stages, map[string]any{"stage": l.Stage, "source": l.Source,
-				"entry": l.Entry, "grid": grid, "defines": defines,
-				"block":   of(func(l *kernels.Launch) int64 { return int64(l.Block) }),
-				"shared":  of(func(l *kernels.Launch) int64 { return int64(l.Shared) }),
-				"cluster": of(func(l *kernels.Launch) int64 { return int64(l.Cluster) })})
-		}
-		for k, s := range plans[i].Scratch {
-			scratch = append(scratch, map[string]any{"name": s.Name, "dtype": s.DType.String(),
-				"elems": of(func(p *kernels.Plan) int64 { return p.Scratch[k].Elems })})
-		}
-		list = append(list, map[string]any{"m_from": ms[i], "m_to": ms[j-1], "launches": stages,
-			"scratch": scratch})
+		plan := map[string]any{}
+		text := number.ReplaceAllStringFunc(plans[i], func(text string) string {
+			follows, _ := json.Marshal(numberOf(ms[i:j], values[0]))
+			values = values[1:]
+			return text[:1] + string(follows)
+		})
+		json.Unmarshal([]byte(text), &plan)
+		plan["m_from"], plan["m_to"] = ms[i], ms[j-1]
+		list = append(list, plan)
 	}
 	return list
 }

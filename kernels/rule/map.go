@@ -2,6 +2,7 @@ package rule
 
 import (
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -65,17 +66,7 @@ const (
 )
 
 // letterOf is the place of a letter in Letters, -1 for none.
-func letterOf(c byte) int {
-	switch {
-	case 'a' <= c && c <= 'z':
-		return int(c - 'a')
-	case 'A' <= c && c <= 'Z':
-		return int(c-'A') + 26
-	case '0' <= c && c <= '9':
-		return int(c-'0') + 52
-	}
-	return -1
-}
+func letterOf(c byte) int { return strings.IndexByte(Letters, c) }
 
 // Match says how an answer came about.
 type Match string
@@ -180,6 +171,20 @@ func (r *Raster) Box(line, cell, sms int) Box {
 		b.MHi = b.MLo - 1
 	}
 	return b
+}
+
+// Cells are those with an answer that problems of maps are in, on a device with so many SMs.
+func (r *Raster) Cells(sms int) iter.Seq2[Box, Answer] {
+	return func(yield func(Box, Answer) bool) {
+		for line := range r.Lines {
+			for cell := range r.Rows {
+				v, ok := r.Pick(line, cell)
+				if b := r.Box(line, cell, sms); ok && !b.Empty() && !yield(b, Answer{MatchCell, r, line, cell, v}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Letter is the letter of a variant, which a legend with room gets where it is new.

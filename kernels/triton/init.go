@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,31 +20,22 @@ type Description struct {
 
 // Describe imports the file or module of a function, which runs it.
 func Describe(r Request, text string, headers map[string]string) (d Description, err error) {
-	dir, err := os.MkdirTemp("", "normbench-triton-")
-	if err != nil {
-		return d, err
-	}
-	defer os.RemoveAll(dir)
 	name := r.Source
 	if r.Module != "" {
 		name = nvrtc.Module + r.Module
 	}
-	var reply struct {
-		Binary *Description
-		Failed *nvrtc.CompileError
-		Error  string
-	}
-	request := map[string]any{"Source": nvrtc.Source{Name: name, Text: text, Headers: headers},
-		"Options": nvrtc.Options{Names: []string{r.Function}}}
-	switch err = talk([]string{"describe", dir}, request, &reply); {
-	case err != nil:
+	c := NewCache(nil)
+	defer c.Close()
+	s, err := c.server(nvrtc.Source{Name: name, Text: text, Headers: headers}, startTimeout)
+	if err != nil {
 		return d, err
-	case reply.Failed != nil:
-		return d, errors.New(strings.TrimPrefix(reply.Failed.Error(), "compile "))
-	case reply.Binary == nil:
-		return d, errors.New(reply.Error)
 	}
-	return *reply.Binary, nil
+	failed, err := s.ask(request{Options: nvrtc.Options{Names: []string{r.Function}}, Describe: true,
+		Seconds: probeTimeout.Seconds()}, &d)
+	if failed != nil {
+		return d, errors.New(strings.TrimPrefix(failed.Error(), "compile "))
+	}
+	return d, err
 }
 
 // guesses are what parameters are called in published kernels, and what they are given.

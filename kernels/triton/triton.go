@@ -14,13 +14,10 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
 
 	"normbench/internal/hint"
 	"normbench/internal/proc"
-	"normbench/kernels/nvrtc"
 )
 
 //go:embed triton.py
@@ -30,9 +27,7 @@ var program string
 const PythonVariable = "NORMBENCH_PYTHON"
 
 const (
-	pythonHelp = "`pip install triton` for that Python, or name one that has it with --python"
-	// maxProcesses bounds the compilers: each takes some 300 MB.
-	maxProcesses = 32
+	pythonHelp   = "`pip install triton` for that Python, or name one that has it with --python"
 	probeTimeout = time.Minute
 	maxAnswer    = 1 << 26 // bytes
 )
@@ -80,7 +75,7 @@ func Probe(sources map[string]string, requests []Request) ([]Function, error) {
 		Settings       []string
 		Functions      []Function
 	}
-	err := talk([]string{"probe"}, map[string]any{"Sources": sources, "Wants": requests}, &a)
+	err := ask(map[string]any{"Sources": sources, "Wants": requests}, &a, "probe")
 	switch {
 	case err != nil:
 		return nil, hint.Errorf(pythonHelp, "%s %w", Python(), err)
@@ -112,8 +107,8 @@ func command(args ...string) []string {
 	return append([]string{Python(), "-c", program}, args...)
 }
 
-// talk sends one request to a process of its own, and reads the last of its answers.
-func talk(args []string, request any, answer any) error {
+// ask sends one request to a process of its own, and reads its answer.
+func ask(request, answer any, args ...string) error {
 	line, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -124,11 +119,7 @@ func talk(args []string, request any, answer any) error {
 	}
 	defer child.Kill()
 	child.Send(line)
-	if line, err = child.Line(context.Background(), time.Now().Add(probeTimeout)); err == nil &&
-		args[0] != "probe" {
-		line, err = child.Line(context.Background(), time.Now().Add(probeTimeout)) // behind the greeting
-	}
-	if err != nil {
+	if line, err = child.Line(context.Background(), time.Now().Add(probeTimeout)); err != nil {
 		return err
 	}
 	return json.Unmarshal(line, answer)
@@ -166,95 +157,4 @@ func imports(text string) (names []string) {
 		}
 	}
 	return names
-}
-
-// A Cache keeps what Triton compiles beside what NVRTC does, and like it.
-type Cache struct {
-	cuda *nvrtc.Cache // nil without NVRTC
-	size int
-
-	mu   sync.Mutex
-	step time.Duration
-	pool *nvrtc.Pool  // nil until a kernel of Triton comes
-	own  *nvrtc.Cache // of what the pool compiles
-	dir  string       // what the pool's processes import, and Triton's own cache
-}
-
-// NewCache is a cache of both. Of Triton's compilers there are size processes, once one is needed.
-func NewCache(cuda *nvrtc.Cache, size int) *Cache {
-	return &Cache{cuda: cuda, size: min(size, maxProcesses)}
-}
-
-// Compile is nvrtc.Cache's, for Python too.
-func (c *Cache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
-	switch {
-	case !src.Python() && c.cuda == nil:
-		return nil, nvrtc.ErrNotFound
-	case !src.Python():
-		return c.cuda.Compile(src, opt)
-	case !utf8.ValidString(src.Text):
-		return nil, &nvrtc.CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
-	}
-	own, err := c.start(opt)
-	if err != nil {
-		return nil, err
-	}
-	return own.Compile(src, opt)
-}
-
-// start makes the pool for the version of Triton that a unit names.
-func (c *Cache) start(opt nvrtc.Options) (*nvrtc.Cache, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pool != nil {
-		return c.own, nil
-	}
-	var err error
-	if c.dir, err = os.MkdirTemp("", "normbench-triton-"); err != nil {
-		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
-			"Triton has no folder: %w", err)
-	}
-	var major, minor int
-	for _, s := range opt.Extra {
-		if v, ok := strings.CutPrefix(s, "triton="); ok {
-			major, minor = version(v)
-		}
-	}
-	c.pool = nvrtc.NewForeignPool(c.size, major, minor, command("compile", c.dir)...)
-	c.own = nvrtc.NewForeignCache(nvrtc.DefaultCacheDir(), "triton", c.pool)
-	if c.step > 0 {
-		c.pool.Within(c.step)
-	}
-	return c.own, nil
-}
-
-// Within is nvrtc.Pool's.
-func (c *Cache) Within(step time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.step = step; c.pool != nil {
-		c.pool.Within(step)
-	}
-}
-
-// Unkept is nvrtc.Cache's.
-func (c *Cache) Unkept() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, cache := range []*nvrtc.Cache{c.cuda, c.own} {
-		if cache != nil && cache.Unkept() != "" {
-			return cache.Unkept()
-		}
-	}
-	return ""
-}
-
-// Close ends Triton's processes. Nothing is compiled behind it.
-func (c *Cache) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pool != nil {
-		c.pool.Close()
-		os.RemoveAll(c.dir)
-	}
 }

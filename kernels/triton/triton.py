@@ -1,8 +1,7 @@
 """What normbench has Triton do: it compiles kernels, and launches none.
 
     python triton.py probe          reads what files say of functions; runs no code of theirs
-    python triton.py describe DIR   imports a function, and says what its decorators have
-    python triton.py compile DIR    compiles what it is asked for, line by line
+    python triton.py serve DIR      imports a source once, and compiles its functions in processes that it forks
     python triton.py interpret DIR FILE    runs a launch in Triton's interpreter, which needs numpy too
 
 Requests and answers are lines of JSON (kernels/triton/triton.go). Needs Triton, neither torch nor a GPU.
@@ -19,6 +18,7 @@ import base64
 import contextlib
 import ctypes
 import functools
+import gc
 import hashlib
 import importlib
 import importlib.machinery
@@ -26,8 +26,12 @@ import io
 import json
 import os
 import re
+import selectors
 import shutil
+import signal
+import socket
 import struct
+import tempfile
 import time
 import traceback
 import types
@@ -187,41 +191,37 @@ def stand_in(arch):
         get_benchmarker=lambda: None, get_active_torch_device=lambda: None))
 
 
-@functools.lru_cache(maxsize=None)
-def load(folder, name, text, headers, function):
-    """The function of a source, or of an installed module, as its decorators leave it."""
-    if name.endswith(".py"):
-        if name[:-3] in SKIPPED:
-            raise Refusal(f"rename it: {name[:-3]} is a module that kernels import", name)
-        stem, home = name[:-3], os.path.join(folder, hashlib.sha256(repr((text, headers)).encode()).hexdigest()[:16])
-        os.makedirs(home, exist_ok=True)
-        for file, content in [h for h in headers if h[0][:-3] not in SKIPPED] + [(name, text)]:
-            part = os.path.join(home, f"{file}.{os.getpid()}")
-            with open(part, "w", encoding="utf-8") as f:
-                f.write(content)
-            os.replace(part, os.path.join(home, file))
-            sys.modules.pop(file[:-3], None)
+def load(folder, source):
+    """Imports a source: a file, of which a copy is in the folder then, or an installed module."""
+    name, text = source["Name"].rpartition(":")[2], source["Text"]
+    home = folder if name.endswith(".py") else ""
+    stem = name.removesuffix(".py")
+    if home:
+        if stem in SKIPPED:
+            raise Refusal(f"rename it: {stem} is a module that kernels import", name)
+        for file, content in [*source["Headers"].items(), (name, text)]:
+            if file.removesuffix(".py") not in SKIPPED:
+                with open(os.path.join(home, file), "w", encoding="utf-8") as f:
+                    f.write(content)
         sys.path.insert(0, home)
-    else:
-        stem, home = name, ""
-    importlib.invalidate_caches()
     stand_in(90)  # decorators ask for one
     if re.search(r"^[ \t]*(import|from) torch\b", text, re.M) and "TRITON_INTERPRET" not in os.environ:
         with contextlib.suppress(ImportError):
             import torch
             torch.cuda.is_available = lambda: True  # or modules leave out what their kernels need
     try:
-        module = importlib.import_module(stem)
+        return importlib.import_module(stem)
     except BaseException as e:
         frames = [f for f in traceback.extract_tb(e.__traceback__) if home and f.filename.startswith(home)]
         place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else name
         raise Refusal(f"importing it raises {type(e).__name__}: {e}", place, traceback.format_exc()) from None
-    finally:
-        if home:
-            sys.path.remove(home)
-    found = getattr(module, function, None)
+
+
+def function_of(module, source, options):
+    """The function that is asked for, as its decorators leave it."""
+    found = getattr(module, options["Names"][0], None)
     if found is None:
-        raise Refusal(f"there is no function {function}", name)
+        raise Refusal(f"there is no function {options['Names'][0]}", source["Name"].rpartition(":")[2])
     return found
 
 
@@ -281,10 +281,10 @@ def spills(log):
             "SpillLoadBytes": number(r"(\d+) bytes spill loads"), "StackBytes": number(r"(\d+) bytes stack frame")}
 
 
-def compile_kernel(folder, source, options):
+def compile_kernel(module, source, options):
     import triton
     start, name, function = time.time(), source["Name"].rpartition(":")[2], options["Names"][0]
-    fn, _, heuristics = unwrap(load(folder, name, source["Text"], tuple(sorted(source["Headers"].items())), function))
+    fn, _, heuristics = unwrap(function_of(module, source, options))
     given = dict(line.split("=", 1) for line in options["Extra"])
     if given.pop("triton").split()[0] != triton.__version__:
         raise Refusal(f"Triton is {triton.__version__} now", name)
@@ -315,12 +315,153 @@ def compile_kernel(folder, source, options):
                             [said("profile_scratch_size"), said("profile_scratch_align", 1)]]}}
 
 
-def describe(folder, source, options):
-    name, function = source["Name"].rpartition(":")[2], options["Names"][0]
-    _, configs, heuristics = unwrap(load(folder, name, source["Text"], tuple(sorted(source["Headers"].items())), function))
+def describe(module, source, options):
+    _, configs, heuristics = unwrap(function_of(module, source, options))
     rules = {k.value: ast.unparse(v) for n in ast.walk(ast.parse(source["Text"])) if isinstance(n, ast.Dict)
              for k, v in zip(n.keys, n.values) if isinstance(k, ast.Constant)}
     return {"Configs": configs, "Heuristics": {k: rules.get(k, "a function") for k in heuristics}}
+
+
+# ---- Serve ----------------------------------------------------------------------
+
+
+class Worker:
+    """A process forked off this one, with all that this one has imported. It compiles one kernel after the other."""
+
+    def __init__(self, server):
+        self.socket, its = socket.socketpair()
+        parent, self.pid = os.getpid(), os.fork()
+        if self.pid == 0:
+            try:
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+                if os.getppid() == parent:
+                    self.socket.close()
+                    work(its, server.folder, server.source, server.module)
+            finally:
+                os._exit(0)
+        its.close()
+        self.lines, self.request, self.until, self.answers, self.late = self.socket.makefile("rb"), None, 0, 0, False
+
+    def ask(self, request):
+        self.request, self.until = request, time.monotonic() + request["Seconds"]
+        with contextlib.suppress(OSError):  # it died: its lines end
+            self.socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def give_up(self):
+        """Ends it, and the assembler that it may have started."""
+        children = b""
+        with contextlib.suppress(OSError), open(f"/proc/{self.pid}/task/{self.pid}/children", "rb") as f:
+            children = f.read()
+        for pid in [self.pid, *map(int, children.split())]:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self.late = True
+
+    def death(self):
+        """How it ended, in words that go on from its name."""
+        os.kill(self.pid, signal.SIGKILL)  # where it only closed its end
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self.late:
+            return f"was killed: no answer within {self.request['Seconds']:.0f}s"
+        if code < 0:
+            return f"ended: signal: {signal.strsignal(-code).lower()}" + ", as when memory runs out" * (-code == signal.SIGKILL)
+        return f"ended: exit status {code}"
+
+
+def work(its, folder, source, module):
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, str(os.getpid()))
+    for line in its.makefile("rb"):
+        request = json.loads(line)
+        try:
+            if isinstance(module, Exception):
+                raise module
+            make = describe if request["Describe"] else compile_kernel
+            answer = {"Value": make(module, source, request["Options"])}
+        except Exception as e:
+            name, place = source["Name"].rpartition(":")[2], getattr(e, "place", "")
+            at = place.removeprefix(name) if place.startswith(name) else f": {place}" if place else ""
+            log = getattr(e, "log", "") or traceback.format_exc()
+            answer = failed(source, str(e), f"{source['Name']}{at}: error: {e}\n{log}")
+        its.sendall(json.dumps({"ID": request["ID"], **answer}).encode() + b"\n")
+
+
+def failed(source, result, log):
+    return {"Failed": {"Source": source["Name"], "Result": result, "Log": log}}
+
+
+class Server:
+    """Imports a source, and gives what is asked for to workers. Nothing of that runs in this process, so it lives on
+    whatever a kernel does to its compiler. It has neither threads nor a context of CUDA, which no fork would have."""
+
+    def __init__(self, folder, requests, out):
+        self.folder, self.requests, self.out = folder, requests, out
+        self.ready, self.idle = selectors.DefaultSelector(), []
+
+    def answer(self, value):
+        self.out.write(json.dumps(value) + "\n")
+        self.out.flush()
+
+    def serve(self):
+        with open(self.requests, "rb", closefd=False) as f:
+            self.source = json.loads(f.readline())
+        try:
+            import triton  # noqa: F401
+        except Exception as e:
+            self.answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
+            return
+        try:
+            self.module = load(self.folder, self.source)
+        except Refusal as e:
+            self.module = e  # the answer to all that is asked
+        gc.freeze()
+        self.answer({})
+        self.ready.register(self.requests, selectors.EVENT_READ)
+        rest = b""
+        while True:
+            for key, _ in self.ready.select(self.patience()):
+                if key.data:
+                    self.hear(key.data)
+                    continue
+                data = os.read(self.requests, 1 << 16)
+                if not data:
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self.ask(json.loads(line))
+
+    def patience(self):
+        """Gives up workers that are late. Returns the seconds until one may be."""
+        at = [k.data for k in self.ready.get_map().values() if k.data and k.data.request and not k.data.late]
+        for worker in at:
+            if worker.until <= time.monotonic():
+                worker.give_up()
+        return min((max(w.until - time.monotonic(), 0) for w in at), default=None)
+
+    def ask(self, request):
+        if not self.idle:
+            worker = Worker(self)
+            self.ready.register(worker.socket, selectors.EVENT_READ, worker)
+            self.idle.append(worker)
+        self.idle.pop().ask(request)
+
+    def hear(self, worker):
+        line = worker.lines.readline().decode()
+        if line.endswith("\n"):
+            self.out.write(line)
+            self.out.flush()
+            worker.request, worker.answers = None, worker.answers + 1
+            self.idle.append(worker)
+            return
+        self.ready.unregister(worker.socket)
+        self.idle = [w for w in self.idle if w is not worker]
+        request, death = worker.request, worker.death()
+        if request and worker.answers and not worker.late:
+            self.ask(request)  # of what it did before it may have died: only a fresh one shows that the source is to blame
+        elif request:
+            self.answer({"ID": request["ID"], **failed(self.source, "no answer", f"the compiler {death}")})
+
+
+# ---- Interpret ------------------------------------------------------------------
 
 
 class Memory(Pointer):
@@ -387,7 +528,7 @@ def interpret(folder, file, out):
     grid = take("5I")[:3]
     buffers = [bytearray(sys.stdin.buffer.read(take("Q")[0])) for _ in range(take("I")[0])]
     name = source["Name"].rpartition(":")[2]
-    fn, _, _ = unwrap(load(folder, name, source["Text"], tuple(sorted(source["Headers"].items())), options["Names"][0]))
+    fn, _, _ = unwrap(function_of(load(tempfile.mkdtemp(dir=folder), source), source, options))
     given = {}
     for key, text in (line.split("=", 1) for line in options["Extra"]):
         if key == "triton":
@@ -411,16 +552,16 @@ def interpret(folder, file, out):
 def main(mode, *folder):
     out = os.fdopen(os.dup(1), "w")  # nobody else's prints are answers
     os.dup2(2, 1)
-
-    def answer(v):
-        out.write(json.dumps(v) + "\n")
-        out.flush()
-
+    requests = os.dup(0)
+    if mode == "serve":
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nor are requests theirs to read
     if mode == "probe":
         try:
-            answer(probe(json.loads(sys.stdin.readline())))
+            found = probe(json.loads(sys.stdin.readline()))
         except Refusal as e:
-            answer({"Error": e.text()})
+            found = {"Error": e.text()}
+        out.write(json.dumps(found) + "\n")
+        out.flush()
         return
     if mode == "interpret":
         try:
@@ -428,7 +569,7 @@ def main(mode, *folder):
         except Refusal as e:
             sys.exit(f"not run: {e.text()}")
         return
-    os.environ.update(CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=os.path.join(folder[0], str(os.getpid())),
+    os.environ.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1",
                       TRITON_DUMP_PTXAS_LOG="1", TRITON_ALWAYS_COMPILE="1")  # the cache would know no log
     os.environ.pop("TRITON_INTERPRET", None)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # whose default changes in 3.10
@@ -438,24 +579,7 @@ def main(mode, *folder):
             f.write("800")
     except OSError:
         pass
-    try:
-        import triton
-        major, minor = re.match(r"(\d+)\.(\d+)", triton.__version__).groups()
-    except Exception as e:
-        answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
-        return
-    answer({"Major": int(major), "Minor": int(minor)})
-    for line in sys.stdin:
-        request = json.loads(line)
-        source, options = request["Source"], request["Options"]
-        try:
-            make = describe if mode == "describe" else compile_kernel
-            answer({"Binary": make(folder[0], source, options)})
-        except Exception as e:
-            name, place = source["Name"].rpartition(":")[2], getattr(e, "place", "")
-            at = place.removeprefix(name) if place.startswith(name) else f": {place}" if place else ""
-            log = getattr(e, "log", "") or traceback.format_exc()
-            answer({"Failed": {"Source": source["Name"], "Result": str(e), "Log": f"{source['Name']}{at}: error: {e}\n{log}"}})
+    Server(*folder, requests, out).serve()
 
 
 main(*sys.argv[1:])

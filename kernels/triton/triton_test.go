@@ -153,12 +153,12 @@ func TestNoTriton(t *testing.T) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
 	}
-	c := NewCache(nil, 1)
+	c := NewCache(nil)
 	defer c.Close()
 	t.Setenv("NORMBENCH_CACHE", dir)
 	unit := nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0"}}
 	_, err := c.Compile(nvrtc.Source{Name: "user:k.py"}, unit)
-	if want := "compile user:k.py: the compile helper ended: exit status 3 (oops)"; err == nil || err.Error() != want {
+	if want := "compile user:k.py: Triton's process ended: exit status 3 (oops)"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := c.Compile(nvrtc.Source{Name: "k.cu"}, unit); !errors.Is(err, nvrtc.ErrNotFound) {

@@ -23,7 +23,7 @@ type Options struct {
 	Env     []string      // NAME=VALUE, over those of this process
 	Timeout time.Duration // longest silence after a request before the worker is killed
 	Stderr  io.Writer     // gets what the worker says there
-	Unkept  func(string)  // gets kernels.CompileStats.Unkept, with each answer that has one
+	Unkept  func(string)  // is told why what is compiled does not stay, with each answer that says so
 	// Kernels is the hash of this process's families; a worker with others
 	// would measure something else under the same names, and is refused. A
 	// worker that runs none of ours says "".
@@ -48,8 +48,6 @@ type Client struct {
 	id    int
 	prove time.Duration // most that a worker started again may take over hello
 
-	compiling kernels.CompileStats // of the process, as its last answer has it
-	compiled  kernels.CompileStats // of those before
 }
 
 // Trouble is what the worker told of itself: it runs, and speaks the protocol.
@@ -140,7 +138,6 @@ func (c *Client) Patience() time.Duration { return 3 * c.o.Timeout }
 
 // kill ends the process.
 func (c *Client) kill() {
-	c.compiled, c.compiling = c.CompileStats(), kernels.CompileStats{}
 	c.proc.Kill()
 	c.proc = nil
 	c.pid.Store(0)
@@ -166,10 +163,6 @@ func (c *Client) PID() int { return int(c.pid.Load()) }
 
 // Beside implements kernels.Neighbour, as far as the device does.
 func (c *Client) Beside(pids ...int) { c.beside = pids }
-
-// CompileStats implements kernels.Compiling: what the worker, restarted or not, said with its
-// last answer. It is zero of a device that does not compile.
-func (c *Client) CompileStats() kernels.CompileStats { return c.compiled.Add(c.compiling) }
 
 // Prefetch implements kernels.Device. Its trouble, if any, shows again when a
 // variant is checked.
@@ -321,11 +314,8 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	case err != nil:
 		return nil, broken(kernels.StatusCrash, "the worker %v", err)
 	}
-	if a.Compile != nil {
-		c.compiling = *a.Compile
-		if text := a.Compile.Unkept; text != "" && c.o.Unkept != nil {
-			c.o.Unkept(kernels.Printable(text, maxReason))
-		}
+	if a.Unkept != "" && c.o.Unkept != nil {
+		c.o.Unkept(kernels.Printable(a.Unkept, maxReason))
 	}
 	switch f := a.Failure; {
 	case f != nil && f.Broken: // only a new process has a device again

@@ -43,9 +43,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
 				a.Error, a.Hint = err.Error(), hint.Of(err)
 			}
 		}
-		if d, ok := s.dev.(kernels.Compiling); ok {
-			c := d.CompileStats()
-			a.Compile = &c
+		if d, ok := s.dev.(kernels.Caching); ok {
+			a.Unkept = d.Unkept()
 		}
 		if err := enc.Encode(&a); err != nil {
 			return fmt.Errorf("write answer: %w", err)

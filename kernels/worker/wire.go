@@ -52,7 +52,7 @@ type answer struct {
 	Error   string           `json:"error,omitempty"`
 	Hint    string           `json:"hint,omitempty"`
 
-	Compile *kernels.CompileStats `json:"compile,omitempty"` // with every answer of a kernels.Compiling
+	Unkept string `json:"unkept,omitempty"` // with every answer of a kernels.Caching
 }
 
 type hello struct {

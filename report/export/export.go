@@ -4,7 +4,9 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -38,68 +40,71 @@ type Problem struct {
 // Of a stage they have the median, which is all that is exported. Records of several devices or
 // of several versions of a family do not mix in one file of those tools, so they are an error.
 func Load(path string) ([]*Problem, record.Notes, error) {
-	type slot struct {
-		kernels.Problem
-		kernels.Variant
-	}
-	type seen struct{ place, phase int }
-	at := map[kernels.Problem]*Problem{}
-	places := map[slot]seen{}
-	sources := map[string]string{}
-	device := ""
-	notes, err := record.Read(path, func(r *record.Record, run *record.Run) error {
-		if device == "" {
-			device = run.Device.ID
-		}
-		if run.Device.ID != device {
-			return hint.Errorf("export the records of each device by themselves",
-				"records of %s among those of %s", run.Device.ID, device)
-		}
-		if s, ok := sources[r.Family]; ok && s != r.Source && r.Family != record.Stream {
-			return hint.Errorf("sweep into a new folder, and export that",
-				"records of two versions of %s, %s and %s", r.Family, s, r.Source)
-		}
-		sources[r.Family] = r.Source
-		p := at[r.Problem]
-		if p == nil {
-			p = &Problem{Problem: r.Problem, Run: run}
-			at[r.Problem] = p
-		}
-		if r.Family == record.Stream {
-			p.Stream = r.SamplesUS
-			return nil
-		}
-		for i, s := range r.Stages {
-			r.Stages[i].SamplesUS = []float64{stats.Median(s.SamplesUS)}
-		}
-		if r.Check != nil {
-			r.Check.Resources = nil // a replay has none either
-		}
-		k := slot{r.Problem, r.Variant()}
-		rank := map[string]int{record.PhaseSearch: 0, "": 1, record.PhaseFinal: 2}[run.Protocol.Phase]
-		old, ok := places[k]
-		switch {
-		case !ok:
-			places[k] = seen{len(p.Records), rank}
-			p.Records = append(p.Records, r)
-		case rank >= old.phase:
-			places[k] = seen{old.place, rank}
-			p.Records[old.place] = r
-		}
-		return nil
-	})
+	l := loader{at: map[kernels.Problem]*Problem{}, places: map[slot]place{}, sources: map[string]string{}}
+	notes, err := record.Read(path, l.add)
 	if err != nil {
 		return nil, nil, err
 	}
-	var ps []*Problem
-	for _, p := range at {
-		if len(p.Records) > 0 {
-			ps = append(ps, p)
-		}
-	}
-	slices.SortFunc(ps,
+	ps := slices.SortedFunc(maps.Values(l.at),
 		func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
+	ps = slices.DeleteFunc(ps, func(p *Problem) bool { return len(p.Records) == 0 })
 	return ps, notes, nil
+}
+
+// A loader collects records.
+type loader struct {
+	device  string
+	at      map[kernels.Problem]*Problem
+	places  map[slot]place
+	sources map[string]string // by family
+}
+
+type slot struct {
+	kernels.Problem
+	kernels.Variant
+}
+
+// A place is where the record of a variant stands among its problem's, and its phase's rank.
+type place struct{ index, rank int }
+
+func (l *loader) add(r *record.Record, run *record.Run) error {
+	l.device = cmp.Or(l.device, run.Device.ID)
+	if run.Device.ID != l.device {
+		return hint.Errorf("export the records of each device by themselves",
+			"records of %s among those of %s", run.Device.ID, l.device)
+	}
+	if s, ok := l.sources[r.Family]; ok && s != r.Source && r.Family != record.Stream {
+		return hint.Errorf("sweep into a new folder, and export that",
+			"records of two versions of %s, %s and %s", r.Family, s, r.Source)
+	}
+	l.sources[r.Family] = r.Source
+	p := l.at[r.Problem]
+	if p == nil {
+		p = &Problem{Problem: r.Problem, Run: run}
+		l.at[r.Problem] = p
+	}
+	if r.Family == record.Stream {
+		p.Stream = r.SamplesUS
+		return nil
+	}
+	for i, s := range r.Stages {
+		r.Stages[i].SamplesUS = []float64{stats.Median(s.SamplesUS)}
+	}
+	if r.Check != nil {
+		r.Check.Resources = nil // a replay has none either
+	}
+	k := slot{r.Problem, r.Variant()}
+	rank := map[string]int{record.PhaseSearch: 0, "": 1, record.PhaseFinal: 2}[run.Protocol.Phase]
+	old, ok := l.places[k]
+	switch {
+	case !ok:
+		l.places[k] = place{len(p.Records), rank}
+		p.Records = append(p.Records, r)
+	case rank >= old.rank:
+		l.places[k] = place{old.index, rank}
+		p.Records[old.index] = r
+	}
+	return nil
 }
 
 // knobs are those that any of the problem's configs sets, in label order.

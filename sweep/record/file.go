@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -23,6 +24,7 @@ type File struct {
 // An Entry summarizes one record.
 type Entry struct {
 	Run           *Run
+	Time          time.Time
 	Problem       kernels.Problem
 	Variant       kernels.Variant
 	Base          bool // the variant that runs before any tuning
@@ -72,7 +74,7 @@ type StageUS struct {
 // Summarize is the entry of a record of run, as Load makes it.
 func Summarize(r *Record, run *Run) Entry {
 	e := Entry{
-		Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status,
+		Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status,
 		Reason: r.Reason, Source: r.Source, launch: r.Launch, Bytes: r.Bytes,
 		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
 	}

@@ -42,7 +42,8 @@ func Load(path string) (*File, error) {
 		return nil, err
 	}
 	file := &File{Path: path}
-	if file.Notes, err = readFile(path, func(it *item) error { file.add(it.record, it.run); return nil }); err != nil {
+	add := func(it *item) error { file.add(it.record, it.run); return nil }
+	if file.Notes, err = readFile(path, add); err != nil {
 		return nil, err
 	}
 	return file, nil

@@ -459,7 +459,7 @@ func TestLoad(t *testing.T) {
 	us := func(s Stage) StageUS { return StageUS{s.Stage, stats.Median(s.SamplesUS)} }
 	a, w, c := again, wrongRecord(r1, 1), testRecord(r1, 2)
 	entry := func(r *Record, run *Run) Entry {
-		e := Entry{Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
+		e := Entry{Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
 			Source: r.Source, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
 			StreamUS: r.StreamUS, Differing: r.Check.Differing}
 		for _, v := range r.SamplesUS {

@@ -191,7 +191,8 @@ func (w *Writer) resume() (notes Notes, err error) {
 	notes = w.reader.notes
 	if n := len(w.records.entries); n > manyRecords {
 		notes = append(notes,
-			fmt.Sprintf("%s has %d records: with more than %d every command that reads it is slow and takes memory by the GB; a new folder keeps it fast",
+			fmt.Sprintf("%s has %d records: with more than %d every command that reads it is slow and "+
+				"takes memory by the GB; a new folder keeps it fast",
 				w.name, n, manyRecords))
 	}
 	if w.size > 0 && !w.reader.newline {
@@ -276,7 +277,8 @@ func (w *Writer) unchanged() error {
 	default:
 		return nil
 	}
-	return hint.Errorf("leave the results folder alone while a sweep runs; the same command goes on from what is there",
+	return hint.Errorf("leave the results folder alone while a sweep runs; the same command goes on "+
+		"from what is there",
 		"records %s: the file %s in the meantime; the %d records of this run are %s", w.name, what,
 		w.written, where)
 }

@@ -48,9 +48,7 @@ func Drive(ctx context.Context, s Strategy, b *Board, a Allowance, m Bench) (Log
 	b.allow = a
 	d := &drive{b: b, m: m, log: Log{Refused: map[int]string{}, Failed: map[int]*kernels.Failure{}}}
 	for round := 0; ; round++ {
-		start := time.Now()
 		visits := s.Ask(b)
-		d.log.Deciding += time.Since(start)
 		d.announce(s, visits)
 		worked, idle := false, false // something was visited; something could have been
 		for _, x := range visits {
@@ -167,8 +165,6 @@ type Log struct {
 	Refused map[int]string           // by Bench.Refuse
 	Failed  map[int]*kernels.Failure // by Bench.Visit
 	Short   bool                     // the allowance was spent when the base was measured
-	// Deciding is the time that the strategy took.
-	Deciding time.Duration
 }
 
 // ErrShort says that a budget does not go beyond the bases of n problems, the first of which is

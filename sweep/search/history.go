@@ -4,72 +4,58 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"normbench/kernels"
 )
 
-// A History is what searches found, for the searches after them: the time of
-// each variant over that of the problem's stream, or of its base. It may be used
-// by several goroutines.
+// A History is what searches found, for the searches after them. It may be used by several
+// goroutines.
 type History struct {
 	mu       sync.Mutex
-	problems []*past
-	winners  map[kernels.Problem]kernels.Variant
+	problems []past
+	at       map[kernels.Problem]int // in problems
 }
 
+// A past is what searches found of a problem; without families where they found nothing.
 type past struct {
-	problem kernels.Problem
-	found   []Found
+	problem         kernels.Problem
+	fastest, winner kernels.Variant // as the search saw it, and of its finals
 }
 
-// Found is one variant's time on a problem.
-type Found struct {
-	Variant  kernels.Variant
-	Log      float64 // natural log of the time over the problem's unit
-	Launches int
-}
-
-// Add remembers the board of a finished search. unit is the stream's time in microseconds, by
-// which the times of the problem are divided.
-func (h *History) Add(b *Board, unit float64) {
-	if h == nil {
-		return
+// of is the past of a problem, in which there may be nothing yet. h.mu is held.
+func (h *History) of(p kernels.Problem) *past {
+	i, ok := h.at[p]
+	if !ok {
+		if h.at == nil {
+			h.at = map[kernels.Problem]int{}
+		}
+		i = len(h.problems)
+		h.at[p], h.problems = i, append(h.problems, past{problem: p})
 	}
-	p := &past{problem: b.space.Problem}
-	for _, v := range b.Ranked() {
-		p.found = append(p.found,
-			Found{b.space.Variants[v], math.Log(b.cells[v].median / unit), len(b.cells[v].samples)})
-	}
-	h.add(p)
+	return &h.problems[i]
 }
 
-// AddFound remembers what was found of a problem elsewhere.
-func (h *History) AddFound(p kernels.Problem, found []Found) {
-	found = slices.Clone(found)
-	slices.SortStableFunc(found, func(a, b Found) int { return cmp.Compare(a.Log, b.Log) })
-	h.add(&past{problem: p, found: found})
+// Add remembers the board of a finished search. A nil history does not.
+func (h *History) Add(b *Board) {
+	if ranked := b.Ranked(); h != nil && len(ranked) > 0 {
+		h.Found(b.space.Problem, b.space.Variants[ranked[0]])
+	}
 }
 
-// add replaces what was known of the problem.
-func (h *History) add(p *past) {
-	if len(p.found) == 0 {
-		return
-	}
+// Found remembers the fastest variant that a search saw of a problem.
+func (h *History) Found(p kernels.Problem, v kernels.Variant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.problems = slices.DeleteFunc(h.problems, func(x *past) bool { return x.problem == p.problem })
-	h.problems = append(h.problems, p)
+	h.of(p).fastest = v
 }
 
 // Won remembers the winner of a problem.
 func (h *History) Won(p kernels.Problem, v kernels.Variant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.winners == nil {
-		h.winners = map[kernels.Problem]kernels.Variant{}
-	}
-	h.winners[p] = v
+	h.of(p).winner = v
 }
 
 // neighbour is how far away a problem's winner still speaks for another's: two
@@ -81,8 +67,8 @@ func (h *History) Sharing(p kernels.Problem, v kernels.Variant) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
-	for q, w := range h.winners {
-		if q != p && q.Op == p.Op && w == v && distance(p, q) <= neighbour {
+	for _, x := range h.problems {
+		if x.problem != p && x.problem.Op == p.Op && x.winner == v && distance(p, x.problem) <= neighbour {
 			n++
 		}
 	}
@@ -112,68 +98,32 @@ func distance(a, b kernels.Problem) float64 {
 	return d
 }
 
-// near lists the problems of the same pass, the nearest first.
-func (h *History) near(p kernels.Problem) []*past {
+// Winners are the variants of s that were fastest on the nearest problems of its pass, at most n,
+// as indices into its variants. A variant of the other op is that of the same design.
+func (h *History) Winners(s *Space, n int) (out []int) {
 	if h == nil {
 		return nil
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	var list []*past
-	for _, x := range h.problems {
-		if !math.IsInf(distance(p, x.problem), 1) {
-			list = append(list, x)
-		}
-	}
-	slices.SortStableFunc(list, func(x, y *past) int {
-		switch a, b := distance(p, x.problem), distance(p, y.problem); {
-		case a < b:
-			return -1
-		case a > b:
-			return 1
-		}
-		return 0
+	list := slices.Clone(h.problems)
+	h.mu.Unlock()
+	slices.SortStableFunc(list, func(x, y past) int {
+		return cmp.Compare(distance(s.Problem, x.problem), distance(s.Problem, y.problem))
 	})
-	return list
-}
-
-// Winners are the variants of s that were fastest on the nearest problems, at
-// most n, as indices into its variants. A variant of the other op is that of
-// the same design.
-func (h *History) Winners(s *Space, n int) []int {
-	var out []int
-	at := index(s)
-	for _, p := range h.near(s.Problem) {
-		if len(out) >= n {
+	for _, p := range list {
+		if p.problem.Pass != s.Problem.Pass || len(out) >= n {
 			break
 		}
-		if i, ok := at[keyOf(p.found[0].Variant)]; ok && !slices.Contains(out, i) {
+		i := slices.IndexFunc(s.Variants, func(v kernels.Variant) bool { return designOf(v) == designOf(p.fastest) })
+		if i >= 0 && !slices.Contains(out, i) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// A design is a variant without its op and pass.
-type design struct{ name, label string }
-
-func keyOf(v kernels.Variant) design { return design{designOf(v.Family), v.Config.String()} }
-
-func index(s *Space) map[design]int {
-	at := make(map[design]int, len(s.Variants))
-	for i, v := range s.Variants {
-		at[keyOf(v)] = i
-	}
-	return at
-}
-
-// designOf is a family's name without its op and pass: reg_persist of
-// rms_bwd/reg_persist.
-func designOf(family string) string {
-	for i := len(family) - 1; i >= 0; i-- {
-		if family[i] == '/' {
-			return family[i+1:]
-		}
-	}
-	return family
+// designOf is a variant without its op and pass: reg_persist of rms_bwd/reg_persist.
+func designOf(v kernels.Variant) kernels.Variant {
+	v.Family = v.Family[strings.LastIndexByte(v.Family, '/')+1:]
+	return v
 }

@@ -185,13 +185,12 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	if err != nil {
 		return Outcome{}, err
 	}
-	unit := stats.Median(s.Stream)
-	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35, unit)
+	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35)
 	m := &meter{b: b, pr: g.Protocol, grid: s.Grid, seen: map[kernels.Variant]bool{}, built: map[string]bool{}}
 	if _, err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
 	}
-	known.Add(board, unit)
+	known.Add(board)
 	pick, busy := append(board.Finalists(1), space.Keep[0])[0], 0.0
 	if setup.Finals > 0 {
 		if pick, busy, err = finals(ctx, board, m, s, setup.Finals); err != nil {

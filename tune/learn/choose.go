@@ -17,7 +17,6 @@ import (
 type Policy struct {
 	*Filler
 	Domain  shapes.Domain
-	Only    []kernels.Problem // where set, the problems that there are: a replay has no others
 	Classes []kernels.Problem // one problem of each op, pass and type, whatever its shape
 	Listed  []shapes.Shape    // that weigh more than others; a third of the draws have their columns
 }
@@ -83,23 +82,13 @@ func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
 	return ps
 }
 
-// draw is shapes with the same columns: of the problems that there are, else spread over the
-// domain, now and then behind up to half a group of listed ones. Columns that are no multiple of 8
-// are drawn more often than they are asked for: each alignment is a raster of its own, to be known.
+// draw is shapes with the same columns, spread over the domain, now and then behind up to half a
+// group of listed ones. Columns that are no multiple of 8 are drawn more often than they are asked
+// for: each alignment is a raster of its own, to be known.
 func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
-	var only []shapes.Shape
-	for _, p := range c.Only {
-		if !c.have[p] && sized(of, p.M, p.N) == p {
-			only = append(only, shapes.Shape{M: p.M, N: p.N})
-		}
-	}
 	switch {
-	case len(only) > 0:
-		return c.column(only, groupRows)
-	case len(c.Only) > 0:
-		return nil
 	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
-		list = c.column(c.Listed, groupRows/2)
+		list = c.listed()
 	case c.rng.IntN(2) == 0:
 		list = []shapes.Shape{{M: 0, N: c.Domain.RaggedColumns(c.rng)}}
 	default:
@@ -121,12 +110,12 @@ func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	return list
 }
 
-// column is at most so many shapes of a list with the columns of one of them.
-func (c *chooser) column(list []shapes.Shape, most int) (some []shapes.Shape) {
-	n := list[c.rng.IntN(len(list))].N
-	for _, i := range c.rng.Perm(len(list)) {
-		if list[i].N == n && len(some) < most {
-			some = append(some, list[i])
+// listed is some of the listed shapes with the columns of one of them.
+func (c *chooser) listed() (some []shapes.Shape) {
+	n := c.Listed[c.rng.IntN(len(c.Listed))].N
+	for _, i := range c.rng.Perm(len(c.Listed)) {
+		if c.Listed[i].N == n && len(some) < groupRows/2 {
+			some = append(some, c.Listed[i])
 		}
 	}
 	return some

@@ -2,6 +2,7 @@ package learn
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -255,20 +256,28 @@ func (f *Filler) choose(r *rule.Raster, squares []*square) {
 	}
 }
 
+// answersAt are the points of a raster's problems, each with the answer of its cell.
+func answersAt(r *rule.Raster, points []*Point, sms int) iter.Seq2[*Point, rule.Answer] {
+	return func(yield func(*Point, rule.Answer) bool) {
+		for _, p := range points {
+			q := p.Problem
+			if rule.ClassOf(q) == r.Class && rule.AlignOf(q.N, q.DType.Size()) == r.Align &&
+				!yield(p, r.CellAt(q.M, q.N, sms)) {
+				return
+			}
+		}
+	}
+}
+
 // judge notes which cells of a raster have a time of their config in them, and its regret there.
 func (f *Filler) judge(r *rule.Raster, c *class) {
 	sum, n := 0.0, 0.0
-	for i, p := range c.points {
-		if c.at[i].twin || rule.AlignOf(p.Problem.N, c.Bytes) != r.Align {
-			continue
+	for p, a := range answersAt(r, c.points, f.Device.SMs) {
+		if r.Problems++; p.US[a.Variant] > 0 {
+			r.Set(a.Line, a.Cell, a.Variant, rule.Measured)
 		}
-		r.Problems++
-		line, cell := r.At(p.Problem.M, p.Problem.N, f.Device.SMs)
-		if v, ok := r.Pick(line, cell); ok && p.US[v] > 0 {
-			r.Set(line, cell, v, rule.Measured)
-			if p.OK(v) {
-				sum, n = sum+math.Log(p.US[v]/p.BestUS), n+1
-			}
+		if p.OK(a.Variant) {
+			sum, n = sum+math.Log(p.US[a.Variant]/p.BestUS), n+1
 		}
 	}
 	if n > 0 {
@@ -297,30 +306,19 @@ func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
 func (f *Filler) Change(old, m *rule.Map) (changed, of int, gain float64) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
-		o := old.Raster(r.Class, r.Align)
-		for line := range r.Lines {
-			for cell := range r.Rows {
-				b := r.Box(line, cell, f.Device.SMs)
-				v, ok := r.Pick(line, cell)
-				if !ok || b.Empty() {
-					continue
-				}
-				var was kernels.Variant
-				if o != nil {
-					was = o.CellAt(b.MLo, b.NLo, f.Device.SMs).Variant
-				}
-				if of++; was == v {
-					continue
-				}
-				changed++
-				regret := map[kernels.Variant]float64{}
-				c := f.classes[r.Class]
-				for _, g := range c.rank(c.within(b)) {
-					regret[g.variant] = g.regret
-				}
-				if _, ok := regret[was]; ok {
-					gain += cmp.Or(regret[was], priorPick) - cmp.Or(regret[v], priorPick)
-				}
+		for b, a := range r.Cells(f.Device.SMs) {
+			was := old.Raster(r.Class, r.Align).CellAt(b.MLo, b.NLo, f.Device.SMs).Variant
+			if of++; was == a.Variant {
+				continue
+			}
+			changed++
+			regret := map[kernels.Variant]float64{}
+			c := f.classes[r.Class]
+			for _, g := range c.rank(c.within(b)) {
+				regret[g.variant] = g.regret
+			}
+			if _, ok := regret[was]; ok {
+				gain += cmp.Or(regret[was], priorPick) - cmp.Or(regret[a.Variant], priorPick)
 			}
 		}
 	}

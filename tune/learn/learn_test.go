@@ -33,9 +33,15 @@ func fillerWith(m *rule.Map) *Filler {
 }
 
 // loopOn is a loop on a simulated device, with a map of another card as prior or nil.
-func loopOn(s *sim, budget time.Duration, prior *rule.Map, classes ...kernels.Problem) *Loop {
+func loopOn(t *testing.T, s *sim, budget time.Duration, prior *rule.Map, classes ...kernels.Problem) *Loop {
+	t.Helper()
+	w, _, err := record.OpenWriter(t.TempDir(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
 	l := &Loop{
-		Registry: registry, Devices: []kernels.Device{s}, Sink: unkept{},
+		Registry: registry, Devices: []kernels.Device{s}, Sink: w, Records: w.Records(),
 		Seed: 1, Rounds: 8, Now: s.Now, Budget: budget, Data: &Data{},
 		Run: record.Run{Device: s.info, Protocol: sweep.ColdProtocol(s.info, 20)},
 	}
@@ -104,7 +110,7 @@ func TestSimulated(t *testing.T) {
 	ps := drawn(count, 77, classes...)
 	for _, seed := range seeds {
 		s := newSim(seed, 0)
-		l := loopOn(s, budget, nil, classes...)
+		l := loopOn(t, s, budget, nil, classes...)
 		map1, answer := learnt(t, l)
 		mean, p95, worst := regrets(s, answer, ps)
 		base := func(p kernels.Problem) kernels.Variant { return l.Prior.Answer(p).Variant }
@@ -114,7 +120,7 @@ func TestSimulated(t *testing.T) {
 			t.Errorf("without a prior %.4f behind the optimum", mean)
 		}
 		o := newSim(seed, 0.3)
-		l2 := loopOn(o, budget, map1, classes...)
+		l2 := loopOn(t, o, budget, map1, classes...)
 		_, better := learnt(t, l2)
 		mean, p95, worst = regrets(o, better, ps)
 		m, p, w = regrets(o, answer, ps)
@@ -212,15 +218,8 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 func TestSmallBudget(t *testing.T) {
 	s := newSim(1, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
-	l := loopOn(s, 20*time.Second, nil, class)
+	l := loopOn(t, s, 20*time.Second, nil, class)
 	l.Domain = smallDomain
-	dir := t.TempDir()
-	w, _, err := record.OpenWriter(dir, ".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	l.Sink = w
 	var seen []int
 	checkpoints := 0
 	l.Progress = func(_ time.Duration, problems int) { seen = append(seen, problems) }
@@ -236,16 +235,16 @@ func TestSmallBudget(t *testing.T) {
 	if len(seen) < 3 || seen[0] > 8 || checkpoints < 2 {
 		t.Errorf("%d checkpoints, %v", checkpoints, seen)
 	}
-	d, err := Collect([]string{dir})
+	d, err := Collect([]string{l.Records.Path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(d.Runs) != 1 || len(d.Points) != len(l.Data.Points) {
 		t.Errorf("%d runs, %d of %d problems", len(d.Runs), len(d.Points), len(l.Data.Points))
 	}
-	again := loopOn(s, 20*time.Second, nil, class)
+	again := loopOn(t, s, 20*time.Second, nil, class)
 	again.Domain = smallDomain
-	again.Spent, again.Data = 20*time.Second, d
+	again.Spent, again.Data, again.Records = 20*time.Second, d, l.Records
 	m2, err := again.Learn(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -260,40 +259,46 @@ func TestSmallBudget(t *testing.T) {
 func TestJudge(t *testing.T) {
 	s := newSim(3, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Fwd)
-	l := loopOn(s, 30*time.Second, nil, class)
+	l := loopOn(t, s, 30*time.Second, nil, class)
 	l.Domain = smallDomain
 	m, err := l.Learn(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := l.points()
+	known := l.Data.Points
 	j, err := Judge(context.Background(), l, m, 6, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(j.Problems) != 6 || j.Mean < -1 || j.Mean > 20 || j.Interval[0] > j.Mean || j.Interval[1] < j.Mean || j.Worst < j.P95 {
-		t.Errorf("%+v", j)
+	if sum := j.Summary; sum.Cells != 6 || sum.Shapes != 6 || sum.Mean < 0.99 || sum.Mean > 1.2 || sum.Lo > sum.Mean || sum.Hi < sum.Mean {
+		t.Errorf("%+v", sum)
 	}
-	shapes := map[[2]int64]bool{}
-	for _, x := range j.Problems {
-		shapes[[2]int64{x.Problem.M, x.Problem.N}] = true
+	for _, x := range j.Duels {
 		if slices.ContainsFunc(known, func(p *Point) bool { return p.Problem == x.Problem }) {
 			t.Errorf("%s was measured", x.Problem)
 		}
 	}
-	if len(shapes) != 6 {
-		t.Errorf("%d shapes", len(shapes))
-	}
 	bad := plain.Fill(known[:1])
-	if worse, err := Judge(context.Background(), l, bad, 6, func(string) {}); err != nil || worse.Mean < j.Mean {
-		t.Errorf("a map of one problem loses %.3f, that of all %.3f (%v)", worse.Mean, j.Mean, err)
+	if worse, err := Judge(context.Background(), l, bad, 6, func(string) {}); err != nil || worse.Summary.Mean < j.Summary.Mean {
+		t.Errorf("a map of one problem loses %.3f, that of all %.3f (%v)", worse.Summary.Mean, j.Summary.Mean, err)
 	}
 }
 
 // Of a run with other classes beside only their part counts.
 func TestSpent(t *testing.T) {
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	if got := spent(map[string]span{"a": {at(0), at(60), 30, 10}, "b": {at(100), at(120), 4, 0}, "c": {at(200), at(210), 1, 1}}); got != 30*time.Second {
+	asked, other := classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm, kernels.Bwd)
+	var es record.Entries
+	for _, x := range []struct{ from, to, asked, all int }{{0, 60, 10, 30}, {100, 120, 0, 4}, {200, 210, 1, 1}} {
+		run := &record.Run{Time: time.Unix(int64(x.from), 0), Protocol: record.Protocol{Search: Search}}
+		for i := range x.all {
+			e := &record.Entry{Run: run, Problem: other, Time: time.Unix(int64(x.to), 0)}
+			if i < x.asked {
+				e.Problem = asked
+			}
+			es = append(es, e)
+		}
+	}
+	if got := (&Policy{Classes: []kernels.Problem{asked}}).spent(es); got != 30*time.Second {
 		t.Error(got)
 	}
 }
@@ -303,7 +308,7 @@ func TestSpent(t *testing.T) {
 func TestNominees(t *testing.T) {
 	s := newSim(1, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
-	l := loopOn(s, time.Minute, nil, class)
+	l := loopOn(t, s, time.Minute, nil, class)
 	base := func(p kernels.Problem, family string) kernels.Variant {
 		f, err := bare.Lookup(family)
 		if err != nil {

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -32,9 +33,8 @@ type Loop struct {
 	// Deadline ends what is being measured when the budget is spent. A simulated device has a clock
 	// of its own.
 	Deadline bool
-	// Data is what earlier runs measured. What this one measures is added: the same that reads from
-	// its records.
-	Data *Data
+	Records  *record.File // of the sink
+	Data     *Data        // of the records that there are
 	// Checkpoint gets the map from time to time, and at the end.
 	Checkpoint func(m *rule.Map) error
 	// Progress is told after each batch.
@@ -43,50 +43,34 @@ type Loop struct {
 	Why     string        // after Learn, what ended it
 	Summary sweep.Summary // of what was measured
 
-	mu  sync.Mutex
-	run *record.Run // once it has a record
+	mu    sync.Mutex
+	begun bool // its run is in the records
 }
 
-// AppendAll appends to the loop's sink and adds to its data. The line of its run is written once,
-// before its first record.
-func (l *Loop) AppendAll(vs ...interface{ CheckValid() error }) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var recs []*record.Record
-	for _, v := range vs {
-		if r, ok := v.(*record.Record); ok {
-			recs = append(recs, r)
-		}
-	}
-	if len(recs) == 0 {
+// AppendAll appends to the loop's sink. The line of its run is written once, before its first
+// record.
+func (l *Loop) AppendAll(vs ...record.Line) error {
+	if !slices.ContainsFunc(vs, func(v record.Line) bool { _, ok := v.(*record.Record); return ok }) {
 		return nil
 	}
-	if l.run == nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.begun {
 		if err := l.Sink.AppendAll(&l.Run); err != nil {
 			return err
 		}
-		l.run = &l.Run
+		l.begun = true
 	}
-	if err := l.Sink.AppendAll(vs...); err != nil {
-		return err
-	}
-	for _, r := range recs {
-		if err := l.Data.Add(l.run, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.Sink.AppendAll(vs...)
 }
 
 // Status is the sink's.
 func (l *Loop) Status(key string) (kernels.Status, bool) { return l.Sink.Status(key) }
 
-// points are those of all that is known.
-func (l *Loop) points() []*Point {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.Data.Sort()
-	return l.Data.Points
+// gather has the points of all that is in the records.
+func (l *Loop) gather() (err error) {
+	l.Data, err = Gather(l.Asked, l.Records)
+	return err
 }
 
 // announce tells the devices what the next batch will ask for, so that it compiles beside this one.
@@ -113,8 +97,6 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 	sum.Skipped += s.Skipped
 	sum.Wall += s.Wall
 	sum.Busy += s.Busy
-	sum.Deciding += s.Deciding
-	sum.Writing += s.Writing
 	sum.Problems += s.Problems
 	for _, g := range s.Gone {
 		if !slices.Contains(sum.Gone, g) {
@@ -150,8 +132,8 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		return l.chooser(points, rng, pending...).next(groups, step)
 	}
 	var filling, batchTime time.Duration
-	now := plan(0, groups, l.points())
-	next := plan(1, groups, l.points(), now)
+	now := plan(0, groups, l.Data.Points)
+	next := plan(1, groups, l.Data.Points, now)
 	filled := spent()
 	l.Why = "nothing is left of the domain"
 	for step := 2; len(now) > 0 && ctx.Err() == nil; step++ {
@@ -162,12 +144,12 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		}
 		l.announce(next)
 		ready := make(chan []sweep.Task, 1)
-		go func(points []*Point) { ready <- plan(step, groups, points, now, next) }(l.points())
+		go func(points []*Point) { ready <- plan(step, groups, points, now, next) }(l.Data.Points)
 		start := l.Now()
 		late, err := l.measure(ctx, left, now)
 		batchTime = l.Now().Sub(start)
 		after := <-ready
-		if err != nil {
+		if err = cmp.Or(err, l.gather()); err != nil {
 			return nil, err
 		}
 		if late {
@@ -175,7 +157,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 			break
 		}
 		if l.Progress != nil {
-			l.Progress(spent(), len(l.points()))
+			l.Progress(spent(), len(l.Data.Points))
 		}
 		if l.Checkpoint != nil && spent()-filled > l.Budget/checkpointShare {
 			start := l.Now()
@@ -192,7 +174,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case len(l.points()) > 0:
+	case len(l.Data.Points) > 0:
 		return l.fill()
 	case len(now) == 0:
 		return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype",
@@ -204,7 +186,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 
 // fill makes a map of all that is known, and a checkpoint of it.
 func (l *Loop) fill() (*rule.Map, error) {
-	m := l.Fill(l.points())
+	m := l.Fill(l.Data.Points)
 	if l.Checkpoint == nil {
 		return m, nil
 	}

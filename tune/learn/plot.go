@@ -11,83 +11,57 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A cell has the problems that were measured in it, where its config has a time.
-type cell struct {
-	regrets []float64 // time of its config over the best
-	speeds  []float64 // time of a copy over its config's, where there is one
-}
-
-// measure sorts points by the line and the cell of a raster.
-func measure(r *rule.Raster, points []*Point, d kernels.DeviceInfo) map[[2]int]cell {
-	all := map[[2]int]cell{}
-	for _, p := range points {
-		q := p.Problem
-		if rule.ClassOf(q) != r.Class || rule.AlignOf(q.N, q.DType.Size()) != r.Align {
-			continue
-		}
-		a := r.CellAt(q.M, q.N, d.SMs)
-		if a.Raster == nil || !p.OK(a.Variant) {
-			continue
-		}
-		at := [2]int{a.Line, a.Cell}
-		x, us := all[at], p.US[a.Variant]
-		x.regrets = append(x.regrets, us/p.BestUS)
-		if p.Stream > 0 {
-			x.speeds = append(x.speeds, p.Stream/us)
-		}
-		all[at] = x
-	}
-	return all
-}
-
 // The measures of a picture, in pixels.
 const (
 	side                = 16 // of a square
 	panelLeft, panelTop = 56, 44
 )
 
+// shade is the class of a square by what is lost there, in percent.
+func shade(lost float64, limits ...float64) string {
+	i := slices.IndexFunc(limits, func(limit float64) bool { return lost >= limit })
+	if i < 0 {
+		i = len(limits)
+	}
+	return fmt.Sprint("m", i)
+}
+
 // Pictures draw each raster of a map three times: its configs by their letters, the regret and the
 // % of a copy's speed of the problems measured in each cell.
 func Pictures(m *rule.Map, points []*Point, d kernels.DeviceInfo) (rows [][]*picture.Drawing) {
-	shade := func(v float64, limits ...float64) string {
-		for i, limit := range limits {
-			if v < limit != (limits[0] > limits[1]) {
-				return fmt.Sprint("m", i)
-			}
-		}
-		return fmt.Sprint("m", len(limits))
-	}
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
-		of := measure(r, points, d)
+		regrets, speeds := map[[2]int][]float64{}, map[[2]int][]float64{} // of each cell
+		for p, a := range answersAt(r, points, d.SMs) {
+			if at := [2]int{a.Line, a.Cell}; p.OK(a.Variant) {
+				us := p.US[a.Variant]
+				regrets[at] = append(regrets[at], us/p.BestUS)
+				if p.Stream > 0 {
+					speeds[at] = append(speeds[at], p.Stream/us)
+				}
+			}
+		}
 		letters := drawing(r, "configs by letter", d)
 		regret := drawing(r, "regret: up to 1, 2, 5, 10%, more in red", d)
 		speed := drawing(r, "% of a copy's speed: below 50 in red, 70, 85, 95", d)
-		for line := range r.Lines {
-			for cell := range r.Rows {
-				v, ok := r.Pick(line, cell)
-				b := r.Box(line, cell, d.SMs)
-				if !ok || b.Empty() {
-					continue
-				}
-				x := of[[2]int{line, cell}]
-				left, top := panelLeft+side*float64(cell), panelTop+side*float64(line)
-				tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo, b.NHi, v, len(x.regrets))
-				lost, fast := 100*(stats.GeoMean(x.regrets)-1), 100*stats.GeoMean(x.speeds)
-				if len(x.regrets) > 0 {
-					tip += fmt.Sprintf(", regret %.1f%%", lost)
-				}
-				if len(x.speeds) > 0 {
-					tip += fmt.Sprintf(", %.0f%% of a copy's speed", fast)
-					speed.Square(left, top, side-1, shade(fast, 50, 70, 85, 95), tip)
-				}
-				if len(x.regrets) > 0 {
-					regret.Square(left, top, side-1, shade(lost, 10, 5, 2, 1), tip)
-				}
-				letters.Square(left, top, side-1, hue(slices.Index(r.Legend, v)), tip)
-				letters.Add(`<text x="%s" y="%s" font-size="11" text-anchor="middle" style="fill:#000">%s</text>`,
-					left+side/2-.5, top+12, r.Lines[line].Cells[cell:cell+1])
+		for b, a := range r.Cells(d.SMs) {
+			at := [2]int{a.Line, a.Cell}
+			left, top := panelLeft+side*float64(a.Cell), panelTop+side*float64(a.Line)
+			tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo, b.NHi, a.Variant, len(regrets[at]))
+			lost, fast := 100*(stats.GeoMean(regrets[at])-1), 100*stats.GeoMean(speeds[at])
+			if len(regrets[at]) > 0 {
+				tip += fmt.Sprintf(", regret %.1f%%", lost)
 			}
+			if len(speeds[at]) > 0 {
+				tip += fmt.Sprintf(", %.0f%% of a copy's speed", fast)
+				speed.Square(left, top, side-1, shade(100-fast, 50, 30, 15, 5), tip)
+			}
+			if len(regrets[at]) > 0 {
+				regret.Square(left, top, side-1, shade(lost, 10, 5, 2, 1), tip)
+			}
+			letters.Square(left, top, side-1, hue(slices.Index(r.Legend, a.Variant)), tip)
+			letters.Add(`<text x="%s" y="%s" font-size="11" text-anchor="middle" style="fill:#000">%s</text>`,
+				left+side/2-.5, top+12, r.Lines[a.Line].Cells[a.Cell:a.Cell+1])
 		}
 		rows = append(rows, []*picture.Drawing{letters, regret, speed})
 	}

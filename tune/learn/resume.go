@@ -2,8 +2,7 @@ package learn
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,65 +83,47 @@ func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, dom
 	return &p, nil
 }
 
-// Resume is what a results folder has of the classes already, and how much of the budget was spent
-// on them.
-func (p *Policy) Resume(dir string) (*Data, time.Duration, error) {
-	asked := map[rule.Class]bool{}
-	for _, q := range p.Classes {
-		asked[rule.ClassOf(q)] = true
-	}
-	d := &Data{Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
-	path := filepath.Join(dir, record.FileName)
-	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
-		path += ".gz"
-	}
-	if _, err := os.Stat(path); err != nil {
-		return &Data{Device: p.Device, Keep: d.Keep}, 0, nil
-	}
-	spans := map[string]span{}
-	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
-		if strings.HasPrefix(run.Protocol.Search, Search) {
-			spans[run.ID] = spans[run.ID].with(r, run, d.Keep(r.Problem))
-		}
-		return d.Add(run, r)
-	})
-	if d.Sort(); err != nil {
+// Asked says whether a problem is of the classes that are asked for.
+func (p *Policy) Asked(q kernels.Problem) bool {
+	of := rule.ClassOf(q)
+	return slices.ContainsFunc(p.Classes, func(c kernels.Problem) bool { return rule.ClassOf(c) == of })
+}
+
+// Resume is what a records file has of the classes already, and how much of the budget was spent on
+// them.
+func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
+	d, err := Gather(p.Asked, f)
+	if err != nil {
 		return nil, 0, err
 	}
-	if len(d.all) > 0 && (d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler ||
+	if len(d.Runs) > 0 && (d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler ||
 		d.Device.Driver != p.Device.Driver) {
 		return nil, 0, hint.Errorf("choose another --out",
 			"%s has records of %s, %s, %s, which do not compare with what this device would add",
-			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
+			f.Path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
 	d.Device = p.Device
-	return d, spent(spans), nil
+	return d, p.spent(f.Searched()), nil
 }
 
-// A span is from when to when a run measured, and how many of its records are of the classes that
-// are asked for.
-type span struct {
-	first, last    time.Time
-	records, asked int
-}
-
-// with is a span with one more record of its run.
-func (s span) with(r *record.Record, run *record.Run, asked bool) span {
-	if s.records++; asked {
-		s.asked++
+// spent is the time that learn's runs took, of each the part of the classes that are asked for.
+func (p *Policy) spent(entries record.Entries) (total time.Duration) {
+	records, asked, last := map[*record.Run]int{}, map[*record.Run]int{}, map[*record.Run]time.Time{}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Run.Protocol.Search, Search) {
+			continue
+		}
+		records[e.Run]++
+		if p.Asked(e.Problem) {
+			asked[e.Run]++
+		}
+		if e.Time.After(last[e.Run]) {
+			last[e.Run] = e.Time
+		}
 	}
-	s.first = run.Time
-	if r.Time.After(s.last) {
-		s.last = r.Time
-	}
-	return s
-}
-
-// spent is the time that runs took, of each the part of the classes that are asked for.
-func spent(spans map[string]span) (total time.Duration) {
-	for _, s := range spans {
-		took := max(s.last.Sub(s.first), 0)
-		total += time.Duration(float64(took) * float64(s.asked) / float64(s.records))
+	for run, n := range records {
+		took := max(last[run].Sub(run.Time), 0)
+		total += time.Duration(float64(took) * float64(asked[run]) / float64(n))
 	}
 	return total
 }

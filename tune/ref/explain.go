@@ -1,7 +1,9 @@
 package ref
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"normbench/internal/console"
@@ -23,11 +25,11 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(ps) == 0 {
+	if t.Book == nil && len(t.Entries) == 0 {
 		return nil, nil, hint.Errorf("`normbench lint "+name+"` says more",
 			"%s has no entry, and so nothing to explain", name)
 	}
-	table = report.New("", "problem", "match", "why", "variant", "launches", "nearby", "ladder")
+	table = report.New("", "problem", "match", "why", "variant", "launches", "ladder")
 	table.Data = report.New("", "problem", "match", "why", "variant", "launches", "scratch",
 		"refused", "nearby", "ladder")
 	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
@@ -51,43 +53,29 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 			launches = "refused: " + refused
 		} else {
 			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
-			data, scratch = value(plan.Launches), value(plan.Scratch)
+			list, err := json.Marshal(plan.Launches)
+			buffers, bad := json.Marshal(slices.Concat([]kernels.Scratch{}, plan.Scratch))
+			if err = cmp.Or(err, bad); err != nil {
+				return nil, nil, err
+			}
+			data, scratch = string(list), string(buffers)
 		}
-		ladder, neighbours := "the table alone", []string{}
+		ladder := "the table alone"
+		var lines, nearby []string
 		if t.Book != nil {
 			ladder = t.Book.Step.String()
+			lines, nearby = t.Book.Draw(a)
 		}
-		if a.Raster != nil {
-			for _, n := range a.Raster.Neighbours(a.Line, a.Cell) {
-				neighbours = append(neighbours, n.String())
-			}
-		}
-		near := strings.Join(neighbours, "; ")
-		table.Rows = append(table.Rows,
-			[]string{p.String(), match, why, v.String(), launches, near, ladder})
-		table.Data.Rows = append(table.Data.Rows,
-			[]string{p.String(), match, why, v.String(), data, scratch, refused, near, ladder})
-		drawn = append(drawn, nil)
-		if t.Book != nil {
-			drawn[len(drawn)-1] = t.Book.Draw(a)
-		}
+		drawn = append(drawn, lines)
+		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), launches, ladder})
+		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), data,
+			scratch, refused, strings.Join(nearby, "; "), ladder})
 	}
 	return table, drawn, nil
 }
 
-// value is a list as JSON.
-func value[T any](list []T) string {
-	if len(list) == 0 {
-		return "[]"
-	}
-	b, err := json.Marshal(list)
-	if err != nil {
-		return "" // NaN, which no plan has
-	}
-	return string(b)
-}
-
-// shapeProblems are those that a shape means: itself, or one of each class that the table knows.
+// shapeProblems are those that a shape means: itself, or one of each op and pass, and of the ops
+// that the table's map has.
 func shapeProblems(t *Table, text string) ([]kernels.Problem, error) {
 	if strings.Contains(text, "/") {
 		p, err := kernels.ParseProblem(text)
@@ -97,29 +85,11 @@ func shapeProblems(t *Table, text string) ([]kernels.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ps []kernels.Problem
-	seen := map[kernels.Problem]bool{}
-	add := func(p kernels.Problem) {
-		p.M, p.N = list[0].M, list[0].N
-		if !seen[p] && p.Validate() == nil {
-			seen[p] = true
-			ps = append(ps, p)
+	var ops []string
+	for _, op := range kernels.Ops() {
+		if op.Default || t.Book != nil && t.Book.Map.Has(op.Op) {
+			ops = append(ops, string(op.Op))
 		}
 	}
-	if t.Book != nil {
-		for _, op := range kernels.Ops() {
-			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-				if op.Default || t.Book.Map.Has(op.Op) {
-					add(kernels.Problem{Op: op.Op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16,
-						Bias: op.Bias})
-				}
-			}
-		}
-	}
-	if t.Table != nil {
-		for _, x := range t.Entries {
-			add(x.Problem)
-		}
-	}
-	return ps, nil
+	return (&shapes.Selection{Op: strings.Join(ops, ",")}).Of(list[0])
 }

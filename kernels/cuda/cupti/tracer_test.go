@@ -6,30 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"normbench/internal/nvlib"
+	"normbench/kernels/devicetest"
 )
 
 // fake compiles testdata/fakecupti.c under a name.
 func fake(t *testing.T, dir, name string) string {
 	t.Helper()
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
-	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	lib := filepath.Join(dir, name)
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-pthread", "-o", lib, "testdata/fakecupti.c").CombinedOutput(); err != nil {
-		t.Skipf("cannot compile the fake library: %v: %s", err, out)
-	}
-	return lib
+	return devicetest.Library(t, filepath.Join(dir, name), "testdata/fakecupti.c")
 }
 
 func TestFakeTracer(t *testing.T) {

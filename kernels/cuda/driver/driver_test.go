@@ -3,13 +3,11 @@
 package driver
 
 import (
-	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"math"
+	"normbench/kernels/devicetest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -61,38 +59,6 @@ func TestNoDevice(t *testing.T) {
 		t.Errorf("neither ErrNoDriver nor *Error: %v", err)
 	}
 	t.Log(err)
-}
-
-// The program must not ask the loader for libcuda.so.1, or it does not start without a driver.
-func TestNotLinked(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := elf.Open(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	libs, err := f.ImportedLibraries()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, lib := range libs {
-		if strings.HasPrefix(lib, "libcuda") {
-			t.Errorf("the program needs %s: is a function of it not in symbols.h?", lib)
-		}
-	}
-	// Nor may it export the names, or libcuda's own calls could bind to the trampolines.
-	symbols, err := f.DynamicSymbols()
-	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-		t.Fatal(err)
-	}
-	for _, s := range symbols {
-		if s.Name == "cuInit" || s.Name == "cuMemAlloc_v2" {
-			t.Errorf("the program exports or imports %s", s.Name)
-		}
-	}
 }
 
 func TestError(t *testing.T) {
@@ -179,21 +145,8 @@ func TestMemory(t *testing.T) {
 // TestFakeDriver runs TestFake in a process that finds a fake libcuda.so.1, so that the
 // trampolines, the layout of steps and the errors are tested without a GPU.
 func TestFakeDriver(t *testing.T) {
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
-	}
-	dir := t.TempDir()
-	lib := filepath.Join(dir, "libcuda.so.1")
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-w", "-o", lib, "testdata/fakecuda.c").CombinedOutput(); err != nil {
-		t.Skipf("cannot compile the fake driver: %v: %s", err, out)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^(TestFake|TestMemory)$", "-test.v")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "NORMBENCH_FAKE_CUDA=1", "NORMBENCH_REQUIRE_CUDA=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Count(string(out), "--- PASS") != 2 {
-		t.Errorf("%v\n%s", err, out)
-	}
+	devicetest.Beside(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory", "NORMBENCH_FAKE_CUDA=1",
+		"NORMBENCH_REQUIRE_CUDA=1")
 }
 
 func TestFake(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"debug/elf"
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,6 +18,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/cuda/driver"
+	"normbench/kernels/devicetest"
 )
 
 func every(string) bool { return true }
@@ -188,8 +187,9 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// The program must start without the library: it must not be linked, and its names, which nothing
-// defines, must be looked up when they are called and not before.
+// The program must start without the libraries: they must not be linked, and names that nothing
+// defines must be looked up when they are called and not before. Nor may it export libcuda's names,
+// or that library's own calls could bind to the trampolines.
 func TestNotLinked(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -206,7 +206,16 @@ func TestNotLinked(t *testing.T) {
 	}
 	for _, lib := range libs {
 		if strings.HasPrefix(lib, "libnvidia") || strings.HasPrefix(lib, "libcuda") {
-			t.Errorf("the program needs %s", lib)
+			t.Errorf("the program needs %s: is a function of it not in symbols.h?", lib)
+		}
+	}
+	symbols, err := f.DynamicSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Name == "cuInit" || s.Name == "cuMemAlloc_v2" {
+			t.Errorf("the program exports or imports %s", s.Name)
 		}
 	}
 	now, _ := f.DynValue(elf.DT_BIND_NOW)
@@ -220,21 +229,7 @@ func TestNotLinked(t *testing.T) {
 // TestFakeNVML runs TestFake in a process that finds a fake libnvidia-ml.so.1, so that the way
 // through go-nvml and the loader is tested without a GPU.
 func TestFakeNVML(t *testing.T) {
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
-	}
-	dir := t.TempDir()
-	lib := filepath.Join(dir, "libnvidia-ml.so.1")
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", lib, "testdata/fakenvml.c").CombinedOutput(); err != nil {
-		t.Skipf("cannot compile the fake library: %v: %s", err, out)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestFake$", "-test.v")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "NORMBENCH_FAKE_NVML=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestFake") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	devicetest.Beside(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake", "NORMBENCH_FAKE_NVML=1")
 }
 
 func TestFake(t *testing.T) {

@@ -3,11 +3,15 @@ package check
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
@@ -25,8 +29,10 @@ type Checker struct {
 	cache    *triton.Cache
 	// NoNVRTC is why no CUDA is compiled, or nil.
 	NoNVRTC error
-	seen    map[string]bool // the units compiled
-	lack    string          // why the first of those that are not is not
+
+	mu   sync.Mutex
+	seen map[string]bool // the units compiled
+	lack string          // why the first of those that are not is not
 }
 
 // New checks families of r for a device that need not be there. Without
@@ -38,7 +44,7 @@ func New(r *kernels.Registry, d kernels.DeviceInfo) *Checker {
 	if c.NoNVRTC = err; err == nil {
 		cuda = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n)
 	}
-	c.cache = triton.NewCache(cuda, runtime.GOMAXPROCS(0))
+	c.cache = triton.NewCache(cuda)
 	return c
 }
 
@@ -75,43 +81,45 @@ func (c *Checker) Check(f *kernels.Family, p kernels.Problem, all bool) (configs
 	if !all && len(list) > 1 {
 		list = list[:1]
 	}
+	work, ctx := errgroup.WithContext(context.Background())
+	work.SetLimit(runtime.GOMAXPROCS(0))
 	for _, cfg := range list {
 		for _, l := range f.Plan(p, cfg, c.device).Launches {
-			if err := c.compile(&l); err != nil {
-				return 0, err
-			}
+			work.Go(func() error {
+				if !l.IsKernel() || ctx.Err() != nil { // another does not compile
+					return nil
+				}
+				return c.compile(&l)
+			})
 		}
 	}
-	return len(s.Configs), nil
+	return len(s.Configs), work.Wait()
 }
 
 func (c *Checker) compile(l *kernels.Launch) error {
-	if !l.IsKernel() {
-		return nil
-	}
 	u, err := cuda.NewUnit(c.registry, l, c.device.Arch)
 	if err != nil {
 		return err
 	}
-	if c.NoNVRTC != nil && !u.Source.Python() {
-		c.lack = yamldoc.OneLine(c.NoNVRTC.Error())
-		return nil
-	}
 	key := fmt.Sprint(u.Source.Name, u.Options)
-	if c.seen[key] {
+	if c.NoNVRTC != nil && !u.Source.Python() {
+		c.lacks(key, yamldoc.OneLine(c.NoNVRTC.Error()))
 		return nil
 	}
-	c.seen[key] = true
+	if c.knows(key) {
+		return nil
+	}
 	b, err := c.cache.Compile(u.Source, u.Options)
 	if failed := new(nvrtc.CompileError); errors.As(err, &failed) {
 		if m := missing.FindStringSubmatch(failed.Log); m != nil {
-			c.lack = fmt.Sprintf("no header <%s>: install the wheels nvidia-cuda-runtime and "+
-				"nvidia-cuda-cccl, or name folders with --include", m[1])
-			delete(c.seen, key)
+			c.lacks(key, fmt.Sprintf("no header <%s>: install the wheels nvidia-cuda-runtime and "+
+				"nvidia-cuda-cccl, or name folders with --include", m[1]))
 			return nil
 		}
 	}
 	switch {
+	case hint.Of(err) != "": // it is not the kernel's
+		return err
 	case err != nil && u.Source.Python():
 		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such configs with a constraint")
 	case err != nil:
@@ -129,4 +137,21 @@ func (c *Checker) compile(l *kernels.Launch) error {
 		return hint.Errorf("name a __global__ function of it", "%s has no kernel %s when it is compiled", l.Source, l.Entry)
 	}
 	return hint.With(cuda.CheckArgs(b, l), "the args of a launch are the kernel's parameters in their order")
+}
+
+// knows says whether a unit has been compiled, as it is from now on.
+func (c *Checker) knows(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.seen[key]
+	c.seen[key] = true
+	return known
+}
+
+// lacks notes why a unit is not compiled.
+func (c *Checker) lacks(key, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.seen, key)
+	c.lack = why
 }

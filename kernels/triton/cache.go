@@ -1,0 +1,137 @@
+package triton
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"normbench/internal/hint"
+	"normbench/kernels/nvrtc"
+)
+
+const (
+	// startTimeout is how long a process may take to import a source, such as one with PyTorch, and
+	// compileTimeout how long a kernel may take (see Within).
+	startTimeout   = 3 * time.Minute
+	compileTimeout = 2 * time.Minute
+)
+
+// A Cache keeps what Triton compiles beside what NVRTC does, and like it. For each Python source it
+// has a process that imports it once, and forks workers that compile: as many as kernels are asked
+// for at once, of some 100 MB each.
+type Cache struct {
+	cuda  *nvrtc.Cache // nil without NVRTC
+	own   *nvrtc.Cache
+	ctx   context.Context
+	close context.CancelFunc
+
+	mu      sync.Mutex
+	step    time.Duration
+	servers map[string]*server // by the names of their sources
+	running sync.WaitGroup
+}
+
+// NewCache is a cache of both.
+func NewCache(cuda *nvrtc.Cache) *Cache {
+	c := &Cache{cuda: cuda, servers: map[string]*server{}}
+	c.ctx, c.close = context.WithCancel(context.Background())
+	c.own = nvrtc.NewForeignCache(nvrtc.DefaultCacheDir(), "triton", c.compile)
+	return c
+}
+
+// Compile is nvrtc.Cache's, for Python too. Its error has a hint where it is not the kernel's.
+func (c *Cache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
+	switch {
+	case !src.Python() && c.cuda == nil:
+		return nil, nvrtc.ErrNotFound
+	case !src.Python():
+		return c.cuda.Compile(src, opt)
+	case !utf8.ValidString(src.Text):
+		return nil, &nvrtc.CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
+	}
+	return c.own.Compile(src, opt)
+}
+
+func (c *Cache) compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
+	c.mu.Lock()
+	start, limit := startTimeout, compileTimeout
+	if c.step > 0 { // one after the other they take less than a step
+		start, limit = min(start, c.step*3/5), min(limit, c.step/3)
+	}
+	c.mu.Unlock()
+	b, failed, err := &nvrtc.Binary{}, (*nvrtc.CompileError)(nil), error(nil)
+	for range 2 { // what ended the process may be what another kernel did to it
+		var s *server
+		if s, err = c.server(src, start); err != nil {
+			break
+		}
+		if failed, err = s.ask(request{Options: opt, Seconds: limit.Seconds()}, b); err == nil {
+			break
+		}
+		c.forget(src, s)
+	}
+	switch {
+	case c.ctx.Err() != nil:
+		return nil, errors.New("the compilers are closed")
+	case err != nil:
+		return nil, hint.Errorf("import it in that Python by hand; a longer --timeout gives it longer",
+			"compile %s: Triton's process %w", src.Name, err)
+	case failed != nil:
+		return nil, failed
+	case len(b.Cubin) == 0:
+		return nil, fmt.Errorf("compile %s: Triton answered without a cubin", src.Name)
+	}
+	return b, nil
+}
+
+// server is the process of a source, which the first who asks starts. The error goes on from
+// "Triton's process".
+func (c *Cache) server(src nvrtc.Source, limit time.Duration) (*server, error) {
+	c.mu.Lock()
+	s := c.servers[src.Name]
+	if s == nil {
+		s = &server{started: make(chan struct{}), asked: map[int]chan reply{}}
+		c.servers[src.Name] = s
+		c.running.Go(func() { s.run(c.ctx, src, limit) })
+	}
+	c.mu.Unlock()
+	if <-s.started; s.failed != nil {
+		c.forget(src, s)
+	}
+	return s, s.failed
+}
+
+// forget has the next who asks start another.
+func (c *Cache) forget(src nvrtc.Source, s *server) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.servers[src.Name] == s {
+		delete(c.servers, src.Name)
+	}
+}
+
+// Within is nvrtc.Pool's.
+func (c *Cache) Within(step time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.step = step
+}
+
+// Unkept is nvrtc.Cache's.
+func (c *Cache) Unkept() string {
+	for _, cache := range []*nvrtc.Cache{c.cuda, c.own} {
+		if cache != nil && cache.Unkept() != "" {
+			return cache.Unkept()
+		}
+	}
+	return ""
+}
+
+// Close ends Triton's processes. Nothing is compiled behind it.
+func (c *Cache) Close() {
+	c.close()
+	c.running.Wait()
+}

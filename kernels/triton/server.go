@@ -1,0 +1,128 @@
+package triton
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"normbench/internal/proc"
+	"normbench/kernels/nvrtc"
+)
+
+// A server is a process that has imported a source. What it is asked for at once its workers do at
+// once.
+type server struct {
+	started chan struct{} // closed once the source is imported, or not
+	failed  error         // then: why it is not
+
+	mu    sync.Mutex
+	child *proc.Child
+	last  int
+	asked map[int]chan reply // nil once it has ended
+	ended error              // then: how
+}
+
+type request struct {
+	ID       int
+	Options  nvrtc.Options
+	Describe bool    // what the decorators have, instead of code
+	Seconds  float64 // the longest wait for a worker
+}
+
+// A reply has a value, or says what is wrong with the source.
+type reply struct {
+	ID     int
+	Value  json.RawMessage
+	Failed *nvrtc.CompileError
+}
+
+// run starts the process, which has so long to import the source, and hears it until it ends, with
+// ctx at the latest.
+func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration) {
+	dir, err := os.MkdirTemp("", "normbench-triton-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		s.child, err = proc.Start(proc.Options{Command: command("serve", dir), MaxLine: maxAnswer})
+	}
+	if err == nil {
+		defer s.child.Kill()
+		err = greet(ctx, s.child, src, limit)
+	}
+	s.failed = err
+	close(s.started)
+	for err == nil {
+		var line []byte
+		if line, err = s.child.Line(ctx, time.Now().Add(24*365*time.Hour)); err == nil {
+			err = s.deliver(line)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, answer := range s.asked {
+		close(answer) // nothing comes
+	}
+	s.asked, s.ended = nil, err
+}
+
+// greet has a process import the source. The error goes on from "Triton's process".
+func greet(ctx context.Context, child *proc.Child, src nvrtc.Source, limit time.Duration) error {
+	text, _ := json.Marshal(src) // texts have no error
+	child.Send(text)
+	line, err := child.Line(ctx, time.Now().Add(limit))
+	if errors.Is(err, proc.ErrSlow) {
+		return fmt.Errorf("was killed: it did not import its source within %s", limit)
+	}
+	var greeting struct{ Error string }
+	if err == nil {
+		err = json.Unmarshal(line, &greeting)
+	}
+	if err == nil && greeting.Error != "" {
+		err = fmt.Errorf("says %q", greeting.Error)
+	}
+	return err
+}
+
+func (s *server) deliver(line []byte) error {
+	var r reply
+	if err := json.Unmarshal(line, &r); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer, ok := s.asked[r.ID]; ok {
+		delete(s.asked, r.ID)
+		answer <- r
+	}
+	return nil
+}
+
+// ask reads the answer into v, or says what is wrong with the source. The error is of the process,
+// which has ended then.
+func (s *server) ask(r request, v any) (*nvrtc.CompileError, error) {
+	answer := make(chan reply, 1)
+	s.mu.Lock()
+	s.last++
+	r.ID = s.last
+	line, _ := json.Marshal(r) // texts and numbers have no error
+	if s.asked != nil {
+		s.asked[r.ID] = answer
+		s.child.Send(line)
+	} else {
+		close(answer)
+	}
+	s.mu.Unlock()
+	hung := time.AfterFunc(time.Duration(r.Seconds*float64(time.Second))+10*time.Second, s.child.Kill)
+	defer hung.Stop()
+	got, ok := <-answer
+	switch {
+	case !ok:
+		return nil, s.ended
+	case got.Failed != nil:
+		return got.Failed, nil
+	}
+	return nil, json.Unmarshal(got.Value, v)
+}

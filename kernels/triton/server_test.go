@@ -1,0 +1,198 @@
+package triton
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels/nvrtc"
+)
+
+// kernel has a compiler that does what it is told. A file counts how often it is imported.
+const kernel = `import os, signal, subprocess, sys, time
+import triton
+
+with open(os.environ["NORMBENCH_TEST_DIR"] + "/imports", "a") as f:
+    f.write("x")
+
+
+def tell(name, pid):
+    with open(os.environ["NORMBENCH_TEST_DIR"] + "/" + name, "w") as f:
+        f.write(str(pid))
+
+
+@triton.jit
+def f(how):
+    if how == "exits":
+        os._exit(3)
+    if how == "faults":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "raises":
+        raise ValueError("no such layout")
+    if how == "hangs":
+        assembler = subprocess.Popen(["sleep", "60"])
+        tell("assembler", assembler.pid)
+        assembler.wait()
+    if how == "slow":
+        time.sleep(0.5)
+    if how.startswith("waits"):
+        tell(how, os.getpid())
+        time.sleep(2)
+    if how == "kills":  # the process that has forked it, once
+        if not os.path.exists(os.environ["NORMBENCH_TEST_DIR"] + "/kills"):
+            tell("kills", os.getpid())
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+    return b"\x7fELF " + how.encode()
+`
+
+// double has python3 find what stands for Triton. Its function compiles a source of that text.
+func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) error) {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("NOT TESTED: there is no python3 here, and triton.py is Python")
+	}
+	stub, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	for name, value := range map[string]string{PythonVariable: python, "PYTHONPATH": stub, "NORMBENCH_CACHE": t.TempDir(),
+		"NORMBENCH_TEST_DIR": dir, "TMPDIR": t.TempDir()} {
+		t.Setenv(name, value)
+	}
+	c = NewCache(nil)
+	t.Cleanup(func() {
+		c.Close()
+		if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	return c, dir, func(text, how string) error {
+		b, err := c.Compile(nvrtc.Source{Name: "user:k.py", Text: text, Headers: map[string]string{"beside.py": "SIZE = 1\n"}},
+			nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0", fmt.Sprintf("how='%s'", how)}})
+		if err == nil && string(b.Cubin) != "\x7fELF "+how {
+			return fmt.Errorf("the cubin is %q", b.Cubin)
+		}
+		return err
+	}
+}
+
+// told is the process that a kernel has told, once it has.
+func told(t *testing.T, dir, name string) int {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		text, _ := os.ReadFile(filepath.Join(dir, name))
+		if pid, err := strconv.Atoi(string(text)); err == nil {
+			return pid
+		}
+	}
+	t.Fatalf("nobody told %s", name)
+	return 0
+}
+
+// gone waits until a process has ended.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+	}
+	t.Errorf("process %d lives on", pid)
+}
+
+// Whatever a kernel does to its compiler costs that kernel alone, while others compile beside it,
+// of one import.
+func TestServer(t *testing.T) {
+	c, dir, compile := double(t)
+	c.Within(9 * time.Second)
+	start := time.Now()
+	var all sync.WaitGroup
+	for how, want := range map[string]string{
+		"": "", "one": "", "slow": "", "two": "",
+		"exits":  "compile user:k.py: the compiler ended: exit status 3",
+		"faults": "compile user:k.py: the compiler ended: signal: segmentation fault",
+		"raises": "compile user:k.py:1: error: no such layout",
+		"hangs":  "compile user:k.py: the compiler was killed: no answer within 3s",
+	} {
+		all.Go(func() {
+			err := compile(kernel, how)
+			if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) || hint.Of(err) != "" {
+				t.Errorf("%s: %v, want %s", how, err, want)
+			}
+		})
+	}
+	all.Wait()
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	gone(t, told(t, dir, "assembler"))
+	for _, how := range []string{"exits", "three"} { // by one that has compiled before
+		if err := compile(kernel, how); (err != nil) != (how == "exits") {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	if imports, err := os.ReadFile(filepath.Join(dir, "imports")); err != nil || len(imports) != 1 {
+		t.Errorf("imported %d times, %v", len(imports), err)
+	}
+}
+
+// A process that is killed takes its workers with it, and another goes on with what it was at.
+func TestServerKilled(t *testing.T) {
+	c, dir, compile := double(t)
+	done := make(chan error)
+	go func() { done <- compile(kernel, "waits") }()
+	worker := told(t, dir, "waits")
+	if err := compile(kernel, "kills"); err != nil {
+		t.Error(err)
+	}
+	gone(t, told(t, dir, "kills"))
+	gone(t, worker)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	// Close ends what is at work.
+	go func() { done <- compile(kernel, "waits again") }()
+	worker = told(t, dir, "waits again")
+	c.Close()
+	gone(t, worker)
+	if err := <-done; err == nil {
+		t.Error("it was compiled behind Close")
+	}
+}
+
+// A source that does not import is wrong where it raises. Else it is no kernel's fault, and the
+// error has a hint.
+func TestServerImports(t *testing.T) {
+	for _, test := range []struct {
+		text, want string
+		hint       bool
+	}{
+		{"\n1 / 0\n", "compile user:k.py:2: error: importing it raises ZeroDivisionError: division by zero", false},
+		{"exit()\n", "compile user:k.py:1: error: importing it raises SystemExit: None", false},
+		{"input()\n", "compile user:k.py:1: error: importing it raises EOFError: EOF when reading a line", false},
+		{"import beside\nassert beside.SIZE != 1, 'no'\n", "compile user:k.py:2: error: importing it raises AssertionError: no", false},
+		{"import os; os.write(2, b'oops'); os._exit(4)\n", "compile user:k.py: Triton's process ended: exit status 4 (oops)", true},
+		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: it did not import its source within 2.4s", true},
+	} {
+		c, _, compile := double(t)
+		c.Within(4 * time.Second)
+		err := compile(test.text, "")
+		failed := new(nvrtc.CompileError)
+		if err == nil || err.Error() != test.want || (hint.Of(err) != "") != test.hint || errors.As(err, &failed) == test.hint {
+			t.Errorf("%q: %v (%s), want %s", test.text, err, hint.Of(err), test.want)
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,1 @@
+GPUTarget = lambda *arguments: arguments
