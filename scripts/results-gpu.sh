@@ -10,7 +10,7 @@
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   same-peers  the default against itself
-#   learn       LEARN (440s) of learning from nothing
+#   learn       LEARN (440s) of learning from PRIOR (none)
 #   judge       60 fresh problems searched in full, beside what was learned
 #   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
@@ -139,10 +139,10 @@ part() {
 		compare "$state/live/same-peers.json" same-peers base base --baseline-kernels "$state/copy" --shapes peers
 		;;
 	learn)
-		run learn "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior none --out "$state/learn"
+		run learn "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior "${PRIOR:-none}" --out "$state/learn"
 		;;
 	judge)
-		run judged "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior none --out "$state/learn" --judge 60
+		run judged "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior "${PRIOR:-none}" --out "$state/learn" --judge 60
 		;;
 	learned)
 		compare "$state/live/learned-against-base.json" learned-against-base "${TABLE:-base}" \
