@@ -98,38 +98,52 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestCompareMarks(t *testing.T) {
-	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
+// Two sides are told apart by their medians and intervals: of one run, or without samples, from the tie
+// band on, of two runs from 5% or twice what the stream moved. Few samples are not. How medians are
+// judged, package verdict tests.
+func TestMarks(t *testing.T) {
 	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
 	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
-	for _, tc := range []struct {
+	sampled := func(run string, us, stream float64) Cell {
+		c := ok(us)
+		c.StreamUS, c.Run, c.Device = stream, run, "d"
+		c.Variant.Family = strconv.FormatFloat(us, 'g', -1, 64)
+		for i := range 20 {
+			c.Samples = append(c.Samples, float32(us*(1+0.001*float64(i%5-2))))
+		}
+		return c
+	}
+	few := noCI(sampled("r", 100, 50))
+	few.Samples = few.Samples[:5]
+	for name, tc := range map[string]struct {
 		a, b Cell
 		want Mark
 	}{
-		{ok(103), ok(100), Faster},
-		{ok(100), ok(103), Slower},
-		{ok(101.7), ok(100), Same},
-		{ok(100), ok(101.7), Same},
-		{ok(101.9), ok(100), Unclear},           // or 2.1 %
-		{wide(ok(110)), wide(ok(100)), Unclear}, // the intervals overlap, which makes nothing the same
-		{wide(ok(142)), wide(ok(100)), Unclear},
-		{wide(ok(100)), wide(ok(100)), Unclear},
-		{noCI(ok(110)), wide(ok(100)), Unclear},
-		{noCI(ok(130)), wide(ok(100)), Faster},
-		{noCI(ok(110)), noCI(ok(100)), Faster},
-		{noCI(ok(100)), noCI(ok(100)), Unclear}, // of how much noise is not known
-		{stream(50, ok(103)), stream(50.5, ok(100)), Faster},
-		{stream(50, ok(100)), stream(54, ok(110)), Unclear}, // so did the stream, by 8 %
-		{stream(50, ok(100)), stream(54, ok(120)), Slower},
-		{stream(50, ok(100)), stream(54, ok(100)), Unclear},
-		{stream(0, ok(103)), stream(54, ok(100)), Faster},
-		{failed(kernels.StatusCrash, "x"), ok(1), ""},
-		{ok(1), failed(kernels.StatusCrash, "x"), ""},
+		"faster":                       {ok(103), ok(100), Faster},
+		"slower":                       {ok(100), ok(103), Slower},
+		"same":                         {ok(100), ok(101.7), Same},
+		"same, or 2.1%":                {ok(101.9), ok(100), Unclear},
+		"the intervals overlap":        {wide(ok(142)), wide(ok(100)), Unclear},
+		"one has an interval":          {noCI(ok(130)), wide(ok(100)), Faster},
+		"how much noise is not known":  {noCI(ok(100)), noCI(ok(100)), Unclear},
+		"so did the stream":            {stream(50, ok(100)), stream(54, ok(110)), Unclear},
+		"more than the stream":         {stream(50, ok(100)), stream(54, ok(120)), Slower},
+		"a stream is not known":        {stream(0, ok(103)), stream(54, ok(100)), Faster},
+		"A failed":                     {failed(kernels.StatusCrash, "x"), ok(1), ""},
+		"B failed":                     {ok(1), failed(kernels.StatusCrash, "x"), ""},
+		"few samples":                  {sampled("s", 300, 50), few, Unclear},
+		"one run, 3 %":                 {sampled("r", 103, 50), sampled("r", 100, 50), Faster},
+		"one run, 1 %":                 {sampled("r", 101, 50), sampled("r", 100, 50), Same},
+		"two runs, 3 %":                {sampled("r", 103, 50), sampled("s", 100, 50), Same},
+		"two runs, 8 %":                {sampled("r", 100, 50), sampled("s", 108, 50), Slower},
+		"two runs, the stream moved":   {sampled("r", 100, 50), sampled("s", 108, 53), Unclear},
+		"two runs, a run is not known": {sampled("", 100, 50), sampled("", 103, 50), Same},
 	} {
+		p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}},
 			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
 		if got := c.Rows[0].Mark; got != tc.want {
-			t.Errorf("%g against %g: %q, want %q", tc.b.MedianUS, tc.a.MedianUS, got, tc.want)
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }
@@ -236,41 +250,6 @@ func TestNumbers(t *testing.T) {
 		if err := RenderTable(&b, tab, FormatJSON); err != nil || !strings.Contains(b.String(),
 			`{"x": `+want+"}") {
 			t.Errorf("%q: %v %s", cell, err, b.String())
-		}
-	}
-}
-
-// Two sets of samples are told apart by their medians and intervals: of one run from the
-// tie band on, of two runs from 5 % or twice what the stream moved. Few samples are not.
-func TestUnpaired(t *testing.T) {
-	cell := func(run string, us, stream float64) Cell {
-		c := Cell{Status: kernels.StatusOK, MedianUS: us, StreamUS: stream, Run: run, Device: "d",
-			Lo: 0.999 * us, Hi: 1.001 * us, Variant: kernels.Variant{Family: strconv.FormatFloat(us, 'g', -1,
-				64)}}
-		for i := range 20 {
-			c.Samples = append(c.Samples, float32(us*(1+0.001*float64(i%5-2))))
-		}
-		return c
-	}
-	few := cell("r", 100, 50)
-	few.Samples, few.Lo, few.Hi = few.Samples[:5], 0, 0
-	for name, tc := range map[string]struct {
-		a, b Cell
-		want Mark
-	}{
-		"few samples":                  {cell("s", 300, 50), few, Unclear},
-		"one run, 3 %":                 {cell("r", 103, 50), cell("r", 100, 50), Faster},
-		"one run, 1 %":                 {cell("r", 101, 50), cell("r", 100, 50), Same},
-		"two runs, 3 %":                {cell("r", 103, 50), cell("s", 100, 50), Same},
-		"two runs, 8 %":                {cell("r", 100, 50), cell("s", 108, 50), Slower},
-		"two runs, the stream moved":   {cell("r", 100, 50), cell("s", 108, 53), Unclear},
-		"two runs, a run is not known": {cell("", 100, 50), cell("", 103, 50), Same},
-	} {
-		p := devicetest.Problem(t, "rmsnorm/bwd/64x64/bf16")
-		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}},
-			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
-		if got := c.Rows[0]; got.Mark != tc.want {
-			t.Errorf("%s: %s, want %s", name, got.Mark, tc.want)
 		}
 	}
 }

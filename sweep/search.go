@@ -110,7 +110,7 @@ func (m *measurer) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	board := search.NewBoard(space, m.v.noise, m.stream)
+	board := search.NewBoard(space, m.v.noise)
 	start := time.Now()
 	share := allow.Seconds
 	allow.Seconds *= searchShare

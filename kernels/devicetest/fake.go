@@ -42,8 +42,6 @@ type Fake struct {
 	FailTime func(p kernels.Problem, v kernels.Variant) *kernels.Failure
 	// FailStages scripts failures of the passes that time stages.
 	FailStages func(p kernels.Problem, v kernels.Variant) *kernels.Failure
-	// Differing scripts how many elements change between runs.
-	Differing func(p kernels.Problem, v kernels.Variant) int64
 	// OpenError scripts the error of the attempt-th Open of p, counted from 0.
 	OpenError func(p kernels.Problem, attempt int) error
 	// Hook, where set, is called within every open, check and time; its error is theirs.
@@ -246,9 +244,6 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 			o := &c.Outputs[0]
 			o.Bad, o.First, o.Got, o.Want, o.MaxErr = 1, o.Elems-1, kernels.Number(math.NaN()), 1, math.MaxFloat32
 		}
-	}
-	if b.f.Differing != nil && c.Repeats > 1 {
-		c.Differing = b.f.Differing(b.p, v)
 	}
 	return c, nil
 }

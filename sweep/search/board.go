@@ -16,7 +16,6 @@ type Board struct {
 	noise float64
 	spent Spent
 	allow Allowance
-	unit  float64 // median of the stream in microseconds, 0 where it is not known
 }
 
 type cell struct {
@@ -31,8 +30,8 @@ type cell struct {
 
 // NewBoard makes an empty board. noise is the relative standard deviation of one
 // launch, as the stream of the problem shows it; 0 where it is not known.
-func NewBoard(s *Space, noise, unit float64) *Board {
-	return &Board{space: s, cells: make([]cell, len(s.Variants)), noise: noise, unit: unit}
+func NewBoard(s *Space, noise float64) *Board {
+	return &Board{space: s, cells: make([]cell, len(s.Variants)), noise: noise}
 }
 
 // tell adds the samples of a visit in a round.

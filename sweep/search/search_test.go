@@ -82,7 +82,7 @@ func play(t testing.TB, name string, s *Space, a Allowance, m *machine) (*Board,
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := NewBoard(s, m.noise, 40)
+	b := NewBoard(s, m.noise)
 	log, err := Drive(t.Context(), strategy, b, a, m)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestTransfer(t *testing.T) {
 
 // A variant that fails after a visit was measured once.
 func TestFailAfterVisit(t *testing.T) {
-	b := NewBoard(&Space{Variants: make([]kernels.Variant, 2)}, 0, 0)
+	b := NewBoard(&Space{Variants: make([]kernels.Variant, 2)}, 0)
 	b.tell(0, 0, []float64{1, 2})
 	b.fail(0)
 	b.fail(1)

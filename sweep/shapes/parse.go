@@ -1,10 +1,8 @@
 package shapes
 
 import (
-	"math"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"normbench/internal/hint"
@@ -13,7 +11,7 @@ import (
 
 const (
 	sideHelp  = "rows and columns are whole numbers from 1 to 2147483648"
-	itemHelp  = `write a shape as [M, N] or {shape: [M, N], weight: 2.0, note: "..."}`
+	itemHelp  = `write a shape as [M, N] or {shape: [M, N], note: "..."}`
 	groupHelp = "write a group as name: [[M, N], ...] or name: {union: [group, ...]}"
 )
 
@@ -22,14 +20,12 @@ const maxGroups = 256
 
 // An item is a shape as a file has it.
 type item struct {
-	Shape  sides
-	Weight weight `yaml:"optional"`
-	Note   string `yaml:"optional" help:"put quotes around it"`
+	Shape sides
+	Note  string `yaml:"optional" help:"put quotes around it"`
 }
 
 // UnmarshalValue implements yamldoc.Unmarshaler: an item may be its sides alone.
 func (x *item) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
-	x.Weight = 1
 	switch v.TypeName() {
 	case yamldoc.Mapping:
 		type plain item
@@ -58,22 +54,6 @@ func (s *sides) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
 		}
 		s[i] = int64(n)
 	}
-	return nil
-}
-
-type weight float64
-
-func (w *weight) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
-	const help = "a weight is a number above 0; 1 is the usual one"
-	text, err := v.Scalar(help, "a number")
-	if err != nil {
-		return err
-	}
-	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x > 0) || math.IsInf(x, 0) {
-		return v.Errorf(help, "%.40q is no number above 0", text)
-	}
-	*w = weight(x)
 	return nil
 }
 
@@ -146,9 +126,9 @@ func readGroup(v yamldoc.Value) (*group, error) {
 		if err := v.Decode(&x); err != nil {
 			return nil, err
 		}
-		s := Shape{x.Shape[0], x.Shape[1], float64(x.Weight), x.Note}
+		s := Shape{x.Shape[0], x.Shape[1], x.Note}
 		if seen[x.Shape] {
-			return nil, v.Errorf("give it a weight if it should count for more", "shape %s stands twice", s)
+			return nil, v.Errorf("take one of them out", "shape %s stands twice", s)
 		}
 		seen[x.Shape] = true
 		g.shapes = append(g.shapes, s)

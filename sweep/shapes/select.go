@@ -120,7 +120,7 @@ func ParseList(s string) ([]Shape, error) {
 		if m < 1 || n < 1 || m > MaxSide || n > MaxSide {
 			return nil, hint.Errorf(sideHelp, "shape %s is out of range", strings.TrimSpace(item))
 		}
-		shapes = append(shapes, Shape{M: int64(m), N: int64(n), Weight: 1})
+		shapes = append(shapes, Shape{M: int64(m), N: int64(n)})
 	}
 	return collapse(shapes), nil
 }

@@ -61,18 +61,10 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 		}
 		ps = append(ps, more...)
 	}
-	return distinct(ps), nil
+	return distinct(ps, itself), nil
 }
 
-// distinct leaves out what stands before.
-func distinct(ps []kernels.Problem) []kernels.Problem {
-	seen := map[kernels.Problem]bool{}
-	return slices.DeleteFunc(ps, func(p kernels.Problem) bool {
-		was := seen[p]
-		seen[p] = true
-		return was
-	})
-}
+func itself(p kernels.Problem) kernels.Problem { return p }
 
 // Of are shapes with the ops, passes, types and options.
 func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
@@ -122,7 +114,7 @@ func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
 		return nil, hint.Errorf("use --pass fwd, or leave out --quant",
 			"no problems: fp8 outputs belong to the forward")
 	}
-	return distinct(ps), nil
+	return distinct(ps, itself), nil
 }
 
 // with turns on the options that are asked for and p's pass takes.

@@ -17,9 +17,8 @@ const MaxSide = 1 << 31
 
 // A Shape is the size of a problem.
 type Shape struct {
-	M, N   int64   // rows, columns: 1 to MaxSide
-	Weight float64 // how much the shape counts in a score; above 0, 1 where the file gives none
-	Note   string  // why the shape is there, "" where the file gives none
+	M, N int64  // rows, columns: 1 to MaxSide
+	Note string // why the shape is there, "" where the file gives none
 }
 
 // String is the shape as MxN, as ParseList reads it.
@@ -58,14 +57,17 @@ var builtin = sync.OnceValue(func() *File {
 	return f
 })
 
-// collapse drops every shape that came before, whatever its weight and note.
+// collapse drops every shape that came before, whatever its note.
 func collapse(shapes []Shape) []Shape {
-	type side struct{ m, n int64 }
-	seen := map[side]bool{}
-	return slices.DeleteFunc(shapes, func(s Shape) bool {
-		k := side{s.M, s.N}
-		again := seen[k]
-		seen[k] = true
+	return distinct(shapes, func(s Shape) sides { return sides{s.M, s.N} })
+}
+
+// distinct drops what has the key of one before.
+func distinct[T any, K comparable](list []T, key func(T) K) []T {
+	seen := map[K]bool{}
+	return slices.DeleteFunc(list, func(x T) bool {
+		again := seen[key(x)]
+		seen[key(x)] = true
 		return again
 	})
 }

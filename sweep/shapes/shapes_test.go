@@ -45,8 +45,8 @@ func TestParse(t *testing.T) {
 both: {union: [b, a]} # before the groups it names
 a:
   - [1, 2]
-  - {shape: [0x10, 1_000], weight: 2.5, note: "a: b"}
-b: [{shape: [1, 2], weight: 3}, [2147483648, 1]]
+  - {shape: [0x10, 1_000], note: "a: b"}
+b: [{shape: [1, 2], note: c}, [2147483648, 1]]
 nested:
   union:
     - both
@@ -59,10 +59,10 @@ nested:
 	for _, n := range f.Names() {
 		got[n], _ = f.Group(n)
 	}
-	union := []Shape{{1, 2, 3, ""}, {1 << 31, 1, 1, ""}, {16, 1000, 2.5, "a: b"}}
+	union := []Shape{{1, 2, "c"}, {1 << 31, 1, ""}, {16, 1000, "a: b"}}
 	want := map[string][]Shape{
-		"a":      {{1, 2, 1, ""}, {16, 1000, 2.5, "a: b"}},
-		"b":      {{1, 2, 3, ""}, {1 << 31, 1, 1, ""}},
+		"a":      {{1, 2, ""}, {16, 1000, "a: b"}},
+		"b":      {{1, 2, "c"}, {1 << 31, 1, ""}},
 		"both":   union,
 		"nested": union,
 	}
@@ -104,12 +104,9 @@ func TestParseErrors(t *testing.T) {
 		{"a: [[-1, 2]]\n", `s.yaml:1:6: a[0][0]: -1 is out of range`},
 		{"a: [[1, 2147483649]]\n", `s.yaml:1:9: a[0][1]: 2147483649 is out of range`},
 		{"a: [[1, 99999999999999999999]]\n", `s.yaml:1:9: a[0][1]: is a fraction, not a whole number`},
-		{"a: [{shape: [1, 2], wieght: 2}]\n", `s.yaml:1:21: a[0].wieght: unknown field`},
-		{"a: [{weight: 3}]\n", `s.yaml:1:5: a[0].shape: is missing`},
+		{"a: [{shape: [1, 2], weight: 2}]\n", `s.yaml:1:21: a[0].weight: unknown field`},
+		{"a: [{note: x}]\n", `s.yaml:1:5: a[0].shape: is missing`},
 		{"a: [{shape: [1, 2], shape: [1, 3]}]\n", `s.yaml:1:21: a[0].shape: stands twice`},
-		{"a: [{shape: [1, 2], weight: 0}]\n", `s.yaml:1:29: a[0].weight: "0" is no number above 0`},
-		{"a: [{shape: [1, 2], weight: .inf}]\n", `s.yaml:1:29: a[0].weight: ".inf" is no number above 0`},
-		{"a: [{shape: [1, 2], weight: lots}]\n", `s.yaml:1:29: a[0].weight: "lots" is no number above 0`},
 		{"a: [{shape: [1, 2], note: 5}]\n", `s.yaml:1:27: a[0].note: is a whole number, not a text`},
 		{"a: &x [[1, 2]]\nb: *x\n", `s.yaml:1:4: a: is an anchor, an alias or a tag, which this file does not have, not a list`},
 	} {
@@ -124,7 +121,7 @@ func TestParseErrors(t *testing.T) {
 
 func TestParseList(t *testing.T) {
 	got, err := ParseList("4096x8192, 256x65536,4096x8192")
-	want := []Shape{{4096, 8192, 1, ""}, {256, 65536, 1, ""}}
+	want := []Shape{{4096, 8192, ""}, {256, 65536, ""}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
@@ -206,12 +203,12 @@ var positioned = regexp.MustCompile(`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$|
 
 func FuzzParse(f *testing.F) {
 	f.Add(normbench.ShapesYAML)
-	f.Add("a: {union: [b]}\nb: [{shape: [1, 2], weight: 1e3, note: x}]\n")
+	f.Add("a: {union: [b]}\nb: [{shape: [1, 2], note: x}]\n")
 	f.Add("a: &x [[1, 2]]\nb: *x\n<<: *x\n")
 	f.Add("? [a]\n: - !!str 7\n--- |\n  x")
 	f.Add("a: " + strings.Repeat("{", 300))
 	f.Add("\xef\xbb\xbfa: [[1, 2]]\na: [[1, 2]]\n")
-	f.Add("a: [{shape: [8, 64], weight: .nan, note: \"\\e[2J<script>\"}]\n")
+	f.Add("a: [{shape: [8, 64], note: \"\\e[2J<script>\"}]\n")
 	f.Add("a: [" + strings.Repeat("[4, 64], ", 500) + "[4, 64]]\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		file, err := Parse("f.yaml", []byte(in))
@@ -227,7 +224,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("group %q: %v %v", n, g, err)
 			}
 			for _, s := range g {
-				if s.M < 1 || s.N < 1 || s.M > MaxSide || s.N > MaxSide || !(s.Weight > 0) {
+				if s.M < 1 || s.N < 1 || s.M > MaxSide || s.N > MaxSide {
 					t.Fatalf("group %q holds %+v", n, s)
 				}
 			}

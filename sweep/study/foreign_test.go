@@ -222,7 +222,7 @@ func searchFree(ctx context.Context, f *Free, name string, seed uint64) (*freeBe
 	if err != nil {
 		return nil, err
 	}
-	board := search.NewBoard(space, 0, 0)
+	board := search.NewBoard(space, 0)
 	_, err = search.Drive(ctx, strategy, board, search.Allowance{Configs: limit}, m)
 	return m, err
 }

@@ -185,8 +185,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	if err != nil {
 		return Outcome{}, err
 	}
-	unit := stats.Median(s.Stream)
-	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35, unit)
+	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35)
 	m := &meter{b: b, pr: g.Protocol, grid: s.Grid, seen: map[kernels.Variant]bool{}, built: map[string]bool{}}
 	if _, err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
