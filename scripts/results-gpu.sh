@@ -10,8 +10,9 @@
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   same-peers  the default against itself
-#   learn       LEARN (440s) of learning from nothing, 60 fresh problems searched in full, and
-#               what was learned against the default, live
+#   learn       LEARN (440s) of learning from nothing
+#   judge       60 fresh problems searched in full, beside what was learned
+#   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
 #               other libraries beside tuned.json
 #   unseen      other libraries beside the default, at 31 random shapes
@@ -123,7 +124,7 @@ compare() {
 }
 
 part() {
-	local name=$1 best=(peer:best "tuned:results/$card/tuned.json") learned
+	local name=$1 best=(peer:best "tuned:results/$card/tuned.json")
 	case $name in
 	selftest) run selftest "$bin" selftest "${gpu[@]}" ;;
 	sweep) # into a copy, as a sweep replaces entries alone
@@ -138,11 +139,15 @@ part() {
 		compare "$state/live/same-peers.json" same-peers base base --baseline-kernels "$state/copy" --shapes peers
 		;;
 	learn)
-		learned="$state/learn/$card/tuned.json"
 		run learn "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior none --out "$state/learn"
+		;;
+	judge)
 		run judged "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior none --out "$state/learn" --judge 60
-		compare "$state/live/learned-against-base.json" learned-against-base base "tuned:$learned" \
-			--live --shapes random:45:seed=20261127 --rounds 9 --samples 10
+		;;
+	learned)
+		compare "$state/live/learned-against-base.json" learned-against-base "${TABLE:-base}" \
+			"tuned:$state/learn/$card/tuned.json" \
+			--live --changed --shapes "${UNSEEN:-random:45:seed=20261127}" --rounds 9 --samples 10
 		;;
 	layernorm-* | rmsnorm-*)
 		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,liger,quack,fast-llm \

@@ -21,7 +21,8 @@ backward is timed alone, its forward run before: by the peer's own entry where t
 is one, else by torch.autograd.grad, which for a single autograd function adds no
 kernel.
 What a peer does itself (zeroing, casts, the sum of partial gradients) counts;
-see each file of libraries.
+see each file of libraries. Its kernels one by one are timed in a pass of its own, by
+torch's profiler.
 
 Compiling ahead. Peers that compile at run time do so in processes beside this
 one, before anything is measured: see Builder, which also says why none of their
@@ -603,6 +604,10 @@ next:
         args = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         self.call("cuLaunchKernel", entry, self.GRID, 1, 1, self.THREADS, 1, 1, 0, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), args, None)
 
+    def mark(self) -> None:
+        """Launches what a trace shows as let_go, and does nothing."""
+        self.launch(self.entries[1], self.buffer.data_ptr(), 0)
+
     def __call__(self, size: int) -> None:
         size -= size % 128
         if self.buffer.numel() != size // 4:
@@ -621,6 +626,7 @@ class Clock:
         self.gate = torch.cuda.Event()
         self.flush = Flush()
         self.hosts: list[float] = []
+        self.marks = False  # whether each sample is between two marks
         self.rate = 1e9
         for _ in range(2):  # cycles per second; the first one wakes the clocks
             a, b = self.events[:2]
@@ -652,11 +658,15 @@ class Clock:
                 self.flush(flush)
             else:
                 self.spin(WARM_SPIN)
+            if self.marks:
+                self.flush.mark()
             self.events[2 * i].record()
             began = time.perf_counter()
             call.left = call.run()
             self.hosts.append(time.perf_counter() - began)
             self.events[2 * i + 1].record()
+            if self.marks:
+                self.flush.mark()
             if keep:
                 kept.append(call.left)
         ahead = not self.gate.query()
@@ -699,6 +709,49 @@ class Clock:
             return out
         finally:
             gc.enable()
+
+
+    def trace(self, calls: list[Call], samples: int, flush: int, poison: Callable[[Call], None]) -> tuple[list[float], dict[str, Any]]:
+        """As visit, with each kernel's time as torch's profiler has it, by CUPTI: its host is slower, its samples longer."""
+        self.marks = bool(self.flush.entries)
+        try:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+                seconds = self.visit(calls, samples, flush, poison)
+        finally:
+            self.marks = False
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            profile.export_chrome_trace(path)
+            with open(path, encoding="utf-8") as f:
+                return seconds, stages(json.load(f)["traceEvents"], samples)
+
+
+def stages(events: list[dict[str, Any]], samples: int) -> dict[str, Any]:
+    """What a timing says of its stages: the kernels between two marks, those of one name together. It says nothing
+    where they differ from sample to sample."""
+    ran = [(float(e["ts"]), e["name"], float(e["dur"])) for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    found, part = [], None
+    for start, name, us in sorted(ran, key=lambda e: e[0]):
+        if name == "let_go":
+            found += [part] if part else []
+            part = []
+        elif name == "keep" or "spin_kernel" in name:
+            part = None  # what came before was set-up for the next sample
+        elif part is not None:
+            part.append((short(name), start, us))
+    alike = [p for p in found if [k[0] for k in p] == [k[0] for k in found[-1]]][-samples:]
+    if len(alike) < samples or len(set(k[0] for k in alike[0])) > 64:
+        return {}
+    names = dict.fromkeys(k[0] for k in alike[0])
+    return {"by": "cupti",
+            "stages": [{"stage": n, "seconds": [1e-6 * max(sum(k[2] for k in p if k[0] == n), 1e-3) for p in alike]} for n in names],
+            "gaps": [1e-6 * max(sum(b[1] - a[1] - a[2] for a, b in zip(p, p[1:])), 0) for p in alike]}
+
+
+def short(name: str) -> str:
+    """The name of a kernel without its type, namespaces and arguments."""
+    plain = re.sub(r"[<(].*", "", name.replace("(anonymous namespace)::", ""), flags=re.DOTALL)
+    return plain.split("::")[-1].removeprefix("void ").strip() or name[:64]
 
 
 class Stopwatch:
@@ -861,11 +914,23 @@ class Device:
             copies = min(max(math.ceil(3 * self.info()["cache_bytes"] / tensors), 1), 512)
         calls = self.ready(name, copies)[:copies]
         start = time.perf_counter()
-        seconds = self.clock.visit(calls, o["samples"], o["flush"], self.poison)
+        seconds, more = self.visit(calls, o)
         self.timed(self.clock.last, o["samples"])
         if copies == 1:
             calls[0].left = None
-        return {"seconds": seconds, "host": statistics.median(self.clock.hosts), "busy": time.perf_counter() - start}
+        return {"seconds": seconds, "busy": time.perf_counter() - start, **more}
+
+    def visit(self, calls: list[Call], o: dict[str, Any]) -> tuple[list[float], dict[str, Any]]:
+        """The seconds of a visit, and what else a timing says."""
+        if o.get("trace") and o.get("stages") and not CPU:
+            try:
+                return self.clock.trace(calls, o["samples"], o["flush"], self.poison)
+            except Failure:
+                raise
+            except Exception as e:  # such as a profiler without CUPTI, without which the times stand
+                print(f"no trace: {one_line(e)}", file=sys.stderr)
+        seconds = self.clock.visit(calls, o["samples"], o["flush"], self.poison)
+        return seconds, {"host": statistics.median(self.clock.hosts)}
 
     def whole(self, out: Any) -> Tensors:
         if not isinstance(out, dict) or any(not isinstance(out.get(n), torch.Tensor) for n in self.problem.outputs()):

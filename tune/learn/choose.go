@@ -89,7 +89,7 @@ func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	switch {
 	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
 		list = c.listed()
-	case c.rng.IntN(3) == 0:
+	case c.rng.IntN(2) == 0:
 		list = []shapes.Shape{{M: 0, N: c.Domain.RaggedColumns(c.rng)}}
 	default:
 		list = []shapes.Shape{{M: 0, N: c.Domain.Columns(c.rng)}}

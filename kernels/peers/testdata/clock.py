@@ -15,16 +15,19 @@ class GPU:
     now = 0.0  # the host's clock
     ends: list = []  # of the operations in the stream
     rate = 1.5e9
+    log: list = []  # what a profiler would have seen
     boost = 1.0  # the clock rises under load: a spin of so many cycles is shorter than when it was calibrated
 
     @classmethod
-    def enqueue(cls, seconds: float) -> float:
+    def enqueue(cls, seconds: float, name: str = "") -> float:
         cls.now += LAUNCH
         cls.ends = [e for e in cls.ends if e > cls.now]
         if len(cls.ends) >= QUEUE:
             cls.now = cls.ends[-QUEUE]
         end = max(cls.now, cls.ends[-1] if cls.ends else 0.0) + seconds
         cls.ends.append(end)
+        if name:
+            cls.log.append({"cat": "kernel", "name": name, "ts": 1e6 * (end - seconds), "dur": 1e6 * seconds})
         return end
 
     @classmethod
@@ -84,15 +87,36 @@ class Driver:
     def cuLaunchKernel(self, entry, gx, gy, gz, bx, by, bz, shared, stream, args, extra) -> int:
         start, end, _ = (peers.ctypes.c_uint64.from_address(a).value for a in args)
         self.launched.append((self.entries[entry.value], start, end - start))
-        GPU.enqueue((end - start) / 4e12)
+        GPU.enqueue((end - start) / 4e12, self.entries[entry.value])
         return 0 if stream.value == Stream.cuda_stream and (gy, gz, by, bz, shared, extra) == (1, 1, 1, 1, 0, None) else 1
 
 
+class Profile:
+    def __init__(self, activities) -> None:
+        GPU.log.clear()
+
+    def __enter__(self) -> "Profile":
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+    def export_chrome_trace(self, path: str) -> None:
+        with open(path, "w") as f:
+            peers.json.dump({"traceEvents": [{"ph": "M"}, *GPU.log]}, f)
+
+
 class torch:
+    class profiler:
+        profile = Profile
+
+        class ProfilerActivity:
+            CUDA = None
+
     class cuda:
         Event = Event
         synchronize = staticmethod(lambda: GPU.wait())
-        _sleep = staticmethod(lambda cycles: GPU.enqueue(cycles / GPU.rate / GPU.boost))
+        _sleep = staticmethod(lambda cycles: GPU.enqueue(cycles / GPU.rate / GPU.boost, "at::cuda::(anonymous namespace)::spin_kernel(long)"))
         get_device_capability = staticmethod(lambda: CAPABILITY)
         current_stream = staticmethod(lambda: Stream)
 
@@ -205,6 +229,36 @@ want(Driver.launched == [("keep", 0x1000, FLUSH), ("let_go", 0x1000, FLUSH)] * f
 Driver.launched.clear()
 timed("warm, with cache policies", call(50e-6), flush=0)
 want(not Driver.launched, f"warm: {Driver.launched}")
+
+# A trace has the kernels of each sample: not those that put back its inputs or poison its outputs, nor the flush.
+runs: list[int] = []
+
+
+def traced(more: bool = False) -> peers.Call:
+    def run() -> peers.Tensors:
+        runs.append(1)
+        GPU.enqueue(10e-6, "void at::native::(anonymous namespace)::first<4, c10::BFloat16>(int, long)")
+        GPU.enqueue(0)  # the next one is launched later
+        for _ in range(2 + more * len(runs)):
+            GPU.enqueue(3e-6, "_second_kernel")
+        return {}
+
+    return peers.Call(run, before=lambda: GPU.enqueue(1e-6, "copy"))
+
+
+def differs(seconds: list[float], us: float) -> bool:
+    return len(seconds) != 5 or max(abs(1e6 * s - us) for s in seconds) > 0.01
+
+
+for flush in (FLUSH, 0):
+    seconds, more = peers.Clock().trace([traced()], 5, flush, lambda c: GPU.enqueue(1e-6, "fill"))
+    names = [s["stage"] for s in more["stages"]]
+    want(len(seconds) == 5 and more["by"] == "cupti" and names == ["first", "_second_kernel"], f"flush {flush}: traced {more}")
+    want(not any(differs(s["seconds"], us) for s, us in zip(more["stages"], (10, 6))) and len(more["gaps"]) == 5, f"flush {flush}: {more}")
+seconds, more = peers.Clock().trace([traced(more=True)], 5, FLUSH, lambda c: None)
+want(len(seconds) == 5 and more == {}, f"kernels that change: {more}")
+Driver.launched.clear()
+
 peers.Flush.PTX, text = "nothing", peers.Flush.PTX
 try:
     peers.Clock()
