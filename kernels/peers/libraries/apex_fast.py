@@ -2,7 +2,6 @@
 
 Backward: its autograd function, whose only kernels are those of ln_bwd."""
 
-import fast_layer_norm  # noqa: F401
 from apex.contrib.layer_norm.layer_norm import FastLayerNormFN
 
 DISTRIBUTIONS = ("apex",)
