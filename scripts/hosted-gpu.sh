@@ -88,7 +88,7 @@ compile() {
 	[ ! -e "$file" ] || return 0
 	"$bin" verify "rms_bwd/${library//-/_}" --all-configs --host-only --device cpu --op rmsnorm --pass bwd \
 		--shapes 8192x4096 --kernels "examples/$library" --python "$python" 2>&1 |
-		grep -v 'compiling, for' | tee "$file" || true
+		tee /dev/stderr | grep -v 'compiling, for' >"$file" || true
 }
 
 for part; do
