@@ -87,7 +87,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 		}
 	}
 	if base < 0 {
-		rec := m.record(m.j.Base, m.failureOf(b))
+		rec := m.record(m.j.Base, m.failureOf())
 		m.final(rec)
 		return append(recs, rec), nil
 	}
@@ -113,7 +113,7 @@ func (m *measurer) finalists(b *search.Board, left float64, short bool) int {
 func (m *measurer) isEntry(v kernels.Variant) bool { return m.j.Entry && v == m.j.Checked }
 
 // failureOf is how the base failed in the search.
-func (m *measurer) failureOf(b *search.Board) *kernels.Failure {
+func (m *measurer) failureOf() *kernels.Failure {
 	if c := m.checks[m.j.Base]; c != nil && !c.OK() {
 		return kernels.Failf(kernels.StatusWrong, "%s", c.Reason())
 	}

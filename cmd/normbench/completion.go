@@ -49,7 +49,7 @@ func completionCommand(e *env) *cli.Command {
 			"~/.bashrc, `source <(normbench completion zsh)` in ~/.zshrc, `normbench completion " +
 			"fish | source` in ~/.config/fish/config.fish.",
 	}, x, func() error {
-		if err := x.takes(1, "completion takes one shell: bash, zsh or fish"); err != nil {
+		if err := x.takes("completion takes one shell: bash, zsh or fish"); err != nil {
 			return err
 		}
 		shell := x.operands[0]

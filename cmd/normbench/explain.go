@@ -32,7 +32,7 @@ func explainCommand(e *env) *cli.Command {
 			x.kernelsFlag(),
 		}, x.tableFlags()...),
 	}, x, func() error {
-		if err := x.takes(1, "explain takes one shape or problem"); err != nil {
+		if err := x.takes("explain takes one shape or problem"); err != nil {
 			return err
 		}
 		return explain(e, x.operands[0], tuned, device, x.format)

@@ -27,7 +27,7 @@ func exportCommand(e *env) *cli.Command {
 				Usage: "`FOLDER` for kt-cache"},
 		},
 	}, x, func() error {
-		if err := x.takes(1, "export takes one records file or results folder"); err != nil {
+		if err := x.takes("export takes one records file or results folder"); err != nil {
 			return err
 		}
 		if format == "" {

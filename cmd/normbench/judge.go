@@ -42,7 +42,7 @@ func judgeCommand(e *env) *cli.Command {
 				Action: within("step", 0, math.MaxFloat64, "give it in the unit of the times")},
 		}, x.tableFlags()...),
 	}, x, func() error {
-		if err := x.takes(1, "judge takes one file of rounds"); err != nil {
+		if err := x.takes("judge takes one file of rounds"); err != nil {
 			return err
 		}
 		return judge(e, x.operands[0], step, x.format)

@@ -28,7 +28,7 @@ func lintCommand(e *env) *cli.Command {
 			x.kernelsFlag(),
 		}, x.tableFlags()...),
 	}, x, func() error {
-		if err := x.takes(1, "lint takes one file"); err != nil {
+		if err := x.takes("lint takes one file"); err != nil {
 			return err
 		}
 		return lint(e, x.operands[0], device, x.format)

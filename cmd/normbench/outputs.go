@@ -112,9 +112,9 @@ func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command 
 	return c
 }
 
-// takes refuses operands that are not of a number.
-func (x *common) takes(n int, what string) error {
-	if len(x.operands) == n {
+// takes refuses operands that are not one.
+func (x *common) takes(what string) error {
+	if len(x.operands) == 1 {
 		return nil
 	}
 	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]),

@@ -62,7 +62,7 @@ func ruleCommand(e *env) *cli.Command {
 }
 
 func exportRule(e *env, cfg *ruleConfig) error {
-	if err := cfg.takes(1, "rule takes one REF"); err != nil {
+	if err := cfg.takes("rule takes one REF"); err != nil {
 		return err
 	}
 	if cfg.out != "" && cfg.export == "" {

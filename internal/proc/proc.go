@@ -5,6 +5,7 @@ package proc
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,6 +161,22 @@ func (c *Child) Line(ctx context.Context, deadline time.Time) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// Answer reads the child's next line into v. The error goes on from the child's name, and is an
+// ErrSlow where there was none in time.
+func (c *Child) Answer(ctx context.Context, limit time.Duration, v any) error {
+	line, err := c.Line(ctx, time.Now().Add(limit))
+	if errors.Is(err, ErrSlow) {
+		return fmt.Errorf("was killed: %w within %s", err, limit)
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("answered nonsense: %w", err)
+	}
+	return nil
 }
 
 // Kill ends the child and what it has started.

@@ -100,10 +100,12 @@ func hostile() []kernels.Problem {
 }
 
 // Every config of every family answers right, and twice with the same bits
-// unless the family says that it does not.
+// unless the family says that it does not. Half of the problems each day.
 func TestHostStages(t *testing.T) {
-	for _, p := range corners() {
-		checkAll(t, p, 7)
+	for i, p := range corners() {
+		if sampled(i, 2) {
+			checkAll(t, p, 7)
+		}
 	}
 }
 

@@ -173,7 +173,7 @@ func (p *Pool) startHelper() (*proc.Child, error) {
 	p.mu.Unlock()
 	var g greeting
 	if !closed {
-		err = read(h, &g, limit)
+		err = h.Answer(context.Background(), limit, &g)
 	}
 	switch {
 	case err != nil:
@@ -230,23 +230,9 @@ func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 	p.mu.Lock()
 	limit := p.timeout
 	p.mu.Unlock()
-	err = read(h, &r, limit)
+	err = h.Answer(context.Background(), limit, &r)
 	if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 		err = errors.New("answered without a cubin")
 	}
 	return r, err
-}
-
-func read(h *proc.Child, v any, limit time.Duration) error {
-	line, err := h.Line(context.Background(), time.Now().Add(limit))
-	if errors.Is(err, proc.ErrSlow) {
-		return fmt.Errorf("was killed: %w within %s", err, limit)
-	}
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(line, v); err != nil {
-		return fmt.Errorf("answered nonsense: %w", err)
-	}
-	return nil
 }

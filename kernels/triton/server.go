@@ -3,7 +3,6 @@ package triton
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -25,6 +24,8 @@ type server struct {
 	asked map[int]chan reply // nil once it has ended
 	ended error              // then: how
 }
+
+const forever = 365 * 24 * time.Hour
 
 type request struct {
 	ID       int
@@ -55,9 +56,9 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 	s.failed = err
 	close(s.started)
 	for err == nil {
-		var line []byte
-		if line, err = s.child.Line(ctx, time.Now().Add(24*365*time.Hour)); err == nil {
-			err = s.deliver(line)
+		var r reply
+		if err = s.child.Answer(ctx, forever, &r); err == nil {
+			s.deliver(r)
 		}
 	}
 	s.mu.Lock()
@@ -72,32 +73,21 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 func greet(ctx context.Context, child *proc.Child, src nvrtc.Source, limit time.Duration) error {
 	text, _ := json.Marshal(src) // texts have no error
 	child.Send(text)
-	line, err := child.Line(ctx, time.Now().Add(limit))
-	if errors.Is(err, proc.ErrSlow) {
-		return fmt.Errorf("was killed: it did not import its source within %s", limit)
-	}
 	var greeting struct{ Error string }
-	if err == nil {
-		err = json.Unmarshal(line, &greeting)
-	}
+	err := child.Answer(ctx, limit, &greeting)
 	if err == nil && greeting.Error != "" {
 		err = fmt.Errorf("says %q", greeting.Error)
 	}
 	return err
 }
 
-func (s *server) deliver(line []byte) error {
-	var r reply
-	if err := json.Unmarshal(line, &r); err != nil {
-		return err
-	}
+func (s *server) deliver(r reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if answer, ok := s.asked[r.ID]; ok {
 		delete(s.asked, r.ID)
 		answer <- r
 	}
-	return nil
 }
 
 // ask reads the answer into v, or says what is wrong with the source. The error is of the process,

@@ -184,7 +184,7 @@ func TestServerImports(t *testing.T) {
 		{"input()\n", "compile user:k.py:1: error: importing it raises EOFError: EOF when reading a line", false},
 		{"import beside\nassert beside.SIZE != 1, 'no'\n", "compile user:k.py:2: error: importing it raises AssertionError: no", false},
 		{"import os; os.write(2, b'oops'); os._exit(4)\n", "compile user:k.py: Triton's process ended: exit status 4 (oops)", true},
-		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: it did not import its source within 2.4s", true},
+		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: no answer within 2.4s", true},
 	} {
 		c, _, compile := double(t)
 		c.Within(4 * time.Second)

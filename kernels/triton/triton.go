@@ -119,10 +119,7 @@ func ask(request, answer any, args ...string) error {
 	}
 	defer child.Kill()
 	child.Send(line)
-	if line, err = child.Line(context.Background(), time.Now().Add(probeTimeout)); err != nil {
-		return err
-	}
-	return json.Unmarshal(line, answer)
+	return child.Answer(context.Background(), probeTimeout, answer)
 }
 
 var importRE = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+\.?(\w+)|import[ \t]+([\w., \t]+))`)

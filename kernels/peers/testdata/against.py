@@ -12,18 +12,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import torch  # noqa: E402
 
 import peers  # noqa: E402
+from checks import finish, want  # noqa: E402
 
 peers.torch = torch
-failed = 0
-
-
-def want(ok: bool, what: str) -> None:
-    global failed
-    if not ok:
-        failed += 1
-        print("FAIL", what)
-
-
 def same(a: float, b: float, rel: float) -> bool:
     return a == b or (a != a and b != b) or abs(a - b) <= rel * max(abs(a), abs(b))
 
@@ -268,5 +259,4 @@ with tempfile.TemporaryDirectory() as folder:
     d.open("rmsnorm/fwd/33x54/bf16", 11)
     bad = [d.check(name, 1)["outputs"][0]["bad"] for name in ("greedy", "eager")]
     want(bad[0] > 0 and bad[1] == 0, f"a function that overwrites its input, and the next one: {bad}")
-print("FAILED" if failed else "ok", "with torch", torch.__version__)
-sys.exit(1 if failed else 0)
+finish(f"with torch {torch.__version__}")

@@ -6,6 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import peers  # noqa: E402
+from checks import finish, want  # noqa: E402
 
 QUEUE = 1000  # operations before the host waits
 LAUNCH = 3e-6  # what the host takes for one
@@ -129,16 +130,6 @@ CAPABILITY = (7, 5)  # no policies
 peers.torch = torch
 peers.time.perf_counter = lambda: GPU.now
 KERNEL, FLUSH = 20e-6, 120 << 20
-failed = 0
-
-
-def want(ok: bool, what: str) -> None:
-    global failed
-    if not ok:
-        failed += 1
-        print("FAIL", what)
-
-
 def call(host: float, operations: int = 1, waits: bool = False) -> peers.Call:
     def run() -> peers.Tensors:
         GPU.now += host
@@ -285,5 +276,4 @@ for what, c in (("waits for the GPU", call(0, waits=True)), ("overfills the queu
         want(False, f"a peer that {what} got times: {got}")
     except peers.Failure as e:
         want(e.status == "unfit", str(e))
-print("FAILED" if failed else "ok")
-sys.exit(1 if failed else 0)
+finish()

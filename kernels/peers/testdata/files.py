@@ -6,16 +6,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import peers  # noqa: E402
-
-failed = 0
-
-
-def want(ok: bool, what: str) -> None:
-    global failed
-    if not ok:
-        failed += 1
-        print("FAIL", what)
-
+from checks import finish, want  # noqa: E402
 
 MINE = """
 import helper
@@ -91,5 +82,4 @@ with tempfile.TemporaryDirectory() as folder:
         except Exception as e:  # noqa: BLE001
             f = peers.failure_of(e)
             want(f"{f.status}: {f}" == told, f"{p.name}: {f.status}: {f}")
-print("FAILED" if failed else "ok")
-sys.exit(1 if failed else 0)
+finish()

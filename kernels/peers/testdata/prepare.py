@@ -14,20 +14,11 @@ here = os.path.dirname(os.path.abspath(__file__))
 source = os.path.join(here, "..", "peers.py")
 sys.path.insert(0, os.path.dirname(source))
 import peers  # noqa: E402
+from checks import finish, want  # noqa: E402
 
 # A key of the graph cache names the first module that has a "torch". Of a program, __main__, that is torch's own in
 # both processes; were peers among the modules here, it would be peers.
 del sys.modules["peers"]
-failed = 0
-
-
-def want(ok: bool, what: str) -> None:
-    global failed
-    if not ok:
-        failed += 1
-        print("FAIL", what)
-
-
 with tempfile.TemporaryDirectory() as cache:
     cells = [(text, name) for text in ("rmsnorm/fwd/8x64/bf16", "layernorm/bwd/8x64/fp32+bias") for name in ("compile", "compile-max", "torch")]
     requests = [{"op": "hello"}]
@@ -68,5 +59,4 @@ with tempfile.TemporaryDirectory() as cache:
         want(not counters["inductor"]["fxgraph_cache_hit"] and not counters["stats"]["unique_graphs"], f"{name} on {text} was compiled again: {dict(counters['stats'])}")
         want(len(d.time(name, {"samples": 3, "flush": 0, "rotate": True})["seconds"]) == 3 and not counters["stats"]["unique_graphs"],
              f"copies of {name} on {text} were compiled again: {dict(counters['stats'])}")
-print("FAILED" if failed else "ok")
-sys.exit(1 if failed else 0)
+finish()
