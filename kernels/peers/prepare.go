@@ -61,14 +61,9 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	var none error     // why a process did not start
 	var working []Cell // in the order in which they began
 	tell := func() {
-		if o.Progress == nil || ctx.Err() != nil {
-			return
+		if o.Progress != nil && ctx.Err() == nil {
+			o.Progress(done, len(cells), append(slices.Clone(working), Cell{})[0])
 		}
-		oldest := Cell{}
-		if len(working) > 0 {
-			oldest = working[0]
-		}
-		o.Progress(done, len(cells), oldest)
 	}
 	begin := func(c Cell) {
 		mu.Lock()
@@ -76,14 +71,13 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 		working = append(working, c)
 		tell()
 	}
-	note := func(c Cell, err error) {
+	end := func(c Cell, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		var f *kernels.Failure
 		if err != nil && !(errors.As(err, &f) && f.Status == kernels.StatusRefused) {
-			if sum.Failed++; sum.First == nil {
-				sum.First = err
-			}
+			sum.Failed++
+			sum.First = cmp.Or(sum.First, err)
 		}
 		done++
 		working = slices.DeleteFunc(working, func(w Cell) bool { return w == c })
@@ -106,14 +100,14 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 					return
 				}
 				begin(cell)
-				note(cell, prepare(ctx, c, cell))
+				end(cell, prepare(ctx, c, cell))
 			}
 		})
 	}
 	wg.Wait()
 	if ctx.Err() == nil {
 		for cell := range next { // not one process has started
-			note(cell, none)
+			end(cell, none)
 		}
 	}
 	return sum, ctx.Err()

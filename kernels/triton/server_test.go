@@ -1,6 +1,8 @@
 package triton
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -43,14 +45,13 @@ def f(how):
         assembler.wait()
     if how == "slow":
         time.sleep(0.5)
-    if how.startswith("waits"):
+    if how in ("exits once", "kills", "waits", "waits again") and not os.path.exists(os.environ["NORMBENCH_TEST_DIR"] + "/" + how):
         tell(how, os.getpid())
-        time.sleep(2)
-    if how == "kills":  # the process that has forked it, once
-        if not os.path.exists(os.environ["NORMBENCH_TEST_DIR"] + "/kills"):
-            tell("kills", os.getpid())
+        if how == "exits once":
+            os._exit(3)
+        if how == "kills":  # the process that has forked it
             os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(60)
+        time.sleep(60)
     return b"\x7fELF " + how.encode()
 `
 
@@ -138,7 +139,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	gone(t, told(t, dir, "assembler"))
-	for _, how := range []string{"exits", "three"} { // by one that has compiled before
+	for _, how := range []string{"exits", "three", "exits once"} { // by one that has compiled before
 		if err := compile(kernel, how); (err != nil) != (how == "exits") {
 			t.Errorf("%s: %v", how, err)
 		}
@@ -170,6 +171,41 @@ func TestServerKilled(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("it was compiled behind Close")
 	}
+}
+
+// Nothing of it lives on where who started it is killed, and ends nobody.
+func TestServerOrphans(t *testing.T) {
+	_, dir, _ := double(t)
+	home := t.TempDir()
+	args := command("serve", home)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc := json.NewEncoder(stdin)
+	if err := enc.Encode(nvrtc.Source{Name: "user:k.py", Text: kernel}); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "{}\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := enc.Encode(request{ID: 1, Seconds: 60, Options: nvrtc.Options{Arch: "sm_90", Names: []string{"f"},
+		Extra: []string{"triton=3.6.0", "how='waits'"}}}); err != nil {
+		t.Fatal(err)
+	}
+	worker := told(t, dir, "waits")
+	cmd.Process.Kill()
+	gone(t, worker)
+	cmd.Wait() //nolint:errcheck // it was killed
 }
 
 // A source that does not import is wrong where it raises. Else it is no kernel's fault, and the

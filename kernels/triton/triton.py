@@ -199,7 +199,7 @@ def load(folder, source):
     if home:
         if stem in SKIPPED:
             raise Refusal(f"rename it: {stem} is a module that kernels import", name)
-        for file, content in [*source["Headers"].items(), (name, text)]:
+        for file, content in [*(source["Headers"] or {}).items(), (name, text)]:
             if file.removesuffix(".py") not in SKIPPED:
                 with open(os.path.join(home, file), "w", encoding="utf-8") as f:
                     f.write(content)
