@@ -327,7 +327,6 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	if some && len(table.Entries) == 0 {
 		return nil, cmp.Or(found.Lost, nothingRight(failed))
 	}
-	l.Scope.Keep(f.Path, f)
 	found.Comparison = report.Compare(found.Sides[0], found.Sides[1])
 	return found, nil
 }

@@ -44,22 +44,23 @@ type Cell struct {
 	Status   kernels.Status
 	Reason   string // why the status is not ok
 	Stages   []record.StageUS
-	Samples  []float32 // microseconds; nil where only the median is known
-	Rounds   []float64 // medians of finals, microseconds; of one run the same rounds for all
-	Again    []float64 // of a second copy of the variant in the same rounds, where there was one
-	Finals   int       // variants in those finals; 1 is the base alone, for which nothing was left
-	Base     bool      // it is what runs untuned
-	Run      string    // ID of the run, "" where it is not known
-	Device   string    // ID of the device, "" where it is not known
-	Card     string    // its name, likewise
-	Kind     string    // kernels.KindCUDA or KindCPU, likewise
-	FloorUS  float64   // an empty launch in that run, microseconds; 0 where it is not known
-	Failed   string    // which checks of the run's selftest failed, "" for none; see record.Run.Failed
-	Protocol string    // name of the protocol, "" where it is not known
-	Phase    string    // of the protocol: record.PhaseSearch, PhaseFinal or empty
-	Configs  int       // recorded ok, of which this is the fastest; 0 without a choice
-	Named    bool      // by its label: there are no others
-	Searched *Cell     // the fastest that a search saw on its way; see MatchPhases
+	Samples  []float32   // microseconds; nil where only the median is known
+	Rounds   []float64   // medians of finals, microseconds; of one run the same rounds for all
+	Again    []float64   // of a second copy of the variant in the same rounds, where there was one
+	Finals   int         // variants in those finals; 1 is the base alone, for which nothing was left
+	Base     bool        // it is what runs untuned
+	Run      string      // ID of the run, "" where it is not known
+	In       *record.Run // it, nil where it is not known
+	Device   string      // ID of the device, "" where it is not known
+	Card     string      // its name, likewise
+	Kind     string      // kernels.KindCUDA or KindCPU, likewise
+	FloorUS  float64     // an empty launch in that run, microseconds; 0 where it is not known
+	Failed   string      // which checks of the run's selftest failed, "" for none; see record.Run.Failed
+	Protocol string      // name of the protocol, "" where it is not known
+	Phase    string      // of the protocol: record.PhaseSearch, PhaseFinal or empty
+	Configs  int         // recorded ok, of which this is the fastest; 0 without a choice
+	Named    bool        // by its label: there are no others
+	Searched *Cell       // the fastest that a search saw on its way; see MatchPhases
 }
 
 // CellOf is the cell of a records entry.
@@ -78,7 +79,7 @@ func CellOf(e record.Entry) Cell {
 
 // SetRun says which run on which device measured the cell.
 func (c *Cell) SetRun(r *record.Run) {
-	c.Run, c.Device, c.Card, c.Kind = r.ID, r.Device.ID, r.Device.Name, r.Device.Kind
+	c.In, c.Run, c.Device, c.Card, c.Kind = r, r.ID, r.Device.ID, r.Device.Name, r.Device.Kind
 	c.FloorUS, c.Failed = r.FloorUS, r.Failed()
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"normbench/internal/textfile"
@@ -30,6 +31,21 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 		s.Cells[p] = CellOf(*x)
 	}
 	return s
+}
+
+// RunsOf are the runs that measured the cells of sides, the oldest first.
+func RunsOf(sides ...Side) (runs []*record.Run) {
+	for _, side := range sides {
+		for _, c := range side.Cells {
+			if c.In != nil && !slices.ContainsFunc(runs, func(r *record.Run) bool { return r.ID == c.Run }) {
+				runs = append(runs, c.In)
+			}
+		}
+	}
+	slices.SortFunc(runs, func(a, b *record.Run) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID))
+	})
+	return runs
 }
 
 // OperandHelp is the grammar of recorded operands in words, for hints.

@@ -132,7 +132,7 @@ func compareRecorded(e *env, cfg *compareConfig, wanted func(kernels.Problem) bo
 	}
 	if err := e.writePage(cfg.html, func() *report.Page {
 		names := report.Names(sides[:])
-		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.Scope.RunsOf(sides[:]...))
+		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), report.RunsOf(sides[:]...))
 	}); err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func showReport(e *env, cfg *reportConfig) error {
 		}
 	}
 	if err := e.writePage(cfg.html,
-		func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) }); err != nil {
+		func() *report.Page { return g.Page(title, report.RunsOf(sides...)) }); err != nil {
 		return err
 	}
 	return g.Render(e.out, cfg.format)

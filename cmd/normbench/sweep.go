@@ -99,7 +99,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	if shown == nil && found.Lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {
 			title := "Sweep of " + console.Count(len(found.Rows), "problem") + " on " + cfg.info.Name
-			return found.Page(title, e.Scope.RunsOf(found.Sides[:]...))
+			return found.Page(title, report.RunsOf(found.Sides[:]...))
 		})
 	}
 	return cmp.Or(shown, found.Lost, err)

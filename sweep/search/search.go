@@ -19,6 +19,7 @@ import (
 // A Space is what a strategy may choose from on one problem.
 type Space struct {
 	Problem  kernels.Problem
+	SMs      int // SMs of the device; knobs count CTAs per each
 	Variants []kernels.Variant
 	// Keep are indices of the variants that are always measured and never
 	// eliminated: the base first, then the checked-in entry and the presets.

@@ -17,7 +17,7 @@ var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N
 
 // space is n variants of two families, the base somewhere in the middle.
 func space(n int, seed uint64) *Space {
-	s := &Space{Problem: problem, Full: 20, Seed: seed}
+	s := &Space{Problem: problem, SMs: 132, Full: 20, Seed: seed}
 	for i := 0; len(s.Variants) < n; i++ {
 		family := "rms_bwd/reg_persist"
 		if i%3 == 0 {
@@ -47,8 +47,8 @@ type machine struct {
 
 func (m *machine) us(v kernels.Variant) float64 {
 	t := 60.0
-	for i, x := range v.Config.Settings() {
-		t += 3 * math.Abs(math.Log2(1+float64(x.Value))-float64(i%3)-1)
+	for i, x := range featuresOf(problem, v, 132) {
+		t += 3 * math.Abs(x-float64(i%3)-1)
 	}
 	return t
 }

@@ -33,6 +33,7 @@ type feature struct {
 	way    int         // len(ways) is by name: equal or not
 	names  bool        // by name is the only way
 	length float64
+	prior  float64 // of the log of the length, less the surrogate's; 0 is none
 }
 
 func (f *feature) byName() bool { return f.names || f.way == len(f.ways) }
@@ -52,8 +53,15 @@ func newSurrogate(s *Space, l *lattice) *surrogate {
 		f.way = len(f.ways) - 1
 		g.features = append(g.features, f)
 	}
+	if s.Axes == nil {
+		g.features = append(g.features[:1], ownFeatures(s)...)
+	}
 	g.prior = math.Log(0.35 * math.Sqrt(float64(len(g.features))+1))
 	for i := range g.features {
+		if g.features[i].prior != 0 {
+			g.features[i].length = math.Exp(g.features[i].prior)
+			continue
+		}
 		g.features[i].length = math.Exp(g.prior)
 		if g.features[i].names {
 			g.features[i].length = 2
@@ -61,6 +69,24 @@ func newSurrogate(s *Space, l *lattice) *surrogate {
 	}
 	return g
 }
+
+// ownFeatures are what the knobs of this program's families amount to on a problem, in
+// their scales.
+func ownFeatures(s *Space) []feature {
+	fs := make([]feature, numFeatures)
+	for k := range fs {
+		fs[k] = feature{ways: [][]float64{make([]float64, len(s.Variants))}, prior: ownLength}
+	}
+	for i, v := range s.Variants {
+		for k, x := range featuresOf(s.Problem, v, s.SMs) {
+			fs[k].ways[0][i] = x
+		}
+	}
+	return fs
+}
+
+// ownLength is the prior of the log of their length scales.
+const ownLength = 1.1
 
 // row is a variant as the process sees it.
 func (g *surrogate) row(v int) []float64 {
@@ -272,6 +298,9 @@ func (t *gpFit) likelihood(sum []float64, nugget float64) float64 {
 // likely is the log of the prior of a feature's length.
 func (g *surrogate) likely(f *feature) float64 {
 	at := g.prior
+	if f.prior != 0 {
+		at = f.prior
+	}
 	if f.names {
 		at = math.Log(2)
 	}
@@ -300,7 +329,7 @@ func (t *gpFit) fitFeature(i int) {
 		}
 	}
 	for way := range len(f.ways) + 1 {
-		if x := was; !was.names && way != was.way {
+		if x := was; !was.names && f.prior == 0 && way != was.way {
 			x.way = way
 			test(x)
 		}
@@ -331,27 +360,11 @@ func (t *gpFit) fitNugget() {
 	}
 }
 
-// matern52 is the Matérn correlation of smoothness 5/2 at a distance, by a table that is
-// 3e-7 off at most, far below any nugget: a third of a search's time was in exp.
+// matern52 is the Matérn correlation of smoothness 5/2 at a distance.
 func matern52(r float64) float64 {
-	at := r * maternSteps
-	if !(at < float64(len(matern)-1)) {
-		return 0
-	}
-	i := int(at)
-	return matern[i] + (at-float64(i))*(matern[i+1]-matern[i])
+	r *= math.Sqrt(5)
+	return (1 + r + r*r/3) * math.Exp(-r)
 }
-
-const maternSteps = 1024
-
-// matern is the correlation up to a distance of 10, where it is 6e-8.
-var matern = func() (t [10*maternSteps + 1]float64) {
-	for i := range t {
-		r := float64(i) / maternSteps * math.Sqrt(5)
-		t[i] = (1 + r + r*r/3) * math.Exp(-r)
-	}
-	return t
-}()
 
 // warp bends the log of a time over the fastest so that the slow end of a space, where no fast
 // variant is told from another, does not stretch the surrogate.

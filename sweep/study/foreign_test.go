@@ -211,7 +211,7 @@ func searchFree(ctx context.Context, f *Free, name string, seed uint64) (*freeBe
 	valid := f.valid()
 	start := valid[rand.New(rand.NewPCG(seed, 1)).IntN(len(valid))]
 	limit := Draws(f, freeBudgets)
-	space := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed + 1,
+	space := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed + 1, SMs: 1,
 		Variants: make([]kernels.Variant, len(f.Times)), At: f.At, Axes: f.Axes}
 	m := &freeBench{f: f, seen: map[string]bool{}, number: map[string]int{}}
 	for i := range f.Times {

@@ -170,7 +170,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 		return Outcome{}, err
 	}
 	defer b.Close()
-	space := &search.Space{Problem: s.Problem, Keep: []int{s.Base}, Known: known,
+	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
 		Full: g.Protocol.Samples, Seed: seed}
 	for _, v := range s.Variants {
 		space.Variants = append(space.Variants, v.Variant)

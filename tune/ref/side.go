@@ -47,7 +47,10 @@ func (s *Scope) read(text string) (side report.Side, err error) {
 			return side, err
 		}
 		s.note(f.Notes)
-		s.Keep(path, f)
+		if s.files == nil {
+			s.files = map[string]*record.File{}
+		}
+		s.files[path] = f
 	}
 	keep, err := s.selector(selector)
 	if err != nil {
@@ -66,34 +69,6 @@ func (s *Scope) read(text string) (side report.Side, err error) {
 	}
 	named := selector == "base" || strings.ContainsAny(selector, "@:")
 	return chosenSide(text, f, keep, won, named), nil
-}
-
-// Keep has operands read a records file that is there already.
-func (s *Scope) Keep(path string, f *record.File) {
-	if s.files == nil {
-		s.files = map[string]*record.File{}
-	}
-	s.files[path] = f
-}
-
-// RunsOf are those of the cells of sides, as far as their files have been read.
-func (s *Scope) RunsOf(sides ...report.Side) (runs []*record.Run) {
-	used := map[string]bool{}
-	for _, side := range sides {
-		for _, c := range side.Cells {
-			used[c.Run] = true
-		}
-	}
-	for _, f := range s.files {
-		for _, r := range f.Runs {
-			if used[r.ID] {
-				used[r.ID] = false
-				runs = append(runs, r)
-			}
-		}
-	}
-	slices.SortFunc(runs, func(a, b *record.Run) int { return a.Time.Compare(b.Time) })
-	return runs
 }
 
 func (s *Scope) arm(text, path, selector string) (report.Side, error) {
