@@ -91,7 +91,7 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	got := &Learned{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
 	got.old, _ = tune.Read(got.out.String()) // the first has none
 	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
-		Seed: s.Seed, Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
+		Seed: s.Seed, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
 		Data: data}
 	begun := time.Now()
 	if err := l.fillMap(got, w.Path()); got.Lost != nil {

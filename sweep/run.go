@@ -34,6 +34,7 @@ type Keys interface {
 // Options say how Run measures.
 type Options struct {
 	Run         record.Run // written before the first record; its Protocol says how times are taken
+	Begun       bool       // the sink has Run already
 	Seed        uint64     // of the inputs, of strategies and of the orders of rounds
 	Trace       bool       // time stages by CUPTI where the device has it
 	RetryFailed bool       // measure again what the sink holds as failed
@@ -128,8 +129,10 @@ func newRun(r *kernels.Registry, d kernels.DeviceInfo, keys Keys, o Options) *ru
 // measure has the devices measure what is queued, and keeps what they find.
 func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	start := time.Now()
-	if err := r.sink.AppendAll(&r.o.Run); err != nil {
-		return err
+	if !r.o.Begun {
+		if err := r.sink.AppendAll(&r.o.Run); err != nil {
+			return err
+		}
 	}
 	if r.o.Search != nil {
 		if err := r.sink.AppendAll(&r.o.Search.Final); err != nil {

@@ -38,15 +38,15 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	if err != nil {
 		return nil, err
 	}
-	const rounds, finalists = 12, 8
+	const finalRounds, finalists = 12, 8
 	run := l.Run
 	run.ID, run.Time = "judge", l.Now().UTC().Truncate(time.Millisecond)
 	final := run
 	final.ID += "-finals"
-	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{}, rounds)
+	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{}, finalRounds)
 	found := map[kernels.Problem]kernels.Variant{}
 	o := sweep.Options{Run: run, Seed: l.Seed, Search: &sweep.Searching{Strategy: search.Auto,
-		Final: final, Finals: finalists, Rounds: rounds}}
+		Final: final, Finals: finalists, Rounds: finalRounds}}
 	o.Finished = func(recs []*record.Record) error {
 		for _, r := range recs {
 			if r.Chosen != "" && r.Status == kernels.StatusOK {
@@ -60,7 +60,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 		return nil, err
 	}
 	match := &ab.Match{Schema: ab.Schema, Run: run, A: "a full search", B: "the map", Rule: verdict.Default()}
-	match.Rule.Plan = verdict.Pocock(match.Rule.Alpha, rounds)
+	match.Rule.Plan = verdict.Pocock(match.Rule.Alpha, finalRounds)
 	match.Run.Protocol = l.Run.Protocol
 	match.Run.Protocol.Samples = 8
 	var pairs []ab.Pair

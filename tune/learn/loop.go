@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,7 +25,6 @@ type Loop struct {
 	Sink     sweep.Sink
 	Run      record.Run // what its run is like, but for its ID and its protocol
 	Seed     uint64
-	Rounds   int              // of a contest, at most
 	Now      func() time.Time // time.Now, but for simulated devices
 	Budget   time.Duration    // of wall time, of all runs into one folder
 	Spent    time.Duration    // of it, by earlier runs
@@ -43,29 +41,11 @@ type Loop struct {
 	Why     string        // after Learn, what ended it
 	Summary sweep.Summary // of what was measured
 
-	mu    sync.Mutex
 	begun bool // its run is in the records
 }
 
-// AppendAll appends to the loop's sink. The line of its run is written once, before its first
-// record.
-func (l *Loop) AppendAll(vs ...record.Line) error {
-	if !slices.ContainsFunc(vs, func(v record.Line) bool { _, ok := v.(*record.Record); return ok }) {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.begun {
-		if err := l.Sink.AppendAll(&l.Run); err != nil {
-			return err
-		}
-		l.begun = true
-	}
-	return l.Sink.AppendAll(vs...)
-}
-
-// Status is the sink's.
-func (l *Loop) Status(key string) (kernels.Status, bool) { return l.Sink.Status(key) }
+// rounds are those of a contest, at most.
+const rounds = 8
 
 // gather has the points of all that is in the records.
 func (l *Loop) gather() (err error) {
@@ -89,14 +69,21 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 		until, cancel = context.WithTimeout(ctx, left)
 	}
 	defer cancel()
-	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l,
-		sweep.Options{Run: l.Run, Seed: l.Seed, Contest: l.Rounds})
+	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l.Sink,
+		sweep.Options{Run: l.Run, Begun: l.begun, Seed: l.Seed, Contest: rounds})
+	l.begun = true
 	sum := &l.Summary
 	sum.Measured += s.Measured
 	sum.Failed += s.Failed
 	sum.Skipped += s.Skipped
 	sum.Wall += s.Wall
 	sum.Busy += s.Busy
+	for i, busy := range s.Each {
+		if i == len(sum.Each) {
+			sum.Each = append(sum.Each, 0)
+		}
+		sum.Each[i] += busy
+	}
 	sum.Problems += s.Problems
 	for _, g := range s.Gone {
 		if !slices.Contains(sum.Gone, g) {
@@ -125,7 +112,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 	begun, known := l.Now(), len(l.Data.Points)
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }
 	l.Run.ID, l.Run.Time = uuid.NewString()[:13], begun.UTC().Truncate(time.Millisecond)
-	l.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, Search, l.Rounds)
+	l.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, Search, rounds)
 	groups := 1
 	plan := func(step, groups int, points []*Point, pending ...[]sweep.Task) []sweep.Task {
 		rng := rand.New(rand.NewPCG(l.Seed, uint64(known)<<20|uint64(step)))
