@@ -84,17 +84,9 @@ pack() {
 	done
 	for dir in "$state"/learn/*/; do
 		[ -d "$dir" ] || continue
-		to=results/$(basename "$dir")
-		mkdir -p "$to/learn"
-		cp "$state"/learn.txt "$state"/judged.txt "$dir/judged.json" "$to/learn/"
-		# The table gets this map whole: merged with the one before, it would be of two runs.
-		"$python" - "$to/tuned.json" <<-'END'
-			import json, sys
-			table = json.load(open(sys.argv[1]))
-			table.pop("map", None), table.pop("crc", None)
-			json.dump(table, open(sys.argv[1], "w"), indent=1)
-		END
-		"$bin" tune "$dir" --out "$to/tuned.json"
+		to=results/$(basename "$dir")/learn
+		mkdir -p "$to"
+		cp "$state"/learn.txt "$state"/judged.txt "$dir/judged.json" "$to/"
 	done
 	git status --short results
 }

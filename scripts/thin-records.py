@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """The finals of a records file, so that it can be checked in: what tuned tables and verdicts rest on.
 
-    scripts/thin-records.py RECORDS.jsonl[.gz] OUT.jsonl.gz [PROBLEMS]
+    scripts/thin-records.py RECORDS.jsonl[.gz] OUT.jsonl.gz
 
-Runs, streams and the records of finals stay. What a search measured on its way to them goes. Of learn's records,
-which have no finals, those of PROBLEMS stay, such as rmsnorm/bwd/, without checks and launches.
+Runs, streams and the records of finals stay. What a search measured on its way to them goes.
 """
 
 import gzip
@@ -26,25 +25,21 @@ def crc(data):
     return c ^ 0xFFFFFFFF
 
 
-def stays(line, problems):
-    if problems and line["kind"] == "record":
-        return line["problem"].startswith(problems)
+def stays(line):
     return line["kind"] != "record" or "finals" in line or line["family"] == "stream"
 
 
 def main():
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) != 3:
         sys.exit("usage: " + __doc__.split("\n\n")[1].strip())
-    source, target, problems = (*sys.argv[1:], "")[:3]
+    source, target = sys.argv[1:]
     opener = gzip.open if source.endswith(".gz") else open
     with opener(source, "rt", encoding="utf-8") as lines:
-        kept = [line for line in map(json.loads, lines) if stays(line, problems)]
+        kept = [line for line in map(json.loads, lines) if stays(line)]
     with open(target, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as out:
         for line in kept:
             del line["crc"]
-            if problems:
-                line.pop("check", None), line.pop("launch", None)
-            elif "more" in line and "finals" not in line:
+            if "more" in line and "finals" not in line:
                 del line["more"]  # lines of its append went
             body = json.dumps(line, separators=(",", ":"), ensure_ascii=False)[:-1].encode()
             out.write(body + b',"crc":"%08x"}\n' % crc(body))
