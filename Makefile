@@ -33,8 +33,8 @@ fuzz: ## a short run of every fuzz target
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 		echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg || exit 1; done; done
 
-FAULTS ?= 2000
-faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=2000, SEED=1, CLASS=name)
+FAULTS ?= 1500
+faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=1500, SEED=1, CLASS=name)
 	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) NORMBENCH_FAULT_CLASS='$(CLASS)' go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
 
 mutants: ## change one line after the other that safety rests on: a test must fail of each (scripts/mutants.txt; M=pattern)
