@@ -60,7 +60,10 @@ func (x *common) check(e *env) error {
 		return err
 	}
 	for _, file := range append([]*string{&x.plot, &x.html}, x.files...) {
-		if err := lab.CheckPlace(durable.Place{Name: *file}); *file != "" && err != nil {
+		if *file == "" { // an empty name is the working folder
+			continue
+		}
+		if err := lab.CheckPlace(durable.Place{Name: *file}); err != nil {
 			return err
 		}
 	}

@@ -63,10 +63,11 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ended = err // before who waits is woken: it reads this
 	for _, answer := range s.asked {
 		close(answer) // nothing comes
 	}
-	s.asked, s.ended = nil, err
+	s.asked = nil
 }
 
 // greet has a process import the source. The error goes on from "Triton's process".
