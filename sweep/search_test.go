@@ -101,6 +101,34 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// A search in other families has the base in common with one before, and is one of its own.
+func TestSearchElsewhere(t *testing.T) {
+	ts, sink := tasks(t, 60, pool[0]), &memory{}
+	all := ts[0].Variants
+	for _, part := range []struct {
+		name     string
+		variants []kernels.Variant
+		keep     []kernels.Variant
+		done     bool
+	}{
+		{"a half", all[:30], nil, false},
+		{"the same", all[:30], nil, true},
+		{"the other half", append([]kernels.Variant{ts[0].Base}, all[30:59]...), nil, false},
+		{"both", all[:59], nil, true},
+		{"another to keep", all, all[59:], false},
+	} {
+		ts[0].Variants, ts[0].Keep = part.variants, part.keep
+		sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), fake())
+		if (sum.Measured == 0) != part.done {
+			t.Errorf("%s: measured %d", part.name, sum.Measured)
+		}
+		sink.keys = map[string]kernels.Status{}
+		for _, r := range sink.records {
+			sink.keys[r.Key] = r.Status
+		}
+	}
+}
+
 // Trouble with variants is records; the search goes on.
 func TestSearchFailures(t *testing.T) {
 	ts := tasks(t, 60, pool[0])
