@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/sweep"
@@ -66,9 +67,9 @@ func TestProgressChosen(t *testing.T) {
 			at(test.best, 2)
 			at(finals("base", 10, ""), 0)
 		}
-		if got := out.String(); !strings.HasPrefix(got, "[1/6] ") || !strings.HasSuffix(got, test.want) {
-			t.Errorf("%q, want %q", got, test.want)
-		}
+		got := out.String()
+		assert.That(t, strings.HasPrefix(got, "[1/6] ") && strings.HasSuffix(got, test.want),
+			"%q, want %q", got, test.want)
 	}
 }
 
@@ -86,19 +87,15 @@ func TestProgressFits(t *testing.T) {
 		for left := 2; left >= 0; left-- { // a line that is drawn again, but for the last
 			long.Left, p.drawn = left, time.Time{}
 			p.Observe(long)
-			if b.Len() == 0 && width > 1 {
-				t.Errorf("%d columns: nothing", width)
-			}
+			assert.That(t, b.Len() != 0 || width <= 1, "%d columns: nothing", width)
 			p.Clear()
 			for line := range strings.SplitSeq(strings.ReplaceAll(b.String(), "\r", "\n"), "\n") {
-				if n := utf8.RuneCountInString(line); n >= now && n > 1 {
-					t.Errorf("%d columns: a line of %d: %q", now, n, line)
-				}
+				n := utf8.RuneCountInString(line)
+				assert.That(t, n < now || n <= 1, "%d columns: a line of %d: %q", now, n, line)
 			}
-			if left == 0 && width > 40 && !strings.Contains(b.String(),
-				"[10000/31415] layernorm/bwd/1048576x65536") {
-				t.Errorf("%d columns: no progress: %q", width, b.String())
-			}
+			assert.That(t,
+				left != 0 || width <= 40 || strings.Contains(b.String(), "[10000/31415] layernorm/bwd/1048576x65536"),
+				"%d columns: no progress: %q", width, b.String())
 			if b.Reset(); width > 5 {
 				now--
 			}
@@ -106,8 +103,7 @@ func TestProgressFits(t *testing.T) {
 	}
 	var b bytes.Buffer
 	NewProgress(&b, "variants").Observe(long)
-	if lines := strings.Split(b.String(), "\n"); len(lines) != 2 || !strings.Contains(lines[0],
-		"ln_bwd/reg_persist") {
-		t.Errorf("in a pipe: %q", b.String())
-	}
+	lines := strings.Split(b.String(), "\n")
+	assert.That(t, len(lines) == 2 && strings.Contains(lines[0], "ln_bwd/reg_persist"),
+		"in a pipe: %q", b.String())
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // record makes the bytes of an activity record, as long as CUpti_ActivityKernel10 at most.
@@ -63,9 +65,10 @@ func TestParse(t *testing.T) {
 			want = Activity{}
 		}
 		got, ok, err := parse(b, text)
-		if got != want || ok != (tt.want != "") || tt.err != fmt.Sprint(err) && (tt.err != "" || err != nil) {
-			t.Errorf("kind %d, %+v: got %+v, %v, %v, want %+v, %s", tt.number, tt.a, got, ok, err, want, tt.err)
-		}
+		assert.That(t, got == want && ok == (tt.want != "") &&
+			(tt.err == fmt.Sprint(err) || tt.err == "" && err == nil),
+			"kind %d, %+v: got %+v, %v, %v, want %+v, %s", tt.number, tt.a, got, ok, err, want,
+			tt.err)
 	}
 }
 
@@ -75,8 +78,8 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, ok, err := parse(b, text)
-		if ok == (a == Activity{}) || ok && (err != nil || a.Name == "" || a.EndNS < a.StartNS) {
-			t.Errorf("got %+v, %v, %v", a, ok, err)
-		}
+		assert.That(t, ok != (a == Activity{}) &&
+			(!ok || err == nil && a.Name != "" && a.EndNS >= a.StartNS), "got %+v, %v, %v", a, ok,
+			err)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels/cuda/driver"
 	"normbench/kernels/nvrtc"
 )
@@ -37,16 +38,13 @@ func TestGPU(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if os.Getenv("NORMBENCH_REQUIRE_CUDA") == "1" {
-			t.Fatalf("NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") != "1",
+			"NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
 		t.Skip(err)
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 	}
 	n, err := driver.Count()
 	if err == nil && n == 0 {
@@ -107,9 +105,9 @@ func TestGPU(t *testing.T) {
 	medians := traced(slices.Repeat(work, samples), names, samples)
 	t.Logf("by %s: %.2f us of %s", tracer.path, medians, names)
 	for j, want := range map[int]float64{0: 100, 3: 30} {
-		if got := medians[j]; got < want-1 || got > want+10 {
-			t.Errorf("%s spins for %g us and takes %.2f", names[j], want, got)
-		}
+		got := medians[j]
+		assert.That(t, got >= want-1 && got <= want+10,
+			"%s spins for %g us and takes %.2f", names[j], want, got)
 	}
 
 	// More records than a buffer holds, in one call, so that CUPTI asks for buffers amid launches.
@@ -121,7 +119,6 @@ func TestGPU(t *testing.T) {
 	must(c.Enqueue(stream, empty[:10]))
 	must(stream.Synchronize())
 	must(tracer.Start())
-	if list, err := tracer.Stop(); err != nil || len(list) != 0 {
-		t.Errorf("%d activities of nothing, %v", len(list), err)
-	}
+	list, err := tracer.Stop()
+	assert.That(t, err == nil && len(list) == 0, "%d activities of nothing, %v", len(list), err)
 }

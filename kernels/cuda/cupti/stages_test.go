@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // acts makes activities from words such as "k1:100-150" or, beside stream 7, "k1:100-150@8".
@@ -11,9 +13,8 @@ func acts(t *testing.T, line string) (list []Activity) {
 	for i, word := range strings.Fields(line) {
 		name, times, _ := strings.Cut(word, ":")
 		a := Activity{Name: name, StreamID: 7, CorrelationID: uint32(i)}
-		if n, err := fmt.Sscanf(times, "%d-%d@%d", &a.StartNS, &a.EndNS, &a.StreamID); n < 2 {
-			t.Fatal(word, err)
-		}
+		n, err := fmt.Sscanf(times, "%d-%d@%d", &a.StartNS, &a.EndNS, &a.StreamID)
+		assert.Must(t, n >= 2, "%v %v", word, err)
 		list = append(list, a)
 	}
 	return list
@@ -47,18 +48,17 @@ func TestStages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			stages, gaps, err := Stages(acts(t, tt.acts), strings.Fields(tt.launches), tt.samples, "flush", "spin")
 			if tt.err != "" {
-				if stages != nil || gaps != nil || err == nil || err.Error() != tt.err {
-					t.Errorf("got %v, want %s", err, tt.err)
-				}
+				assert.That(t, stages == nil && gaps == nil && err != nil && err.Error() == tt.err,
+					"got %v, want %s", err, tt.err)
 				return
 			}
 			var rows [][]int
 			for _, s := range stages {
 				rows = append(rows, ns(s))
 			}
-			if err != nil || fmt.Sprint(rows) != tt.stages || fmt.Sprint(ns(gaps)) != tt.gaps {
-				t.Errorf("got %v, %v, %v, want %s, %s", rows, ns(gaps), err, tt.stages, tt.gaps)
-			}
+			assert.That(t, err == nil && fmt.Sprint(rows) == tt.stages &&
+				fmt.Sprint(ns(gaps)) == tt.gaps, "got %v, %v, %v, want %s, %s", rows, ns(gaps), err,
+				tt.stages, tt.gaps)
 		})
 	}
 }
