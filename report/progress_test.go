@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/sweep"
@@ -64,8 +65,8 @@ func TestProgressChosen(t *testing.T) {
 			at(test.best, 2)
 			at(finals("base", 10, ""), 0)
 		}
-		if got := out.String(); !strings.HasPrefix(got, "normbench: [1/6] ") || !strings.HasSuffix(got, test.want) {
-			t.Errorf("%q, want %q", got, test.want)
-		}
+		got := out.String()
+		assert.That(t, strings.HasPrefix(got, "normbench: [1/6] ") && strings.HasSuffix(got, test.want),
+			"%q, want %q", got, test.want)
 	}
 }
