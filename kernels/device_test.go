@@ -3,6 +3,7 @@ package kernels_test
 import (
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 )
 
@@ -23,19 +24,16 @@ func TestReadingUnfit(t *testing.T) {
 		{kernels.Reading{ECC: true, Sliced: true}, 0, "the GPU is sliced (MIG)"},
 		{kernels.Reading{Sliced: true, Others: []string{"process 7"}}, 0, "the GPU is sliced (MIG)"},
 	} {
-		if got := tt.r.Unfit(tt.minClock); got != tt.want {
-			t.Errorf("%+v at %g: got %q, want %q", tt.r, tt.minClock, got, tt.want)
-		}
+		assert.Equal(t, tt.r.Unfit(tt.minClock), tt.want, tt.r, "at", tt.minClock)
 	}
 }
 
 // What clears amax takes nothing: the main launch of a check is its first of a kernel.
 func TestCheckMain(t *testing.T) {
 	c := &kernels.Check{Resources: []kernels.Resource{{Stage: "zero", Registers: 1}, {Stage: "k1"}, {Stage: "transpose"}}}
-	if got := c.Main(); got == nil || got.Stage != "k1" {
-		t.Errorf("main is %+v", got)
-	}
-	if c.Resources = c.Resources[1:]; c.Main().Stage != "k1" || (&kernels.Check{}).Main() != nil || (*kernels.Check)(nil).Main() != nil {
-		t.Error("main of k1 and transpose, or of nothing")
-	}
+	got := c.Main()
+	assert.That(t, got != nil && got.Stage == "k1", "main is %+v", got)
+	c.Resources = c.Resources[1:]
+	assert.That(t, c.Main().Stage == "k1" && (&kernels.Check{}).Main() == nil &&
+		(*kernels.Check)(nil).Main() == nil, "main of k1 and transpose, or of nothing")
 }

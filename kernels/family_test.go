@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -108,12 +109,8 @@ func TestSpace(t *testing.T) {
 		},
 	} {
 		configs, refused := labels(toy().Space(p, test.d, test.override...))
-		if !slices.Equal(configs, test.configs) {
-			t.Errorf("%s: configs %q, want %q", test.name, configs, test.configs)
-		}
-		if !slices.Equal(refused, test.refused) {
-			t.Errorf("%s: refused %q, want %q", test.name, refused, test.refused)
-		}
+		assert.Same(t, configs, test.configs, test.name, "configs")
+		assert.Same(t, refused, test.refused, test.name, "refused")
 		fast, n := toy().Configs(p, test.d, test.override...)
 		if configs, _ := labels(kernels.Space{Configs: fast}); !slices.Equal(configs, test.configs) || n != len(test.refused) {
 			t.Errorf("%s: without reasons %q and %d refused, want %q and %d", test.name, configs, n, test.configs, len(test.refused))
@@ -129,22 +126,20 @@ func TestRegistry(t *testing.T) {
 	}}
 	p, d := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
 
-	if fs := r.Serving(p); len(fs) != 1 || fs[0].Name != "toy" {
-		t.Errorf("Serving gave %d families; want the visible one alone", len(fs))
-	}
+	fs := r.Serving(p)
+	assert.That(t, len(fs) == 1 && fs[0].Name == "toy",
+		"Serving gave %d families; want the visible one alone", len(fs))
 	for _, s := range []string{"rmsnorm/bwd/8x64/bf16", "layernorm/fwd/8x64/bf16", "rmsnorm/fwd/8x64/bf16+bias"} {
-		if fs := r.Serving(devicetest.Problem(t, s)); len(fs) != 0 {
-			t.Errorf("%s serves %s", fs[0].Name, s)
-		}
+		fs := r.Serving(devicetest.Problem(t, s))
+		assert.Equal(t, len(fs), 0, "families that serve", s)
 	}
 	if v, err := r.Base(p, d); err != nil || v.String() != "toy@br2.w8.k0" {
 		t.Errorf("Base = %v, %v", v, err)
 	}
 	// A partial config is completed from the base.
 	f, v, plan, err := r.Resolve(p, kernels.Variant{Family: "toy", Config: kernels.NewConfig(set(kernels.BlockRows, 1))}, d)
-	if err != nil || f.Name != "toy" || v.String() != "toy@br1.w8.k0" || plan.Launches[0].Grid[0] != 8 {
-		t.Errorf("Resolve = %v, %v, %v, %v", f, v, plan, err)
-	}
+	assert.That(t, err == nil && f.Name == "toy" && v.String() == "toy@br1.w8.k0" &&
+		plan.Launches[0].Grid[0] == 8, "Resolve = %v, %v, %v, %v", f, v, plan, err)
 	for _, test := range []struct{ variant, problem, want string }{
 		{"nobody@br1", "rmsnorm/fwd/8x64/bf16", `unknown family "nobody"`},
 		{"toy@br1", "layernorm/fwd/8x64/bf16", "toy does not serve layernorm fwd"},
@@ -164,13 +159,12 @@ func TestRegistry(t *testing.T) {
 
 func TestParseVariant(t *testing.T) {
 	v, err := kernels.ParseVariant("rms_bwd/reg_persist@w8.br1")
-	if err != nil || v.Family != "rms_bwd/reg_persist" || v.String() != "rms_bwd/reg_persist@br1.w8" {
-		t.Errorf("ParseVariant = %v, %v", v, err)
-	}
+	assert.That(t, err == nil && v.Family == "rms_bwd/reg_persist" &&
+		v.String() == "rms_bwd/reg_persist@br1.w8", "ParseVariant = %v, %v", v, err)
 	for _, s := range []string{"", "@", "@br1", "rms_bwd/reg_persist", "a@b@br1", "a@zz1"} {
-		if v, err := kernels.ParseVariant(s); err == nil || hint.Of(err) == "" {
-			t.Errorf("ParseVariant(%q) = %v, %v, want an error with a hint", s, v, err)
-		}
+		v, err := kernels.ParseVariant(s)
+		assert.That(t, err != nil && hint.Of(err) != "",
+			"ParseVariant(%q) = %v, %v, want an error with a hint", s, v, err)
 	}
 }
 
@@ -189,9 +183,8 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 		}
 	}
 	want := make().String()
-	if again := make().String(); again != want {
-		t.Fatalf("equal plans print %q and %q", want, again)
-	}
+	again := make().String()
+	assert.Must(t, again == want, "equal plans print %q and %q", want, again)
 	for name, change := range map[string]func(*kernels.Plan){
 		"scratch name":  func(p *kernels.Plan) { p.Scratch[0].Name = "t" },
 		"scratch dtype": func(p *kernels.Plan) { p.Scratch[0].DType = kernels.BF16 },
@@ -219,9 +212,7 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 	} {
 		p := make()
 		change(&p)
-		if p.String() == want {
-			t.Errorf("another %s prints the same:\n%s", name, want)
-		}
+		assert.That(t, p.String() != want, "another %s prints the same:\n%s", name, want)
 		f := toy()
 		f.Knobs = []kernels.Range{kernels.Values(kernels.BlockRows, 1, 2, 8)}
 		f.Plan = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
@@ -231,11 +222,8 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 			return make()
 		}
 		s := f.Space(devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2})
-		if len(s.Configs) != 2 || len(s.Refused) != 1 {
-			t.Errorf("of two equal plans and one with another %s the space has %q", name, s.Configs)
-		}
+		assert.That(t, len(s.Configs) == 2 && len(s.Refused) == 1,
+			"of two equal plans and one with another %s the space has %q", name, s.Configs)
 	}
-	if n := make().ScratchBytes(); n != 32 {
-		t.Errorf("8 fp32 of scratch are %d bytes", n)
-	}
+	assert.Equal(t, make().ScratchBytes(), 32, "8 fp32 of scratch", "bytes")
 }

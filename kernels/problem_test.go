@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -19,9 +20,9 @@ func TestProblemOptions(t *testing.T) {
 				o.Set(&p)
 				takes := slices.Contains(s.Options, o.Name) && (o.Pass == "" || o.Pass == pass)
 				back, err := kernels.ParseProblem(p.String())
-				if takes != (err == nil) || takes && back != p || !strings.HasSuffix(p.String(), "+"+o.Name) {
-					t.Errorf("%s is read back as %s, %v; taken: %v", p, back, err, takes)
-				}
+				assert.That(t, takes == (err == nil) && (!takes || back == p) &&
+					strings.HasSuffix(p.String(), "+"+o.Name),
+					"%s is read back as %s, %v; taken: %v", p, back, err, takes)
 			}
 		}
 	}
@@ -73,34 +74,28 @@ func TestProblemBytes(t *testing.T) {
 		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, M*N*(2+8+8) + N*(4+8)},
 	} {
 		p := devicetest.Problem(t, test.p)
-		if got := p.Bytes(); got != test.bytes {
-			t.Errorf("%s moves %d bytes, want %d", p, got, test.bytes)
-		}
-		if got := p.Footprint() - p.Bytes(); got != test.footprint {
-			t.Errorf("%s needs %d bytes beside its tensors, want %d", p, got, test.footprint)
-		}
+		assert.Equal(t, p.Bytes(), test.bytes, p, "moves", "bytes")
+		assert.Equal(t, p.Footprint()-p.Bytes(), test.footprint,
+			p, "needs", "bytes beside its tensors")
 	}
 }
 
 func TestCheckFits(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/fwd/1024x1024/bf16")
 	d := kernels.DeviceInfo{Name: "small gpu", MemoryBytes: p.Footprint()}
-	if err := p.CheckFits(d); err != nil {
-		t.Errorf("exactly as much as there is: %v", err)
-	}
+	err := p.CheckFits(d)
+	assert.That(t, err == nil, "exactly as much as there is: %v", err)
 	d.MemoryBytes--
-	if err := p.CheckFits(d); err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "small gpu") {
-		t.Errorf("one byte too few: error %v, hint %q", err, hint.Of(err))
-	}
+	err = p.CheckFits(d)
+	assert.That(t, err != nil && hint.Of(err) != "" && strings.Contains(err.Error(), "small gpu"),
+		"one byte too few: error %v, hint %q", err, hint.Of(err))
 	d.MemoryBytes = 0
-	if err := p.CheckFits(d); err != nil {
-		t.Errorf("a device that does not know its memory: %v", err)
-	}
+	err = p.CheckFits(d)
+	assert.That(t, err == nil, "a device that does not know its memory: %v", err)
 	// The largest valid problem must not wrap around to a small number.
 	huge := devicetest.Problem(t, "layernorm/bwd/2147483648x131072/fp32+bias")
-	if err := huge.CheckFits(kernels.DeviceInfo{MemoryBytes: 1 << 50}); err == nil {
-		t.Errorf("%s fits 1 PiB with a footprint of %d", huge, huge.Footprint())
-	}
+	assert.That(t, huge.CheckFits(kernels.DeviceInfo{MemoryBytes: 1 << 50}) != nil,
+		"%s fits 1 PiB with a footprint of %d", huge, huge.Footprint())
 }
 
 func FuzzParseProblem(f *testing.F) {
@@ -112,14 +107,13 @@ func FuzzParseProblem(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := p.Validate(); err != nil {
-			t.Errorf("parsed %q, but %v", s, err)
-		}
-		if back, err := kernels.ParseProblem(p.String()); err != nil || back != p {
-			t.Errorf("%q parsed as %v, which reads back as %v (%v)", s, p, back, err)
-		}
-		if b := p.Bytes(); b < p.M*p.N || p.Footprint() <= b {
-			t.Errorf("%v: %d bytes, footprint %d: overflow", p, b, p.Footprint())
-		}
+		err = p.Validate()
+		assert.That(t, err == nil, "parsed %q, but %v", s, err)
+		back, err := kernels.ParseProblem(p.String())
+		assert.That(t, err == nil && back == p,
+			"%q parsed as %v, which reads back as %v (%v)", s, p, back, err)
+		b := p.Bytes()
+		assert.That(t, b >= p.M*p.N && p.Footprint() > b,
+			"%v: %d bytes, footprint %d: overflow", p, b, p.Footprint())
 	})
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
@@ -31,8 +32,7 @@ func TestMoved(t *testing.T) {
 		if c.slower {
 			r.judged.Effect = 1.1
 		}
-		if stage, _, by := r.movedStage(); stage != c.stage || by != c.by {
-			t.Errorf("%+v: %s %g", c, stage, by)
-		}
+		stage, _, by := r.movedStage()
+		assert.That(t, stage == c.stage && by == c.by, "%+v: %s %g", c, stage, by)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -54,19 +55,14 @@ func TestAlike(t *testing.T) {
 		mark    Mark
 	}{{"search", 340.0 / 31, Faster}, {"finals", 2, Unclear}, {"grid", 2, Unclear}, {"search", 4.1,
 		Unclear}}
-	if len(c.Rows) != len(want) {
-		t.Fatalf("%d rows", len(c.Rows))
-	}
+	assert.Must(t, len(c.Rows) == len(want), "%d rows", len(c.Rows))
 	for i, w := range want {
 		r := c.Rows[i]
-		if r.A.Phase != w.phase || r.Speedup != w.speedup || r.Mark != w.mark {
-			t.Errorf("%s: %s %g %q, want %+v", r.Problem, r.A.Phase, r.Speedup, r.Mark, w)
-		}
+		assert.That(t, r.A.Phase == w.phase && r.Speedup == w.speedup && r.Mark == w.mark,
+			"%s: %s %g %q, want %+v", r.Problem, r.A.Phase, r.Speedup, r.Mark, w)
 	}
 	var text bytes.Buffer
-	if err := Render(&text, c, FormatText); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, Render(&text, c, FormatText))
 	whole := strings.Join(strings.Fields(text.String()), " ")
 	for _, w := range []string{
 		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs " +
@@ -76,18 +72,14 @@ func TestAlike(t *testing.T) {
 		"INCONCLUSIVE in 1 problem, as the search tried fewer than 8 configs of the slower side",
 		"FASTER or SLOWER in 1 problem of a search",
 	} {
-		if !strings.Contains(whole, w) {
-			t.Errorf("no %q in\n%s", w, text.String())
-		}
+		assert.That(t, strings.Contains(whole, w), "no %q in\n%s", w, text.String())
 	}
 	// A variant that was named has no other configs, and one that was measured again is believed.
 	x, y := phased(search, 41, 1), phased(search, 10, 40)
-	if x.Named = true; (&Row{a: x, b: y}).unequal() {
-		t.Error("a named variant is said to lack configs")
-	}
+	x.Named = true
+	assert.That(t, !(&Row{a: x, b: y}).unequal(), "a named variant is said to lack configs")
 	again := Best(cells{ps[0]: phased(final, 30, 1)}, cells{ps[0]: phased(search, 20, 9)},
 		func(kernels.Problem, kernels.Variant) bool { return true })
-	if again[ps[0]].MedianUS != 30 {
-		t.Error("the finals of a variant do not count against what the search saw of it")
-	}
+	assert.Equal(t, again[ps[0]].MedianUS, 30,
+		"the finals of a variant do not count against what the search saw of it")
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -76,25 +77,23 @@ func TestRunDeviceGone(t *testing.T) {
 						start := time.Now()
 						sum, err := Run(t.Context(), registry, ds, ts, sink, options(2))
 						for _, r := range sink.variants() {
-							if r.Status != kernels.StatusOK {
-								t.Errorf("%s after %d: %s is %s: %s", way, lives, r.Variant(), r.Status, r.Reason)
-							}
+							assert.Equal(t, r.Status, kernels.StatusOK,
+								way, "after", lives, r.Variant(), r.Reason)
 						}
 						got := len(sink.variants())
 						var left *Unfinished
 						switch {
 						case lived >= 0 || beside: // all was done before, or by the other
-							if err != nil || got != n {
-								t.Errorf("%s after %d, beside another %v: %d records of %d, %v", way, lives, beside, got, n, err)
-							}
+							assert.That(t, err == nil && got == n,
+								"%s after %d, beside another %v: %d records of %d, %v", way, lives,
+								beside, got, n, err)
 						case got == n: // it went wrong in the stages of the last
 						case !errors.As(err, &left) || hint.Of(err) == "" || strings.Contains(err.Error(), "\n") ||
 							!strings.HasSuffix(err.Error(), fmt.Sprintf(" is gone: %d variants are unmeasured", n-got)) && !strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are unmeasured", n-got)):
 							t.Errorf("%s after %d: %d records of %d, %v, gone %q", way, lives, got, n, err, sum.Gone)
 						}
-						if d := time.Since(start); d > time.Hour {
-							t.Errorf("%s after %d: it took %s", way, lives, d)
-						}
+						d := time.Since(start)
+						assert.That(t, d <= time.Hour, "%s after %d: it took %s", way, lives, d)
 					})
 				}
 			}
@@ -116,13 +115,12 @@ func TestSearchDeviceGone(t *testing.T) {
 				o.Search = &Searching{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
 				o.Search.Final.ID, o.Search.Final.Protocol = "r2", final
 				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink, o)
-				if err == nil || !strings.HasSuffix(err.Error(), "problems are unmeasured") {
-					t.Errorf("%s after %d: %v", way, lives, err)
-				}
+				assert.That(t, err != nil &&
+					strings.HasSuffix(err.Error(), "problems are unmeasured"), "%s after %d: %v",
+					way, lives, err)
 				for _, r := range sink.variants() {
-					if r.Status != kernels.StatusOK {
-						t.Errorf("%s after %d: %s is %s: %s", way, lives, r.Variant(), cmp.Or(r.Status, "nothing"), r.Reason)
-					}
+					assert.Equal(t, r.Status, kernels.StatusOK,
+						way, "after", lives, r.Variant(), cmp.Or(r.Status, "nothing"), r.Reason)
 				}
 			})
 		}
@@ -152,9 +150,8 @@ func TestRunFlaky(t *testing.T) {
 					}
 					_, err := Run(t.Context(), registry, []kernels.Device{f}, ts, sink, o)
 					var left *Unfinished
-					if err != nil && (!errors.As(err, &left) || p < 0.1) {
-						t.Errorf("p %g, seed %d: %v", p, seed, err)
-					}
+					assert.That(t, err == nil || errors.As(err, &left) && p >= 0.1,
+						"p %g, seed %d: %v", p, seed, err)
 					guilty := 0
 					for _, r := range sink.variants() {
 						switch {
@@ -165,9 +162,8 @@ func TestRunFlaky(t *testing.T) {
 							t.Errorf("p %g, seed %d: %s is %s: %s", p, seed, r.Variant(), r.Status, r.Reason)
 						}
 					}
-					if err == nil && guilty == 0 {
-						t.Errorf("p %g, seed %d: nobody is blamed", p, seed)
-					}
+					assert.That(t, err != nil || guilty != 0,
+						"p %g, seed %d: nobody is blamed", p, seed)
 				})
 			}
 		}
@@ -187,9 +183,9 @@ func TestChance(t *testing.T) {
 		{tally{1, 2}, tally{90000, 10000}, 0.0279, 0.0281},
 		{tally{0, 4}, tally{5, 5}, 0.06, 0.12},
 	} {
-		if p := chance(x.variant, x.own); p < x.low || p > x.high {
-			t.Errorf("%v at %v: %g, want %g to %g", x.variant, x.own, p, x.low, x.high)
-		}
+		p := chance(x.variant, x.own)
+		assert.That(t, p >= x.low && p <= x.high,
+			"%v at %v: %g, want %g to %g", x.variant, x.own, p, x.low, x.high)
 	}
 }
 
@@ -205,9 +201,9 @@ func TestOpen(t *testing.T) {
 			return nil
 		}}
 		err := (&Session{Device: f, Registry: registry, Problem: p}).Open(t.Context())
-		if n := len(f.Calls("open")); (err == nil) != (fails < 2) || n != opens {
-			t.Errorf("%d failures: %v after %d opens", fails, err, n)
-		}
+		n := len(f.Calls("open"))
+		assert.That(t, (err == nil) == (fails < 2) && n == opens,
+			"%d failures: %v after %d opens", fails, err, n)
 	}
 }
 
@@ -218,9 +214,7 @@ func TestStale(t *testing.T) {
 		l, dev := newLedger(1), &devicetest.Fake{}
 		c := cell{op: opTime}
 		want := func(stale bool, when string) {
-			if l.stale(dev) != stale {
-				t.Errorf("%s: stale is %t", when, !stale)
-			}
+			assert.Equal(t, l.stale(dev), stale, when, "stale", !stale)
 		}
 		time.Sleep(2 * patience) // it compiles
 		l.note(c, false, true, true)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -21,9 +22,10 @@ func TestStagesFail(t *testing.T) {
 		sink, f := &memory{}, fake()
 		f.FailStages = fail
 		sum := mustRun(t, ts, sink, options(2), f)
-		if rs := sink.variants(); len(rs) != 3 || sum.Failed != 0 || rs[1].Status != kernels.StatusOK || len(rs[1].SamplesUS) != 2 || rs[1].Stages != nil {
-			t.Errorf("a sweep: %+v, %d records", sum, len(rs))
-		}
+		rs := sink.variants()
+		assert.That(t, len(rs) == 3 && sum.Failed == 0 && rs[1].Status == kernels.StatusOK &&
+			len(rs[1].SamplesUS) == 2 && rs[1].Stages == nil, "a sweep: %+v, %d records", sum,
+			len(rs))
 	}
 }
 
@@ -65,12 +67,12 @@ func TestRunOpenFails(t *testing.T) {
 			sink := &memory{}
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
 			var left *Unfinished
-			if errors.As(err, &left) != (tc.unmeasured > 0) || err != nil && !strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are unmeasured", tc.unmeasured)) {
-				t.Errorf("%s: %v", tc.name, err)
-			}
-			if n := len(sink.variants()); n != 8-tc.unmeasured || sum.Failed != tc.crashed {
-				t.Errorf("%s: %d records, %+v", tc.name, n, sum)
-			}
+			assert.That(t, errors.As(err, &left) == (tc.unmeasured > 0) &&
+				(err == nil || strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are unmeasured", tc.unmeasured))),
+				"%s: %v", tc.name, err)
+			n := len(sink.variants())
+			assert.That(t, n == 8-tc.unmeasured && sum.Failed == tc.crashed,
+				"%s: %d records, %+v", tc.name, n, sum)
 		})
 	}
 }
@@ -106,16 +108,12 @@ func TestRunTrouble(t *testing.T) {
 			f.Registry = registry
 			sink := &memory{}
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
-			if err == nil || err.Error() != tc.want {
-				t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
-			}
-			if len(sink.variants()) != 3 || sum.Measured != 3 {
-				t.Errorf("%s: %d records, %+v", tc.name, len(sink.variants()), sum)
-			}
+			assert.That(t, err != nil && err.Error() == tc.want,
+				"%s: got %v, want %s", tc.name, err, tc.want)
+			assert.That(t, len(sink.variants()) == 3 && sum.Measured == 3,
+				"%s: %d records, %+v", tc.name, len(sink.variants()), sum)
 			for _, c := range f.Calls("open") {
-				if c.Problem == ts[2].Problem {
-					t.Errorf("%s: the run went on", tc.name)
-				}
+				assert.That(t, c.Problem != ts[2].Problem, "%s: the run went on", tc.name)
 			}
 		})
 	}
@@ -126,7 +124,6 @@ func TestRunDifferentDevices(t *testing.T) {
 	other.DeviceInfo = devicetest.CPU()
 	sink := &memory{}
 	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink, options(2))
-	if err == nil || err.Error() != "the devices differ: nvidia-h200 and cpu-two-2c" || len(sink.runs) != 0 {
-		t.Errorf("got %v, %d runs", err, len(sink.runs))
-	}
+	assert.That(t, err != nil && err.Error() == "the devices differ: nvidia-h200 and cpu-two-2c" &&
+		len(sink.runs) == 0, "got %v, %d runs", err, len(sink.runs))
 }

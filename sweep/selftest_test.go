@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -56,15 +57,11 @@ func TestSelfTestKept(t *testing.T) {
 	} {
 		fake := &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return 10e-6 }}
 		trials, floor, err := sweep.SelfTest(t.Context(), families.New(), keeping{fake, c.plain, c.ours})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if floor < 9.99 || floor > 10.01 {
-			t.Errorf("a floor of %g us, every launch takes 10", floor)
-		}
+		assert.NoError(t, err)
+		assert.That(t, floor >= 9.99 && floor <= 10.01,
+			"a floor of %g us, every launch takes 10", floor)
 		x := trials[len(trials)-1]
-		if !strings.HasPrefix(x.Name, "L2 lines kept") || x.OK != c.ok || x.Found != c.found {
-			t.Errorf("%+v: got %+v", c, x)
-		}
+		assert.That(t, strings.HasPrefix(x.Name, "L2 lines kept") && x.OK == c.ok &&
+			x.Found == c.found, "%+v: got %+v", c, x)
 	}
 }

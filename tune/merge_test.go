@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -63,9 +64,7 @@ func TestPickFinal(t *testing.T) {
 	pruned.Status = record.StatusPruned
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
 	table.AddSearched(slices.Values([]*record.Entry{&chosen, &base, &pruned, &failed, &stream}))
-	if got := table.Entries[0].Variants; got != (Counts{Measured: 3, OK: 2, Failed: 1, Pruned: 1}) {
-		t.Errorf("%+v", got)
-	}
+	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1, Pruned: 1}))
 }
 
 // An entry is its base, or proven faster; a bound does not help one that is slower.
@@ -88,9 +87,7 @@ func TestProven(t *testing.T) {
 		},
 	} {
 		for _, e := range entries {
-			if e.Proven() != want {
-				t.Errorf("want %v of %+v", want, e)
-			}
+			assert.Equal(t, e.Proven(), want, e)
 		}
 	}
 }
@@ -128,22 +125,17 @@ func TestReplaces(t *testing.T) {
 		e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "new", Config: devicetest.Config(t, "w4"), Source: "s", MedianUS: 90, CIUS: []float64{89.5, 90.5}, Samples: 20}}
 		test.edit(o, e)
 		m, n, err := Merge(o, e, asOf(o))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v := m.Entries[0].Variant(); v.String() != test.want {
-			t.Errorf("%s: %s, want %s", name, v, test.want)
-		}
-		if (n == 1) != (test.want != "old@w8") {
-			t.Errorf("%s: %d changed", name, n)
-		}
+		assert.NoError(t, err)
+		v := m.Entries[0].Variant()
+		assert.Equal(t, v.String(), test.want, name, v)
+		assert.Equal(t, (n == 1), (test.want != "old@w8"), name, n, "changed")
 	}
 	// The same variant again brings its numbers up to date; fewer samples do not.
 	o, e := table(t), table(t)
 	e.Entries[0].MedianUS, e.Entries[0].CIUS = 200, []float64{199, 201}
-	if m, _, _ := Merge(o, e, asOf(o)); m.Entries[0].MedianUS != 200 {
-		t.Error("a newer measurement of the same variant was left out")
-	}
+	m, _, _ := Merge(o, e, asOf(o))
+	assert.Equal(t, m.Entries[0].MedianUS, 200,
+		"a newer measurement of the same variant was left out")
 	e.Entries[0].Samples = 1
 	if m, _, _ := Merge(o, e, asOf(o)); m.Entries[0].MedianUS == 200 {
 		t.Error("one sample replaced thirty")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -79,9 +80,7 @@ func TestPick(t *testing.T) {
 				got = append(got, kernels.Variant{Family: r.Family, Config: r.Config}.String(), num(r.MarginPercent))
 			}
 		}
-		if s := strings.Join(got, " "); s != tc.want {
-			t.Errorf("%s: got %q, want %q", name, s, tc.want)
-		}
+		assert.Equal(t, strings.Join(got, " "), tc.want, name)
 	}
 }
 
@@ -103,33 +102,29 @@ func TestWriteRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	want := table(t)
 	for range 2 { // the second replaces the first
-		if err := want.Write(durable.Place{Name: path}); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, want.Write(durable.Place{Name: path}))
 	}
-	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
-		t.Errorf("mode %v, %v", st.Mode(), err)
-	}
+	st, err := os.Stat(path)
+	assert.That(t, err == nil && st.Mode().Perm() == 0o644, "mode %v, %v", st.Mode(), err)
 	data, _ := os.ReadFile(path)
 	golden := filepath.Join("testdata", "tuned.json")
 	devicetest.Golden(t, golden, string(data))
 	got, err := Read(path)
-	if diff := cmp.Diff(want, got, sameConfig); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	if e, m := got.Lookup(devicetest.Problem(t, p1)); !m || e.Config.String() != "w4" || e.Variants != (Counts{Measured: 4, OK: 3, Failed: 1}) {
-		t.Errorf("lookup: %+v %v", e, m)
-	}
+	diff := cmp.Diff(want, got, sameConfig)
+	assert.That(t, diff == "" && err == nil, "%v %v", diff, err)
+	e, m := got.Lookup(devicetest.Problem(t, p1))
+	assert.That(t, m && e.Config.String() == "w4" &&
+		e.Variants == (Counts{Measured: 4, OK: 3, Failed: 1}), "lookup: %+v %v", e, m)
 	if e, m := got.Lookup(devicetest.Problem(t, "rmsnorm/bwd/1x8/bf16")); m || e.Family != "" {
 		t.Errorf("lookup of nothing: %+v %v", e, m)
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", FileName)
-	if err := want.Write(durable.Place{Name: gone}); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
-		t.Errorf("got %v", err)
-	}
-	if _, err := Read(gone); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
-		t.Errorf("got %v", err)
-	}
+	err = want.Write(durable.Place{Name: gone})
+	assert.That(t, err != nil && err.Error() == "tuned table "+gone+": no such file or directory" &&
+		hint.Of(err) != "", "got %v", err)
+	_, err = Read(gone)
+	assert.That(t, err != nil && err.Error() == "tuned table "+gone+": no such file or directory" &&
+		hint.Of(err) != "", "got %v", err)
 }
 
 func TestMerge(t *testing.T) {
@@ -137,25 +132,20 @@ func TestMerge(t *testing.T) {
 	next.Entries = Pick([]record.Entry{entry(t, p1, "h@w2", 10), entry(t, "layernorm/fwd/8x8/fp32", "l@w1", 5)})
 	next.Tool = "v2.0.0"
 	m, _, err := Merge(old, next, asOf(old))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var got []string
 	for _, e := range m.Entries {
 		v := e.Variant()
 		got = append(got, e.Problem.String()+" "+v.String())
 	}
 	want := []string{p2 + " f@w8", p1 + " h@w2", p3 + " f@w4", "layernorm/fwd/8x8/fp32 l@w1"}
-	if diff := cmp.Diff(want, got); diff != "" || m.Tool != "v2.0.0" || m.CheckValid() != nil {
-		t.Error(diff, m.CheckValid())
-	}
-	if len(next.Entries) != 2 || len(old.Entries) != 3 {
-		t.Error("an operand was changed")
-	}
+	diff := cmp.Diff(want, got)
+	assert.That(t, diff == "" && m.Tool == "v2.0.0" && m.CheckValid() == nil,
+		"%v %v", diff, m.CheckValid())
+	assert.That(t, len(next.Entries) == 2 && len(old.Entries) == 3, "an operand was changed")
 	next.Device.ID = "cpu"
-	if _, _, err := Merge(old, next, asOf(old)); err == nil || hint.Of(err) == "" {
-		t.Errorf("two devices: %v", err)
-	}
+	_, _, err = Merge(old, next, asOf(old))
+	assert.That(t, err != nil && hint.Of(err) != "", "two devices: %v", err)
 }
 
 func TestCheckValid(t *testing.T) {
@@ -175,12 +165,11 @@ func TestCheckValid(t *testing.T) {
 	} {
 		tab := table(t)
 		edit(tab)
-		if err := tab.CheckValid(); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("got %v, want %s", err, want)
-		}
-		if err := tab.Write(durable.Place{Root: t.TempDir(), Name: "x"}); err == nil {
-			t.Errorf("%s was written", want)
-		}
+		err := tab.CheckValid()
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"got %v, want %s", err, want)
+		assert.That(t, tab.Write(durable.Place{Root: t.TempDir(), Name: "x"}) != nil,
+			"%s was written", want)
 	}
 }
 
@@ -193,17 +182,15 @@ func TestParseErrors(t *testing.T) {
 		"{\"schema\":1,\n\"entries\":\"x\"}": `f:2: string is no value for "entries"`,
 		`{"schema":1,"entries":[{"problem":"x"}]}`: `f: malformed problem "x"`,
 	} {
-		if _, err := parse("f", []byte(in)); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("%q:\n got %v\nwant %s", in, err, want)
-		}
+		_, err := parse("f", []byte(in))
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"%q:\n got %v\nwant %s", in, err, want)
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	text, err := os.ReadFile(filepath.Join("testdata", "tuned.json"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	assert.NoError(f, err)
 	f.Add(text)
 	for from, to := range map[string]string{ // what was once taken
 		`"id": "`:       `"id": "../../`,
@@ -216,27 +203,21 @@ func FuzzParse(f *testing.F) {
 		`"config": "`:   `"config": "@`,
 		`"protocol": {`: `"protocol": ` + strings.Repeat(`{"a":`, 2000) + `{`,
 	} {
-		if !bytes.Contains(text, []byte(from)) {
-			f.Errorf("no %s to change", from)
-		}
+		assert.That(f, bytes.Contains(text, []byte(from)), "no %s to change", from)
 		f.Add(bytes.Replace(text, []byte(from), []byte(to), 1))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tab, err := parse("f", data)
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "f:") || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("error %q", err)
-			}
+			assert.Must(t, strings.HasPrefix(err.Error(), "f:") &&
+				!strings.Contains(err.Error(), "\n"), "error %q", err)
 			return
 		}
 		path := filepath.Join(t.TempDir(), "t.json")
-		if err := tab.Write(durable.Place{Name: path}); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, tab.Write(durable.Place{Name: path}))
 		again, err := Read(path)
-		if diff := cmp.Diff(tab, again, sameConfig); err != nil || diff != "" {
-			t.Fatal(diff, err)
-		}
+		diff := cmp.Diff(tab, again, sameConfig)
+		assert.Must(t, err == nil && diff == "", "%v %v", diff, err)
 	})
 }
 
@@ -258,7 +239,7 @@ func TestRuns(t *testing.T) {
 	a, b, c := run("a", 1), run("b", 2), run("c", 3)
 	old := table([]*record.Run{a, b}, 8, 16)
 	merged, _, err := Merge(old, table([]*record.Run{c}, 16), asOf(old))
-	if err != nil || len(merged.Runs) != 2 || merged.Runs[0].ID != "a" || merged.Runs[1].UUID != "GPU-c" || merged.Runs[1].Command[1] != "sweep" {
-		t.Errorf("%v, %v", merged.Runs, err)
-	}
+	assert.That(t, err == nil && len(merged.Runs) == 2 && merged.Runs[0].ID == "a" &&
+		merged.Runs[1].UUID == "GPU-c" && merged.Runs[1].Command[1] == "sweep", "%v, %v",
+		merged.Runs, err)
 }

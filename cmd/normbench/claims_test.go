@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/shlex"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/textfile"
 	"normbench/kernels"
@@ -55,14 +56,10 @@ func TestClaims(t *testing.T) {
 	claims := 0
 	for _, pattern := range claimPages {
 		pages, err := filepath.Glob(pattern)
-		if err != nil || len(pages) == 0 {
-			t.Fatal(pattern, err)
-		}
+		assert.Must(t, err == nil && len(pages) != 0, "%v %v", pattern, err)
 		for _, page := range pages {
 			data, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			text := string(data)
 			claims += len(claim.FindAllString(text, -1))
 			want, faults := answerClaims(text)
@@ -75,14 +72,10 @@ func TestClaims(t *testing.T) {
 			} else if diff := cmp.Diff(text, want); diff != "" {
 				t.Errorf("%s is not what the files have (-update writes it):\n%s", page, diff)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 		}
 	}
-	if claims < 30 {
-		t.Errorf("%d claims", claims)
-	}
+	assert.That(t, claims >= 30, "%d claims", claims)
 }
 
 // A changed number, a figure without a marker and a marker without an answer are found.
@@ -95,9 +88,9 @@ func TestClaimsFound(t *testing.T) {
 		"<!--= search/naive.txt rows-->\n||\n||\n|base|1.44|1.44|1.44|1.45|54.5|1|0.1|0.2|\n<!-- end -->": 1, "1.5x as fast": 1, "takes 12 us.": 1, "by 3%": 1, "400 GB/s": 1, "5us<!--= set-->\n\nand 6 us": 1,
 	} {
 		got, found := answerClaims(text)
-		if found = append(found, unmarked(got)...); len(found) != faults || strings.Contains(text, "9.70") && got == text {
-			t.Errorf("%s: %q, %q", text, got, found)
-		}
+		found = append(found, unmarked(got)...)
+		assert.That(t, len(found) == faults && (!strings.Contains(text, "9.70") || got != text),
+			"%s: %q, %q", text, got, found)
 	}
 }
 
@@ -113,9 +106,7 @@ func TestSealed(t *testing.T) {
 		if err == nil && textfile.Ext(path) == ".json" {
 			err = durable.Verify(data)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		assert.That(t, err == nil, "%s: %v", path, err)
 		return nil
 	}); err != nil || files < 8 {
 		t.Fatal(files, err)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -54,9 +55,8 @@ func (h *harness) killed(j job, r *rand.Rand, sig syscall.Signal) (v toll) {
 		if sig == syscall.SIGPIPE {
 			var writing *os.File
 			var err error
-			if reading, writing, err = os.Pipe(); err != nil {
-				h.t.Fatal(err)
-			}
+			reading, writing, err = os.Pipe()
+			assert.Must(h.t, err == nil, "%v", err)
 			p = &proc{h: h, cmd: exec.Command("normbench", j.with(dir)...), done: make(chan struct{})}
 			p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 			if p.cmd.Stderr = writing; r.IntN(2) == 0 {
@@ -113,10 +113,8 @@ func (h *harness) mounts() bool {
 
 func (h *harness) fullDisk(j job, r *rand.Rand) (v toll) {
 	dir := h.folder()
-	if err := syscall.Mount("none", dir, "tmpfs", 0,
-		fmt.Sprintf("size=%dk", 4+4*r.IntN(int(j.size)/4096+3))); err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t,
+		syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", 4+4*r.IntN(int(j.size)/4096+3))))
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	p := h.start(j.with(dir))
 	code := p.ended(&v, 0, exitTrouble)
@@ -129,9 +127,7 @@ func (h *harness) fullDisk(j job, r *rand.Rand) (v toll) {
 	if code == 0 {
 		v.add(h.whole(j, s))
 	}
-	if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t, syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"))
 	v.add(h.resumed(j, dir, s, 0))
 	return v
 }
@@ -139,9 +135,7 @@ func (h *harness) fullDisk(j job, r *rand.Rand) (v toll) {
 // readOnly has every command that writes do so where nothing can be written.
 func (h *harness) readOnly(i int) (v toll) {
 	dir := h.folder()
-	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t, syscall.Mount("none", dir, "tmpfs", 0, "size=1m"))
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	j := h.jobs[i%2]
 	from := filepath.Join(h.done[0], record.FileName)
@@ -155,13 +149,11 @@ func (h *harness) readOnly(i int) (v toll) {
 			"--pass", "fwd", "--out", filepath.Join(dir, "out")},
 	}
 	if i%2 == 1 { // with something in it that must stay
-		if err := os.CopyFS(filepath.Join(dir, "out", devicetest.CPU().ID), os.DirFS(h.done[1])); err != nil {
-			h.t.Fatal(err)
-		}
+		assert.NoError(h.t,
+			os.CopyFS(filepath.Join(dir, "out", devicetest.CPU().ID), os.DirFS(h.done[1])))
 	}
-	if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t,
+		syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	p := h.start(commands[i/2%len(commands)])
 	p.ended(&v, exitTrouble)
 	return v

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -41,9 +42,7 @@ const (
 // runs where NORMBENCH_FAULTS says how many; docs/reliability.md has its table.
 func TestFaultHarness(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(faultsEnv), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	if n == 0 {
 		t.Skip("make faults")
 	}
@@ -91,9 +90,7 @@ func TestFaultHarness(t *testing.T) {
 		return h.flaky(both(i), "garbage", step, "/"+strings.Repeat("n", 3+r.IntN(6)), false)
 	})
 	h.print()
-	if len(h.table) == 0 {
-		t.Errorf("no class of faults is called %q", h.only)
-	}
+	assert.That(t, len(h.table) != 0, "no class of faults is called %q", h.only)
 }
 
 // A toll is what came of a fault: nothing where it was survived.
@@ -191,9 +188,7 @@ func (h *harness) print() {
 
 func (h *harness) folder() string {
 	dir := filepath.Join(h.dir, fmt.Sprint("f", h.made.Add(1)))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t, os.Mkdir(dir, 0o755))
 	return dir
 }
 
@@ -219,15 +214,12 @@ func (h *harness) prepare() {
 		j := &h.jobs[i]
 		dir := h.folder()
 		start := time.Now()
-		if p := h.start(j.with(dir)); p.wait() != 0 {
-			h.t.Fatalf("without a fault: %s", p.stderr())
-		}
+		p := h.start(j.with(dir))
+		assert.Must(h.t, p.wait() == 0, "without a fault: %s", p.stderr())
 		j.took = time.Since(start)
 		s, v := h.state(dir, 0)
 		v.add(h.tuned(dir, s, none))
-		if v.wrong != nil || v.duplicated != nil {
-			h.t.Fatalf("without a fault: %+v", v)
-		}
+		assert.Must(h.t, v.wrong == nil && v.duplicated == nil, "without a fault: %+v", v)
 		h.done[i] = filepath.Join(dir, "out", devicetest.CPU().ID)
 		j.keys, j.size = map[string]bool{}, s.size
 		for k := range s.keys {
@@ -266,9 +258,7 @@ func (h *harness) startCommand(name string, args ...string) *proc {
 		done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 	f, err := os.Create(p.err)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t, err)
 	defer f.Close()
 	p.cmd.Stderr = f
 	return p.begin()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/durable/powercut"
 	"normbench/kernels/devicetest"
@@ -51,14 +52,11 @@ func TestPowerCutCommands(t *testing.T) {
 			whole, states := map[string]bool{}, 0
 			powercut.Cuts(t, func(root string, ack func()) {
 				for _, args := range append(slices.Clone(c.before), c.args) {
-					if err := exec(root, args); err != nil {
-						t.Fatal(err)
-					}
+					assert.NoError(t, exec(root, args))
 					ack()
 				}
-				if err := leftFiles(root, func(name string, _ []byte) error { whole[name] = true; return nil }); err != nil {
-					t.Fatal(err)
-				}
+				assert.NoError(t,
+					leftFiles(root, func(name string, _ []byte) error { whole[name] = true; return nil }))
 			}, func(root string, acked int) error {
 				found := map[string]bool{}
 				err := leftFiles(root, func(name string, data []byte) error {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
@@ -67,15 +68,11 @@ func TestMain(m *testing.M) {
 // compiler is the file of kept-g++, "" where there is no C++ compiler.
 func compiler(t testing.TB) string {
 	if _, err := exec.LookPath("g++"); err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_CXX") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CXX") == "", "%v", err)
 		return ""
 	}
 	path, err := exec.LookPath("kept-g++")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return path
 }
 
@@ -127,9 +124,7 @@ func TestScripts(t *testing.T) {
 		t.Cleanup(func() { signal.Stop(hup) }) // the scripts run in parallel, behind this function
 	}
 	here, err := filepath.Abs(".") // scripts change this process's folder
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	cubins := t.TempDir() // of all scripts
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join(here, "testdata", "script"),
@@ -205,9 +200,8 @@ func checkTable(t *testing.T, path string) {
 		return
 	}
 	for _, e := range table.Entries {
-		if !e.Proven() {
-			t.Errorf("%s: %s of %s is not proven faster than the base: %+v", path, e.Variant(), e.Problem, e)
-		}
+		assert.That(t, e.Proven(),
+			"%s: %s of %s is not proven faster than the base: %+v", path, e.Variant(), e.Problem, e)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels/triton"
 )
 
@@ -22,9 +23,7 @@ func TestTritonErrors(t *testing.T) {
 	examples := filepath.Join("..", "..", "examples", "triton")
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(examples, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		return string(text)
 	}
 	manifest, source := read("rms_forward.yaml"), read("rms.py")
@@ -68,21 +67,13 @@ func TestTritonErrors(t *testing.T) {
 				files["lib/triton/__init__.py"] = "__version__ = '" + version + "'"
 			}
 			for name, text := range files {
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				assert.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+				assert.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 			}
 			if name == "a link out" {
 				link := filepath.Join(dir, "k", "rms.py")
-				if err := os.Rename(link, filepath.Join(dir, "rms.py")); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Symlink("../rms.py", link); err != nil {
-					t.Fatal(err)
-				}
+				assert.NoError(t, os.Rename(link, filepath.Join(dir, "rms.py")))
+				assert.NoError(t, os.Symlink("../rms.py", link))
 			}
 			t.Setenv(triton.PythonVariable, filepath.Join(dir, "python"))
 			t.Setenv("PYTHONPATH", filepath.Join(dir, "lib"))
@@ -90,15 +81,12 @@ func TestTritonErrors(t *testing.T) {
 			args := []string{"verify", "triton/rms_forward", "--kernels", filepath.Join(dir, "k"), "--device", "cpu", "--shapes", "64x256", "--op", "rmsnorm", "--pass", "fwd"}
 			if test.reply == failed {
 				_, _, stderr := normbench(append(args, "-v"))
-				if !strings.Contains(stderr, "\nall of it\n") {
-					t.Errorf("-v shows\n%s", stderr)
-				}
+				assert.That(t, strings.Contains(stderr, "\nall of it\n"), "-v shows\n%s", stderr)
 			}
 			code, _, stderr := normbench(args)
 			want := `(?m)^normbench: error: (\S*/)?` + regexp.QuoteMeta(strings.Replace(test.want, "PYTHON", filepath.Join(dir, "python"), 1)) + `[^\n]*\nnormbench: hint: .+\n\z`
-			if code != exitTrouble || !regexp.MustCompile(want).MatchString(stderr) {
-				t.Errorf("exit code %d, want %s\n%s", code, want, stderr)
-			}
+			assert.That(t, code == exitTrouble && regexp.MustCompile(want).MatchString(stderr),
+				"exit code %d, want %s\n%s", code, want, stderr)
 		})
 	}
 }

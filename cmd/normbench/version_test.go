@@ -3,6 +3,8 @@ package main
 import (
 	"runtime/debug"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // A plain go build names its commit as make does.
@@ -19,9 +21,8 @@ func TestNamed(t *testing.T) {
 		{"v1.2.3", nil, "v1.2.3"},
 		{"(devel)", nil, "devel"},
 	} {
-		if got := named(&debug.BuildInfo{Main: debug.Module{Version: c.module},
-			Settings: c.settings}); got != c.want {
-			t.Errorf("%v: %s", c, got)
-		}
+		assert.Equal(t,
+			named(&debug.BuildInfo{Main: debug.Module{Version: c.module}, Settings: c.settings}),
+			c.want, c)
 	}
 }

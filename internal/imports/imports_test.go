@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 const module = "normbench"
@@ -76,9 +78,7 @@ func parse(t *testing.T, root string) []file {
 		files = append(files, f)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return files
 }
 
@@ -94,8 +94,8 @@ type rule struct {
 
 var rules = []rule{
 	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "lab", "cmd"}, tests: true},
-	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/durable", "internal/hint", "internal/nvlib", "internal/proc"}, tests: true},
-	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/hint"}, tests: true, optional: true},
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/assert", "internal/durable", "internal/hint", "internal/nvlib", "internal/proc"}, tests: true},
+	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/assert", "internal/hint"}, tests: true, optional: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
 	// that it judges, nor they from it.
 	{of: []string{"kernels/reference"}, only: []string{"kernels"}},
@@ -106,7 +106,7 @@ var rules = []rule{
 	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib", "internal/proc"}},
 	{of: []string{"kernels/triton"}, only: []string{"kernels", "internal/hint", "internal/proc"}},
 	// Strategies are pure: they ask, and are told.
-	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
+	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/assert", "internal/hint", "sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "lab", "cmd"}, tests: true},
 	// Operands are sides of a report, of tuned tables too.
 	{of: []string{"tune"}, except: "tune/ref", never: []string{"report", "lab", "cmd"}, tests: true, optional: true},
@@ -173,9 +173,9 @@ func TestImports(t *testing.T) {
 	// A rule for a directory that is not there holds nothing.
 	for _, r := range rules {
 		for _, d := range r.of {
-			if !r.optional && !slices.ContainsFunc(files, func(f file) bool { return within(path.Dir(f.name), d) }) {
-				t.Errorf("the rule for %s has no files", d)
-			}
+			assert.That(t,
+				r.optional || slices.ContainsFunc(files, func(f file) bool { return within(path.Dir(f.name), d) }),
+				"the rule for %s has no files", d)
 		}
 	}
 }

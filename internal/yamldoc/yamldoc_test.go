@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
@@ -26,38 +27,27 @@ func TestDocument(t *testing.T) {
 		got := document.At
 		if err != nil {
 			got = err.Error()
-			if hint.Of(err) == "" || strings.Contains(got, "\n") {
-				t.Errorf("%.40q: %q has no hint, or several lines", tt.text, got)
-			}
+			assert.That(t, hint.Of(err) != "" && !strings.Contains(got, "\n"),
+				"%.40q: %q has no hint, or several lines", tt.text, got)
 		}
-		if got != tt.want && !(err != nil && strings.HasPrefix(got, tt.want)) {
-			t.Errorf("%.40q: got %q, want %q", tt.text, got, tt.want)
-		}
+		assert.That(t, got == tt.want || err != nil && strings.HasPrefix(got, tt.want),
+			"%.40q: got %q, want %q", tt.text, got, tt.want)
 	}
 }
 
 func TestTypeName(t *testing.T) {
 	document, err := Document("f", []byte("text: a\nnumber: 3\nfraction: 0.5\nbool: yes\ntruth: true\nlist: [1]\nmapping: {a: 1}\none:\n  a: 1\nanchor: &x 1\nalias: *x\ntag: !t 1\n"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	entries, err := document.Entries("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	const alias = "an anchor, an alias or a tag, which this file does not have"
 	want := []string{"a text", "a whole number", "a fraction", "a text", "true or false", "a list", "a mapping", "a mapping", alias, alias, alias}
 	for i, e := range entries {
-		if got := e.Value.TypeName(); got != want[i] {
-			t.Errorf("%s is %s, want %s", e.Key.Text, got, want[i])
-		}
+		assert.Equal(t, e.Value.TypeName(), want[i], e.Key.Text)
 	}
-	if !document.Has("one") || document.Has("none") || entries[5].Value.Has("1") {
-		t.Error("Has")
-	}
-	if got := OneLine(" a\n\tb  c "); got != "a b c" {
-		t.Errorf("%q", got)
-	}
+	assert.That(t, document.Has("one") && !document.Has("none") && !entries[5].Value.Has("1"),
+		"Has")
+	assert.Equal(t, OneLine(" a\n\tb  c "), "a b c")
 }
 
 // Whatever the text, there is a document, or an error of one line; and no more memory than its
@@ -71,8 +61,8 @@ func FuzzDocument(f *testing.F) {
 		if err == nil {
 			_, err = document.Entries("help")
 		}
-		if err != nil && (strings.ContainsAny(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "f")) {
-			t.Errorf("%v", err)
-		}
+		assert.That(t,
+			err == nil || !strings.ContainsAny(err.Error(), "\n") && strings.HasPrefix(err.Error(), "f"),
+			"%v", err)
 	})
 }

@@ -2,6 +2,8 @@ package cpu
 
 import (
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 func TestParseSize(t *testing.T) {
@@ -10,8 +12,6 @@ func TestParseSize(t *testing.T) {
 		"2113929216K": 2113929216 << 10, // 2 TiB of memory, as GPU hosts have
 		"":            0, "K": 0, "M": 0, "-1K": 0, "12 K": 0, "0x10K": 0, "12G": 0, "9999999999999999999K": 0,
 	} {
-		if got := ParseSize(s); got != want {
-			t.Errorf("ParseSize(%q) = %d, want %d", s, got, want)
-		}
+		assert.Equal(t, ParseSize(s), want, "ParseSize", s)
 	}
 }

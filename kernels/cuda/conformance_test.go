@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
@@ -35,9 +36,7 @@ func open(t *testing.T, limit time.Duration) kernels.Device {
 	t.Setenv("NORMBENCH_TEST_WORKER", "cuda")
 	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "test"})
 	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_CUDA") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") == "", "%v", err)
 		t.Skip(err)
 	}
 	return c

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -38,9 +39,7 @@ func emulator(t *testing.T) *Emulator {
 	t.Helper()
 	e, err := newEmulator()
 	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_CXX") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CXX") == "", "%v", err)
 		t.Skip(err)
 	}
 	return e
@@ -202,20 +201,15 @@ func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo,
 	p, r := devicetest.Problem(t, problem), families.New()
 	if len(vs) == 0 {
 		v, err := r.Base(p, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		vs = append(vs, v)
 	}
 	b, err := device(t, e, r, d).Open(t.Context(), p, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	defer b.Close()
 	for _, v := range vs {
-		if got, err := b.Check(t.Context(), v, 1); err != nil || !got.OK() {
-			t.Errorf("%s: %v: %s", v, err, got.Reason())
-		}
+		got, err := b.Check(t.Context(), v, 1)
+		assert.That(t, err == nil && got.OK(), "%s: %v: %s", v, err, got.Reason())
 	}
 }
 
@@ -319,14 +313,13 @@ func TestMistakes(t *testing.T) {
 		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44, Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12))}
 		err := e.Run(t.Context(), r, l, mem)
 		if test.want == "" {
-			if want := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}; err != nil || !slices.Equal(mem["y"].F32, want) {
-				t.Errorf("%v: %v, want %v", err, mem["y"].F32, want)
-			}
+			want := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}
+			assert.That(t, err == nil && slices.Equal(mem["y"].F32, want),
+				"%v: %v, want %v", err, mem["y"].F32, want)
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v, want %s", test.text, err, test.want)
-		}
+		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
+			!strings.Contains(err.Error(), "\n"), "%s: %v, want %s", test.text, err, test.want)
 	}
 }
 
@@ -340,9 +333,8 @@ func FuzzWithoutPTX(f *testing.F) {
 	f.Add("asm(:(")
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := withoutPTX(text)
-		if !asmRE.MatchString(text) && (err != nil || got != text) {
-			t.Errorf("%q becomes %q, %v", text, got, err)
-		}
+		assert.That(t, asmRE.MatchString(text) || err == nil && got == text,
+			"%q becomes %q, %v", text, got, err)
 		if strings.Contains(text, `"`) || asmRE.MatchString(text) {
 			return
 		}

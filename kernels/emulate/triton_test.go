@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/manifest"
@@ -16,32 +17,22 @@ import (
 func TestTriton(t *testing.T) {
 	const examples, liger = "../../examples/triton", "../../examples/liger"
 	torch, err := filepath.Abs("../manifest/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	t.Setenv("PYTHONPATH", torch+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
 	for _, dir := range []string{examples, liger} {
 		if _, _, err := manifest.Load(families.New(), dir); err != nil {
-			if os.Getenv("NORMBENCH_REQUIRE_TRITON") != "" {
-				t.Fatal(err)
-			}
+			assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_TRITON") == "", "%v", err)
 			t.Skipf("scripts/triton-env.sh installs what this test needs: %v", err)
 		}
 	}
 	e := emulator(t)
 	check := func(dir, problem string, i int) (c kernels.Check, err error) {
 		r, fs, err := manifest.Load(families.New(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		p, err := kernels.ParseProblem(problem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		b, err := device(t, e, r, small()).Open(t.Context(), p, today())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		defer b.Close()
 		return b.Check(t.Context(), kernels.Variant{Family: fs[i].Name, Config: fs[i].Base(p, small())}, 1)
 	}
@@ -70,13 +61,12 @@ func TestTriton(t *testing.T) {
 			if err == nil {
 				err = os.WriteFile(dir+"/"+name, []byte(strings.ReplaceAll(string(b), old, test)), 0o666)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 		}
 		c, err := check(dir, "rmsnorm/fwd/7x541/bf16", 0)
-		if wrong := strings.HasPrefix(test, "-"); wrong != (err == nil && !c.OK()) || !wrong && !strings.Contains(err.Error(), "Triton's interpreter") {
-			t.Errorf("%s: %v, %s", test, err, c.Reason())
-		}
+		wrong := strings.HasPrefix(test, "-")
+		assert.That(t, wrong == (err == nil && !c.OK()) &&
+			(wrong || strings.Contains(err.Error(), "Triton's interpreter")), "%s: %v, %s", test,
+			err, c.Reason())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -78,9 +79,8 @@ func TestBwdOptions(t *testing.T) {
 	}
 	for design, labels := range bwdRules {
 		for _, l := range labels {
-			if n := ran[design+l]; n < len(bwdProblems())/3 {
-				t.Errorf("%s@%s ran on %d problems only", design, l, n)
-			}
+			n := ran[design+l]
+			assert.That(t, n >= len(bwdProblems())/3, "%s@%s ran on %d problems only", design, l, n)
 		}
 	}
 }
@@ -90,9 +90,7 @@ func checkRules(t *testing.T, p kernels.Problem, seed uint64, ran map[string]int
 	r := families.New()
 	dev := cpu.New(r)
 	b, err := dev.Open(context.Background(), p, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	for design, labels := range bwdRules {
 		for _, label := range labels {
 			v := devicetest.Variant(t, kernels.FamilyName(p.Op, kernels.Bwd, design)+"@"+label)
@@ -142,12 +140,11 @@ func TestBwdPlans(t *testing.T) {
 			rounds = append(rounds, x.Output)
 		}
 		l := plan.Launches[0]
-		if l.Grid[0] != test.ctas || l.Args[0].Name != test.first || strings.Join(rounds, " ") != test.rounds ||
-			slices.ContainsFunc(plan.Scratch, func(s kernels.Scratch) bool {
+		assert.That(t, l.Grid[0] == test.ctas && l.Args[0].Name == test.first &&
+			strings.Join(rounds, " ") == test.rounds &&
+			!slices.ContainsFunc(plan.Scratch, func(s kernels.Scratch) bool {
 				return s.DType != test.scratch || s.Elems != int64(test.ctas)*p.N
-			}) {
-			t.Errorf("%s on %s:\n%s", v, p, plan)
-		}
+			}), "%s on %s:\n%s", v, p, plan)
 	}
 }
 
@@ -167,8 +164,7 @@ func TestBwdRefusals(t *testing.T) {
 		{"rmsnorm/bwd/4096x1024/bf16", "rms_bwd/two_pass@bc8192.w32", "idle"},
 	} {
 		v := devicetest.Variant(t, test.variant)
-		if _, _, _, err := r.Resolve(devicetest.Problem(t, test.problem), v, h200); err == nil || !strings.Contains(err.Error(), test.reason) {
-			t.Errorf("%s on %s: %v, want %q", test.variant, test.problem, err, test.reason)
-		}
+		_, _, _, err := r.Resolve(devicetest.Problem(t, test.problem), v, h200)
+		assert.Error(t, err, test.reason, test.variant, "on", test.problem)
 	}
 }

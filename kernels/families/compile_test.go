@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
 	"normbench/kernels/families"
@@ -39,9 +40,7 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 	t.Helper()
 	c, err := nvrtc.Find()
 	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "", "%v", err)
 		t.Skipf("no NVRTC: %v", err)
 	}
 	return c
@@ -53,9 +52,7 @@ func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan, arch string) 
 	for _, l := range plan.Launches {
 		if l.IsKernel() {
 			u, err := cuda.NewUnit(r, &l, arch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			units = append(units, u)
 		}
 	}
@@ -113,9 +110,7 @@ func TestCompile(t *testing.T) {
 	for _, s := range kernels.Ops() { // a plain source has a default of each macro
 		for _, name := range []string{"plain_" + s.Short + "_fwd.cu", "plain_" + s.Short + "_bwd.cu"} {
 			u, err := cuda.NewUnit(r, &kernels.Launch{Source: name}, "sm_90")
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			units[name] = u
 		}
 	}
@@ -136,9 +131,9 @@ func TestCompile(t *testing.T) {
 						// An array that is indexed at run time lies in local memory, without a word
 						// and without a spill: that once cost rms_fwd/one_shot a sixth of its
 						// speed.
-						if k.StackBytes > 0 && k.SpillStoreBytes == 0 {
-							t.Errorf("%s of %s for %s has %d bytes of stack and spills nothing; %v", name, u.Source.Name, u.Options.Arch, k.StackBytes, u.Options.Defines)
-						}
+						assert.That(t, k.StackBytes <= 0 || k.SpillStoreBytes != 0,
+							"%s of %s for %s has %d bytes of stack and spills nothing; %v", name,
+							u.Source.Name, u.Options.Arch, k.StackBytes, u.Options.Defines)
 						t.Logf("%s %s: %d registers, %d bytes spilled; %v", u.Options.Arch, name, k.Registers, k.SpillStoreBytes, u.Options.Defines)
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
@@ -121,12 +122,9 @@ func TestHostile(t *testing.T) {
 func checkRight(t *testing.T, b kernels.Bench, p kernels.Problem, v kernels.Variant) uint64 {
 	t.Helper()
 	got, err := b.Check(context.Background(), v, 2)
-	if err != nil {
-		t.Fatalf("%s on %s: %v", v, p, err)
-	}
-	if !got.OK() || got.Breaks() {
-		t.Errorf("%s on %s: %s; %d elements differ between runs", v, p, got.Reason(), got.Differing)
-	}
+	assert.NoError(t, err, v, "on", p)
+	assert.That(t, got.OK() && !got.Breaks(),
+		"%s on %s: %s; %d elements differ between runs", v, p, got.Reason(), got.Differing)
 	return got.Digest
 }
 
@@ -135,9 +133,7 @@ func checkAll(t *testing.T, p kernels.Problem, seed uint64) {
 	r := families.New()
 	dev := cpu.New(r)
 	b, err := dev.Open(context.Background(), p, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	served := 0
 	for _, f := range r.Families {
 		if f.CheckServes(p) != nil || f.Hidden && !f.Stream { // the ruler's families write nothing
@@ -154,9 +150,9 @@ func checkAll(t *testing.T, p kernels.Problem, seed uint64) {
 		for _, c := range s.Configs {
 			digests[checkRight(t, b, p, kernels.Variant{Family: f.Name, Config: c})] = true
 		}
-		if f.Bits == kernels.Bitwise && len(digests) > 1 {
-			t.Errorf("%s on %s: %d different results of %d configs, but it says it is bitwise", f.Name, p, len(digests), len(s.Configs))
-		}
+		assert.That(t, f.Bits != kernels.Bitwise || len(digests) <= 1,
+			"%s on %s: %d different results of %d configs, but it says it is bitwise", f.Name, p,
+			len(digests), len(s.Configs))
 	}
 	if served == 0 {
 		t.Logf("no family serves %s", p)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -28,9 +29,8 @@ func sources(t *testing.T, kind, changed string, edit func(text string) string) 
 	id, m := families.NewIdentity(r, kind), map[string]string{}
 	for _, f := range r.Families {
 		s, err := id.Source(f)
-		if err != nil || len(s) != 12 {
-			t.Fatalf("%s with %s edited: %q, %v", f.Name, changed, s, err)
-		}
+		assert.Must(t, err == nil && len(s) == 12,
+			"%s with %s edited: %q, %v", f.Name, changed, s, err)
 		m[f.Name] = s
 	}
 	return m
@@ -40,9 +40,7 @@ func sources(t *testing.T, kind, changed string, edit func(text string) string) 
 func embedded(t *testing.T, exts ...string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var names []string
 	for _, e := range entries {
 		if slices.Contains(exts, path.Ext(e.Name())) && !strings.HasSuffix(e.Name(), "_test.go") {
@@ -79,9 +77,8 @@ func TestIdentityOfComments(t *testing.T) {
 			"ends of lines": func(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") },
 			"indents":       func(text string) string { return strings.ReplaceAll(text, "\n", "\n\n\t ") },
 		} {
-			if got := differing(before, sources(t, kind, "all", edit)); len(got) > 0 {
-				t.Errorf("%s: %s change the identities of %v", kind, what, got)
-			}
+			got := differing(before, sources(t, kind, "all", edit))
+			assert.That(t, len(got) == 0, "%s: %s change the identities of %v", kind, what, got)
 		}
 	}
 }
@@ -114,9 +111,9 @@ func TestIdentityOfFiles(t *testing.T) {
 					}
 				}
 			}
-			if slices.Sort(want); !slices.Equal(got, want) {
-				t.Errorf("%s: %s changes the identities of %v, want %v", kind, file, got, want)
-			}
+			slices.Sort(want)
+			assert.That(t, slices.Equal(got, want),
+				"%s: %s changes the identities of %v, want %v", kind, file, got, want)
 		}
 	}
 	flags := nvrtc.FixedFlags
@@ -133,9 +130,7 @@ func TestIdentityOfFiles(t *testing.T) {
 func TestIdentityOfLaunches(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	f, err := families.New().Lookup("rms_bwd/reg_persist")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	seen := map[string]string{}
 	for what, edit := range map[string]func(l *kernels.Launch){
 		"nothing":     func(*kernels.Launch) {},
@@ -147,13 +142,10 @@ func TestIdentityOfLaunches(t *testing.T) {
 		plan := f.Plan(p, f.Base(p, h200), h200)
 		edit(&plan.Launches[0])
 		hash := families.Launches(plan)
-		if seen[hash] != "" {
-			t.Errorf("with %s changed it is as with %s", what, seen[hash])
-		}
+		assert.Equal(t, seen[hash], "", "with", what, "changed it is as with")
 		seen[hash] = what
 		plan.Launches[0].Source = families.Baseline + plan.Launches[0].Source
-		if families.Launches(plan) != hash {
-			t.Error("the copy of another checkout launches something else")
-		}
+		assert.Equal(t, families.Launches(plan), hash,
+			"the copy of another checkout launches something else")
 	}
 }

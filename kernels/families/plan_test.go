@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -56,9 +57,7 @@ func TestBasePlans(t *testing.T) {
 		for _, text := range typical {
 			p := devicetest.Problem(t, text)
 			base, err := r.Base(p, d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			fmt.Fprintf(&b, "%s: base %s\n", p, base)
 			for _, f := range r.Families {
 				if f.CheckServes(p) != nil {
@@ -178,26 +177,25 @@ func TestSpacesAreSound(t *testing.T) {
 				}
 				s := f.Space(p, d)
 				base := f.Base(p, d)
-				if err := f.Refuse(p, base, d); err == nil && (len(s.Configs) == 0 || s.Configs[0] != base) {
-					t.Errorf("%s on %s: the base %s is not the first of %d configs", f.Name, p, base, len(s.Configs))
-				}
+				assert.That(t,
+					f.Refuse(p, base, d) != nil || len(s.Configs) != 0 && s.Configs[0] == base,
+					"%s on %s: the base %s is not the first of %d configs", f.Name, p, base,
+					len(s.Configs))
 				seen := map[kernels.Config]bool{}
 				for i, c := range s.Configs {
-					if seen[c] {
-						t.Errorf("%s@%s twice", f.Name, c)
-					}
+					assert.That(t, !seen[c], "%s@%s twice", f.Name, c)
 					seen[c] = true
 					if i%7 == 0 {
 						valid(t, p, d, f, c, f.Plan(p, c, d))
 					}
 				}
 				for _, x := range s.Refused {
-					if seen[x.Config] {
-						t.Errorf("%s@%s is offered and refused: %s", f.Name, x.Config, x.Reason)
-					}
-					if n := len(x.Reason); n == 0 || n > 120 || strings.ContainsAny(x.Reason, "\n\r\t") || strings.HasSuffix(x.Reason, ".") {
-						t.Errorf("%s@%s: the reason %q is not a short line", f.Name, x.Config, x.Reason)
-					}
+					assert.That(t, !seen[x.Config],
+						"%s@%s is offered and refused: %s", f.Name, x.Config, x.Reason)
+					n := len(x.Reason)
+					assert.That(t, n != 0 && n <= 120 && !strings.ContainsAny(x.Reason, "\n\r\t") &&
+						!strings.HasSuffix(x.Reason, "."),
+						"%s@%s: the reason %q is not a short line", f.Name, x.Config, x.Reason)
 				}
 			}
 		}
@@ -220,15 +218,15 @@ func TestCacheHints(t *testing.T) {
 			small := d
 			small.CacheBytes = p.M * p.N * p.DType.Size()
 			for _, hint := range []int{4, 5, 7, 8} {
-				if err := f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}), small); err == nil {
-					t.Errorf("%s takes cache hint %d on %s", f.Name, hint, p)
-				}
+				assert.That(t,
+					f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}), small) != nil,
+					"%s takes cache hint %d on %s", f.Name, hint, p)
 			}
 		}
 	}
 	for _, f := range r.Families {
-		if !f.Hidden && !served[f.Name] && slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }) {
-			t.Errorf("%s was not tried", f.Name)
-		}
+		assert.That(t,
+			f.Hidden || served[f.Name] || !slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }),
+			"%s was not tried", f.Name)
 	}
 }

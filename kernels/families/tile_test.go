@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
@@ -58,12 +59,10 @@ func TestTile(t *testing.T) {
 				for i, u := range unitsOf(t, r, plan, d.Arch) {
 					l := plan.Launches[i]
 					b, err := cache.Compile(u.Source, u.Options)
-					if err != nil {
-						t.Fatalf("%s: %v", p, err)
-					}
-					if k := b.Kernels[l.Entry]; k.SpillStoreBytes > 0 {
-						t.Errorf("%s %s@%s: %d bytes spilled", l.Entry, p, v.Config, k.SpillStoreBytes)
-					}
+					assert.NoError(t, err, p)
+					k := b.Kernels[l.Entry]
+					assert.That(t, k.SpillStoreBytes <= 0,
+						"%s %s@%s: %d bytes spilled", l.Entry, p, v.Config, k.SpillStoreBytes)
 				}
 			}
 		}

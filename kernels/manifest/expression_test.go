@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
 	"normbench/kernels"
@@ -36,9 +37,9 @@ func TestExpressions(t *testing.T) {
 		if err == nil {
 			got, err = e.int(v), v.err
 		}
-		if s, isText := want.(string); isText && (err == nil || !strings.Contains(err.Error(), s)) || !isText && (err != nil || got != want) {
-			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
-		}
+		s, isText := want.(string)
+		assert.That(t, (!isText || err != nil && strings.Contains(err.Error(), s)) &&
+			(isText || err == nil && got == want), "%s is %v (%v), want %v", text, got, err, want)
 	}
 	for text, want := range map[string]bool{
 		"M": true, "bias": false, "M > N": false, "weight and M": true, "true": true, "!true": false, "weight ? M > 2 : false": true, "M - 4096": false,
@@ -64,18 +65,16 @@ func TestExpressions(t *testing.T) {
 	}
 	for _, text := range []string{"M[0]", "$env.M", "$env", "nil", "M ?? 2", "M ** 2", "let x = 1; x", "1; 2", "[1, 2]", "{a: 1}", "M in [1]",
 		"1 + foo", "ceildiv(foo, 2)", "min(1, foo ? 1 : 2)", "min(M, M > true ? 1 : 2)", "1..3", "'a' + 'b'", "M = 2", "foo", "foo()", "min()", "pow2(1, 2)", "ceildiv", "M + true", "99999999999999999999", "1e3", "M ? 1 : true", "@", "((("} {
-		if _, err := compiled(text, whole, scope{level: ofProblem}); err == nil {
-			t.Errorf("%s compiles as a number", text)
-		}
+		_, err := compiled(text, whole, scope{level: ofProblem})
+		assert.That(t, err != nil, "%s compiles as a number", text)
 	}
 }
 
 // A comparison of what cannot be compared is found where it stands deep.
 func TestTruthErrors(t *testing.T) {
 	for _, text := range []string{"foo", "M > foo", "M > true", "'a'", "true + 1", "min(true)", "1.5 > M", "true ? 1 : false"} {
-		if _, err := compiled(text, truth, scope{level: ofProblem}); err == nil {
-			t.Errorf("%s compiles as a condition", text)
-		}
+		_, err := compiled(text, truth, scope{level: ofProblem})
+		assert.That(t, err != nil, "%s compiles as a condition", text)
 	}
 }
 
@@ -97,9 +96,8 @@ func FuzzParse(f *testing.F) {
 		}
 		ds, err := parse("f.yaml", data)
 		if err != nil {
-			if strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
-				t.Fatalf("the error %q has several lines or no hint", err)
-			}
+			assert.Must(t, !strings.Contains(err.Error(), "\n") && hint.Of(err) != "",
+				"the error %q has several lines or no hint", err)
 			return
 		}
 		d, size := ds[0], 1
@@ -117,9 +115,9 @@ func FuzzParse(f *testing.F) {
 			}
 			for _, c := range fam.Space(p, devicetest.H200()).Configs {
 				for _, l := range fam.Plan(p, c, devicetest.H200()).Launches {
-					if l.IsKernel() && (l.Grid[0] < 1 || l.Block < 1 || l.Block > 1024) {
-						t.Fatalf("%+v", l)
-					}
+					assert.Must(t,
+						!l.IsKernel() || l.Grid[0] >= 1 && l.Block >= 1 && l.Block <= 1024, "%+v",
+						l)
 				}
 			}
 		}
@@ -130,7 +128,7 @@ func FuzzParse(f *testing.F) {
 func TestExpressionCount(t *testing.T) {
 	many := "constraints:\n" + strings.Repeat("  - {require: M > 0, reason: r}\n", maxExpressions)
 	_, err := parse("f.yaml", []byte("name: a\nop: rmsnorm\npass: fwd\nbase: {}\n"+many+"launches: [{source: a.cu, entry: e, grid: 1, block: 32, args: [x, w, y, rstd]}]\n"))
-	if err == nil || !strings.Contains(err.Error(), "is one of more than 500 expressions") || hint.Of(err) == "" {
-		t.Error(err)
-	}
+	assert.That(t, err != nil &&
+		strings.Contains(err.Error(), "is one of more than 500 expressions") && hint.Of(err) != "",
+		"%v", err)
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
@@ -77,9 +77,7 @@ func folder(t testing.TB, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 0; i < len(files); i += 2 {
-		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o666))
 	}
 	return dir
 }
@@ -88,9 +86,7 @@ func folder(t testing.TB, files ...string) string {
 func load(t testing.TB, replace ...string) (*kernels.Registry, *kernels.Family) {
 	t.Helper()
 	r, fs, err := Load(families.New(), folder(t, "mine.yaml", strings.NewReplacer(replace...).Replace(good), "mine.cu", goodSource))
-	if err != nil {
-		t.Fatalf("%v (%s)", err, hint.Of(err))
-	}
+	assert.NoError(t, err, hint.Of(err))
 	return r, fs[0]
 }
 
@@ -98,23 +94,19 @@ func TestFamily(t *testing.T) {
 	_, f := load(t)
 	d := devicetest.H200()
 	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16+bias")
-	if f.Name != "mine/bwd" || f.Op != p.Op || f.Pass != p.Pass || f.Doc != "all that a manifest can say" || f.Origin != "nowhere" || f.Bits != kernels.Bitwise {
-		t.Errorf("the family is %+v", f)
-	}
+	assert.That(t, f.Name == "mine/bwd" && f.Op == p.Op && f.Pass == p.Pass &&
+		f.Doc == "all that a manifest can say" && f.Origin == "nowhere" &&
+		f.Bits == kernels.Bitwise, "the family is %+v", f)
 	want := []string{"common.cuh", "reduce.cu", "reduce.cuh", "user:common.cuh", "user:mine.cu", "user:mine.yaml"}
-	if !slices.Equal(f.Files, want) {
-		t.Errorf("files %q, want %q", f.Files, want)
-	}
-	if err := f.CheckServes(p); err != nil {
-		t.Error(err)
-	}
+	assert.Same(t, f.Files, want, "files")
+	err := f.CheckServes(p)
+	assert.That(t, err == nil, "%v", err)
 	s := f.Space(p, d)
-	if got := s.Configs[0].String(); !strings.HasPrefix(got, "w8.v0.k2.rc0.rr0.rw0") {
-		t.Errorf("the base is %s", got)
-	}
-	if base := f.Base(devicetest.Problem(t, "layernorm/bwd/64x512/bf16"), d); base.Get(kernels.Warps) != 4 || base.Get(kernels.PerSM) != 2 {
-		t.Errorf("the base of a narrow row is %s", base)
-	}
+	got := s.Configs[0].String()
+	assert.That(t, strings.HasPrefix(got, "w8.v0.k2.rc0.rr0.rw0"), "the base is %s", got)
+	base := f.Base(devicetest.Problem(t, "layernorm/bwd/64x512/bf16"), d)
+	assert.That(t, base.Get(kernels.Warps) == 4 && base.Get(kernels.PerSM) == 2,
+		"the base of a narrow row is %s", base)
 	c := s.Configs[0].With(kernels.Setting{Knob: kernels.PerSM, Value: 2})
 	plan := strings.Join(strings.Fields(f.Plan(p, c, d).String()), " ")
 	for _, part := range []string{
@@ -126,18 +118,16 @@ func TestFamily(t *testing.T) {
 		" k2 reduce.cu:reduce ",
 		" PARTIALS=264 ",
 	} {
-		if !strings.Contains(plan, part) {
-			t.Errorf("the plan has no %q:\n%s", part, plan)
-		}
+		assert.That(t, strings.Contains(plan, part), "the plan has no %q:\n%s", part, plan)
 	}
 	// No bias: no second kernel, and null pointers in the first.
 	_, f = load(t, `"k * sms > 100 ? 1 : 0"`, "bias", "origin: nowhere", "rounds: {dx: 2, db: k - 2}", "dtype: fp32", "dtype: x")
 	p.Bias = false
 	plan = f.Plan(p, c, d).String()
-	if strings.Contains(plan, "extra") || strings.Contains(plan, "zero") || !strings.Contains(plan, "dw_partial, , , rows,") ||
-		!strings.Contains(plan, "scratch rows bf16[4096]\nrounds dx to bf16\nrounds dx to bf16\nk1 ") {
-		t.Errorf("the plan without a bias is\n%s", plan)
-	}
+	assert.That(t, !strings.Contains(plan, "extra") && !strings.Contains(plan, "zero") &&
+		strings.Contains(plan, "dw_partial, , , rows,") &&
+		strings.Contains(plan, "scratch rows bf16[4096]\nrounds dx to bf16\nrounds dx to bf16\nk1 "),
+		"the plan without a bias is\n%s", plan)
 }
 
 func TestServes(t *testing.T) {
@@ -151,24 +141,23 @@ func TestServes(t *testing.T) {
 		"layernorm/fwd/64x512/bf16":                   "does not serve",
 		"rmsnorm/bwd/64x512/bf16":                     "does not serve",
 	} {
-		if got := errorText(f.CheckServes(devicetest.Problem(t, text))); got != want && (want == "" || !strings.Contains(got, want)) {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+		got := errorText(f.CheckServes(devicetest.Problem(t, text)))
+		assert.That(t, got == want || want != "" && strings.Contains(got, want),
+			"%s: %q, want %q", text, got, want)
 	}
 	// What no launch takes is not ignored.
 	_, f = load(t, " dres,", "")
-	if got := errorText(f.CheckServes(devicetest.Problem(t, "layernorm/bwd/64x512/bf16+residual"))); got != "mine/bwd does not serve layernorm/bwd/64x512/bf16+residual: no launch takes dres" {
-		t.Errorf("without dres: %q", got)
-	}
+	assert.Equal(t,
+		errorText(f.CheckServes(devicetest.Problem(t, "layernorm/bwd/64x512/bf16+residual"))),
+		"mine/bwd does not serve layernorm/bwd/64x512/bf16+residual: no launch takes dres",
+		"without dres")
 	// A backward from the saved output needs neither x nor mean.
 	_, f = load(t, "args: [x, dy,", "args: [y, b, dy,", " mean,", "")
 	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16+bias")
-	if err := f.CheckServes(p); err != nil {
-		t.Error(err)
-	}
-	if plan := f.Plan(p, f.Base(p, devicetest.H200()), devicetest.H200()).String(); !strings.Contains(plan, "(y, b, dy, ") {
-		t.Error(plan)
-	}
+	err := f.CheckServes(p)
+	assert.That(t, err == nil, "%v", err)
+	plan := f.Plan(p, f.Base(p, devicetest.H200()), devicetest.H200()).String()
+	assert.That(t, strings.Contains(plan, "(y, b, dy, "), "%v", plan)
 }
 
 // A manifest may be of several ops, name expressions, try several bases and say what a launch sees of
@@ -181,11 +170,10 @@ func TestGeneral(t *testing.T) {
 	p, d := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16"), devicetest.H200()
 	base := f.Base(p, d)
 	plan := f.Plan(p, base, d).String()
-	if f.Name != "ln_bwd/mine" || base.Get(kernels.Warps) != 8 ||
-		!f.Fragile(base) || f.Fragile(base.With(kernels.Setting{Knob: kernels.Warps, Value: 4})) ||
-		!strings.Contains(plan, "block=256 shared=256 ") || !strings.Contains(plan, "BLOCK_ROWS=7 WARPS=4 ") {
-		t.Errorf("%s@%s\n%s", f.Name, base, plan)
-	}
+	assert.That(t, f.Name == "ln_bwd/mine" && base.Get(kernels.Warps) == 8 && f.Fragile(base) &&
+		!f.Fragile(base.With(kernels.Setting{Knob: kernels.Warps, Value: 4})) &&
+		strings.Contains(plan, "block=256 shared=256 ") &&
+		strings.Contains(plan, "BLOCK_ROWS=7 WARPS=4 "), "%s@%s\n%s", f.Name, base, plan)
 }
 
 func errorText(err error) string {
@@ -239,9 +227,10 @@ func TestRefuse(t *testing.T) {
 		c := devicetest.Config(t, test.config)
 		err := f.Refuse(p, f.Base(p, test.device).With(c.Settings()...), test.device)
 		_, fault := err.(*Fault)
-		if got := errorText(err); (test.want == "") != (got == "") || !strings.Contains(got, test.want) || fault != test.fault {
-			t.Errorf("%s on %s %q: %q (fault: %v), want %q", test.config, test.problem, test.replace, got, fault, test.want)
-		}
+		got := errorText(err)
+		assert.That(t, (test.want == "") == (got == "") && strings.Contains(got, test.want) &&
+			fault == test.fault, "%s on %s %q: %q (fault: %v), want %q", test.config, test.problem,
+			test.replace, got, fault, test.want)
 	}
 }
 
@@ -360,9 +349,7 @@ func TestErrors(t *testing.T) {
 		{"name: mine/bwd", "name: &a mine/bwd", "name: is an anchor, an alias or a tag"},
 	} {
 		text := strings.Replace(good, test.old, test.new, 1)
-		if text == good {
-			t.Errorf("%q is not in the good manifest", test.old)
-		}
+		assert.That(t, text != good, "%q is not in the good manifest", test.old)
 		dir := folder(t, "mine.yaml", text, "mine.cu", goodSource)
 		_, _, err := Load(families.New(), dir)
 		if err == nil {
@@ -370,9 +357,10 @@ func TestErrors(t *testing.T) {
 			continue
 		}
 		got := strings.TrimPrefix(err.Error(), dir+string(filepath.Separator))
-		if !strings.Contains(got, test.want) || strings.Contains(got, "\n") || hint.Of(err) == "" || !strings.HasPrefix(got, "mine.yaml") {
-			t.Errorf("%.60q for %.60q:\n got %s (hint: %s)\nwant %s", test.new, test.old, got, hint.Of(err), test.want)
-		}
+		assert.That(t, strings.Contains(got, test.want) && !strings.Contains(got, "\n") &&
+			hint.Of(err) != "" && strings.HasPrefix(got, "mine.yaml"),
+			"%.60q for %.60q:\n got %s (hint: %s)\nwant %s", test.new, test.old, got, hint.Of(err),
+			test.want)
 	}
 }
 
@@ -400,17 +388,14 @@ func TestFolders(t *testing.T) {
 		{folder(t, "a.yaml", good, "mine.cu", strings.Repeat("//\n", 1<<20/3)+goodSource), "mine.cu has 1.0 MiB, more than 1.0 MiB"},
 	} {
 		_, _, err := Load(families.New(), test.dir)
-		if err == nil || !strings.Contains(err.Error(), test.want) || hint.Of(err) == "" {
-			t.Errorf("%s: %v, want %q", test.dir, err, test.want)
-		}
+		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) && hint.Of(err) != "",
+			"%s: %v, want %q", test.dir, err, test.want)
 	}
 	r, fs, err := Load(families.New(), folder(t, "a.yaml", good, "b.yaml", second, "mine.cu", goodSource, "notes.txt", "no"))
-	if err != nil || len(fs) != 2 || fs[0].Name != "mine/bwd" || fs[1].Name != "mine/bwd2" {
-		t.Fatalf("two manifests: %v, %v", fs, err)
-	}
-	if f, err := r.Lookup("mine/bwd2"); err != nil || f != fs[1] {
-		t.Errorf("the registry has %v, %v", f, err)
-	}
+	assert.Must(t, err == nil && len(fs) == 2 && fs[0].Name == "mine/bwd" &&
+		fs[1].Name == "mine/bwd2", "two manifests: %v, %v", fs, err)
+	f, err := r.Lookup("mine/bwd2")
+	assert.That(t, err == nil && f == fs[1], "the registry has %v, %v", f, err)
 }
 
 // A user's source includes normbench's header unless the folder has one of that
@@ -418,13 +403,9 @@ func TestFolders(t *testing.T) {
 func TestFiles(t *testing.T) {
 	hash := func(files ...string) string {
 		r, fs, err := Load(families.New(), folder(t, files...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		h, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		return h
 	}
 	seen := map[string]bool{}
@@ -438,28 +419,20 @@ func TestFiles(t *testing.T) {
 		{"mine.yaml", good, "mine.cu", `#  include	"a.h" // blanks` + "\n" + goodSource, "a.h", "int a;"},
 	} {
 		h := hash(files...)
-		if seen[h] {
-			t.Errorf("%.40q has the hash of other files", files)
-		}
+		assert.That(t, !seen[h], "%.40q has the hash of other files", files)
 		seen[h] = true
-		if hash(files...) != h {
-			t.Error("the folder's name changes the hash")
-		}
+		assert.Equal(t, hash(files...), h, "the folder's name changes the hash")
 	}
 	plain := hash("mine.yaml", good, "mine.cu", goodSource)
 	for what, files := range map[string][]string{
 		"comments": {"mine.yaml", good + "#\n", "mine.cu", goodSource + "// a comment\n"},
 	} {
-		if hash(files...) != plain {
-			t.Errorf("%s change the hash", what)
-		}
+		assert.Equal(t, hash(files...), plain, what, "change the hash")
 	}
 	r, _ := load(t)
 	ours, err1 := families.File("common.cuh")
 	theirs, err2 := r.File(Prefix + "common.cuh")
-	if err1 != nil || err2 != nil || ours != theirs {
-		t.Errorf("common.cuh: %v, %v", err1, err2)
-	}
+	assert.That(t, err1 == nil && err2 == nil && ours == theirs, "common.cuh: %v, %v", err1, err2)
 }
 
 // What a source includes of the user's include folders is part of its hash.
@@ -467,117 +440,85 @@ func TestIncludeFolder(t *testing.T) {
 	headers := t.TempDir()
 	t.Setenv("NORMBENCH_INCLUDE", filepath.Join(t.TempDir(), "none")+string(filepath.ListSeparator)+headers)
 	dir := folder(t, "mine.yaml", good, "mine.cu", "#include \"near.h\"\n"+goodSource, "near.h", "#include <sub/far.h>\n#include <nowhere.h>\n")
-	if err := os.Mkdir(filepath.Join(headers, "sub"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.Mkdir(filepath.Join(headers, "sub"), 0o777))
 	seen := map[string]bool{}
 	for _, text := range []string{"int a;", "int b;", "int a;"} {
-		if err := os.WriteFile(filepath.Join(headers, "sub", "far.h"), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(filepath.Join(headers, "sub", "far.h"), []byte(text), 0o666))
 		r, fs, err := Load(families.New(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		h, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		seen[h] = true
 	}
-	if len(seen) != 2 {
-		t.Errorf("%d hashes of two texts", len(seen))
-	}
-	if err := os.Truncate(filepath.Join(headers, "sub", "far.h"), 1<<20+1); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := Load(families.New(), dir); err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "<sub/far.h> of ") {
-		t.Errorf("a large one: %v", err)
-	}
+	assert.Equal(t, len(seen), 2, "hashes of two texts")
+	assert.NoError(t, os.Truncate(filepath.Join(headers, "sub", "far.h"), 1<<20+1))
+	_, _, err := Load(families.New(), dir)
+	assert.That(t, err != nil && hint.Of(err) != "" &&
+		strings.Contains(err.Error(), "<sub/far.h> of "), "a large one: %v", err)
 }
 
 // On the cpu a family runs the host stages of the one that it names, or nothing.
 func TestHost(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/33x136/bf16+bias")
 	r, f := load(t)
-	if s := f.Space(p, cpu.New(r).Info()); len(s.Configs) != 0 || s.Refused[0].Reason != "the family has no host stage: it runs on a GPU only" {
-		t.Errorf("without a host: %+v", s)
-	}
+	s := f.Space(p, cpu.New(r).Info())
+	assert.That(t, len(s.Configs) == 0 &&
+		s.Refused[0].Reason == "the family has no host stage: it runs on a GPU only",
+		"without a host: %+v", s)
 	r, f = load(t, "origin: nowhere", "host: ln_bwd/two_pass")
 	d := cpu.New(r)
 	if s := f.Space(p, d.Info()); len(s.Configs) != 1 {
 		t.Fatalf("with a host: %+v", s)
 	}
 	b, err := d.Open(context.Background(), p, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	got, err := b.Check(context.Background(), kernels.Variant{Family: f.Name, Config: f.Base(p, d.Info())}, 2)
-	if err != nil || !got.OK() {
-		t.Errorf("the host stages: %v, %s", err, got.Reason())
-	}
+	assert.That(t, err == nil && got.OK(), "the host stages: %v, %s", err, got.Reason())
 }
 
 // The manifests in the documentation are some.
 func TestDocumentation(t *testing.T) {
 	text, err := os.ReadFile("../../docs/kernels.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	blocks := strings.Split(string(text), "```yaml\n")
-	if len(blocks) != 5 {
-		t.Fatalf("%d manifests", len(blocks)-1)
-	}
+	assert.Must(t, len(blocks) == 5, "%d manifests", len(blocks)-1)
 	for _, file := range []string{"cuda/rms_block.cu", "cuda/rms_block.yaml", "triton/rms_forward.yaml", "triton/rms.py"} {
 		example, err := os.ReadFile("../../examples/" + file)
 		first, _, _ := strings.Cut(string(example), "\n\n\n@triton.jit\ndef rms_backward")
-		if first = strings.TrimRight(first, "\n"); err != nil || !strings.Contains(string(text), first+"\n```\n") {
-			t.Errorf("examples/%s does not stand there (%v)", file, err)
-		}
+		first = strings.TrimRight(first, "\n")
+		assert.That(t, err == nil && strings.Contains(string(text), first+"\n```\n"),
+			"examples/%s does not stand there (%v)", file, err)
 	}
 	launch, _, _ := strings.Cut(blocks[3], "```")
-	if liger, err := os.ReadFile("../../examples/liger/rms_backward.yaml"); !strings.Contains(string(liger), launch) {
-		t.Errorf("examples/liger/rms_backward.yaml is another (%v)", err)
-	}
+	liger, err := os.ReadFile("../../examples/liger/rms_backward.yaml")
+	assert.That(t, strings.Contains(string(liger), launch),
+		"examples/liger/rms_backward.yaml is another (%v)", err)
 	shown, _, _ := strings.Cut(blocks[4], "```")
 	source := "#include \"common.cuh\"\n#include \"reduce.cuh\"\n#include \"pipe.cuh\"\nextern \"C\" __global__ void mine_bwd() {}\n"
 	_, fs, err := Load(families.New(), folder(t, "shown.yaml", shown, "mine.cu", source))
-	if err != nil {
-		t.Fatalf("%v (%s)", err, hint.Of(err))
-	}
+	assert.NoError(t, err, hint.Of(err))
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x4096/bf16")
-	if s := fs[0].Space(p, devicetest.H200()); fs[0].CheckServes(p) != nil || len(s.Configs) != 12 {
-		t.Errorf("%v, %+v", fs[0].CheckServes(p), s)
-	}
+	s := fs[0].Space(p, devicetest.H200())
+	assert.That(t, fs[0].CheckServes(p) == nil && len(s.Configs) == 12,
+		"%v, %+v", fs[0].CheckServes(p), s)
 }
 
 // Sources stay in their folder, also through links; what a link inside it points to is read.
 func TestLinks(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.cu")
-	if err := os.WriteFile(outside, []byte(goodSource), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(outside, []byte(goodSource), 0o666))
 	dir := folder(t, "mine.yaml", good, "real.cu", goodSource)
 	link := filepath.Join(dir, "mine.cu")
-	if err := os.Symlink("real.cu", link); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := Load(families.New(), dir); err != nil {
-		t.Errorf("a link inside: %v", err)
-	}
+	assert.NoError(t, os.Symlink("real.cu", link))
+	_, _, err := Load(families.New(), dir)
+	assert.That(t, err == nil, "a link inside: %v", err)
 	rel, err := filepath.Rel(dir, outside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	for _, to := range []string{outside, rel, "/dev/zero", "../" + filepath.Base(dir) + "/real.cu"} {
-		if err := os.Remove(link); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(to, link); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := Load(families.New(), dir); err == nil || !strings.Contains(err.Error(), "mine.cu: ") || hint.Of(err) == "" {
-			t.Errorf("a link to %s: %v", to, err)
-		}
+		assert.NoError(t, os.Remove(link))
+		assert.NoError(t, os.Symlink(to, link))
+		_, _, err := Load(families.New(), dir)
+		assert.That(t, err != nil && strings.Contains(err.Error(), "mine.cu: ") &&
+			hint.Of(err) != "", "a link to %s: %v", to, err)
 	}
 }

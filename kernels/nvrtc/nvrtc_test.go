@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 func TestParseLog(t *testing.T) {
@@ -67,13 +69,10 @@ func TestParseLog(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := parseLog(tt.log)
-			if len(got) != len(tt.want) {
-				t.Fatalf("got %d kernels %v, want %v", len(got), got, tt.want)
-			}
+			assert.Must(t, len(got) == len(tt.want),
+				"got %d kernels %v, want %v", len(got), got, tt.want)
 			for name, want := range tt.want {
-				if got[name] != want {
-					t.Errorf("%s: got %+v, want %+v", name, got[name], want)
-				}
+				assert.Equal(t, got[name], want, name)
 			}
 		})
 	}
@@ -93,9 +92,7 @@ func TestCompileErrorIsOneLine(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := &CompileError{Source: "k.cu", Result: "NVRTC_ERROR_COMPILATION", Log: tt.log}
-			if got := err.Error(); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			assert.Equal(t, err.Error(), tt.want)
 		})
 	}
 }
@@ -108,12 +105,10 @@ func compiler(t testing.TB) *Compiler {
 	if err == nil {
 		return c
 	}
-	if !errors.Is(err, ErrNotFound) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("error of Find is not one line around ErrNotFound: %q", err)
-	}
-	if os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "1" {
-		t.Fatalf("NORMBENCH_REQUIRE_NVRTC is set, but: %v", err)
-	}
+	assert.That(t, errors.Is(err, ErrNotFound) && !strings.Contains(err.Error(), "\n"),
+		"error of Find is not one line around ErrNotFound: %q", err)
+	assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "1",
+		"NORMBENCH_REQUIRE_NVRTC is set, but: %v", err)
 	t.Skip(err)
 	return nil
 }
@@ -142,27 +137,21 @@ func TestCompile(t *testing.T) {
 	c := compiler(t)
 	major, minor := c.Version()
 	t.Logf("NVRTC %d.%d at %s, architectures %v", major, minor, c.Path(), c.Archs())
-	if !filepath.IsAbs(c.Path()) {
-		t.Errorf("path %q is not absolute", c.Path())
-	}
+	assert.That(t, filepath.IsAbs(c.Path()), "path %q is not absolute", c.Path())
 	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
 		t.Run(arch, func(t *testing.T) {
 			if arch == "sm_100" && (major < 12 || major == 12 && minor < 8) {
 				t.Skipf("NVRTC %d.%d does not know %s", major, minor, arch)
 			}
 			b, err := c.Compile(scale, Options{Arch: arch, Defines: []Define{{"BLOCK", "256"}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasPrefix(string(b.Cubin), "\x7fELF") {
-				t.Errorf("not an ELF image: %q", b.Cubin[:min(8, len(b.Cubin))])
-			}
-			if len(b.Kernels) != 2 || b.Kernels["scale"].Registers == 0 || b.Kernels["fill"].Registers == 0 {
-				t.Errorf("resource report: got %+v from log\n%s", b.Kernels, b.Log)
-			}
-			if b.Cached || b.CompileSeconds <= 0 {
-				t.Errorf("cached %v, %g s", b.Cached, b.CompileSeconds)
-			}
+			assert.NoError(t, err)
+			assert.That(t, strings.HasPrefix(string(b.Cubin), "\x7fELF"),
+				"not an ELF image: %q", b.Cubin[:min(8, len(b.Cubin))])
+			assert.That(t, len(b.Kernels) == 2 && b.Kernels["scale"].Registers != 0 &&
+				b.Kernels["fill"].Registers != 0, "resource report: got %+v from log\n%s",
+				b.Kernels, b.Log)
+			assert.That(t, !b.Cached && b.CompileSeconds > 0,
+				"cached %v, %g s", b.Cached, b.CompileSeconds)
 			t.Logf("%d bytes, %.3f s, %+v", len(b.Cubin), b.CompileSeconds, b.Kernels)
 		})
 	}
@@ -185,17 +174,14 @@ func TestCompileFails(t *testing.T) {
 		{"shared memory", scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "65536"}}}, "too much shared"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b, err := c.Compile(tt.src, tt.opt)
-			if err == nil {
-				t.Fatalf("compiled to %d bytes", len(b.Cubin))
-			}
+			_, err := c.Compile(tt.src, tt.opt)
+			assert.Must(t, err != nil, "it is compiled")
 			var ce *CompileError
-			if !errors.As(err, &ce) || ce.Source != tt.src.Name || ce.Log == "" {
-				t.Errorf("not a CompileError with source and log: %#v", err)
-			}
-			if !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got  %s\nwant one line with %s", err, tt.want)
-			}
+			assert.That(t, errors.As(err, &ce) && ce.Source == tt.src.Name && ce.Log != "",
+				"not a CompileError with source and log: %#v", err)
+			assert.That(t, strings.Contains(err.Error(), tt.want) &&
+				!strings.Contains(err.Error(), "\n"), "got  %s\nwant one line with %s", err,
+				tt.want)
 		})
 	}
 }
@@ -204,9 +190,8 @@ func BenchmarkCompile(b *testing.B) {
 	c := compiler(b)
 	b.RunParallel(func(pb *testing.PB) { // -cpu 1,2 shows whether NVRTC serializes
 		for pb.Next() {
-			if _, err := c.Compile(scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}}}); err != nil {
-				b.Error(err)
-			}
+			_, err := c.Compile(scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}}})
+			assert.That(b, err == nil, "%v", err)
 		}
 	})
 }
@@ -219,8 +204,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Arch: "sm_90", Defines: []Define{{"", "1"}}},
 		{Arch: "sm_90", Defines: []Define{{"A", "1"}, {"B", "1"}, {"A", "2"}}},
 	} {
-		if flags, err := opt.flags(); err == nil {
-			t.Errorf("%+v gave %q, want an error", opt, flags)
-		}
+		flags, err := opt.flags()
+		assert.That(t, err != nil, "%+v gave %q, want an error", opt, flags)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/reference"
@@ -85,9 +86,7 @@ func TestFixture(t *testing.T) {
 		all = append(all, fixtureOf(t, f.problem, f.seed))
 	}
 	want, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	devicetest.Golden(t, fixtureFile, string(want)+"\n")
 }
 
@@ -117,9 +116,7 @@ func TestPython(t *testing.T) {
 			}
 			test.args[0] = filepath.Join("testdata", test.args[0])
 			out, err := exec.Command(path, append([]string{"-B"}, test.args...)...).CombinedOutput()
-			if err != nil {
-				t.Error(err)
-			}
+			assert.That(t, err == nil, "%v", err)
 			t.Logf("%s", out)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -60,9 +61,7 @@ func TestPicksAreRight(t *testing.T) {
 	} {
 		p := devicetest.Problem(t, text)
 		b, err := dev.Open(context.Background(), p, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, s := range All() {
 			vs, err := s.Variants(r, p, dev.Info())
 			if err != nil {
@@ -70,14 +69,13 @@ func TestPicksAreRight(t *testing.T) {
 			}
 			picked[s.Name]++
 			got, err := b.Check(context.Background(), vs[0], 2)
-			if err != nil || !got.OK() || got.Breaks() {
-				t.Errorf("%s: %s on %s: %v %s, %d differ", s.Name, vs[0], p, err, got.Reason(), got.Differing)
-			}
+			assert.That(t, err == nil && got.OK() && !got.Breaks(),
+				"%s: %s on %s: %v %s, %d differ", s.Name, vs[0], p, err, got.Reason(),
+				got.Differing)
 		}
 	}
 	for _, s := range All() {
-		if picked[s.Name] < 2 {
-			t.Errorf("%s picked a variant for %d problems only", s.Name, picked[s.Name])
-		}
+		assert.That(t, picked[s.Name] >= 2,
+			"%s picked a variant for %d problems only", s.Name, picked[s.Name])
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/nvrtc"
 )
@@ -20,9 +20,7 @@ import (
 func TestInt(t *testing.T) {
 	for n, want := range map[int64]string{0: "16", 1: "1", 2: "2", 3: "3", 4: "4", 7: "3", 8: "8", 24: "8", 16: "16", 4096: "16",
 		-1: "3", -32: "16", 1<<31 - 1: "3", 1 << 31: "1099511627792", 1<<31 + 1: "1099511627779"} {
-		if got := Int(n); got != want {
-			t.Errorf("%d is %s, want %s", n, got, want)
-		}
+		assert.Equal(t, Int(n), want, n)
 	}
 }
 
@@ -94,17 +92,14 @@ func TestComplete(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if (err == nil) != strings.HasSuffix(test.want, "\n") || !strings.Contains(got, test.want) {
-			t.Errorf("got  %s\nwant %s", got, test.want)
-		}
+		assert.That(t, (err == nil) == strings.HasSuffix(test.want, "\n") &&
+			strings.Contains(got, test.want), "got  %s\nwant %s", got, test.want)
 	}
 }
 
 func TestImports(t *testing.T) {
 	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n# import k\nx = 'import l'\nimportm")
-	if want := []string{"a.py", "b.py", "d.py", "f.py", "i.py"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	assert.Same(t, got, []string{"a.py", "b.py", "d.py", "f.py", "i.py"})
 }
 
 // A manifest has what is known, guesses, and marks; heuristics and defaults are told.
@@ -114,9 +109,7 @@ func TestManifest(t *testing.T) {
 	d := Description{Heuristics: map[string]string{"MODE": "lambda args: 1", "BLOCK_M": "lambda args: 16", "HAS_BIAS": "lambda args: args['b'] is not None"}}
 	for _, text := range []string{`{"BLOCK": 1024, "num_warps": 8}`, `{"BLOCK": 2048, "num_warps": 4, "num_stages": 2}`} {
 		var c map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(text), &c); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, json.Unmarshal([]byte(text), &c))
 		d.Configs = append(d.Configs, c)
 	}
 	got := Manifest(Request{Source: "k.py", Function: "_Bwd"}, f, d, errors.New("no torch"))
@@ -126,9 +119,7 @@ func TestManifest(t *testing.T) {
 		"      alpha: TODO # a tensor", "      desc: TODO # a tensor descriptor", "      # axis: None by default\n", "      stride_x_row: N # guess\n",
 		"      RSTD_row_stride: 1 # guess\n", "      BLOCK: block\n", "      HAS_BIAS: bias # @triton.heuristics: lambda args: args['b'] is not None\n",
 		"      MODE: TODO # @triton.heuristics: lambda args: 1\n", "      BLOCK_M: TODO # @triton.heuristics: lambda args: 16\n", "      num_warps: w\n      num_stages: st\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
+		assert.That(t, strings.Contains(got, want), "no %q in\n%s", want, got)
 	}
 }
 
@@ -145,23 +136,18 @@ func TestNoTriton(t *testing.T) {
 	} {
 		t.Setenv(PythonVariable, python)
 		if test.script != "" {
-			if err := os.WriteFile(python, []byte("#!/bin/sh\n"+test.script+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\n"+test.script+"\n"), 0o755))
 		}
-		if _, err := Probe(nil, nil); err == nil || err.Error() != test.want {
-			t.Errorf("%v, want %s", err, test.want)
-		}
+		_, err := Probe(nil, nil)
+		assert.That(t, err != nil && err.Error() == test.want, "%v, want %s", err, test.want)
 	}
 	c := NewCache(nil)
 	defer c.Close()
 	t.Setenv("NORMBENCH_CACHE", dir)
 	unit := nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0"}}
 	_, err := c.Compile(nvrtc.Source{Name: "user:k.py"}, unit)
-	if want := "compile user:k.py: Triton's process ended: exit status 3 (oops)"; err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
-	if _, err := c.Compile(nvrtc.Source{Name: "k.cu"}, unit); !errors.Is(err, nvrtc.ErrNotFound) {
-		t.Errorf("CUDA without NVRTC: %v", err)
-	}
+	want := "compile user:k.py: Triton's process ended: exit status 3 (oops)"
+	assert.That(t, err != nil && err.Error() == want, "%v, want %s", err, want)
+	_, err = c.Compile(nvrtc.Source{Name: "k.cu"}, unit)
+	assert.That(t, errors.Is(err, nvrtc.ErrNotFound), "CUDA without NVRTC: %v", err)
 }

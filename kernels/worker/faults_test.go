@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -101,19 +102,15 @@ func TestFaults(t *testing.T) {
 func TestTwoAnswers(t *testing.T) {
 	for _, step := range []string{"prefetch", "prepare"} {
 		c, err := startAt(t.Context(), "two answers", step, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		defer c.Close()
-		if seen := session(t, c, step); seen != "" {
-			t.Errorf("two answers to %s spoil %s", step, seen)
-		}
+		assert.Equal(t, session(t, c, step), "", "two answers to", step, "spoil")
 	}
 	req := &request{ID: 3, Op: "close"}
 	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer", `{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense", `{"id":3,"error":"a","error":""}`: "the field /error stands twice"} {
-		if _, err := decode([]byte(text), req, false); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		_, err := decode([]byte(text), req, false)
+		assert.That(t, (err == nil) == (want == "") &&
+			(err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", text, err, want)
 	}
 }
 
@@ -134,28 +131,22 @@ func FuzzDecode(f *testing.F) {
 		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))], Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{Samples: 3}, on: small}
 		a, err := decode([]byte(line), req, false)
 		if err != nil || a.Error != "" || a.Failure != nil {
-			if err != nil && strings.ContainsAny(err.Error(), "\n\x1b") {
-				t.Errorf("error %q", err)
-			}
+			assert.That(t, err == nil || !strings.ContainsAny(err.Error(), "\n\x1b"),
+				"error %q", err)
 			return
 		}
 		switch req.Op {
 		case "hello":
-			if a.Hello.Protocol == Protocol && (kernels.CheckID(a.Hello.Info.ID) != nil || a.Hello.Info.SMs < 1) {
-				t.Errorf("%+v", a.Hello)
-			}
+			assert.That(t,
+				a.Hello.Protocol != Protocol || kernels.CheckID(a.Hello.Info.ID) == nil && a.Hello.Info.SMs >= 1,
+				"%+v", a.Hello)
 		case "check":
-			if len(a.Check.Outputs) != 2 || a.Check.Repeats != 1 {
-				t.Errorf("%+v", a.Check)
-			}
+			assert.That(t, len(a.Check.Outputs) == 2 && a.Check.Repeats == 1, "%+v", a.Check)
 		case "time":
-			if len(a.Timing.Seconds) != 3 || !(slices.Min(a.Timing.Seconds) > 0) {
-				t.Errorf("%+v", a.Timing)
-			}
+			assert.That(t, len(a.Timing.Seconds) == 3 && slices.Min(a.Timing.Seconds) > 0,
+				"%+v", a.Timing)
 		case "sense":
-			if a.Reading == nil {
-				t.Error("no reading")
-			}
+			assert.That(t, a.Reading != nil, "no reading")
 		}
 	})
 }
@@ -191,9 +182,9 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 		return seen
 	}
 	note("prepare", c.Prepare(t.Context(), small, good))
-	if got, err := b.Check(t.Context(), good, 1); note("check", err) && (len(got.Outputs) != 2 || got.Repeats != 1) {
-		t.Errorf("%s: passes for the check %+v", name, got)
-	}
+	got, err := b.Check(t.Context(), good, 1)
+	assert.That(t, !note("check", err) || len(got.Outputs) == 2 && got.Repeats == 1,
+		"%s: passes for the check %+v", name, got)
 	if got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3}); note("time", err) && (len(got.Seconds) != 3 || got.Seconds[1] != 1e-5) {
 		t.Errorf("%s: passes for the times %v", name, got.Seconds)
 	}
@@ -206,9 +197,9 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 func oneLine(t *testing.T, name string, err error) {
 	t.Helper()
 	var f *kernels.Failure
-	if text := err.Error(); strings.ContainsAny(text, "\n\x1b\a") || len(text) > maxReason+200 || errors.As(err, &f) && f.Reason == "" {
-		t.Errorf("%s: the error is %.300q", name, text)
-	}
+	text := err.Error()
+	assert.That(t, !strings.ContainsAny(text, "\n\x1b\a") && len(text) <= maxReason+200 &&
+		(!errors.As(err, &f) || f.Reason != ""), "%s: the error is %.300q", name, text)
 }
 
 // A worker that does not start again says why, and blames nobody; one that comes back as another
@@ -219,15 +210,13 @@ func TestGone(t *testing.T) {
 	command := c.o.Command
 	c.o.Command = []string{"sh", "-c", "echo connection refused >&2; exit 255"}
 	c.proc.Kill()
-	if _, err := b.Check(t.Context(), good, 1); err == nil {
-		t.Error("a dead worker answers")
-	}
+	_, err := b.Check(t.Context(), good, 1)
+	assert.That(t, err != nil, "a dead worker answers")
 	for range 3 {
 		_, err := c.Open(t.Context(), small, 7)
 		var f *kernels.Failure
-		if !errors.As(err, &f) || !f.Broken || !f.Before || !strings.Contains(err.Error(), "exit status 255 (connection refused)") {
-			t.Fatalf("%v", err)
-		}
+		assert.Must(t, errors.As(err, &f) && f.Broken && f.Before &&
+			strings.Contains(err.Error(), "exit status 255 (connection refused)"), "%v", err)
 	}
 	c.o.Command = command
 	for _, change := range []func(*kernels.DeviceInfo){
@@ -237,9 +226,9 @@ func TestGone(t *testing.T) {
 		c, gone := start(t, "cpu"), (*kernels.Gone)(nil)
 		change(&c.info)
 		c.kill()
-		if _, err := c.Open(t.Context(), small, 7); !errors.As(err, &gone) || !strings.Contains(err.Error(), "came back as another device") {
-			t.Errorf("%v", err)
-		}
+		_, err := c.Open(t.Context(), small, 7)
+		assert.That(t, errors.As(err, &gone) &&
+			strings.Contains(err.Error(), "came back as another device"), "%v", err)
 	}
 }
 
@@ -250,23 +239,18 @@ func TestStopHanging(t *testing.T) {
 	for _, step := range []string{"prefetch", "close"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		c, err := startAt(ctx, "hangs", step, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		c.o.Timeout = time.Minute
 		time.AfterFunc(50*time.Millisecond, cancel)
 		start := time.Now()
 		if c.Prefetch(small, []kernels.Variant{good}); step == "close" {
 			b, err := c.Open(t.Context(), small, 7)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			b.Close()
 		}
 		c.Close()
-		if d := time.Since(start); d > 4*time.Second {
-			t.Errorf("hanging in %s: it took %s", step, d)
-		}
+		d := time.Since(start)
+		assert.That(t, d <= 4*time.Second, "hanging in %s: it took %s", step, d)
 	}
 }
 
@@ -278,16 +262,11 @@ func TestOrphan(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), modeEnv+"=parent of one that hangs")
 	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
+	assert.NoError(t, parent.Start())
 	var pid int
-	if _, err := fmt.Fscan(out, &pid); err != nil || pid == 0 {
-		t.Fatal(pid, err)
-	}
+	_, err = fmt.Fscan(out, &pid)
+	assert.Must(t, err == nil && pid != 0, "%v %v", pid, err)
 	parent.Process.Kill()
 	parent.Wait()
 	for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {

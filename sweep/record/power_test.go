@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/durable/powercut"
 	"normbench/kernels"
@@ -37,31 +38,21 @@ func TestPowerCutRecords(t *testing.T) {
 	holds := []int{0, 0, 1, 6, 7}
 	powercut.Cuts(t, func(root string, ack func()) {
 		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, vs := range appends {
-			if err := w.AppendAll(vs...); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, w.AppendAll(vs...))
 			ack()
 		}
 		w.Close()
 		text, err := os.ReadFile(w.Path())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		z.Write(text)
 		z.Close()
 		plain := durable.Place{Name: w.Path()}
-		if err := plain.In(record.FileName + ".gz").WriteFrom(&b); err != nil {
-			t.Fatal(err)
-		}
-		if err := plain.Remove(); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, plain.In(record.FileName+".gz").WriteFrom(&b))
+		assert.NoError(t, plain.Remove())
 	}, func(root string, acked int) error {
 		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
 		if err != nil {
@@ -80,13 +71,10 @@ func TestPowerCutRecords(t *testing.T) {
 func TestPowerCutFile(t *testing.T) {
 	texts := []string{"", strings.Repeat("old ", 3000), strings.Repeat("newer ", 2500), "short"}
 	powercut.Cuts(t, func(root string, ack func()) {
-		if err := durable.MakeFolder(filepath.Join(root, "a", "b"), "device/deep"); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, durable.MakeFolder(filepath.Join(root, "a", "b"), "device/deep"))
 		for _, text := range texts[1:] {
-			if err := (durable.Place{Root: filepath.Join(root, "a", "b"), Name: "device/deep/tuned.json"}).WriteFrom(strings.NewReader(text)); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t,
+				(durable.Place{Root: filepath.Join(root, "a", "b"), Name: "device/deep/tuned.json"}).WriteFrom(strings.NewReader(text)))
 			ack()
 		}
 	}, func(root string, acked int) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -97,9 +98,7 @@ func appended(t testing.TB, vs ...Line) string {
 	var b strings.Builder
 	for i, v := range vs {
 		line, err := encode(v, len(vs)-i-1, len(vs))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		b.Write(line)
 	}
 	return b.String()
@@ -114,9 +113,7 @@ func altered(line, old, new string) string {
 func writeFile(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), FileName)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -142,15 +139,9 @@ func TestFormat(t *testing.T) {
 	golden := filepath.Join("testdata", "v2.jsonl")
 	devicetest.Golden(t, golden, got)
 	recs, runs, notes, err := readAll(golden)
-	if err != nil || notes != nil {
-		t.Fatal(err, notes)
-	}
-	if diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1)}, recs, cmpOpts); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]*Run{run, run}, runs); diff != "" {
-		t.Error(diff)
-	}
+	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
+	assert.Same(t, recs, []*Record{testRecord(run, 0), wrongRecord(run, 1)}, cmpOpts)
+	assert.Same(t, runs, []*Run{run, run})
 }
 
 func TestKey(t *testing.T) {
@@ -168,16 +159,12 @@ func TestKey(t *testing.T) {
 		Pr = Protocol
 	)
 	base := key(func(*P, *V, *D, *string, *Pr) {})
-	if !isKey(base) {
-		t.Errorf("%q is no key", base)
-	}
+	assert.That(t, isKey(base), "%q is no key", base)
 	for name, edit := range map[string]func(*P, *V, *D, *string, *Pr){
 		"uuid":   func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.UUID = "x" },
 		"memory": func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.MemoryBytes = 1 },
 	} {
-		if key(edit) != base {
-			t.Errorf("%s changes the key", name)
-		}
+		assert.Equal(t, key(edit), base, name, "changes the key")
 	}
 	seen := map[string]string{base: "nothing"}
 	for name, edit := range map[string]func(*P, *V, *D, *string, *Pr){
@@ -196,9 +183,8 @@ func TestKey(t *testing.T) {
 		"flush":    func(_ *P, _ *V, _ *D, _ *string, pr *Pr) { pr.Flush++ },
 	} {
 		k := key(edit)
-		if other, ok := seen[k]; ok {
-			t.Errorf("%s and %s have the same key", name, other)
-		}
+		other, ok := seen[k]
+		assert.That(t, !ok, "%s and %s have the same key", name, other)
 		seen[k] = name
 	}
 }
@@ -227,13 +213,11 @@ func TestCheckValid(t *testing.T) {
 		"shape 0x1024 is out of range":      func(r *Record) { r.Problem.M = 0 },
 	} {
 		r := testRecord(run, 0)
-		if err := r.CheckValid(); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, r.CheckValid())
 		edit(r)
-		if err := r.CheckValid(); err == nil || !strings.Contains(err.Error(), name) || hint.Of(err) == "" {
-			t.Errorf("got %v, want %q", err, name)
-		}
+		err := r.CheckValid()
+		assert.That(t, err != nil && strings.Contains(err.Error(), name) && hint.Of(err) != "",
+			"got %v, want %q", err, name)
 	}
 	for want, edit := range map[string]func(*Run){
 		"run without an ID":         func(r *Run) { r.ID = "" },
@@ -243,9 +227,8 @@ func TestCheckValid(t *testing.T) {
 	} {
 		r := testRun("r1")
 		edit(r)
-		if err := r.CheckValid(); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		err := r.CheckValid()
+		assert.That(t, err != nil && err.Error() == want, "got %v, want %s", err, want)
 	}
 }
 
@@ -303,19 +286,18 @@ func TestReadErrors(t *testing.T) {
 		filepath.Join(dir, "gone"): "records " + filepath.Join(dir, "gone") + ": no such file or directory",
 		dir:                        "folder " + dir + " has no records.jsonl",
 	} {
-		if _, err := Load(path); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		_, err := Load(path)
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"got %v, want %s", err, want)
 	}
 	long := writeFile(t, runLine+`{"schema":2,"kind":"`+strings.Repeat("x", maxLine)+"\n")
-	if _, err := Load(long); err == nil || !strings.Contains(err.Error(), "line 2 is longer than 16 MiB") {
-		t.Errorf("got %v", err)
-	}
+	_, err := Load(long)
+	assert.Error(t, err, "line 2 is longer than 16 MiB")
 	stop := errors.New("stop")
 	path := writeFile(t, runLine+rec+rec)
-	if _, err := Read(path, func(*Record, *Run) error { return stop }); !errors.Is(err, stop) || !strings.HasPrefix(err.Error(), path+":2: ") {
-		t.Errorf("got %v", err)
-	}
+	_, err = Read(path, func(*Record, *Run) error { return stop })
+	assert.That(t, errors.Is(err, stop) && strings.HasPrefix(err.Error(), path+":2: "),
+		"got %v", err)
 }
 
 func TestReadTornLine(t *testing.T) {
@@ -349,19 +331,14 @@ func TestReadTornLine(t *testing.T) {
 		}
 		path := writeFile(t, text)
 		recs, _, notes, err := readAll(path)
-		if err != nil || len(recs) != tc.n {
-			t.Errorf("%s: %d records, %v", name, len(recs), err)
-		}
+		assert.That(t, err == nil && len(recs) == tc.n, "%s: %d records, %v", name, len(recs), err)
 		if tc.note != "" {
 			tc.note = path + ":" + tc.note
 		}
-		if got := strings.Join(notes, "\n"); got != tc.note {
-			t.Errorf("%s: notes %q, want %q", name, got, tc.note)
-		}
+		assert.Equal(t, strings.Join(notes, "\n"), tc.note, name, "notes")
 	}
-	if _, _, notes, err := readAll(writeFile(t, `{"schema":2,"ki`)); err != nil || len(notes) != 1 {
-		t.Errorf("torn first line: %v, notes %q", err, notes)
-	}
+	_, _, notes, err := readAll(writeFile(t, `{"schema":2,"ki`))
+	assert.That(t, err == nil && len(notes) == 1, "torn first line: %v, notes %q", err, notes)
 }
 
 func TestReadGzipAndFolder(t *testing.T) {
@@ -377,9 +354,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 	zw.Close()
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName+".gz")
-	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(path, z.Bytes(), 0o644))
 	for _, p := range []string{path, dir} {
 		i := 0
 		notes, err := Read(p, func(r *Record, rr *Run) error {
@@ -389,38 +364,26 @@ func TestReadGzipAndFolder(t *testing.T) {
 			i++
 			return nil
 		})
-		if err != nil || notes != nil || i != 2000 {
-			t.Errorf("%d records, %v, %v", i, notes, err)
-		}
+		assert.That(t, err == nil && notes == nil && i == 2000, "%d records, %v, %v", i, notes, err)
 	}
-	if err := os.WriteFile(path, z.Bytes()[:z.Len()/2], 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
-		t.Errorf("cut gzip: %v", err)
-	}
-	if _, _, err := OpenWriter(dir, "."); err == nil || !strings.Contains(err.Error(), FileName+".gz: ") {
-		t.Errorf("writer on a cut gzip: %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, FileName)); err == nil {
-		t.Error("a cut gzip was unpacked in part")
-	}
+	assert.NoError(t, os.WriteFile(path, z.Bytes()[:z.Len()/2], 0o644))
+	_, err := Load(path)
+	assert.That(t, err != nil && strings.HasPrefix(err.Error(), path+": "), "cut gzip: %v", err)
+	_, _, err = OpenWriter(dir, ".")
+	assert.Error(t, err, FileName+".gz: ", "writer on a cut gzip")
+	_, err = os.Stat(filepath.Join(dir, FileName))
+	assert.That(t, err != nil, "a cut gzip was unpacked in part")
 	// A whole one is unpacked, to be appended to.
-	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(path, z.Bytes(), 0o644))
 	w, notes, err := OpenWriter(dir, ".")
-	if err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "unpacked ") {
-		t.Fatalf("writer on gzip: %v, %q", err, notes)
-	}
+	assert.Must(t, err == nil && len(notes) == 1 && strings.HasPrefix(notes[0], "unpacked "),
+		"writer on gzip: %v, %q", err, notes)
 	defer w.Close()
-	if n := len(w.records.at); n != 2000 {
-		t.Errorf("%d keys after unpacking", n)
-	}
+	assert.Equal(t, len(w.records.at), 2000, "keys after unpacking")
 	// A folder of results with one device in it stands for that device's.
-	if f, err := Load(filepath.Dir(dir)); err != nil || f.Path != filepath.Join(dir, FileName) {
-		t.Errorf("folder above: %v, %v", f, err)
-	}
+	f, err := Load(filepath.Dir(dir))
+	assert.That(t, err == nil && f.Path == filepath.Join(dir, FileName),
+		"folder above: %v, %v", f, err)
 }
 
 // ignored is where an entry stands in its file.
@@ -450,12 +413,9 @@ func TestLoad(t *testing.T) {
 	again.Key = testRecord(r1, 0).Key
 	path := writeFile(t, lines(t, append(vs, again)...))
 	f, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]*Run{r1, r2}, f.Runs); diff != "" || f.Path != path {
-		t.Error(diff, f.Path)
-	}
+	assert.NoError(t, err)
+	diff := cmp.Diff([]*Run{r1, r2}, f.Runs)
+	assert.That(t, diff == "" && f.Path == path, "%v %v", diff, f.Path)
 	us := func(s Stage) StageUS { return StageUS{s.Stage, stats.Median(s.SamplesUS)} }
 	a, w, c := again, wrongRecord(r1, 1), testRecord(r1, 2)
 	entry := func(r *Record, run *Run) Entry {
@@ -471,16 +431,12 @@ func TestLoad(t *testing.T) {
 		return e
 	}
 	want := []Entry{entry(w, r1), entry(stale, r1), entry(c, r1), entry(a, r2)}
-	if diff := cmp.Diff(want, entriesOf(f), cmpOpts, ignored); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, entriesOf(f), want, cmpOpts, ignored)
 	latest := []Entry{want[0], want[2], want[3]}
 	for i := range latest { // each is the last base so far
 		latest[i].Base = latest[i].Base && i == len(latest)-1
 	}
-	if diff := cmp.Diff(latest, copies(f.Latest()), cmpOpts, ignored); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, copies(f.Latest()), latest, cmpOpts, ignored)
 }
 
 // The last of a variant is what stands last, also under a key that was there before, and whatever
@@ -505,13 +461,9 @@ func TestLatest(t *testing.T) {
 	for _, e := range f.Latest() {
 		got = append(got, fmt.Sprint(e.Variant.Family, " ", e.Median, " ", e.Base))
 	}
-	if want := []string{"a 30 false", "b 4 false", "c 40 true"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	assert.Same(t, got, []string{"a 30 false", "b 4 false", "c 40 true"})
 	for _, e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }) {
-		if e.Run.Protocol.Cold {
-			t.Errorf("%s is cold", e.Variant)
-		}
+		assert.That(t, !e.Run.Protocol.Cold, "%s is cold", e.Variant)
 	}
 }
 
@@ -525,9 +477,7 @@ func TestReadPrintable(t *testing.T) {
 	rec.Family = "my/" + evil
 	rec.Key = Key(rec.Problem, rec.Variant(), run.Device, rec.Source, run.Protocol)
 	recs, runs, _, err := readAll(writeFile(t, lines(t, run, rec)))
-	if err != nil || len(recs) != 1 {
-		t.Fatal(len(recs), err)
-	}
+	assert.Must(t, err == nil && len(recs) == 1, "%v %v", len(recs), err)
 	texts := []string{recs[0].Reason, recs[0].Family}
 	for _, r := range runs {
 		texts = append(texts, r.Device.Name, r.Tool)
@@ -535,13 +485,9 @@ func TestReadPrintable(t *testing.T) {
 			texts = append(texts, k, v)
 		}
 	}
-	if len(texts) != 8 {
-		t.Errorf("%q", texts)
-	}
+	assert.Equal(t, len(texts), 8, texts)
 	for _, text := range texts {
-		if strings.ContainsAny(text, "\n\x1b\a\u202e") || text == "" {
-			t.Errorf("%q", text)
-		}
+		assert.That(t, !strings.ContainsAny(text, "\n\x1b\a\u202e") && text != "", "%q", text)
 	}
 }
 
@@ -552,11 +498,8 @@ func TestStatusWithoutEvidence(t *testing.T) {
 		rec := testRecord(run, 0)
 		rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusCrash, reason, nil, nil
 		f, err := Load(writeFile(t, lines(t, run, rec)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := f.Status(rec.Key); ok != counts {
-			t.Errorf("%q: %v", reason, ok)
-		}
+		assert.NoError(t, err)
+		_, ok := f.Status(rec.Key)
+		assert.Equal(t, ok, counts, reason)
 	}
 }

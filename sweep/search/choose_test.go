@@ -1,10 +1,10 @@
 package search
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -34,9 +34,8 @@ func TestChoose(t *testing.T) {
 		"a base that fails":                              {fs: []Finalist{{Rounds: rounds(80), Base: true, Failed: true}, {Rounds: rounds(90)}}, want: 1, why: "fastest"},
 	} {
 		got, why := Choose(test.fs, TieBand, test.floor)
-		if got != test.want || !strings.HasPrefix(why, test.why) {
-			t.Errorf("%s: %d, %q", name, got, why)
-		}
+		assert.That(t, got == test.want && strings.HasPrefix(why, test.why),
+			"%s: %d, %q", name, got, why)
 	}
 }
 
@@ -44,9 +43,6 @@ func TestEdges(t *testing.T) {
 	ranges := []kernels.Range{kernels.Values(kernels.Warps, 4, 8, 16), kernels.Values(kernels.PerSM, 0, 2, 4, 8), kernels.Values(kernels.Stages, 1, 2), kernels.Values(kernels.BlockRows, 1, 2, 4)}
 	for label, want := range map[string]string{"br1.w8.st2.k0": "", "br1.w4.st1.k8": "w=4 k=8", "br4.w16.k2": "w=16 k=2 br=4", "br2.w8.k4": ""} {
 		c := devicetest.Config(t, label)
-		got := Edges(ranges, c)
-		if !slices.Equal(got, strings.Fields(want)) {
-			t.Errorf("%s: %v, want %s", label, got, want)
-		}
+		assert.Equal(t, strings.Join(Edges(ranges, c), " "), want, label)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/sweep/shapes"
 )
@@ -41,20 +42,14 @@ func TestSelection(t *testing.T) {
 		if err != nil {
 			got = []string{err.Error()}
 		}
-		if strings.Join(got, " ") != test.want {
-			t.Errorf("%+v: %s, want %s", test.s, got, test.want)
-		}
+		assert.Equal(t, strings.Join(got, " "), test.want, test.s, got)
 	}
 	s := shapes.Selection{Op: "rmsnorm", DType: "bf16", Bias: "no", Quant: "none", Given: yes("op", "bias", "quant")}
 	fits, err := s.Filter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	for text, want := range map[string]bool{"rmsnorm/fwd/8x64/fp16": true, "rmsnorm/fwd/8x64/bf16+bias": false,
 		"layernorm/fwd/8x64/bf16": false, "rmsnorm/fwd/16x128/bf16+fp8": false} {
 		p, err := kernels.ParseProblem(text)
-		if err != nil || fits(p) != want {
-			t.Errorf("%s: %t, %v", text, fits(p), err)
-		}
+		assert.That(t, err == nil && fits(p) == want, "%s: %t, %v", text, fits(p), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"normbench"
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
@@ -20,9 +21,7 @@ func TestHeldOut(t *testing.T) {
 	seen := map[int64]string{}
 	for _, name := range f.Names() {
 		g, err := f.Group(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, s := range g {
 			if name != "held-out" {
 				seen[s.N] = name
@@ -30,13 +29,9 @@ func TestHeldOut(t *testing.T) {
 		}
 	}
 	g, _ := f.Group("held-out")
-	if len(g) != 33 {
-		t.Errorf("%d shapes", len(g))
-	}
+	assert.Equal(t, len(g), 33, "shapes")
 	for _, s := range g {
-		if seen[s.N] != "" {
-			t.Errorf("%s: %s has its N", s, seen[s.N])
-		}
+		assert.Equal(t, seen[s.N], "", s, "its N")
 	}
 }
 
@@ -52,9 +47,7 @@ nested:
     - both
     - a
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	got := map[string][]Shape{}
 	for _, n := range f.Names() {
 		got[n], _ = f.Group(n)
@@ -66,16 +59,11 @@ nested:
 		"both":   union,
 		"nested": union,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"both", "a", "b", "nested"}, f.Names()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, got, want)
+	assert.Same(t, f.Names(), []string{"both", "a", "b", "nested"})
 	_, err = f.Group("c")
-	if err == nil || err.Error() != `s.yaml has no group "c"` || hint.Of(err) != "its groups: both, a, b, nested" {
-		t.Errorf("got %v, hint %q", err, hint.Of(err))
-	}
+	assert.That(t, err != nil && err.Error() == `s.yaml has no group "c"` &&
+		hint.Of(err) == "its groups: both, a, b, nested", "got %v, hint %q", err, hint.Of(err))
 }
 
 func TestParseErrors(t *testing.T) {
@@ -122,9 +110,8 @@ func TestParseErrors(t *testing.T) {
 func TestParseList(t *testing.T) {
 	got, err := ParseList("4096x8192, 256x65536,4096x8192")
 	want := []Shape{{4096, 8192, ""}, {256, 65536, ""}}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
+	diff := cmp.Diff(want, got)
+	assert.That(t, diff == "" && err == nil, "%v %v", diff, err)
 	for in, want := range map[string]string{
 		"":                       `malformed shape ""`,
 		"4096":                   `malformed shape "4096"`,
@@ -138,9 +125,9 @@ func TestParseList(t *testing.T) {
 		"1x99999999999999999999": "shape 1x99999999999999999999 is out of range",
 		"ax99999999999999999999": "shape ax99999999999999999999 is out of range",
 	} {
-		if _, err := ParseList(in); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("%q: got %v, want %s", in, err, want)
-		}
+		_, err := ParseList(in)
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"%q: got %v, want %s", in, err, want)
 	}
 }
 
@@ -148,12 +135,8 @@ func TestSelect(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	text := "default: [[1, 2]]\nwide: [[3, 4], [5, 6]]\n"
-	if err := os.WriteFile("mine.yaml", []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("plain", []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile("mine.yaml", []byte(text), 0o644))
+	assert.NoError(t, os.WriteFile("plain", []byte(text), 0o644))
 	for arg, want := range map[string]string{
 		"smoke":                          "64x256 33x541 16x4096 1x1000",
 		"mine.yaml":                      "1x2",
@@ -170,9 +153,7 @@ func TestSelect(t *testing.T) {
 		for _, x := range got {
 			s = append(s, x.String())
 		}
-		if err != nil || strings.Join(s, " ") != want {
-			t.Errorf("%q: got %v, %v", arg, s, err)
-		}
+		assert.That(t, err == nil && strings.Join(s, " ") == want, "%q: got %v, %v", arg, s, err)
 	}
 	for arg, want := range map[string]string{
 		"":               "no shapes are given",
@@ -194,9 +175,9 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: no hint", arg)
 		}
 	}
-	if _, err := Select("smokee"); !strings.Contains(hint.Of(err), "smoke, te, fast-llm") {
-		t.Errorf("hint %q does not list the groups", hint.Of(err))
-	}
+	_, err := Select("smokee")
+	assert.That(t, strings.Contains(hint.Of(err), "smoke, te, fast-llm"),
+		"hint %q does not list the groups", hint.Of(err))
 }
 
 var positioned = regexp.MustCompile(`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is not YAML: .|: .)`)
@@ -213,20 +194,16 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		file, err := Parse("f.yaml", []byte(in))
 		if err != nil {
-			if !positioned.MatchString(err.Error()) || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("error %q", err)
-			}
+			assert.Must(t, positioned.MatchString(err.Error()) &&
+				!strings.Contains(err.Error(), "\n"), "error %q", err)
 			return
 		}
 		for _, n := range file.Names() {
 			g, err := file.Group(n)
-			if err != nil || len(g) == 0 {
-				t.Fatalf("group %q: %v %v", n, g, err)
-			}
+			assert.Must(t, err == nil && len(g) != 0, "group %q: %v %v", n, g, err)
 			for _, s := range g {
-				if s.M < 1 || s.N < 1 || s.M > MaxSide || s.N > MaxSide {
-					t.Fatalf("group %q holds %+v", n, s)
-				}
+				assert.Must(t, s.M >= 1 && s.N >= 1 && s.M <= MaxSide && s.N <= MaxSide,
+					"group %q holds %+v", n, s)
 			}
 		}
 	})

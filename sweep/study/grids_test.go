@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/replay"
 	"normbench/sweep/record"
@@ -340,19 +341,15 @@ func TestRecorded(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if len(g.Problems) != 12 || g.Skipped > 0 {
-		t.Fatalf("%d grids, %d left out", len(g.Problems), g.Skipped)
-	}
+	assert.Must(t, len(g.Problems) == 12 && g.Skipped <= 0,
+		"%d grids, %d left out", len(g.Problems), g.Skipped)
 	setups := []Setup{
 		{Label: search.Auto, Strategy: search.Auto, Transfer: true}, {Label: search.Grid, Strategy: search.Grid},
 	}
 	out, err := Run(t.Context(), g, setups, 6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	auto, grid := Summarize(setups[0], out[0]), Summarize(setups[1], out[1])
 	t.Logf("auto: %+v\ngrid: %+v", auto, grid)
-	if auto.GPU > 0.10 || auto.Within < grid.Within-0.15 || grid.GPU < 0.95 || grid.GPU > 1.05 {
-		t.Errorf("auto: %+v\ngrid: %+v", auto, grid)
-	}
+	assert.That(t, auto.GPU <= 0.10 && auto.Within >= grid.Within-0.15 && grid.GPU >= 0.95 &&
+		grid.GPU <= 1.05, "auto: %+v\ngrid: %+v", auto, grid)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/picture"
 	"normbench/sweep/search"
 )
@@ -30,17 +31,14 @@ func TestLab(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	for _, path := range paths {
 		st, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		lab, seeds := labCache, 24
 		if st.IsDir() {
 			lab, seeds = labGrids, 100
 		}
 		if text := os.Getenv("NORMBENCH_LAB_SEEDS"); text != "" {
-			if seeds, err = strconv.Atoi(text); err != nil {
-				t.Fatal(err)
-			}
+			seeds, err = strconv.Atoi(text)
+			assert.Must(t, err == nil, "%v", err)
 		}
 		lab(t, path, seeds)
 	}
@@ -100,14 +98,10 @@ func naive() []Setup {
 // labGrids prints the outcomes of each strategy on recorded grids.
 func labGrids(t *testing.T, path string, seeds int) {
 	g, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	n, all := len(setups()), append(setups(), naive()...)
 	out, err := Run(t.Context(), g, all, seeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var rows []Row
 	for i, s := range all {
 		rows = append(rows, Summarize(s, out[i]))
@@ -118,22 +112,16 @@ func labGrids(t *testing.T, path string, seeds int) {
 	}
 	fmt.Print(strategyTable(title, rows[:n]), naiveTable(title, rows[n:]))
 	if plot := os.Getenv("NORMBENCH_LAB_PLOT"); plot != "" {
-		if err := plotRegret(plot, rows[:n]); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, plotRegret(plot, rows[:n]))
 	}
 }
 
 // labCache prints the outcomes of each strategy on a space of another tool.
 func labCache(t *testing.T, path string, seeds int) {
 	f, err := readCache(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	rows, err := RunFree(t.Context(), f, []string{search.Auto, search.Evolve, search.Random}, seeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	fmt.Print(freeTable(f, rows, seeds))
 }
 

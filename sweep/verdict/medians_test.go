@@ -1,6 +1,10 @@
 package verdict
 
-import "testing"
+import (
+	"testing"
+
+	"normbench/internal/assert"
+)
 
 func TestJudgeMedians(t *testing.T) {
 	for _, c := range []struct {
@@ -17,9 +21,7 @@ func TestJudgeMedians(t *testing.T) {
 		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.02, Same},
 		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.035, Inconclusive},
 	} {
-		if got := JudgeMedians(c.a, c.b, c.band, c.wide); got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
+		assert.Equal(t, JudgeMedians(c.a, c.b, c.band, c.wide), c.want, c)
 	}
 }
 
@@ -49,8 +51,7 @@ func TestBands(t *testing.T) {
 		wide, ok := WidenBand(band, c.floorA, c.floorB, min(c.a, c.b))
 		got := JudgeMedians(Median{c.a, 0.999 * c.a, 1.001 * c.a},
 			Median{c.b, 0.999 * c.b, 1.001 * c.b}, 0.05, wide)
-		if ok != (c.want != "") || ok && got != c.want {
-			t.Errorf("%+v: got %s, %t", c, got, ok)
-		}
+		assert.That(t, ok == (c.want != "") && (!ok || got == c.want),
+			"%+v: got %s, %t", c, got, ok)
 	}
 }

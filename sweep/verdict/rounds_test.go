@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
@@ -19,22 +20,17 @@ func FuzzParseRounds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cells, err := ParseRounds("f", data)
 		if err != nil {
-			if hint.Of(err) == "" || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(),
-				"rounds f: ") {
-				t.Fatalf("error %q, hint %q", err, hint.Of(err))
-			}
+			assert.Must(t, hint.Of(err) != "" && !strings.Contains(err.Error(), "\n") &&
+				strings.HasPrefix(err.Error(), "rounds f: "), "error %q, hint %q", err,
+				hint.Of(err))
 			return
 		}
 		names := map[string]bool{}
 		for _, c := range cells {
-			if len(c.Rounds) == 0 || names[c.Name] {
-				t.Fatalf("%+v", cells)
-			}
+			assert.Must(t, len(c.Rounds) != 0 && !names[c.Name], "%+v", cells)
 			names[c.Name] = true
 			for _, r := range c.Rounds {
-				if !isTime(r.A) || !isTime(r.B) || !isTime(r.A2) {
-					t.Fatalf("%+v", r)
-				}
+				assert.Must(t, isTime(r.A) && isTime(r.B) && isTime(r.A2), "%+v", r)
 			}
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"normbench/internal/assert"
 	"normbench/sweep/stats"
 )
 
@@ -419,9 +420,7 @@ func TestTraces(t *testing.T) {
 		t.Logf("%d and %d cells per kind, traces.md is not compared", identical, changed)
 	}
 	rule := Default()
-	if err := rule.CheckValid(); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, rule.CheckValid())
 	var null, two, half []tally
 	all, found := tally{}, tally{}
 	for _, k := range kinds {
@@ -432,12 +431,11 @@ func TestTraces(t *testing.T) {
 			continue
 		}
 		all.add(n)
-		if r := n.rate("wrong", "cells"); r > mostFalse {
-			t.Errorf("%s: %.2f%% of identical arms are FASTER or SLOWER", k.name, 100*r)
-		}
-		if c["wrong"]+c["same"] > 0 {
-			t.Errorf("%s: %d changes of 2%% have the wrong sign, %d are SAME", k.name, c["wrong"], c["same"])
-		}
+		r := n.rate("wrong", "cells")
+		assert.That(t, r <= mostFalse,
+			"%s: %.2f%% of identical arms are FASTER or SLOWER", k.name, 100*r)
+		assert.That(t, c["wrong"]+c["same"] <= 0,
+			"%s: %d changes of 2%% have the wrong sign, %d are SAME", k.name, c["wrong"], c["same"])
 		if r := c.rate("coarseCalled", "coarse"); r > mostFalse {
 			t.Errorf("%s: %.2f%% are FASTER or SLOWER by less than the clock's step", k.name, 100*r)
 		}
@@ -581,23 +579,16 @@ func alike(a, b string) bool {
 func compareTables(t *testing.T, got string) {
 	t.Helper()
 	b, err := os.ReadFile(docFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	head, rest, ok1 := strings.Cut(string(b), docBegin)
 	old, tail, ok2 := strings.Cut(rest, docEnd)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the tables", docFile)
-	}
+	assert.Must(t, ok1 && ok2, "%s has no place for the tables", docFile)
 	got = "\n" + got + "\n"
 	if !*update && alike(got, old) || got == old {
 		return
 	}
-	if !*update {
-		t.Fatalf("the tables of %s are now\n%s\nif that is meant, run go test ./sweep/verdict -update",
-			docFile, got)
-	}
-	if err := os.WriteFile(docFile, []byte(head+docBegin+got+docEnd+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.Must(t, *update,
+		"the tables of %s are now\n%s\nif that is meant, run go test ./sweep/verdict -update",
+		docFile, got)
+	assert.NoError(t, os.WriteFile(docFile, []byte(head+docBegin+got+docEnd+tail), 0o644))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/rule"
@@ -39,9 +40,7 @@ func loopOn(t *testing.T, s *sim, budget time.Duration, prior *rule.Map, classes
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of appends, and each is synced
 	}
 	w, _, err := record.OpenWriter(t.TempDir(), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	t.Cleanup(func() { w.Close() })
 	l := &Loop{
 		Registry: registry, Devices: []kernels.Device{s}, Sink: w, Records: w.Records(),
@@ -89,9 +88,7 @@ func cellOf(m *rule.Map, p kernels.Problem) rule.Answer {
 func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Variant) {
 	t.Helper()
 	m, err := l.Learn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return m, func(p kernels.Problem) kernels.Variant {
 		if a := cellOf(m, p); a.Match == rule.MatchCell {
 			return a.Variant
@@ -119,9 +116,7 @@ func TestSimulated(t *testing.T) {
 		base := func(p kernels.Problem) kernels.Variant { return l.Prior.Answer(p).Variant }
 		m, p, w := regrets(s, base, ps)
 		t.Logf("simulated %d, no prior: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; base %.4f, %.4f, %.4f", seed, len(l.Data.Points), mean, p95, worst, m, p, w)
-		if mean > most || mean > m/2 {
-			t.Errorf("without a prior %.4f behind the optimum", mean)
-		}
+		assert.That(t, mean <= most && mean <= m/2, "without a prior %.4f behind the optimum", mean)
 		o := newSim(seed, 0.3)
 		l2 := loopOn(t, o, budget, map1, classes...)
 		_, better := learnt(t, l2)
@@ -139,9 +134,7 @@ func TestSimulated(t *testing.T) {
 // the same map, and that all of it is accepted, the tests of the map that is checked in show.
 func TestHeldOut(t *testing.T) {
 	d, err := Collect([]string{"../../results/nvidia-h200/learn"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var in, out []*Point
 	for _, p := range d.Points {
 		switch {
@@ -161,21 +154,18 @@ func TestHeldOut(t *testing.T) {
 		}
 	}
 	t.Logf("%.4f, base %.4f, of %.0f", ours/n, base/n, n)
-	if n < 100 || ours/n > 0.03 || ours > base/3 {
-		t.Errorf("held out %.4f, the base %.4f, of %.0f problems", ours/n, base/n, n)
-	}
-	if err := m.CheckValid(); err != nil {
-		t.Error(err)
-	}
+	assert.That(t, n >= 100 && ours/n <= 0.03 && ours <= base/3,
+		"held out %.4f, the base %.4f, of %.0f problems", ours/n, base/n, n)
+	err = m.CheckValid()
+	assert.That(t, err == nil, "%v", err)
 	// Classes borrow nothing: of a class without a record there is no raster.
 	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8", "layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual", "rmsnorm/bwd/256x1024/bf16+acc"} {
-		if cellOf(m, devicetest.Problem(t, text)).Match == rule.MatchCell {
-			t.Errorf("%s has a cell", text)
-		}
+		assert.That(t, cellOf(m, devicetest.Problem(t, text)).Match != rule.MatchCell,
+			"%s has a cell", text)
 	}
-	if changed, of, gain := plain.Change(m, m); changed > 0 || of < 3000 || gain != 0 {
-		t.Errorf("%d of %d cells of a map are not its own, for a gain of %g", changed, of, gain)
-	}
+	changed, of, gain := plain.Change(m, m)
+	assert.That(t, changed <= 0 && of >= 3000 && gain == 0,
+		"%d of %d cells of a map are not its own, for a gain of %g", changed, of, gain)
 }
 
 // One problem decides nothing for its neighbours: a config that was the best by 3% on a problem,
@@ -187,9 +177,7 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	base, _ := bare.Base(at, s.info)
 	f, _ := bare.Lookup("rms_fwd/one_shot")
 	other := kernels.Variant{Family: f.Name, Config: f.Base(at, s.info).With(kernels.Setting{Knob: kernels.Warps, Value: 2})}
-	if other == base {
-		t.Fatal(base)
-	}
+	assert.Must(t, other != base, "%v", base)
 	fill := func(prior *rule.Map, us ...float64) *rule.Map {
 		var points []*Point
 		for i, m := range []int64{3000, 3500, 4096, 4800, 5400, 6000} {
@@ -201,18 +189,14 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	}
 	m := fill(nil, 110, 110, 97, 110, 110, 110)
 	for _, rows := range []int64{3000, 4096, 6000} {
-		if a := cellOf(m, sized(at, rows, 1024)); a.Variant != base {
-			t.Errorf("%d: %s", rows, a.Variant)
-		}
+		assert.Equal(t, cellOf(m, sized(at, rows, 1024)).Variant, base, rows)
 	}
 	prior := fill(nil, 110)
 	for us, want := range map[float64]kernels.Variant{99: base, 95: other} {
-		if a := cellOf(fill(prior, us), at); a.Variant != want {
-			t.Errorf("against %g us the prior's config of 100 us: %s", us, a.Variant)
-		}
-		if a := cellOf(fill(nil, us), at); a.Variant != other {
-			t.Errorf("without a prior %g us lose to 100: %s", us, a.Variant)
-		}
+		assert.Equal(t, cellOf(fill(prior, us), at).Variant, want,
+			"against", us, "us the prior's config of 100 us")
+		assert.Equal(t, cellOf(fill(nil, us), at).Variant, other,
+			"without a prior", us, "us lose to 100")
 	}
 }
 
@@ -229,32 +213,23 @@ func TestSmallBudget(t *testing.T) {
 	l.Checkpoint = func(*rule.Map) error { checkpoints++; return nil }
 	begun := s.Now()
 	m, err := l.Learn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	if took := s.Now().Sub(begun); took > 30*time.Second { // a simulated device has no deadline: a batch more
 		t.Errorf("%s of a budget of 20 s", took)
 	}
-	if len(seen) < 3 || seen[0] > 8 || checkpoints < 2 {
-		t.Errorf("%d checkpoints, %v", checkpoints, seen)
-	}
+	assert.That(t, len(seen) >= 3 && seen[0] <= 8 && checkpoints >= 2,
+		"%d checkpoints, %v", checkpoints, seen)
 	d, err := Collect([]string{l.Records.Path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(d.Runs) != 1 || len(d.Points) != len(l.Data.Points) {
-		t.Errorf("%d runs, %d of %d problems", len(d.Runs), len(d.Points), len(l.Data.Points))
-	}
+	assert.NoError(t, err)
+	assert.That(t, len(d.Runs) == 1 && len(d.Points) == len(l.Data.Points),
+		"%d runs, %d of %d problems", len(d.Runs), len(d.Points), len(l.Data.Points))
 	again := loopOn(t, s, 20*time.Second, nil, class)
 	again.Domain = smallDomain
 	again.Spent, again.Data, again.Records = 20*time.Second, d, l.Records
 	m2, err := again.Learn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(m2, m) || len(d.Points) != len(l.Data.Points) {
-		t.Errorf("another map, %d of %d problems", len(d.Points), len(l.Data.Points))
-	}
+	assert.NoError(t, err)
+	assert.That(t, reflect.DeepEqual(m2, m) && len(d.Points) == len(l.Data.Points),
+		"another map, %d of %d problems", len(d.Points), len(l.Data.Points))
 }
 
 // A judgement draws problems that were not measured, each shape once, and finds what a planted bad
@@ -265,26 +240,23 @@ func TestJudge(t *testing.T) {
 	l := loopOn(t, s, 30*time.Second, nil, class)
 	l.Domain = smallDomain
 	m, err := l.Learn(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	known := l.Data.Points
 	j, err := Judge(context.Background(), l, m, 6, func(string) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sum := j.Summary; sum.Cells != 6 || sum.Shapes != 6 || sum.Mean < 0.99 || sum.Mean > 1.2 || sum.Lo > sum.Mean || sum.Hi < sum.Mean {
-		t.Errorf("%+v", sum)
-	}
+	assert.NoError(t, err)
+	sum := j.Summary
+	assert.That(t, sum.Cells == 6 && sum.Shapes == 6 && sum.Mean >= 0.99 && sum.Mean <= 1.2 &&
+		sum.Lo <= sum.Mean && sum.Hi >= sum.Mean, "%+v", sum)
 	for _, x := range j.Duels {
-		if slices.ContainsFunc(known, func(p *Point) bool { return p.Problem == x.Problem }) {
-			t.Errorf("%s was measured", x.Problem)
-		}
+		assert.That(t,
+			!slices.ContainsFunc(known, func(p *Point) bool { return p.Problem == x.Problem }),
+			"%s was measured", x.Problem)
 	}
 	bad := plain.Fill(known[:1])
-	if worse, err := Judge(context.Background(), l, bad, 6, func(string) {}); err != nil || worse.Summary.Mean < j.Summary.Mean {
-		t.Errorf("a map of one problem loses %.3f, that of all %.3f (%v)", worse.Summary.Mean, j.Summary.Mean, err)
-	}
+	worse, err := Judge(context.Background(), l, bad, 6, func(string) {})
+	assert.That(t, err == nil && worse.Summary.Mean >= j.Summary.Mean,
+		"a map of one problem loses %.3f, that of all %.3f (%v)", worse.Summary.Mean,
+		j.Summary.Mean, err)
 }
 
 // Of a run with other classes beside only their part counts.
@@ -301,9 +273,7 @@ func TestSpent(t *testing.T) {
 			es = append(es, e)
 		}
 	}
-	if got := (&Policy{Classes: []kernels.Problem{asked}}).spent(es); got != 30*time.Second {
-		t.Error(got)
-	}
+	assert.Equal(t, (&Policy{Classes: []kernels.Problem{asked}}).spent(es), 30*time.Second)
 }
 
 // No design is absent by chance: where a neighbourhood has times of three families, a group there
@@ -314,9 +284,7 @@ func TestNominees(t *testing.T) {
 	l := loopOn(t, s, time.Minute, nil, class)
 	base := func(p kernels.Problem, family string) kernels.Variant {
 		f, err := bare.Lookup(family)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		return kernels.Variant{Family: family, Config: f.Base(p, s.info)}
 	}
 	var points []*Point
@@ -357,8 +325,7 @@ func TestNominees(t *testing.T) {
 		if f.Name == "rms_bwd/split" || f.Refuse(at, f.Base(at, s.info), s.info) != nil {
 			want = 0
 		}
-		if with[f.Name] < want || f.Name == "rms_bwd/split" && with[f.Name] > 1 {
-			t.Errorf("%d of %d groups have %s", with[f.Name], groups, f.Name)
-		}
+		assert.That(t, with[f.Name] >= want && (f.Name != "rms_bwd/split" || with[f.Name] <= 1),
+			"%d of %d groups have %s", with[f.Name], groups, f.Name)
 	}
 }
