@@ -6,6 +6,7 @@ import (
 	"sort"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 )
 
@@ -22,8 +23,10 @@ type format struct {
 
 func formats() []format {
 	fs := []format{
-		{name: "bf16", mantissa: 7, bias: 127, widen: kernels.BF16ToFloat32, narrow: kernels.Float32ToBF16},
-		{name: "fp16", mantissa: 10, bias: 15, widen: kernels.FP16ToFloat32, narrow: kernels.Float32ToFP16},
+		{name: "bf16", mantissa: 7, bias: 127, widen: kernels.BF16ToFloat32,
+			narrow: kernels.Float32ToBF16},
+		{name: "fp16", mantissa: 10, bias: 15, widen: kernels.FP16ToFloat32,
+			narrow: kernels.Float32ToFP16},
 	}
 	for i := range fs {
 		f := &fs[i]
@@ -35,7 +38,8 @@ func formats() []format {
 			if exp == 0 {
 				f.values = append(f.values, math.Ldexp(float64(man), 1-f.bias-f.mantissa))
 			} else {
-				f.values = append(f.values, math.Ldexp(float64(1<<f.mantissa+man), exp-f.bias-f.mantissa))
+				f.values = append(f.values, math.Ldexp(float64(1<<f.mantissa+man),
+					exp-f.bias-f.mantissa))
 			}
 		}
 	}
@@ -71,22 +75,19 @@ func TestEveryPatternRoundTrips(t *testing.T) {
 			bits := uint16(b)
 			mag, w := b&0x7fff, f.widen(bits)
 			back := f.narrow(w)
-			if math.Signbit(float64(w)) != (b > 0x7fff) || (back^bits)&0x8000 != 0 {
-				t.Fatalf("%s %#04x: the sign got lost: %g, %#04x", f.name, b, w, back)
-			}
+			assert.Must(t, math.Signbit(float64(w)) == (b > 0x7fff) && (back^bits)&0x8000 == 0,
+				"%s %#04x: the sign got lost: %g, %#04x", f.name, b, w, back)
 			if mag > f.inf() { // a NaN may lose its payload, but not become a number
-				if w == w || int(back&0x7fff) <= f.inf() {
-					t.Fatalf("%s %#04x is NaN; widened %g, narrowed %#04x", f.name, b, w, back)
-				}
+				assert.Must(t, w != w && int(back&0x7fff) > f.inf(),
+					"%s %#04x is NaN; widened %g, narrowed %#04x", f.name, b, w, back)
 				continue
 			}
 			want := math.Inf(1)
 			if mag < f.inf() {
 				want = f.values[mag]
 			}
-			if math.Abs(float64(w)) != want || back != bits {
-				t.Fatalf("%s %#04x widens to %g, want %g, and narrows to %#04x", f.name, b, w, want, back)
-			}
+			assert.Must(t, math.Abs(float64(w)) == want && back == bits,
+				"%s %#04x widens to %g, want %g, and narrows to %#04x", f.name, b, w, want, back)
 		}
 	}
 }
@@ -97,18 +98,21 @@ func TestRoundingToNearestEven(t *testing.T) {
 	for _, f := range formats() {
 		check := func(v float32) {
 			t.Helper()
-			if got, want := f.narrow(v), f.round(v); got != want {
-				t.Fatalf("%s: %g (%#08x) rounds to %#04x, want %#04x", f.name, v, math.Float32bits(v), got, want)
-			}
+			got, want := f.narrow(v), f.round(v)
+			assert.Must(t, got == want, "%s: %g (%#08x) rounds to %#04x, want %#04x", f.name, v,
+				math.Float32bits(v), got, want)
 		}
 		for i := range f.values[1:] {
-			mid := float32((f.values[i] + f.values[i+1]) / 2) // exact: one bit more than the format has
-			for _, v := range []float32{mid, math.Nextafter32(mid, 0), math.Nextafter32(mid, float32(math.Inf(1)))} {
+			// exact: one bit more than the format has
+			mid := float32((f.values[i] + f.values[i+1]) / 2)
+			for _, v := range []float32{mid, math.Nextafter32(mid, 0), math.Nextafter32(mid,
+				float32(math.Inf(1)))} {
 				check(v)
 				check(-v)
 			}
 		}
-		for _, v := range []float32{math.MaxFloat32, math.SmallestNonzeroFloat32, float32(math.Inf(1)), 0, 65504, 65519.996, 65520, 0x1p-25, 0x1p-14} {
+		for _, v := range []float32{math.MaxFloat32, math.SmallestNonzeroFloat32,
+			float32(math.Inf(1)), 0, 65504, 65519.996, 65520, 0x1p-25, 0x1p-14} {
 			check(v)
 			check(-v)
 		}
@@ -127,9 +131,9 @@ func TestNaNStaysNaN(t *testing.T) {
 		for bit := range 23 {
 			for _, sign := range []uint32{0, 1 << 31} {
 				u := 0x7f800000 | sign | 1<<bit
-				if got := f.narrow(math.Float32frombits(u)); int(got&0x7fff) <= f.inf() {
-					t.Errorf("%s: NaN %#08x became %#04x", f.name, u, got)
-				}
+				got := f.narrow(math.Float32frombits(u))
+				assert.That(t, int(got&0x7fff) > f.inf(),
+					"%s: NaN %#08x became %#04x", f.name, u, got)
 			}
 		}
 	}
@@ -139,21 +143,18 @@ func TestDTypeText(t *testing.T) {
 	for _, d := range kernels.DTypes() {
 		var back kernels.DType
 		text, err := d.MarshalText()
-		if err != nil || back.UnmarshalText(text) != nil || back != d {
-			t.Errorf("%v: %q reads back as %v (%v)", d, text, back, err)
-		}
+		assert.That(t, err == nil && back.UnmarshalText(text) == nil && back == d,
+			"%v: %q reads back as %v (%v)", d, text, back, err)
 		// Epsilon is the spacing of one: the next value differs from one, and
 		// half of it does not.
 		m := kernels.NewMemory(d, 2)
 		m.Set(0, float32(1+d.Epsilon()))
 		m.Set(1, float32(1+d.Epsilon()/2))
-		if float64(m.At(0)) != 1+d.Epsilon() || m.At(1) != 1 {
-			t.Errorf("%v: epsilon %g is not the spacing of 1", d, d.Epsilon())
-		}
+		assert.That(t, float64(m.At(0)) == 1+d.Epsilon() && m.At(1) == 1,
+			"%v: epsilon %g is not the spacing of 1", d, d.Epsilon())
 	}
 	for _, s := range []string{"", "BF16", "fp8", "bf16 "} {
-		if d, err := kernels.ParseDType(s); err == nil {
-			t.Errorf("ParseDType(%q) = %v, want an error", s, d)
-		}
+		d, err := kernels.ParseDType(s)
+		assert.That(t, err != nil, "ParseDType(%q) = %v, want an error", s, d)
 	}
 }

@@ -3,22 +3,25 @@ package kernels
 import (
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 func TestDeviceInfoValidate(t *testing.T) {
-	for _, id := range []string{"nvidia-h200", "cpu-amd-epyc-2c", "replay-nvidia-h200", "NVIDIA_A100.80GB"} {
-		if err := (&DeviceInfo{ID: id}).Validate(); err != nil {
-			t.Error(err)
-		}
+	for _, id := range []string{"nvidia-h200", "cpu-amd-epyc-2c", "replay-nvidia-h200",
+		"NVIDIA_A100.80GB"} {
+		err := (&DeviceInfo{ID: id}).Validate()
+		assert.That(t, err == nil, "%v", err)
 	}
 	for _, d := range []DeviceInfo{
-		{}, {ID: "../../../victim"}, {ID: ".."}, {ID: "."}, {ID: ".hidden"}, {ID: "a..b"}, {ID: "a."}, {ID: "a/b"}, {ID: `a\b`}, {ID: "a b"},
+		{}, {ID: "../../../victim"}, {ID: ".."}, {ID: "."}, {ID: ".hidden"}, {ID: "a..b"},
+		{ID: "a."}, {ID: "a/b"}, {ID: `a\b`}, {ID: "a b"},
 		{ID: "a\x1b[2J"}, {ID: "a\n"}, {ID: "a:b"}, {ID: "gpü"}, {ID: strings.Repeat("a", 129)},
 		{ID: "a", SMs: -1}, {ID: "a", CacheBytes: -1}, {ID: "a", PeakRate: -1},
 	} {
-		if err := d.Validate(); err == nil || strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 400 {
-			t.Errorf("%+v: %v", d, err)
-		}
+		err := d.Validate()
+		assert.That(t, err != nil && !strings.ContainsAny(err.Error(), "\n\x1b") &&
+			len(err.Error()) <= 400, "%+v: %v", d, err)
 	}
 }
 
@@ -33,11 +36,8 @@ func TestPrintable(t *testing.T) {
 		{"größer als 10 µs", "größer als 10 µs", 100},
 		{strings.Repeat("ö", 100), "ööö...", 10},
 	} {
-		if got := Printable(test.text, test.limit); got != test.want {
-			t.Errorf("%q: got %q, want %q", test.text, got, test.want)
-		}
+		assert.Equal(t, Printable(test.text, test.limit), test.want, test.text)
 	}
-	if got := Printable(strings.Repeat("\x00", 1<<20), 4096); len(got) > 4096 {
-		t.Errorf("a megabyte is printed as %d bytes", len(got))
-	}
+	got := Printable(strings.Repeat("\x00", 1<<20), 4096)
+	assert.That(t, len(got) <= 4096, "a megabyte is printed as %d bytes", len(got))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 )
 
@@ -14,14 +15,11 @@ func TestMemory(t *testing.T) {
 	const n, off, count = 20, 3, 11
 	for _, d := range kernels.DTypes() {
 		m := kernels.NewMemory(d, n)
-		if m.Len() != n {
-			t.Fatalf("%v: %d elements, want %d", d, m.Len(), n)
-		}
+		assert.Must(t, m.Len() == n, "%v: %d elements, want %d", d, m.Len(), n)
 		m.Poison()
 		for i := range int64(n) {
-			if v := m.At(i); v == v {
-				t.Fatalf("%v: poisoned element %d is %g", d, i, v)
-			}
+			v := m.At(i)
+			assert.Must(t, v != v, "%v: poisoned element %d is %g", d, i, v)
 		}
 		src := make([]float32, count)
 		want := kernels.NewMemory(d, n)
@@ -31,35 +29,27 @@ func TestMemory(t *testing.T) {
 			want.Set(off+int64(i), src[i])
 		}
 		m.Store(off, src)
-		if k := m.Differing(want); k != 0 {
-			t.Errorf("%v: Store and Set differ in %d elements", d, k)
-		}
+		assert.Equal(t, m.Differing(want), 0, d, "Store and Set differ in", "elements")
 		dst := make([]float32, count)
 		m.Load(dst, off)
 		for i, v := range dst {
-			if v != m.At(off+int64(i)) {
-				t.Errorf("%v: Load gives %g at %d, At %g", d, v, i, m.At(off+int64(i)))
-			}
-			if err := math.Abs(float64(v - src[i])); err > math.Abs(float64(src[i]))*d.Epsilon()/2 {
-				t.Errorf("%v: %g came back as %g", d, src[i], v)
-			}
+			assert.Equal(t, v, m.At(off+int64(i)), d, "Load", "at", i, "At")
+			assert.That(t, math.Abs(float64(v-src[i])) <= math.Abs(float64(src[i]))*d.Epsilon()/2,
+				"%v: %g came back as %g", d, src[i], v)
 		}
 		// Bits are compared, not values: 0 and -0 differ, NaN equals itself.
 		c := m.Clone()
-		if k := c.Differing(m); k != 0 {
-			t.Errorf("%v: a clone differs in %d elements", d, k)
-		}
+		assert.Equal(t, c.Differing(m), 0, d, "a clone differs in", "elements")
 		m.Set(0, 0)
 		c.Set(0, float32(math.Copysign(0, -1)))
 		c.Set(n-1, 1)
-		if k := c.Differing(m); k != 2 {
-			t.Errorf("%v: %d elements differ, want 2", d, k)
-		}
+		assert.Equal(t, c.Differing(m), 2, d, "elements differ, want 2")
 	}
 }
 
 func TestNumberJSON(t *testing.T) {
-	for _, f := range []float64{0, 1, -2.5, 1e-300, 1e300, 0.1, math.MaxFloat64, math.NaN(), math.Inf(1), math.Inf(-1)} {
+	for _, f := range []float64{0, 1, -2.5, 1e-300, 1e300, 0.1, math.MaxFloat64, math.NaN(),
+		math.Inf(1), math.Inf(-1)} {
 		// An infinity in the middle of a line of records must not spoil the line.
 		data, err := json.Marshal(struct{ N kernels.Number }{kernels.Number(f)})
 		if err != nil {
@@ -67,27 +57,23 @@ func TestNumberJSON(t *testing.T) {
 			continue
 		}
 		var back struct{ N kernels.Number }
-		if err := json.Unmarshal(data, &back); err != nil {
-			t.Errorf("%s: %v", data, err)
-		}
-		if g := float64(back.N); g != f && !(g != g && f != f) {
-			t.Errorf("%g became %s and %g", f, data, g)
-		}
+		err = json.Unmarshal(data, &back)
+		assert.That(t, err == nil, "%s: %v", data, err)
+		g := float64(back.N)
+		assert.That(t, g == f || g != g && f != f, "%g became %s and %g", f, data, g)
 	}
 	var n kernels.Number
 	for _, bad := range []string{`"x"`, `true`, `{}`, `""`} {
-		if err := json.Unmarshal([]byte(bad), &n); err == nil {
-			t.Errorf("%s is the number %g", bad, float64(n))
-		}
+		assert.That(t, json.Unmarshal([]byte(bad), &n) != nil,
+			"%s is the number %g", bad, float64(n))
 	}
 }
 
 func TestCheckReason(t *testing.T) {
-	c := kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 9}, {Name: "rstd", Elems: 3, Bad: 2, First: 1, Got: kernels.Number(math.NaN()), Want: 0.5}}}
-	if want := "rstd is wrong in 2 of 3 elements, first at 1: got NaN, want 0.5"; c.OK() || c.Reason() != want {
-		t.Errorf("%v, %q, want %q", c.OK(), c.Reason(), want)
-	}
-	if c.Outputs[1].Bad = 0; !c.OK() {
-		t.Errorf("right outputs are not OK: %s", c.Reason())
-	}
+	c := kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 9},
+		{Name: "rstd", Elems: 3, Bad: 2, First: 1, Got: kernels.Number(math.NaN()), Want: 0.5}}}
+	want := "rstd is wrong in 2 of 3 elements, first at 1: got NaN, want 0.5"
+	assert.That(t, !c.OK() && c.Reason() == want, "%v, %q, want %q", c.OK(), c.Reason(), want)
+	c.Outputs[1].Bad = 0
+	assert.That(t, c.OK(), "right outputs are not OK: %s", c.Reason())
 }

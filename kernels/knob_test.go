@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -14,24 +15,19 @@ import (
 func TestKnobTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range kernels.Knobs() {
-		if strings.Trim(k.Key, "abcdefghijklmnopqrstuvwxyz") != "" || k.Key == "" || k.Doc == "" {
-			t.Errorf("knob %+v: want a key of letters, and a doc", k)
-		}
+		assert.That(t, strings.Trim(k.Key, "abcdefghijklmnopqrstuvwxyz") == "" && k.Key != "" &&
+			k.Doc != "", "knob %+v: want a key of letters, and a doc", k)
 		for _, s := range []string{k.Key, k.Name, k.Macro} {
-			if s != "" && seen[s] {
-				t.Errorf("%q names two knobs", s)
-			}
+			assert.That(t, s == "" || !seen[s], "%q names two knobs", s)
 			seen[s] = true
 		}
 		for _, s := range []string{k.Key, k.Name} {
-			if got, err := kernels.ParseKnob(s); err != nil || got != k {
-				t.Errorf("ParseKnob(%q) = %v, %v", s, got, err)
-			}
+			got, err := kernels.ParseKnob(s)
+			assert.That(t, err == nil && got == k, "ParseKnob(%q) = %v, %v", s, got, err)
 		}
 	}
-	if _, err := kernels.ParseKnob("BLOCK_ROWS"); err == nil {
-		t.Error("a macro is no name of a knob")
-	}
+	_, err := kernels.ParseKnob("BLOCK_ROWS")
+	assert.That(t, err != nil, "a macro is no name of a knob")
 }
 
 func TestConfigLabel(t *testing.T) {
@@ -46,12 +42,10 @@ func TestConfigLabel(t *testing.T) {
 		{"w2147483647", "w2147483647"},
 	} {
 		c, err := kernels.ParseConfig(test.in)
-		if err != nil || c.String() != test.label {
-			t.Errorf("ParseConfig(%q) = %q, %v, want %q", test.in, c, err, test.label)
-		}
-		if back, err := kernels.ParseConfig(c.String()); err != nil || back != c {
-			t.Errorf("%q reads back as %q (%v)", c, back, err)
-		}
+		assert.That(t, err == nil && c.String() == test.label,
+			"ParseConfig(%q) = %q, %v, want %q", test.in, c, err, test.label)
+		back, err := kernels.ParseConfig(c.String())
+		assert.That(t, err == nil && back == c, "%q reads back as %q (%v)", c, back, err)
 	}
 }
 
@@ -77,32 +71,30 @@ func TestConfigErrors(t *testing.T) {
 		if err == nil {
 			t.Errorf("ParseConfig(%q) = %q, want an error", in, c)
 		} else if !strings.Contains(err.Error(), part) || hint.Of(err) == "" {
-			t.Errorf("ParseConfig(%q): %q (hint %q), want it to hold %q", in, err, hint.Of(err), part)
+			t.Errorf("ParseConfig(%q): %q (hint %q), want it to hold %q", in, err, hint.Of(err),
+				part)
 		}
 	}
 }
 
 func FuzzParseConfig(f *testing.F) {
-	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br1.st2.w8.st3", "br4.", "br4..w8", "w2147483648", "br004"} {
+	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br1.st2.w8.st3",
+		"br4.", "br4..w8", "w2147483648", "br004"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		c, err := kernels.ParseConfig(s)
 		if err != nil {
-			if c != (kernels.Config{}) {
-				t.Errorf("ParseConfig(%q) failed with %q", s, c)
-			}
+			assert.Equal(t, c, (kernels.Config{}), "ParseConfig", s, "failed with")
 			return
 		}
-		if back, err := kernels.ParseConfig(c.String()); err != nil || back != c {
-			t.Errorf("%q parsed as %q, which reads back as %q (%v)", s, c, back, err)
-		}
-		if got := kernels.NewConfig(c.Settings()...); got != c {
-			t.Errorf("%q has settings that make %q", c, got)
-		}
-		if n := strings.Count(s, ".") + 1; s != "" && len(c.Settings()) != n {
-			t.Errorf("%q has %d parts, but sets %d knobs", s, n, len(c.Settings()))
-		}
+		back, err := kernels.ParseConfig(c.String())
+		assert.That(t, err == nil && back == c,
+			"%q parsed as %q, which reads back as %q (%v)", s, c, back, err)
+		assert.Equal(t, kernels.NewConfig(c.Settings()...), c, "settings that make")
+		n := strings.Count(s, ".") + 1
+		assert.That(t, s == "" || len(c.Settings()) == n,
+			"%q has %d parts, but sets %d knobs", s, n, len(c.Settings()))
 	})
 }
 
@@ -112,19 +104,20 @@ func TestUserKnobs(t *testing.T) {
 	vec, err1 := kernels.UserKnob("vec", "")
 	tpb, err2 := kernels.UserKnob("tpb", "threads")
 	again, err3 := kernels.UserKnob("TPB", "other words")
-	if err1 != nil || err2 != nil || err3 != nil || again != tpb || tpb.Doc != "threads" {
-		t.Fatalf("%v %v %v, %+v", err1, err2, err3, again)
-	}
+	assert.Must(t, err1 == nil && err2 == nil && err3 == nil && again == tpb &&
+		tpb.Doc == "threads", "%v %v %v, %+v", err1, err2, err3, again)
 	c, err := kernels.ParseConfig("VEC8.br4.TPB256.NEW_ONE0")
-	if err != nil || c.String() != "br4.NEW_ONE0.TPB256.VEC8" || c.Get(tpb) != 256 {
-		t.Fatalf("%v, %v", c, err)
-	}
-	if k, err := kernels.ParseKnob("tpb"); err != nil || k != tpb || !slices.Contains(kernels.Knobs(), tpb) {
-		t.Errorf("%+v, %v", k, err)
-	}
-	f := &kernels.Family{Knobs: []kernels.Range{kernels.Values(vec, 4, 8), kernels.Values(tpb, 64, 128), kernels.Values(kernels.Warps, 2)},
+	assert.Must(t, err == nil && c.String() == "br4.NEW_ONE0.TPB256.VEC8" && c.Get(tpb) == 256,
+		"%v, %v", c, err)
+	k, err := kernels.ParseKnob("tpb")
+	assert.That(t, err == nil && k == tpb && slices.Contains(kernels.Knobs(), tpb),
+		"%+v, %v", k, err)
+	f := &kernels.Family{Knobs: []kernels.Range{kernels.Values(vec, 4, 8), kernels.Values(tpb, 64,
+		128), kernels.Values(kernels.Warps, 2)},
 		Base: func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
-			return kernels.NewConfig(kernels.Setting{Knob: vec, Value: 8}, kernels.Setting{Knob: tpb, Value: 64}, kernels.Setting{Knob: kernels.Warps, Value: 2})
+			return kernels.NewConfig(kernels.Setting{Knob: vec, Value: 8},
+				kernels.Setting{Knob: tpb, Value: 64}, kernels.Setting{Knob: kernels.Warps,
+					Value: 2})
 		},
 		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
 		Plan: func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
@@ -136,7 +129,5 @@ func TestUserKnobs(t *testing.T) {
 		labels = append(labels, c.String())
 	}
 	want := "w2.TPB64.VEC8 w2.TPB64.VEC4 w2.TPB128.VEC4 w2.TPB128.VEC8"
-	if got := strings.Join(labels, " "); got != want {
-		t.Errorf("configs %s, want %s", got, want)
-	}
+	assert.Equal(t, strings.Join(labels, " "), want, "configs")
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -15,13 +16,14 @@ func TestProblemOptions(t *testing.T) {
 	for _, s := range kernels.Ops() {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 			for _, o := range kernels.Options() {
-				p := kernels.Problem{Op: s.Op, Pass: pass, M: 3, N: 5, DType: kernels.BF16, Weight: kernels.BF16}
+				p := kernels.Problem{Op: s.Op, Pass: pass, M: 3, N: 5, DType: kernels.BF16,
+					Weight: kernels.BF16}
 				o.Set(&p)
 				takes := slices.Contains(s.Options, o.Name) && (o.Pass == "" || o.Pass == pass)
 				back, err := kernels.ParseProblem(p.String())
-				if takes != (err == nil) || takes && back != p || !strings.HasSuffix(p.String(), "+"+o.Name) {
-					t.Errorf("%s is read back as %s, %v; taken: %v", p, back, err, takes)
-				}
+				assert.That(t, takes == (err == nil) && (!takes || back == p) &&
+					strings.HasSuffix(p.String(), "+"+o.Name),
+					"%s is read back as %s, %v; taken: %v", p, back, err, takes)
 			}
 		}
 	}
@@ -35,14 +37,17 @@ func TestProblemErrors(t *testing.T) {
 		"rmsnorm/fwd/2147483649x1/bf16", "rmsnorm/fwd/99999999999999999999x1/bf16",
 		"rmsnorm/fwd/2147483648x2147483648/bf16", // 2^62 elements: its bytes overflow int64
 		"rmsnorm/fwd/4x4/fp8", "rmsnorm/fwd/4x4/bf16-wint8", "rmsnorm/fwd/4x4/bf16-w",
-		"rmsnorm/fwd/4x4/bf16+zc+bias", "rmsnorm/fwd/4x4/bf16+bias+bias", "rmsnorm/fwd/4x4/bf16+residual+bias",
-		"rmsnorm/fwd/4x4/bf16+fp8+fp8t", "l2norm/fwd/4x4/bf16-wfp32", "rmsnorm/fwd/4x4/bf16-wfp32+noweight",
+		"rmsnorm/fwd/4x4/bf16+zc+bias", "rmsnorm/fwd/4x4/bf16+bias+bias",
+		"rmsnorm/fwd/4x4/bf16+residual+bias",
+		"rmsnorm/fwd/4x4/bf16+fp8+fp8t", "l2norm/fwd/4x4/bf16-wfp32",
+		"rmsnorm/fwd/4x4/bf16-wfp32+noweight",
 	} {
 		p, err := kernels.ParseProblem(s)
 		if err == nil {
 			t.Errorf("ParseProblem(%q) = %v, want an error", s, p)
 		} else if hint.Of(err) == "" || strings.Contains(err.Error(), "\n") {
-			t.Errorf("ParseProblem(%q): %q with hint %q: want one line and a hint", s, err, hint.Of(err))
+			t.Errorf("ParseProblem(%q): %q with hint %q: want one line and a hint", s, err,
+				hint.Of(err))
 		}
 	}
 }
@@ -64,47 +69,45 @@ func TestProblemBytes(t *testing.T) {
 		{"rmsnorm/fwd/96x1000/bf16", M*N*(2+2) + N*2 + 4*M, M*N*(2+8+8) + M*(4+8)},
 		{"rmsnorm/fwd/96x1000/fp32-wbf16", M*N*(4+4) + N*2 + 4*M, M*N*(4+8+8) + M*(4+8)},
 		{"rmsnorm/fwd/96x1000/bf16-wfp32+bias", M*N*(2+2) + N*4 + N*4 + 4*M, M*N*(2+8+8) + M*(4+8)},
-		{"layernorm/fwd/96x1000/fp16+bias", M*N*(2+2) + N*2 + N*2 + 4*M + 4*M, M*N*(2+8+8) + 2*M*(4+8)},
+		{"layernorm/fwd/96x1000/fp16+bias", M*N*(2+2) + N*2 + N*2 + 4*M + 4*M, M*N*(2+8+8) +
+			2*M*(4+8)},
 		{"rmsnorm/bwd/96x1000/bf16", M*N*(2+2+2) + N*(2+2) + 4*M, M*N*(2+8+8) + N*(2+8)},
 		{"rmsnorm/bwd/96x1000/bf16+zc", M*N*(2+2+2) + N*(2+2) + 4*M, M*N*(2+8+8) + N*(2+8)},
 		{"l2norm/fwd/96x1000/bf16+residual", M*N*(2+2+2+2) + 4*M, M*N*2*(2+8+8) + M*(4+8)},
 		{"l2norm/bwd/96x1000/bf16", M*N*(2+2+2) + 4*M, M * N * (2 + 8 + 8)},
-		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, M*N*(4+8+8) + 2*N*(4+8)},
-		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, M*N*(2+8+8) + N*(4+8)},
+		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, M*N*(4+8+8) +
+			2*N*(4+8)},
+		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, M*N*(2+8+8) +
+			N*(4+8)},
 	} {
 		p := devicetest.Problem(t, test.p)
-		if got := p.Bytes(); got != test.bytes {
-			t.Errorf("%s moves %d bytes, want %d", p, got, test.bytes)
-		}
-		if got := p.Footprint() - p.Bytes(); got != test.footprint {
-			t.Errorf("%s needs %d bytes beside its tensors, want %d", p, got, test.footprint)
-		}
+		assert.Equal(t, p.Bytes(), test.bytes, p, "moves", "bytes")
+		assert.Equal(t, p.Footprint()-p.Bytes(), test.footprint,
+			p, "needs", "bytes beside its tensors")
 	}
 }
 
 func TestCheckFits(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/fwd/1024x1024/bf16")
 	d := kernels.DeviceInfo{Name: "small gpu", MemoryBytes: p.Footprint()}
-	if err := p.CheckFits(d); err != nil {
-		t.Errorf("exactly as much as there is: %v", err)
-	}
+	err := p.CheckFits(d)
+	assert.That(t, err == nil, "exactly as much as there is: %v", err)
 	d.MemoryBytes--
-	if err := p.CheckFits(d); err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "small gpu") {
-		t.Errorf("one byte too few: error %v, hint %q", err, hint.Of(err))
-	}
+	err = p.CheckFits(d)
+	assert.That(t, err != nil && hint.Of(err) != "" && strings.Contains(err.Error(), "small gpu"),
+		"one byte too few: error %v, hint %q", err, hint.Of(err))
 	d.MemoryBytes = 0
-	if err := p.CheckFits(d); err != nil {
-		t.Errorf("a device that does not know its memory: %v", err)
-	}
+	err = p.CheckFits(d)
+	assert.That(t, err == nil, "a device that does not know its memory: %v", err)
 	// The largest valid problem must not wrap around to a small number.
 	huge := devicetest.Problem(t, "layernorm/bwd/2147483648x131072/fp32+bias")
-	if err := huge.CheckFits(kernels.DeviceInfo{MemoryBytes: 1 << 50}); err == nil {
-		t.Errorf("%s fits 1 PiB with a footprint of %d", huge, huge.Footprint())
-	}
+	assert.That(t, huge.CheckFits(kernels.DeviceInfo{MemoryBytes: 1 << 50}) != nil,
+		"%s fits 1 PiB with a footprint of %d", huge, huge.Footprint())
 }
 
 func FuzzParseProblem(f *testing.F) {
-	for _, s := range []string{"rmsnorm/fwd/4096x8192/bf16", "layernorm/bwd/1x1/fp16-wfp32+bias+zc", "rmsnorm/fwd/007x1/bf16-wbf16", "rmsnorm/fwd/2147483648x2147483648/fp32", "a/b/1x1/c"} {
+	for _, s := range []string{"rmsnorm/fwd/4096x8192/bf16", "layernorm/bwd/1x1/fp16-wfp32+bias+zc",
+		"rmsnorm/fwd/007x1/bf16-wbf16", "rmsnorm/fwd/2147483648x2147483648/fp32", "a/b/1x1/c"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -112,14 +115,13 @@ func FuzzParseProblem(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := p.Validate(); err != nil {
-			t.Errorf("parsed %q, but %v", s, err)
-		}
-		if back, err := kernels.ParseProblem(p.String()); err != nil || back != p {
-			t.Errorf("%q parsed as %v, which reads back as %v (%v)", s, p, back, err)
-		}
-		if b := p.Bytes(); b < p.M*p.N || p.Footprint() <= b {
-			t.Errorf("%v: %d bytes, footprint %d: overflow", p, b, p.Footprint())
-		}
+		err = p.Validate()
+		assert.That(t, err == nil, "parsed %q, but %v", s, err)
+		back, err := kernels.ParseProblem(p.String())
+		assert.That(t, err == nil && back == p,
+			"%q parsed as %v, which reads back as %v (%v)", s, p, back, err)
+		b := p.Bytes()
+		assert.That(t, b >= p.M*p.N && p.Footprint() > b,
+			"%v: %d bytes, footprint %d: overflow", p, b, p.Footprint())
 	})
 }

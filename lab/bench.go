@@ -58,11 +58,11 @@ func (l *Lab) Bench(c *Bench) (*Benched, error) {
 			return nil, err
 		}
 	}
-	p := report.NewProgress(l.Err, "variants")
+	p := report.NewProgress(l.Console, "variants")
 	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.Options{
 		Run: run, Seed: c.Seed, Trace: true, Observe: p.Observe,
 	})
-	p.Clear()
+	p.End()
 	var found *Benched
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
 		l.Notes(report.RunNotes(sum, c.Devices))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -17,10 +18,9 @@ import (
 func TestPreparing(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x4096/bf16")
 	cell := peers.Cell{Problem: p, Variant: kernels.PeerVariant("compile")}
-	if got, want := preparing(11, 60,
-		cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 (11 of 60 cells done)"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	got, want := preparing(11, 60, cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 "+
+		"(11 of 60 cells done)"
+	assert.Equal(t, got, want)
 	if got := preparing(0, 60, peers.Cell{}); !strings.Contains(got, "starting the processes") {
 		t.Errorf("%q", got)
 	}
@@ -29,27 +29,26 @@ func TestPreparing(t *testing.T) {
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
 func TestTimerOfCards(t *testing.T) {
 	card := func(us float64) kernels.Device {
-		return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return us * 1e-6 }}
+		return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
+			int) float64 {
+			return us * 1e-6
+		}}
 	}
 	for us, want := range map[float64]string{10.1: "", 9.5: "the cards differ"} {
 		var said strings.Builder
 		l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
 		var run record.Run
-		if err := l.TestTimer(&run, card(10), card(us)); err != nil {
-			t.Fatal(err)
-		}
-		if run.FloorUS != min(10, us) {
-			t.Errorf("a floor of %g us of cards with 10 and %g", run.FloorUS, us)
-		}
+		assert.NoError(t, l.TestTimer(&run, card(10), card(us)))
+		assert.Equal(t, run.FloorUS, min(10, us), "a floor", "us of cards with 10 and", us)
 		if second := slices.ContainsFunc(run.SelfTest, func(x record.Trial) bool {
 			return strings.HasPrefix(x.Name, "device 2: ") && !x.OK
-		}); !second || !strings.Contains(run.Failed(), "device 2: ") { // a fake's spin is as short as any launch
+			// a fake's spin is as short as any launch
+		}); !second || !strings.Contains(run.Failed(), "device 2: ") {
 			t.Errorf("%g us: what the second card failed is not kept: %v", us, run.SelfTest)
 		}
 		text := said.String()
-		if named := strings.Contains(text, "device 2 of 2: stream 11"); named != (want != "") || !strings.Contains(text, want) {
-			t.Errorf("%g us: %q", us, text)
-		}
+		assert.That(t, strings.Contains(text, "device 2 of 2: stream 11") == (want != "") &&
+			strings.Contains(text, want), "%g us: %q", us, text)
 	}
 }
 
@@ -58,9 +57,7 @@ func TestTimerOfCards(t *testing.T) {
 func TestEmulatedTasks(t *testing.T) {
 	l := New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})
 	refs, err := l.ParseAll("rms_fwd/cta_reg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var ps []kernels.Problem
 	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16",
 		"rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
@@ -73,11 +70,8 @@ func TestEmulatedTasks(t *testing.T) {
 		got = append(got, t.Problem.String())
 	}
 	const want = "rmsnorm/fwd/32x64/bf16 rmsnorm/fwd/21x72/fp16 rmsnorm/fwd/9x541/bf16+bias"
-	if strings.Join(got, " ") != want || len(none) != 0 {
-		t.Errorf("%v and %v, want %s", got, none, want)
-	}
-	if tasks, none = emulatedTasks(l.Variants, refs, ps[3:],
-		emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
-		t.Errorf("of another op: %v, %v", tasks, none)
-	}
+	assert.That(t, strings.Join(got, " ") == want && len(none) == 0,
+		"%v and %v, want %s", got, none, want)
+	tasks, none = emulatedTasks(l.Variants, refs, ps[3:], emulatedGPU())
+	assert.That(t, len(tasks) == 0 && len(none) == 1, "of another op: %v, %v", tasks, none)
 }

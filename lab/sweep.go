@@ -217,10 +217,10 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := report.NewProgress(l.Err, unit)
+	p := report.NewProgress(l.Console, unit)
 	o.Observe = p.Observe
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
-	p.Clear()
+	p.End()
 	l.Notes(report.RunNotes(sum, slices.Concat(s.Devices, more)))
 	if err := w.Unchanged(); err != nil { // nothing can be concluded from another's file
 		return nil, err

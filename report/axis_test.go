@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -52,28 +53,26 @@ func TestShapePanels(t *testing.T) {
 			got = append(got, strings.Join(s, ""))
 		}
 	}
-	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 29x17389 " +
+	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 " +
+		"29x17389 " +
 		"256x65536"
 	want := []string{"rms fwd bf16" + order, "", "|0-1|2|3-4-5-6|7|8", "rms bwd bf16" + order,
 		"|0|2|3|5-6|7", "|0-1|2|3-4-5-6|7|8"}
-	if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {
-		t.Errorf("got\n%s\nwant\n%s", a, b)
-	}
+	a, b := strings.Join(got, "\n"), strings.Join(want, "\n")
+	assert.Equal(t, a, b)
 	for i, r := range g.Rows[9:] {
-		if s := fmt.Sprintf("%dx%d", r.Problem.M, r.Problem.N); s != strings.Fields(order)[1+i] {
-			t.Errorf("row %d of the table is %s", i, s)
-		}
+		assert.Equal(t, fmt.Sprintf("%dx%d", r.Problem.M, r.Problem.N), strings.Fields(order)[1+i],
+			"row", i, "of the table")
 	}
 	// Over no axis the table has the order that the plot has.
-	if a, b := shapes(t, nil).panels(OverShape), g.panels(OverShape); fmt.Sprint(a) != fmt.Sprint(b) {
+	if a, b := shapes(t, nil).panels(OverShape), g.panels(OverShape); fmt.Sprint(a) != fmt.Sprint(
+		b) {
 		t.Errorf("%v\n%v", a, b)
 	}
 }
 
 func TestShapePlot(t *testing.T) {
 	data, err := shapes(t, OverShape).Plot("On a <card>", OverShape)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	devicetest.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -48,37 +49,26 @@ func TestGrowth(t *testing.T) {
 	g := growth(t, OverM)
 	for _, f := range Formats() {
 		var b bytes.Buffer
-		if err := g.Render(&b, f); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, g.Render(&b, f))
 		devicetest.Golden(t, filepath.Join("testdata", "growth."+f), b.String())
-		if f == FormatJSON && !json.Valid(b.Bytes()) {
-			t.Error("not JSON")
-		}
+		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 		if f == FormatCSV {
-			if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != 1+20+8 {
-				t.Errorf("%d lines of csv, %v", len(rows), err)
-			}
+			rows, err := csv.NewReader(&b).ReadAll()
+			assert.That(t, err == nil && len(rows) == 1+20+8, "%d lines of csv, %v", len(rows), err)
 		}
-		if err := g.Render(brokenWriter{}, f); err == nil {
-			t.Errorf("%s: a write error was lost", f)
-		}
+		assert.That(t, g.Render(brokenWriter{}, f) != nil, "%s: a write error was lost", f)
 	}
-	if err := g.Render(io.Discard, "xml"); err == nil {
-		t.Error("xml is a format")
-	}
+	assert.That(t, g.Render(io.Discard, "xml") != nil, "xml is a format")
 	if err := Grow(nil).Render(io.Discard, FormatText); err != nil { // nothing is a report too
 		t.Error(err)
 	}
 	// Over N, those of one M stand together.
-	if r := growth(t, OverN).Rows; r[0].Problem.M != 1 || r[1].Problem.M != 1 ||
-		r[1].Problem.N != 1024 {
-		t.Errorf("%v, %v", r[0].Problem, r[1].Problem)
-	}
-	if w := growth(t, OverM).Notes; len(w) == 0 || !strings.Contains(strings.Join(w, "\n"),
-		"1 measurement failed:") {
-		t.Errorf("%q", w)
-	}
+	r := growth(t, OverN).Rows
+	assert.That(t, r[0].Problem.M == 1 && r[1].Problem.M == 1 && r[1].Problem.N == 1024,
+		"%v, %v", r[0].Problem, r[1].Problem)
+	w := growth(t, OverM).Notes
+	assert.That(t, len(w) != 0 && strings.Contains(strings.Join(w, "\n"), "1 measurement failed:"),
+		"%q", w)
 }
 
 func TestPanels(t *testing.T) {
@@ -86,22 +76,18 @@ func TestPanels(t *testing.T) {
 	ps := g.panels(OverM)
 	var got []string
 	for _, p := range ps {
-		got = append(got, fmt.Sprint(p.what, " ", p.fixed, " ", len(p.lines[0]), " ", len(p.lines[1])))
+		got = append(got, fmt.Sprint(p.what, " ", p.fixed, " ", len(p.lines[0]), " ",
+			len(p.lines[1])))
 	}
-	want := "rms fwd bf16 256 5 0, rms fwd bf16 1024 5 0, rms bwd bf16 256 5 3, rms bwd bf16 1024 5 3"
-	if s := strings.Join(got, ", "); s != want {
-		t.Error(s)
-	}
+	want := "rms fwd bf16 256 5 0, rms fwd bf16 1024 5 0, rms bwd bf16 256 5 3, rms bwd bf16 " +
+		"1024 5 3"
+	assert.Equal(t, strings.Join(got, ", "), want)
 	for i, pt := range ps[3].lines[1][1:] {
-		if pt.X <= ps[3].lines[1][i].X {
-			t.Errorf("%v is not in order", ps[3].lines[1])
-		}
+		assert.That(t, pt.X > ps[3].lines[1][i].X, "%v is not in order", ps[3].lines[1])
 	}
 	_, err := g.Plot("x", OverN) // two columns are no line
-	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(),
-		"nothing to draw over N: no M has 3 different N") {
-		t.Error(err)
-	}
+	assert.That(t, err != nil && hint.Of(err) != "" &&
+		strings.Contains(err.Error(), "nothing to draw over N: no M has 3 different N"), "%v", err)
 	many := Side{Label: "x", Cells: map[kernels.Problem]Cell{}}
 	for n := range int64(maxPanels + 1) {
 		for m := range int64(3) {
@@ -109,47 +95,35 @@ func TestPanels(t *testing.T) {
 			many.Cells[p] = ok(1)
 		}
 	}
-	if _, err := Grow(OverM, many).Plot("x", OverM); err == nil ||
-		!strings.Contains(err.Error(), "33 panels") {
-		t.Error(err)
-	}
+	_, err = Grow(OverM, many).Plot("x", OverM)
+	assert.Error(t, err, "33 panels")
 }
 
 // A page holds its tables and plots, what it was measured on, and nobody's markup.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
-	if err := growth(t, OverM).Page("On a <card>",
-		[]*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t,
+		growth(t, OverM).Page("On a <card>",
+			[]*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b))
 	text := b.String()
 	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, "<table>": 2,
 		"<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0,
-		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1, "rules " +
+		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1,
+		"rules " +
 			"&amp; &lt;others&gt;</li>": 2} {
-		if n := strings.Count(text, want); n != times {
-			t.Errorf("%q stands %d times, want %d", want, n, times)
-		}
+		assert.Equal(t, strings.Count(text, want), times, want, "stands", "times")
 	}
 	for _, foreign := range []string{"http:", "https:", "src=", "@import", "ZgotmplZ"} {
-		if strings.Contains(text, foreign) {
-			t.Errorf("the page has %s", foreign)
-		}
+		assert.That(t, !strings.Contains(text, foreign), "the page has %s", foreign)
 	}
-	if strings.Count(text, "<title>") < 20 {
-		t.Error("marks without their values")
-	}
+	assert.That(t, strings.Count(text, "<title>") >= 20, "marks without their values")
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	if err := Grow(nil, Side{Label: "x",
-		Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1,
-			Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil ||
-		strings.Contains(b.String(), "<svg") {
-		t.Error(err)
-	}
-	if err := growth(t, nil).Page("x", nil).Write(brokenWriter{}); err == nil {
-		t.Error("a write error was lost")
-	}
+	err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
+		"rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b)
+	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg"), "%v", err)
+	assert.That(t, growth(t, nil).Page("x", nil).Write(brokenWriter{}) != nil,
+		"a write error was lost")
 }
 
 // Launches have a legend and colours of their own; of those that overlap the bars add up to the
@@ -160,19 +134,16 @@ func TestStages(t *testing.T) {
 	apart := ok(50)
 	apart.Stages = []record.StageUS{{Stage: "k1", MedianUS: 40}, {Stage: "k2", MedianUS: 10}}
 	p := Grow(nil, Side{Label: "x",
-		Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "layernorm/bwd/2048x16384/bf16"): cell,
+		Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
+			"layernorm/bwd/2048x16384/bf16"): cell,
 			devicetest.Problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
 	var b bytes.Buffer
-	if err := p.Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, p.Write(&b))
 	for want, times := range map[string]int{`<i class="t0"></i>k1<`: 1, `<i class="t1"></i>k2<`: 1,
 		"48.29 &#43; 48.19 *<": 1, "40.00 &#43; 10.00<": 1, "* The launches overlap": 1,
 		`k2 48.19 us, overlaps k1: 3.090 us beyond it`: 1, `x="93.99%" width="6.01%"`: 1,
 		`x="80.00%" width="20.00%"`: 1} {
-		if n := strings.Count(b.String(), want); n != times {
-			t.Errorf("%q stands %d times, want %d", want, n, times)
-		}
+		assert.Equal(t, strings.Count(b.String(), want), times, want, "stands", "times")
 	}
 }
 
@@ -180,7 +151,8 @@ func TestStages(t *testing.T) {
 func TestLedBy(t *testing.T) {
 	for other, want := range map[string]string{
 		"bf16": "[problem verdict us] [[4x8 SAME 1] [8x8 FASTER 2]] all\nrmsnorm bwd bf16",
-		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 FASTER 2]] " +
+		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 " +
+			"FASTER 2]] " +
 			"all",
 	} {
 		led := (&Table{Title: "all", Header: []string{"problem", "us", "verdict", "none"},
@@ -188,9 +160,8 @@ func TestLedBy(t *testing.T) {
 			Rows: [][]string{{"rmsnorm/bwd/4x8/bf16", "1", "SAME"},
 				{"rmsnorm/bwd/8x8/" + other, "2", "FASTER"}},
 			Legend: []Meaning{{"us", "time"}, {"none", "nothing"}}}).LedBy("verdict")
-		if got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title); got != want ||
-			led.align(2) != Right || len(led.Legend) != 1 {
-			t.Errorf("%s: %s, %v", other, got, led.Align)
-		}
+		got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title)
+		assert.That(t, got == want && led.align(2) == Right && len(led.Legend) == 1,
+			"%s: %s, %v", other, got, led.Align)
 	}
 }

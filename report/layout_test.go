@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"normbench/internal/assert"
 )
 
 // newScreen is a screen, and what is printed on it.
@@ -16,7 +18,8 @@ func newScreen(l Layout) (*Screen, *bytes.Buffer) {
 
 func wideTable() *Table {
 	t := &Table{
-		Title: "a title of so many words that it has to go on in a second line where the terminal has " +
+		Title: "a title of so many words that it has to go on in a second line where the " +
+			"terminal has " +
 			"eighty columns",
 		Header: []string{"problem", "us", "empty", "q", "GB/s", "verdict", "why"},
 		Align:  []Align{Left, Right, Left, Right, Right, Left, Left},
@@ -28,9 +31,11 @@ func wideTable() *Table {
 	for i := range 6 {
 		op := []string{"rmsnorm", "layernorm"}[i/3]
 		t.Rows = append(t.Rows,
-			[]string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005", "3000",
+			[]string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005",
+				"3000",
 				[]string{"FASTER", "SLOWER"}[i%2],
-				"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many words as this"})
+				"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many " +
+					"words as this"})
 	}
 	return t
 }
@@ -38,9 +43,7 @@ func wideTable() *Table {
 func shown(t *testing.T, tab *Table, l Layout, format string) string {
 	t.Helper()
 	s, b := newScreen(l)
-	if err := RenderTable(s, tab, format); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, RenderTable(s, tab, format))
 	return b.String()
 }
 
@@ -48,54 +51,45 @@ func TestLayoutFits(t *testing.T) {
 	for _, width := range []int{50, 80, 100, 160} {
 		got := shown(t, wideTable(), Layout{Width: width}, FormatText)
 		for line := range strings.Lines(got) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
-				t.Errorf("%d columns on %d: %s", n, width, line)
-			}
+			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+			assert.That(t, n <= width, "%d columns on %d: %s", n, width, line)
 		}
 		for _, want := range []string{"\nrmsnorm bwd bf16+bias\n", "\n\nlayernorm bwd bf16+bias\n",
 			"\n8x1024 ", "us: the median\n"} {
-			if !strings.Contains(got, want) {
-				t.Errorf("width %d lacks %q:\n%s", width, want, got)
-			}
+			assert.That(t, strings.Contains(got, want), "width %d lacks %q:\n%s", width, want, got)
 		}
-		if strings.Contains(got, "empty") || strings.Contains(got, "rmsnorm/") {
-			t.Errorf("width %d repeats the kind or has an empty column:\n%s", width, got)
-		}
+		assert.That(t, !strings.Contains(got, "empty") && !strings.Contains(got, "rmsnorm/"),
+			"width %d repeats the kind or has an empty column:\n%s", width, got)
 	}
 	narrow, roomy := shown(t, wideTable(), Layout{Width: 50}, FormatText), shown(t, wideTable(),
 		Layout{Width: 160}, FormatText)
-	if !strings.Contains(narrow, "not shown: q, GB/s; --wide") || strings.Contains(narrow, "p-value") {
-		t.Errorf("does not say what is left out, or explains it:\n%s", narrow)
-	}
+	assert.That(t, strings.Contains(narrow, "not shown: q, GB/s; --wide") &&
+		!strings.Contains(narrow, "p-value"), "does not say what is left out, or explains it:\n%s",
+		narrow)
 	// Words break where the columns then fit: "the clock's step is" takes 19 of 20.
 	tight := &Table{Header: []string{"us", "why"}, Align: []Align{Right}, Rows: [][]string{
 		{strings.Repeat("1", 29), "the clock's step is 5.0% of the time"}}}
-	if got := shown(t, tight, Layout{Width: 50}, FormatText); strings.Count(got, "\n") != 4 {
-		t.Errorf("a table that fits is not one:\n%s", got)
-	}
-	if strings.Contains(roomy, "not shown") || !strings.Contains(roomy, "q: the corrected p-value") {
-		t.Errorf("leaves out what has room:\n%s", roomy)
-	}
+	got := shown(t, tight, Layout{Width: 50}, FormatText)
+	assert.Equal(t, strings.Count(got, "\n"), 4, "a table that fits is not one", got)
+	assert.That(t, !strings.Contains(roomy, "not shown") &&
+		strings.Contains(roomy, "q: the corrected p-value"), "leaves out what has room:\n%s", roomy)
 }
 
 // Every other format has the whole table, whatever the terminal.
 func TestLayoutFormats(t *testing.T) {
 	for _, format := range []string{FormatMarkdown, FormatCSV, FormatJSON} {
-		if narrow, wide := shown(t, wideTable(), Layout{Width: 40, Color: true}, format), shown(t,
-			wideTable(), Layout{Wide: true}, format); narrow != wide {
-			t.Errorf("%s differs by width:\n%s\n%s", format, narrow, wide)
-		}
+		narrow, wide := shown(t, wideTable(), Layout{Width: 40, Color: true}, format), shown(t,
+			wideTable(), Layout{Wide: true}, format)
+		assert.Equal(t, narrow, wide, format, "differs by width")
 	}
 }
 
 func TestLayoutColor(t *testing.T) {
 	plain := shown(t, wideTable(), Layout{}, FormatText)
 	got := shown(t, wideTable(), Layout{Color: true}, FormatText)
-	if !strings.Contains(got, "\x1b[32mFASTER\x1b[0m") || !strings.Contains(got,
-		"\x1b[31mSLOWER\x1b[0m") || strings.Contains(plain, "\x1b") {
-		t.Errorf("verdicts have no colour:\n%s", got)
-	}
-	if strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(got) != plain {
-		t.Errorf("colour moves columns:\n%s\n%s", got, plain)
-	}
+	assert.That(t, strings.Contains(got, "\x1b[32mFASTER\x1b[0m") &&
+		strings.Contains(got, "\x1b[31mSLOWER\x1b[0m") && !strings.Contains(plain, "\x1b"),
+		"verdicts have no colour:\n%s", got)
+	assert.Equal(t, strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(got),
+		plain, "colour moves columns", got)
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
@@ -27,12 +28,12 @@ func TestMoved(t *testing.T) {
 		{stages(213, 5), stages(213, 5), true, "", 0},
 		{nil, stages(1, 1), true, "", 0},
 	} {
-		r := Row{duel: &ab.Result{StagesA: c.a, StagesB: c.b}, judged: &verdict.Judgement{Effect: 0.9}}
+		r := Row{duel: &ab.Result{StagesA: c.a, StagesB: c.b},
+			judged: &verdict.Judgement{Effect: 0.9}}
 		if c.slower {
 			r.judged.Effect = 1.1
 		}
-		if stage, _, by := r.movedStage(); stage != c.stage || by != c.by {
-			t.Errorf("%+v: %s %g", c, stage, by)
-		}
+		stage, _, by := r.movedStage()
+		assert.That(t, stage == c.stage && by == c.by, "%+v: %s %g", c, stage, by)
 	}
 }

@@ -171,9 +171,6 @@ func (l *Live) Page() *Page {
 	if clock := l.clocks(); clock != "" {
 		p.More = append(p.More, Fact{Name: "clocks", Value: clock})
 	}
-	if p.stages != nil && l.Duels[0].StagesBy == kernels.ByCUPTI {
-		p.stages.Help = strings.Replace(p.stages.Help, "of its own", "of its own, by CUPTI", 1)
-	}
 	p.What, p.Summary = t.Title, t.Notes
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(

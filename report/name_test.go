@@ -1,6 +1,10 @@
 package report
 
-import "testing"
+import (
+	"testing"
+
+	"normbench/internal/assert"
+)
 
 func TestNameOf(t *testing.T) {
 	for text, want := range map[string]string{
@@ -10,8 +14,6 @@ func TestNameOf(t *testing.T) {
 		"tuned:results/nvidia-h200/tuned.json": "normbench tuned", "tuned:a/b.json": "tuned:b.json",
 		"rms_fwd/cta_reg@br4.w2": "rms_fwd/cta_reg@br4.w2",
 	} {
-		if got := NameOf(text); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
+		assert.Equal(t, NameOf(text), want, text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
@@ -67,28 +68,26 @@ func TestPaired(t *testing.T) {
 			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Mark, c.All.Speedup, test)
 			continue
 		}
-		if few := len(test.a.Rounds) < 12; few != (r.Paired.Lo == 0) || !few &&
-			(r.Paired.Lo > r.Speedup || r.Paired.Hi < r.Speedup) ||
-			(r.Paired.Reason == "") != (r.Mark != Unclear) {
-			t.Errorf("%s: %+v", name, r.Paired)
-		}
+		few := len(test.a.Rounds) < 12
+		assert.That(t, few == (r.Paired.Lo == 0) &&
+			(few || r.Paired.Lo <= r.Speedup && r.Paired.Hi >= r.Speedup) &&
+			(r.Paired.Reason == "") == (r.Mark != Unclear), "%s: %+v", name, r.Paired)
 		var out strings.Builder
-		if err := Render(&out, c, FormatText); err != nil || strings.Contains(out.String(), "UNPAIRED") {
-			t.Errorf("%s: %v: %s", name, err, out.String())
-		}
-		if few := strings.Contains(out.String(), "no interval in 1 problem"); few != (r.Paired.Lo == 0) {
-			t.Errorf("%s: %s", name, out.String())
-		}
+		err := Render(&out, c, FormatText)
+		assert.That(t, err == nil && !strings.Contains(out.String(), "UNPAIRED"),
+			"%s: %v: %s", name, err, out.String())
+		assert.Equal(t, strings.Contains(out.String(), "no interval in 1 problem"),
+			(r.Paired.Lo == 0), name, out.String())
 		turned := versus(t, test.b, test.a).Rows[0]
-		if m := map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same,
-			Unclear: Unclear}; turned.Mark != m[r.Mark] || math.Abs(turned.Speedup*r.Speedup-1) > 1e-9 ||
-			math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) > 1e-9 {
-			t.Errorf("%s: %s %+v, turned %s %+v", name, r.Mark, r.Paired, turned.Mark, turned.Paired)
-		}
+		assert.That(t,
+			turned.Mark == map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same,
+				Unclear: Unclear}[r.Mark] &&
+				math.Abs(turned.Speedup*r.Speedup-1) <= 1e-9 &&
+				math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) <= 1e-9,
+			"%s: %s %+v, turned %s %+v", name, r.Mark, r.Paired, turned.Mark, turned.Paired)
 		test.b.Run = "r2"
-		if c = versus(t, test.a, test.b); c.Rows[0].Paired != nil {
-			t.Errorf("%s: rounds of two runs are paired", name)
-		}
+		c = versus(t, test.a, test.b)
+		assert.That(t, c.Rows[0].Paired == nil, "%s: rounds of two runs are paired", name)
 	}
 }
 
@@ -106,55 +105,47 @@ func TestEqual(t *testing.T) {
 		alone bool
 	}{{base, "= base", false}, {other, "= A", false}, {alone, "= base", true}} {
 		c := versus(t, test.cell, test.cell)
-		if r := c.Rows[0]; r.Mark != Equal || r.Speedup != 1 || r.Paired != nil || c.All.Equal != 1 ||
-			c.All.Same != 0 || c.All.Speedup != 1 {
-			t.Errorf("%s: %+v, %+v", test.word, r, c.All)
-		}
+		r := c.Rows[0]
+		assert.That(t, r.Mark == Equal && r.Speedup == 1 && r.Paired == nil && c.All.Equal == 1 &&
+			c.All.Same == 0 && c.All.Speedup == 1, "%s: %+v, %+v", test.word, r, c.All)
 		for _, f := range Formats() {
 			var out bytes.Buffer
-			if err := Render(&out, c, f); err != nil || !strings.Contains(out.String(), test.word) ||
-				strings.Contains(out.String(), "SAME") || strings.Contains(out.String(), "1.000-1.000") {
-				t.Errorf("%s: %v\n%s", f, err, out.String())
-			}
-			if f == FormatText && strings.Contains(out.String(), "no finals in 1 problem") != test.alone {
-				t.Errorf("%s", out.String())
-			}
+			err := Render(&out, c, f)
+			assert.That(t, err == nil && strings.Contains(out.String(), test.word) &&
+				!strings.Contains(out.String(), "SAME") &&
+				!strings.Contains(out.String(), "1.000-1.000"), "%s: %v\n%s", f, err, out.String())
+			assert.That(t,
+				f != FormatText || strings.Contains(out.String(), "no finals in 1 problem") ==
+					test.alone,
+				"%s", out.String())
 			if f != FormatCSV {
 				continue
 			}
 			rows, err := csv.NewReader(&out).ReadAll()
-			if err != nil || rows[1][slices.Index(rows[0], "verdict")] != test.word ||
-				rows[1][slices.Index(rows[0], "mark")] != "=" ||
-				rows[1][slices.Index(rows[0], "speedup_lo")] != "" {
-				t.Errorf("%v %v", rows, err)
-			}
+			assert.That(t, err == nil && rows[1][slices.Index(rows[0], "verdict")] == test.word &&
+				rows[1][slices.Index(rows[0], "mark")] == "=" &&
+				rows[1][slices.Index(rows[0], "speedup_lo")] == "", "%v %v", rows, err)
 		}
 		var page bytes.Buffer
-		if err := c.Page("t", nil).Write(&page); err != nil || !strings.Contains(page.String(),
-			test.word) || strings.Contains(page.String(), "SAME") {
-			t.Errorf("page: %v\n%s", err, page.String())
-		}
+		err := c.Page("t", nil).Write(&page)
+		assert.That(t, err == nil && strings.Contains(page.String(), test.word) &&
+			!strings.Contains(page.String(), "SAME"), "page: %v\n%s", err, page.String())
 	}
 	older := base
 	older.Run = "r0"
-	if r := versus(t, older, base).Rows[0]; r.Mark == Equal {
-		t.Errorf("runs of two times are one: %+v", r)
-	}
+	r := versus(t, older, base).Rows[0]
+	assert.That(t, r.Mark != Equal, "runs of two times are one: %+v", r)
 }
 
 // The base and its second copy, as the sweeps of results recorded them, are the same code: no
 // rounds of theirs are called, although no third copy says what two of one differ by.
 func TestRecordedAlike(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "results", "*", "records.jsonl.gz"))
-	if err != nil || len(files) < 2 {
-		t.Fatal(files, err)
-	}
+	assert.Must(t, err == nil && len(files) >= 2, "%v %v", files, err)
 	pairs, bound := 0, 0
 	for _, name := range files {
 		f, err := record.Load(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, e := range f.Latest(func(x *record.Entry) bool {
 			return x.Base &&
 				len(x.Finals().BaseAgain) > 0
@@ -162,19 +153,16 @@ func TestRecordedAlike(t *testing.T) {
 			x := e.Finals()
 			step := stats.TimerStep(widen(e.SamplesUS))
 			pairs++
-			if j := verdict.JudgeRounds(x.Rounds, x.BaseAgain, nil, step,
-				x.Of-1); j.Verdict == verdict.Faster || j.Verdict == verdict.Slower {
-				t.Errorf("%s of %s: %+v", e.Problem, name, j)
-			}
+			j := verdict.JudgeRounds(x.Rounds, x.BaseAgain, nil, step, x.Of-1)
+			assert.That(t, j.Verdict != verdict.Faster && j.Verdict != verdict.Slower,
+				"%s of %s: %+v", e.Problem, name, j)
 			if verdict.Ahead(x.Rounds, x.BaseAgain, 0) || verdict.Ahead(x.BaseAgain, x.Rounds, 0) {
 				bound++
 			}
 		}
 	}
 	t.Logf("%d pairs; a bound above zero alone calls %d", pairs, bound)
-	if pairs < 500 {
-		t.Errorf("%d pairs", pairs)
-	}
+	assert.That(t, pairs >= 500, "%d pairs", pairs)
 }
 
 // The mean of many cells of few shapes has no interval, and of enough shapes one that a shape moves
@@ -201,8 +189,6 @@ func TestMeanByShape(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	m := Compare(cells(20)).All
-	if m.N != 120 || m.Shapes != 20 || math.Abs(m.Speedup-math.Pow(2, 0.05)) > 1e-9 || m.Lo != 1 ||
-		m.Hi < math.Pow(2, 0.1) {
-		t.Errorf("%+v", m)
-	}
+	assert.That(t, m.N == 120 && m.Shapes == 20 && math.Abs(m.Speedup-math.Pow(2, 0.05)) <= 1e-9 &&
+		m.Lo == 1 && m.Hi >= math.Pow(2, 0.1), "%+v", m)
 }

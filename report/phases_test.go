@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
 
 func phased(phase string, us float64, configs int) Cell {
 	f := float32(us)
-	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"}, Status: kernels.StatusOK,
+	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"},
+		Status:   kernels.StatusOK,
 		MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
 		Samples: []float32{f, f * 1.001, f * 0.999}}
 }
@@ -21,7 +23,8 @@ func phased(phase string, us float64, configs int) Cell {
 func TestAlike(t *testing.T) {
 	ps := make([]kernels.Problem, 5)
 	for i := range ps {
-		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)), N: 64,
+		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)),
+			N:     64,
 			DType: kernels.BF16, Weight: kernels.BF16}
 	}
 	type cells = map[kernels.Problem]Cell
@@ -54,40 +57,33 @@ func TestAlike(t *testing.T) {
 		mark    Mark
 	}{{"search", 340.0 / 31, Faster}, {"finals", 2, Unclear}, {"grid", 2, Unclear}, {"search", 4.1,
 		Unclear}}
-	if len(c.Rows) != len(want) {
-		t.Fatalf("%d rows", len(c.Rows))
-	}
+	assert.Must(t, len(c.Rows) == len(want), "%d rows", len(c.Rows))
 	for i, w := range want {
 		r := c.Rows[i]
-		if r.A.Phase != w.phase || r.Speedup != w.speedup || r.Mark != w.mark {
-			t.Errorf("%s: %s %g %q, want %+v", r.Problem, r.A.Phase, r.Speedup, r.Mark, w)
-		}
+		assert.That(t, r.A.Phase == w.phase && r.Speedup == w.speedup && r.Mark == w.mark,
+			"%s: %s %g %q, want %+v", r.Problem, r.A.Phase, r.Speedup, r.Mark, w)
 	}
 	var text bytes.Buffer
-	if err := Render(&text, c, FormatText); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, Render(&text, c, FormatText))
 	whole := strings.Join(strings.Fields(text.String()), " ")
 	for _, w := range []string{
-		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs " +
+		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 " +
+			"configs " +
 			"(median 4) each.",
 		"B's times: finals in 1 problem, search in 3 problems; of 3 to 40 configs (median 19.5) each.",
-		"INCONCLUSIVE in 1 problem, as one side has times of a search only, and the other none of one.",
+		"INCONCLUSIVE in 1 problem, as one side has times of a search only, and the other none " +
+			"of one.",
 		"INCONCLUSIVE in 1 problem, as the search tried fewer than 8 configs of the slower side",
 		"FASTER or SLOWER in 1 problem of a search",
 	} {
-		if !strings.Contains(whole, w) {
-			t.Errorf("no %q in\n%s", w, text.String())
-		}
+		assert.That(t, strings.Contains(whole, w), "no %q in\n%s", w, text.String())
 	}
 	// A variant that was named has no other configs, and one that was measured again is believed.
 	x, y := phased(search, 41, 1), phased(search, 10, 40)
-	if x.Named = true; (&Row{a: x, b: y}).unequal() {
-		t.Error("a named variant is said to lack configs")
-	}
+	x.Named = true
+	assert.That(t, !(&Row{a: x, b: y}).unequal(), "a named variant is said to lack configs")
 	again := Best(cells{ps[0]: phased(final, 30, 1)}, cells{ps[0]: phased(search, 20, 9)},
 		func(kernels.Problem, kernels.Variant) bool { return true })
-	if again[ps[0]].MedianUS != 30 {
-		t.Error("the finals of a variant do not count against what the search saw of it")
-	}
+	assert.Equal(t, again[ps[0]].MedianUS, 30,
+		"the finals of a variant do not count against what the search saw of it")
 }

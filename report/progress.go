@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -13,16 +12,12 @@ import (
 	"normbench/sweep/record"
 )
 
-// A Progress tells the person at the terminal how a run goes: a line that is drawn again, with rate
-// and time left, and a line for each finished problem with the best variant so far. Where it is no
-// terminal only the latter are there, and one at most every few seconds.
+// A Progress tells how a run goes: a note for each finished problem with the best variant so far,
+// and every few seconds one of what is measured.
 type Progress struct {
-	w        io.Writer
-	columns  func() int // nil where w is no terminal
-	drawn    time.Time  // when the line was
-	shown    int        // columns that it takes, 0 where there is none
+	console  *console.Console
+	step     *console.Step
 	start    time.Time
-	lastLine time.Time
 	unit     string
 	problems map[kernels.Problem]*progressOf
 }
@@ -36,42 +31,13 @@ type progressOf struct {
 
 // NewProgress begins a run. unit is of Event.Done: "variants", or "problems" of a search, whose
 // records come when they are done.
-func NewProgress(w io.Writer, unit string) *Progress {
-	p := &Progress{w: w, start: time.Now(), lastLine: time.Now(), unit: unit,
-		problems: map[kernels.Problem]*progressOf{}}
-	if t, ok := console.TerminalOf(w); ok {
-		p.w, p.columns = t.Writer, t.Columns
-	}
-	return p
+func NewProgress(c *console.Console, unit string) *Progress {
+	return &Progress{console: c, step: c.Wait("measuring the first %s", unit),
+		start: time.Now(), unit: unit, problems: map[kernels.Problem]*progressOf{}}
 }
 
-// draw draws the line anew. It leaves the last column empty, because some terminals then go on
-// to the next line. If a line wrapped, only its last row would be cleared.
-func (p *Progress) draw(e sweep.Event, x *progressOf) {
-	if time.Since(p.drawn) < 100*time.Millisecond {
-		return
-	}
-	p.Clear()
-	pr := e.Record.Problem
-	text := fmt.Sprintf("%s %dx%d", pr.Pass, pr.M, pr.N)
-	if x.best.Record != nil {
-		text += fmt.Sprintf(" best %.1f us", x.best.Median)
-	}
-	text += fmt.Sprintf(" %3d%% (%d/%d, %s)", 100*e.Done/max(e.Total, 1), e.Done, e.Total, p.pace(e))
-	runes := []rune(text)
-	runes = runes[:min(len(runes), max(p.columns()-1, 0))]
-	io.WriteString(p.w, string(runes))
-	p.drawn, p.shown = time.Now(), len(runes)
-}
-
-// Clear takes the line away.
-func (p *Progress) Clear() {
-	if p.shown > 0 {
-		spaces := strings.Repeat(" ", max(min(p.shown, p.columns()-1), 0))
-		io.WriteString(p.w, "\r"+spaces+"\r")
-		p.shown = 0
-	}
-}
+// End ends a run.
+func (p *Progress) End() { p.step.End() }
 
 // Observe is told of every record.
 func (p *Progress) Observe(e sweep.Event) {
@@ -92,14 +58,14 @@ func (p *Progress) Observe(e sweep.Event) {
 	default:
 		x.failed++
 	}
-	if p.columns != nil {
-		p.draw(e, x)
+	now := ""
+	switch {
+	case e.Left == 0:
+		p.console.Notef("[%d/%d] %s%s", e.Done, e.Total, r.Problem, x)
+	case x.best.Record != nil:
+		now = fmt.Sprintf(" %s, best %.1f us", r.Problem, x.best.Median)
 	}
-	if e.Left == 0 {
-		p.println(fmt.Sprintf("[%d/%d] %s%s", e.Done, e.Total, r.Problem, x))
-	} else if p.columns == nil && p.unit == "variants" && time.Since(p.lastLine) > console.Pause {
-		p.println(fmt.Sprintf("[%d/%d, %s] %s%s", e.Done, e.Total, p.pace(e), r.Problem, x))
-	}
+	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.pace(e), now)
 }
 
 func (x *progressOf) note(e sweep.Event) {
@@ -165,17 +131,6 @@ func (p *Progress) pace(e sweep.Event) string {
 	}
 	left := time.Duration(float64(elapsed) / float64(max(e.Done, 1)) * float64(e.Total-e.Done))
 	return fmt.Sprintf("%s, %s left", text, left.Round(time.Second))
-}
-
-func (p *Progress) println(s string) {
-	p.Clear()
-	if p.columns != nil {
-		if runes := []rune(s); len(runes) >= p.columns() {
-			s = string(runes[:max(p.columns()-2, 0)]) + "…"
-		}
-	}
-	fmt.Fprintln(&console.Plain{Writer: p.w}, s)
-	p.lastLine = time.Now()
 }
 
 // RunNotes say how a run went.

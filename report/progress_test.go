@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
+	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/sweep"
@@ -24,7 +23,8 @@ func TestProgressChosen(t *testing.T) {
 			Base: family == "base", Chosen: chosen, SearchUS: 1, StreamUS: 5, Finals: 3}
 		// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of
 		// the times are the last.
-		for i, noise := range []float64{0.5, 0.51, 0.53, 0.52, 0.54, 2, 2.1, 1.9, 2.2, 2.05, 1, 1.001} {
+		for i, noise := range []float64{0.5, 0.51, 0.53, 0.52, 0.54, 2, 2.1, 1.9, 2.2, 2.05, 1,
+			1.001} {
 			x := us * noise
 			if family != "base" {
 				x /= 1 + 0.02*float64(i)
@@ -37,15 +37,16 @@ func TestProgressChosen(t *testing.T) {
 		best *record.Record
 		want string
 	}{
-		{finals("chosen", 9, "fastest"), ": chosen 7.4 us (67% of stream, 1.23x base, FASTER) chosen@\n"},
+		{finals("chosen", 9, "fastest"), ": chosen 7.4 us (67% of stream, 1.23x base, FASTER) " +
+			"chosen@\n"},
 		{finals("chosen", 10.9, "fastest"),
 			": chosen 9.0 us (55% of stream, 1.02x base, INCONCLUSIVE) chosen@\n"},
 		{finals("base", 10, "base: none is faster beyond doubt"),
 			": chosen 10.0 us (50% of stream, = base) base@\n"},
 	} {
 		var out bytes.Buffer
-		p := NewProgress(&out, "problems")
-		p.lastLine = p.lastLine.Add(-2 * console.Pause)
+		p := NewProgress(console.New(t.Context(), nil, &out), "problems")
+		defer p.End()
 		at := func(r *record.Record, left int) {
 			p.Observe(sweep.Event{Record: r, Median: stats.Median(r.SamplesUS), Left: left, Done: 1,
 				Total: 6})
@@ -66,48 +67,9 @@ func TestProgressChosen(t *testing.T) {
 			at(test.best, 2)
 			at(finals("base", 10, ""), 0)
 		}
-		if got := out.String(); !strings.HasPrefix(got, "[1/6] ") || !strings.HasSuffix(got, test.want) {
-			t.Errorf("%q, want %q", got, test.want)
-		}
-	}
-}
-
-// What is written fits the terminal's width, also when that changes. Elsewhere it is whole.
-func TestProgressFits(t *testing.T) {
-	problem := kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1048576, N: 65536,
-		Bias: true}
-	record := &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true,
-		Status: kernels.StatusOK}
-	long := sweep.Event{Record: record, Median: 12345.6, Done: 10_000, Total: 31415}
-	for _, width := range []int{1, 10, 40, 60, 80, 200} {
-		var b bytes.Buffer
-		now := width
-		p := NewProgress(console.Terminal{Writer: &b, Columns: func() int { return now }}, "variants")
-		for left := 2; left >= 0; left-- { // a line that is drawn again, but for the last
-			long.Left, p.drawn = left, time.Time{}
-			p.Observe(long)
-			if b.Len() == 0 && width > 1 {
-				t.Errorf("%d columns: nothing", width)
-			}
-			p.Clear()
-			for line := range strings.SplitSeq(strings.ReplaceAll(b.String(), "\r", "\n"), "\n") {
-				if n := utf8.RuneCountInString(line); n >= now && n > 1 {
-					t.Errorf("%d columns: a line of %d: %q", now, n, line)
-				}
-			}
-			if left == 0 && width > 40 && !strings.Contains(b.String(),
-				"[10000/31415] layernorm/bwd/1048576x65536") {
-				t.Errorf("%d columns: no progress: %q", width, b.String())
-			}
-			if b.Reset(); width > 5 {
-				now--
-			}
-		}
-	}
-	var b bytes.Buffer
-	NewProgress(&b, "variants").Observe(long)
-	if lines := strings.Split(b.String(), "\n"); len(lines) != 2 || !strings.Contains(lines[0],
-		"ln_bwd/reg_persist") {
-		t.Errorf("in a pipe: %q", b.String())
+		got := out.String()
+		assert.That(t, strings.HasPrefix(got, "normbench: [1/6] ") && strings.HasSuffix(got,
+			test.want),
+			"%q, want %q", got, test.want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -21,7 +22,8 @@ func ok(us float64) Cell {
 	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist",
 		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
 		MedianUS: us, Lo: us * 0.999, Hi: us * 1.001, StreamUS: 50, Status: kernels.StatusOK,
-		Stages: []record.StageUS{{Stage: "k1", MedianUS: us * 0.9}, {Stage: "k2", MedianUS: us * 0.08}}}
+		Stages: []record.StageUS{{Stage: "k1", MedianUS: us * 0.9},
+			{Stage: "k2", MedianUS: us * 0.08}}}
 }
 
 func failed(s kernels.Status, reason string) Cell {
@@ -77,30 +79,24 @@ func TestRender(t *testing.T) {
 	c := sample(t)
 	for _, f := range Formats() {
 		var b bytes.Buffer
-		if err := Render(&b, c, f); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, Render(&b, c, f))
 		devicetest.Golden(t, filepath.Join("testdata", "compare."+f), b.String())
-		if f == FormatJSON && !json.Valid(b.Bytes()) {
-			t.Error("not JSON")
-		}
+		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 		if f == FormatCSV {
-			if rows, err := csv.NewReader(&b).ReadAll(); err != nil ||
-				len(rows) != 1+len(c.Rows)+len(c.OneSided) {
-				t.Errorf("%d lines of csv, %v", len(rows), err)
-			}
+			rows, err := csv.NewReader(&b).ReadAll()
+			assert.That(t, err == nil && len(rows) == 1+len(c.Rows)+len(c.OneSided),
+				"%d lines of csv, %v", len(rows), err)
 		}
 	}
 	err := Render(&bytes.Buffer{}, c, "xml")
-	if err == nil || err.Error() != `unknown format "xml"` ||
-		hint.Of(err) != "use one of text, markdown, csv, json" {
-		t.Errorf("got %v, hint %q", err, hint.Of(err))
-	}
+	assert.That(t, err != nil && err.Error() == `unknown format "xml"` &&
+		hint.Of(err) == "use one of text, markdown, csv, json", "got %v, hint %q", err,
+		hint.Of(err))
 }
 
-// Two sides are told apart by their medians and intervals: of one run, or without samples, from the tie
-// band on, of two runs from 5% or twice what the stream moved. Few samples are not. How medians are
-// judged, package verdict tests.
+// Two sides are told apart by their medians and intervals: of one run, or without samples, from the
+// tie band on, of two runs from 5% or twice what the stream moved. Few samples are not. How medians
+// are judged, package verdict tests.
 func TestMarks(t *testing.T) {
 	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
 	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
@@ -142,9 +138,7 @@ func TestMarks(t *testing.T) {
 		p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}},
 			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
-		if got := c.Rows[0].Mark; got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		assert.Equal(t, c.Rows[0].Mark, tc.want, name)
 	}
 }
 
@@ -153,16 +147,17 @@ func TestCompareNothing(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	for _, c := range []*Comparison{
 		Compare(Side{Label: "a"}, Side{Label: "b"}),
-		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}},
+		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash,
+			"x")}},
 			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK,
 				MedianUS: math.NaN(), Lo: math.NaN()}}}),
 		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
 	} {
 		for _, f := range Formats() {
 			var b bytes.Buffer
-			if err := Render(&b, c, f); err != nil || strings.Contains(b.String(), "NaN") {
-				t.Errorf("%v\n%s", err, b.String())
-			}
+			err := Render(&b, c, f)
+			assert.That(t, err == nil && !strings.Contains(b.String(), "NaN"),
+				"%v\n%s", err, b.String())
 		}
 	}
 }
@@ -181,23 +176,16 @@ func TestRenderTable(t *testing.T) {
 	}
 	for _, f := range Formats() {
 		var b bytes.Buffer
-		if err := RenderTable(&b, tab, f); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, RenderTable(&b, tab, f))
 		devicetest.Golden(t, filepath.Join("testdata", "table."+f), b.String())
-		if f == FormatJSON && !json.Valid(b.Bytes()) {
-			t.Error("not JSON")
-		}
+		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 	}
 	for _, f := range Formats() {
 		var b bytes.Buffer
-		if err := RenderTable(&b, &Table{Header: []string{"a", "b"}}, f); err != nil {
-			t.Errorf("no rows as %s: %v", f, err)
-		}
+		err := RenderTable(&b, &Table{Header: []string{"a", "b"}}, f)
+		assert.That(t, err == nil, "no rows as %s: %v", f, err)
 		devicetest.Golden(t, filepath.Join("testdata", "empty."+f), b.String())
-		if err := RenderTable(brokenWriter{}, tab, f); err == nil {
-			t.Errorf("%s: a write error was lost", f)
-		}
+		assert.That(t, RenderTable(brokenWriter{}, tab, f) != nil, "%s: a write error was lost", f)
 	}
 }
 
@@ -214,17 +202,19 @@ func TestColumns(t *testing.T) {
 	for f, want := range map[string]string{
 		FormatText: "T\n\n  time     half\n──────  ───────\n1.235!  0.61728\n     !        " +
 			"0\n\ntime: of day\nnote\n",
-		FormatMarkdown: "**T**\n\n|   time |    half | NaN |\n|-------:|--------:|----:|\n| 1.235! | " +
+		FormatMarkdown: "**T**\n\n|   time |    half | NaN |\n|-------:|--------:|----:|\n" +
+			"| 1.235! | " +
 			"0.61728 |     |\n|      ! |       0 |     |\n\n- note\n",
 		FormatCSV: "us,name,nan\n1.23456,x,\n,x,\n",
 		FormatJSON: "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"us\": 1.23456, \"name\": \"x\", " +
-			"\"nan\": null},\n    {\"us\": null, \"name\": \"x\", \"nan\": null}\n  ],\n  \"notes\": [\n  " +
+			"\"nan\": null},\n    {\"us\": null, \"name\": \"x\", \"nan\": null}\n  ],\n" +
+			"  \"notes\": [\n  " +
 			"  \"note\"\n  ]\n}\n",
 	} {
 		var b bytes.Buffer
-		if err := RenderTable(&b, tab, f); err != nil || b.String() != want {
-			t.Errorf("%s: %v, got\n%s\nwant\n%s", f, err, b.String(), want)
-		}
+		err := RenderTable(&b, tab, f)
+		assert.That(t, err == nil && b.String() == want,
+			"%s: %v, got\n%s\nwant\n%s", f, err, b.String(), want)
 	}
 }
 
@@ -233,24 +223,21 @@ type brokenWriter struct{}
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestNumbers(t *testing.T) {
-	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00", 64.125: "64.12",
+	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00",
+		64.125: "64.12",
 		99.996: "100.0", 123.45: "123.5", 999.96: "1000", 1834.7: "1835"} {
-		if got := Micros(us); got != want {
-			t.Errorf("Micros(%g) = %q, want %q", us, got, want)
-		}
+		assert.Equal(t, Micros(us), want, "Micros", us)
 	}
-	if got := Ratio(1.2345); got != "1.23x" {
-		t.Error(got)
-	}
+	assert.Equal(t, Ratio(1.2345), "1.23x")
 	// Only a number of JSON is one there.
-	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3", "NaN": `"NaN"`,
+	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3",
+		"NaN":  `"NaN"`,
 		"1.2x": `"1.2x"`, "true": `"true"`, "01": `"01"`, "1 2": `"1 2"`} {
 		var b bytes.Buffer
 		tab := &Table{Header: []string{"x"}, Align: []Align{Right}, Rows: [][]string{{cell}}}
-		if err := RenderTable(&b, tab, FormatJSON); err != nil || !strings.Contains(b.String(),
-			`{"x": `+want+"}") {
-			t.Errorf("%q: %v %s", cell, err, b.String())
-		}
+		err := RenderTable(&b, tab, FormatJSON)
+		assert.That(t, err == nil && strings.Contains(b.String(),
+			`{"x": `+want+"}"), "%q: %v %s", cell, err, b.String())
 	}
 }
 
@@ -261,14 +248,11 @@ func TestUnlike(t *testing.T) {
 		return Side{Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: 1,
 			Device: device, Protocol: protocol}}}
 	}
-	if n := Compare(side("x", "cold"), side("x", "cold")).Notes; n != nil {
-		t.Error(n)
-	}
+	n := Compare(side("x", "cold"), side("x", "cold")).Notes
+	assert.That(t, n == nil, "%v", n)
 	for _, n := range [][]string{Compare(side("x", "cold"), side("y", "warm")).Notes,
 		Grow(nil, side("x", "cold"), side("y", "warm")).Notes} {
-		if len(n) < 2 || !strings.Contains(n[0], "x of A, y of B") || !strings.Contains(n[1],
-			"cold of A, warm of B") {
-			t.Error(n)
-		}
+		assert.That(t, len(n) >= 2 && strings.Contains(n[0], "x of A, y of B") &&
+			strings.Contains(n[1], "cold of A, warm of B"), "%v", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -20,19 +21,13 @@ func TestStreamScores(t *testing.T) {
 		p("rmsnorm/bwd/4096x1024/bf16"): at(10, 0), // of published times, say
 	}}
 	scores := StreamScores(s)
-	if len(scores) != 3 || scores[0].Of != 3 || scores[2].Kind != "" || scores[2].Of != 4 {
-		t.Fatalf("%+v", scores)
-	}
-	if one := StreamScores(Side{Label: "empty"}); len(one) != 0 {
-		t.Errorf("%+v", one)
-	}
+	assert.Must(t, len(scores) == 3 && scores[0].Of == 3 && scores[2].Kind == "" &&
+		scores[2].Of == 4, "%+v", scores)
+	one := StreamScores(Side{Label: "empty"})
+	assert.Equal(t, len(one), 0, one)
 	var b bytes.Buffer
-	if err := RenderTable(&b, StreamTable(scores), FormatCSV); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, RenderTable(&b, StreamTable(scores), FormatCSV))
 	want := "% of stream,kind,problems,geometric mean,worst,at\nx,rms fwd,2,60.0,40.0,rms fwd bf16 " +
 		"4096x2048\nx,rms bwd,0,,,\nx,all,2,60.0,40.0,rms fwd bf16 4096x2048\n"
-	if b.String() != want {
-		t.Error(b.String())
-	}
+	assert.Equal(t, b.String(), want)
 }

@@ -3,6 +3,7 @@ package sweep
 import (
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 )
 
@@ -37,17 +38,15 @@ func TestContest(t *testing.T) {
 	status := map[kernels.Variant]kernels.Status{}
 	for _, r := range sink.variants() {
 		rounds[r.Variant()], status[r.Variant()] = len(r.Visits), r.Status
-		if r.Status == kernels.StatusOK && len(r.SamplesUS) != FinalLaunches*len(r.Visits) || r.Base != (r.Variant() == vs[0]) || r.StreamUS == 0 {
-			t.Errorf("%+v", r)
-		}
+		assert.That(t,
+			(r.Status != kernels.StatusOK || len(r.SamplesUS) == FinalLaunches*len(r.Visits)) &&
+				r.Base == (r.Variant() == vs[0]) && r.StreamUS != 0, "%+v", r)
 		sink.keys[r.Key] = r.Status
 	}
-	if rounds[vs[3]] != 2 || rounds[vs[0]] != 3 || rounds[vs[1]] < 3 || rounds[vs[1]] == 10 || rounds[vs[1]] != rounds[vs[2]] {
-		t.Errorf("rounds %v", rounds)
-	}
-	if status[vs[4]] != kernels.StatusWrong || status[vs[5]] != kernels.StatusCompile || sum.Measured != 6 || sum.Failed != 2 || sum.Problems != 1 {
-		t.Errorf("%v, %+v", status, sum)
-	}
+	assert.That(t, rounds[vs[3]] == 2 && rounds[vs[0]] == 3 && rounds[vs[1]] >= 3 &&
+		rounds[vs[1]] != 10 && rounds[vs[1]] == rounds[vs[2]], "rounds %v", rounds)
+	assert.That(t, status[vs[4]] == kernels.StatusWrong && status[vs[5]] == kernels.StatusCompile &&
+		sum.Measured == 6 && sum.Failed == 2 && sum.Problems == 1, "%v, %+v", status, sum)
 	// What is there is not measured again, unless a variant is new: then all are.
 	again := &memory{keys: sink.keys}
 	if sum := mustRun(t, ts, again, o, fake()); sum.Skipped != 6 || len(again.records) != 0 {

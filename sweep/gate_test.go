@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/search"
@@ -35,9 +36,7 @@ func newSharing(t *testing.T, pid int, inside *atomic.Int32) *sharing {
 	s.DeviceInfo = devicetest.H200()
 	s.DeviceInfo.UUID = "GPU-1"
 	s.Hook = func(_ context.Context, op string, _ kernels.Variant) error {
-		if n := inside.Add(1); n != 1 {
-			t.Errorf("%d devices of one GPU at work at once", n)
-		}
+		assert.Equal(t, inside.Add(1), 1, "devices of one GPU at work at once")
 		time.Sleep(50 * time.Microsecond)
 		inside.Add(-1)
 		if op == "time" {
@@ -70,24 +69,19 @@ func TestOneGPUByTurns(t *testing.T) {
 			o = options(6)
 		}
 		o.More = func(problems int) ([]kernels.Device, error) {
-			if problems != 3 {
-				t.Errorf("%d problems to share", problems)
-			}
+			assert.Equal(t, problems, 3, "problems to share")
 			return []kernels.Device{b}, nil
 		}
-		ts := tasks(t, 12, "rmsnorm/bwd/300x1024/bf16", "rmsnorm/bwd/500x2048/bf16", "rmsnorm/fwd/300x1024/bf16")
+		ts := tasks(t, 12, "rmsnorm/bwd/300x1024/bf16", "rmsnorm/bwd/500x2048/bf16",
+			"rmsnorm/fwd/300x1024/bf16")
 		sum, err := Run(t.Context(), registry, []kernels.Device{a}, ts, &memory{}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a.timed.Load() == 0 || b.timed.Load() == 0 {
-			t.Errorf("a grid %t: %d and %d timings", grid, a.timed.Load(), b.timed.Load())
-		}
-		if len(sum.Each) != 1 || sum.Each[0] != sum.Busy || sum.Busy <= 0 {
-			t.Errorf("a grid %t: one GPU was at work for %v, on average %s", grid, sum.Each, sum.Busy)
-		}
-		if x, y := a.beside.Load(), b.beside.Load(); x == nil || y == nil || len(*x) != 1 || (*x)[0] != 12 || (*y)[0] != 11 {
-			t.Errorf("a grid %t: %v and %v are no others", grid, x, y)
-		}
+		assert.NoError(t, err)
+		assert.That(t, a.timed.Load() != 0 && b.timed.Load() != 0,
+			"a grid %t: %d and %d timings", grid, a.timed.Load(), b.timed.Load())
+		assert.That(t, len(sum.Each) == 1 && sum.Each[0] == sum.Busy && sum.Busy > 0,
+			"a grid %t: one GPU was at work for %v, on average %s", grid, sum.Each, sum.Busy)
+		x, y := a.beside.Load(), b.beside.Load()
+		assert.That(t, x != nil && y != nil && len(*x) == 1 && (*x)[0] == 12 && (*y)[0] == 11,
+			"a grid %t: %v and %v are no others", grid, x, y)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -49,9 +50,11 @@ func mortal(way string, lives *int) *devicetest.Fake {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			return &kernels.Failure{Status: kernels.StatusTimeout, Reason: "no answer", Broken: true}
+			return &kernels.Failure{Status: kernels.StatusTimeout, Reason: "no answer",
+				Broken: true}
 		}
-		return &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: exit status 255", Broken: true}
+		return &kernels.Failure{Status: kernels.StatusCrash,
+			Reason: "the worker ended: exit status 255", Broken: true}
 	}
 	return f
 }
@@ -76,25 +79,28 @@ func TestRunDeviceGone(t *testing.T) {
 						start := time.Now()
 						sum, err := Run(t.Context(), registry, ds, ts, sink, options(2))
 						for _, r := range sink.variants() {
-							if r.Status != kernels.StatusOK {
-								t.Errorf("%s after %d: %s is %s: %s", way, lives, r.Variant(), r.Status, r.Reason)
-							}
+							assert.Equal(t, r.Status, kernels.StatusOK,
+								way, "after", lives, r.Variant(), r.Reason)
 						}
 						got := len(sink.variants())
 						var left *Unfinished
 						switch {
 						case lived >= 0 || beside: // all was done before, or by the other
-							if err != nil || got != n {
-								t.Errorf("%s after %d, beside another %v: %d records of %d, %v", way, lives, beside, got, n, err)
-							}
+							assert.That(t, err == nil && got == n,
+								"%s after %d, beside another %v: %d records of %d, %v", way, lives,
+								beside, got, n, err)
 						case got == n: // it went wrong in the stages of the last
-						case !errors.As(err, &left) || hint.Of(err) == "" || strings.Contains(err.Error(), "\n") ||
-							!strings.HasSuffix(err.Error(), fmt.Sprintf(" is gone: %d variants are unmeasured", n-got)) && !strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are unmeasured", n-got)):
-							t.Errorf("%s after %d: %d records of %d, %v, gone %q", way, lives, got, n, err, sum.Gone)
+						case !errors.As(err, &left) || hint.Of(err) == "" ||
+							strings.Contains(err.Error(), "\n") ||
+							!strings.HasSuffix(err.Error(),
+								fmt.Sprintf(" is gone: %d variants are unmeasured", n-got)) &&
+								!strings.HasSuffix(err.Error(),
+									fmt.Sprintf("; %d variants are unmeasured", n-got)):
+							t.Errorf("%s after %d: %d records of %d, %v, gone %q", way, lives, got,
+								n, err, sum.Gone)
 						}
-						if d := time.Since(start); d > time.Hour {
-							t.Errorf("%s after %d: it took %s", way, lives, d)
-						}
+						d := time.Since(start)
+						assert.That(t, d <= time.Hour, "%s after %d: it took %s", way, lives, d)
 					})
 				}
 			}
@@ -115,14 +121,14 @@ func TestSearchDeviceGone(t *testing.T) {
 				o.Run.Protocol = searching
 				o.Search = &Searching{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
 				o.Search.Final.ID, o.Search.Final.Protocol = "r2", final
-				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink, o)
-				if err == nil || !strings.HasSuffix(err.Error(), "problems are unmeasured") {
-					t.Errorf("%s after %d: %v", way, lives, err)
-				}
+				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink,
+					o)
+				assert.That(t, err != nil &&
+					strings.HasSuffix(err.Error(), "problems are unmeasured"), "%s after %d: %v",
+					way, lives, err)
 				for _, r := range sink.variants() {
-					if r.Status != kernels.StatusOK {
-						t.Errorf("%s after %d: %s is %s: %s", way, lives, r.Variant(), cmp.Or(r.Status, "nothing"), r.Reason)
-					}
+					assert.Equal(t, r.Status, kernels.StatusOK,
+						way, "after", lives, r.Variant(), cmp.Or(r.Status, "nothing"), r.Reason)
 				}
 			})
 		}
@@ -136,38 +142,40 @@ func TestRunFlaky(t *testing.T) {
 	fatal := map[kernels.Variant]bool{ts[0].Variants[5]: true}
 	for _, p := range []float64{0, 0.01, 0.03, 0.1, 0.3} {
 		for seed := range uint64(4) {
-			for _, o := range []Options{options(2), searching(search.Grid, search.Budget{}), func() Options {
-				o := options(2)
-				o.Contest, o.Run.Protocol = 4, ContestProtocol(o.Run.Protocol, "test", 4)
-				return o
-			}()} {
+			for _, o := range []Options{options(2), searching(search.Grid, search.Budget{}),
+				func() Options {
+					o := options(2)
+					o.Contest, o.Run.Protocol = 4, ContestProtocol(o.Run.Protocol, "test", 4)
+					return o
+				}()} {
 				synctest.Test(t, func(t *testing.T) {
 					sink := &memory{}
 					f, rng := fake(), rand.New(rand.NewPCG(seed, 40))
 					f.Hook = func(_ context.Context, op string, v kernels.Variant) error {
 						if rng.Float64() < p || fatal[v] && op == "check" {
-							return &kernels.Failure{Status: kernels.StatusCrash, Reason: "as scripted", Broken: true}
+							return &kernels.Failure{Status: kernels.StatusCrash,
+								Reason: "as scripted", Broken: true}
 						}
 						return nil
 					}
 					_, err := Run(t.Context(), registry, []kernels.Device{f}, ts, sink, o)
 					var left *Unfinished
-					if err != nil && (!errors.As(err, &left) || p < 0.1) {
-						t.Errorf("p %g, seed %d: %v", p, seed, err)
-					}
+					assert.That(t, err == nil || errors.As(err, &left) && p >= 0.1,
+						"p %g, seed %d: %v", p, seed, err)
 					guilty := 0
 					for _, r := range sink.variants() {
 						switch {
 						case r.Status == kernels.StatusOK && !fatal[r.Variant()]:
-						case r.Status == kernels.StatusCrash && fatal[r.Variant()] && strings.Contains(r.Reason, record.Evidence):
+						case r.Status == kernels.StatusCrash && fatal[r.Variant()] &&
+							strings.Contains(r.Reason, record.Evidence):
 							guilty++
 						default:
-							t.Errorf("p %g, seed %d: %s is %s: %s", p, seed, r.Variant(), r.Status, r.Reason)
+							t.Errorf("p %g, seed %d: %s is %s: %s", p, seed, r.Variant(), r.Status,
+								r.Reason)
 						}
 					}
-					if err == nil && guilty == 0 {
-						t.Errorf("p %g, seed %d: nobody is blamed", p, seed)
-					}
+					assert.That(t, err != nil || guilty != 0,
+						"p %g, seed %d: nobody is blamed", p, seed)
 				})
 			}
 		}
@@ -187,9 +195,9 @@ func TestChance(t *testing.T) {
 		{tally{1, 2}, tally{90000, 10000}, 0.0279, 0.0281},
 		{tally{0, 4}, tally{5, 5}, 0.06, 0.12},
 	} {
-		if p := chance(x.variant, x.own); p < x.low || p > x.high {
-			t.Errorf("%v at %v: %g, want %g to %g", x.variant, x.own, p, x.low, x.high)
-		}
+		p := chance(x.variant, x.own)
+		assert.That(t, p >= x.low && p <= x.high,
+			"%v at %v: %g, want %g to %g", x.variant, x.own, p, x.low, x.high)
 	}
 }
 
@@ -205,22 +213,20 @@ func TestOpen(t *testing.T) {
 			return nil
 		}}
 		err := (&Session{Device: f, Registry: registry, Problem: p}).Open(t.Context())
-		if n := len(f.Calls("open")); (err == nil) != (fails < 2) || n != opens {
-			t.Errorf("%d failures: %v after %d opens", fails, err, n)
-		}
+		n := len(f.Calls("open"))
+		assert.That(t, (err == nil) == (fails < 2) && n == opens,
+			"%d failures: %v after %d opens", fails, err, n)
 	}
 }
 
-// A device is retired for dying, not for a long wait before its first death; and at once for dying of
-// its own stream or sensors.
+// A device is retired for dying, not for a long wait before its first death; and at once for dying
+// of its own stream or sensors.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, dev := newLedger(1), &devicetest.Fake{}
 		c := cell{op: opTime}
 		want := func(stale bool, when string) {
-			if l.stale(dev) != stale {
-				t.Errorf("%s: stale is %t", when, !stale)
-			}
+			assert.Equal(t, l.stale(dev), stale, when, "stale", !stale)
 		}
 		time.Sleep(2 * patience) // it compiles
 		l.note(c, false, true, true)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -14,29 +15,28 @@ import (
 func TestRecorded(t *testing.T) {
 	r := families.New()
 	p := devicetest.Problem(t, "rmsnorm/bwd/8192x4096/bf16")
-	odd := kernels.Variant{Family: "rms_bwd/smem_pipe", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 3})}
+	odd := kernels.Variant{Family: "rms_bwd/smem_pipe",
+		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 3})}
 	other := odd
 	other.Config = kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 4})
 	gone := kernels.Variant{Family: "rms_bwd/gone"}
-	info := kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Arch: "sm_90", SMs: 132}
+	info := kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Arch: "sm_90",
+		SMs: 132}
 	d, err := replay.New(info, "file", 1, []replay.Measurement{
 		{Problem: p, Variant: odd, SamplesUS: []float64{5}},
-		{Problem: p, Variant: other, Status: kernels.StatusWrong, Reason: "it is", SamplesUS: []float64{4}},
+		{Problem: p, Variant: other, Status: kernels.StatusWrong, Reason: "it is",
+			SamplesUS: []float64{4}},
 		{Problem: p, Variant: gone, SamplesUS: []float64{3}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	today := kernels.Variant{Family: "rms_bwd/two_pass"}
 	tasks := []Task{{Problem: p, Base: today, Variants: []kernels.Variant{today}}}
-	if n := Recorded(r, tasks, d, nil); n != 1 {
-		t.Errorf("%d left out, want the one of a family that is gone", n)
-	}
-	if tasks[0].Base != odd || !slices.Equal(tasks[0].Variants, []kernels.Variant{odd, other}) {
-		t.Errorf("base %s of %v", tasks[0].Base, tasks[0].Variants)
-	}
+	assert.Equal(t, Recorded(r, tasks, d, nil), 1,
+		"left out, want the one of a family that is gone")
+	assert.That(t, tasks[0].Base == odd &&
+		slices.Equal(tasks[0].Variants, []kernels.Variant{odd, other}), "base %s of %v",
+		tasks[0].Base, tasks[0].Variants)
 	tasks = []Task{{Problem: p, Base: today, Variants: []kernels.Variant{today}}}
-	if Recorded(r, tasks, d, []string{"rms_bwd/two_pass"}); tasks[0].Base != today {
-		t.Errorf("base %s, of a family that took no part", tasks[0].Base)
-	}
+	Recorded(r, tasks, d, []string{"rms_bwd/two_pass"})
+	assert.Equal(t, tasks[0].Base, today, "base", "of a family that took no part")
 }

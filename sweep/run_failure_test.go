@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -15,15 +16,17 @@ import (
 func TestStagesFail(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		fail := func(kernels.Problem, kernels.Variant) *kernels.Failure {
-			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted", Broken: broken}
+			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted",
+				Broken: broken}
 		}
 		ts := tasks(t, 3, pool[1]) // two launches each
 		sink, f := &memory{}, fake()
 		f.FailStages = fail
 		sum := mustRun(t, ts, sink, options(2), f)
-		if rs := sink.variants(); len(rs) != 3 || sum.Failed != 0 || rs[1].Status != kernels.StatusOK || len(rs[1].SamplesUS) != 2 || rs[1].Stages != nil {
-			t.Errorf("a sweep: %+v, %d records", sum, len(rs))
-		}
+		rs := sink.variants()
+		assert.That(t, len(rs) == 3 && sum.Failed == 0 && rs[1].Status == kernels.StatusOK &&
+			len(rs[1].SamplesUS) == 2 && rs[1].Stages == nil, "a sweep: %+v, %d records", sum,
+			len(rs))
 	}
 }
 
@@ -35,13 +38,18 @@ func TestRunOpenFails(t *testing.T) {
 	lost := func(from, to int) func(kernels.Problem, int) error {
 		return func(q kernels.Problem, attempt int) error {
 			if q == first && from <= attempt && attempt < to {
-				return fmt.Errorf("in other words: %w", kernels.Failf(kernels.StatusCrash, "no device"))
+				return fmt.Errorf("in other words: %w", kernels.Failf(kernels.StatusCrash,
+					"no device"))
 			}
 			return nil
 		}
 	}
-	fail := func(at kernels.Variant, s kernels.Status) func(kernels.Problem, kernels.Variant) *kernels.Failure {
-		return func(p kernels.Problem, v kernels.Variant) *kernels.Failure { return failIf(p == first && v == at, s) }
+	fail := func(at kernels.Variant, s kernels.Status) func(kernels.Problem,
+		kernels.Variant) *kernels.Failure {
+		return func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+			return failIf(
+				p == first && v == at, s)
+		}
 	}
 	for _, tc := range []struct {
 		name       string
@@ -65,12 +73,13 @@ func TestRunOpenFails(t *testing.T) {
 			sink := &memory{}
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
 			var left *Unfinished
-			if errors.As(err, &left) != (tc.unmeasured > 0) || err != nil && !strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are unmeasured", tc.unmeasured)) {
-				t.Errorf("%s: %v", tc.name, err)
-			}
-			if n := len(sink.variants()); n != 8-tc.unmeasured || sum.Failed != tc.crashed {
-				t.Errorf("%s: %d records, %+v", tc.name, n, sum)
-			}
+			assert.That(t, errors.As(err, &left) == (tc.unmeasured > 0) &&
+				(err == nil || strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are "+
+					"unmeasured", tc.unmeasured))),
+				"%s: %v", tc.name, err)
+			n := len(sink.variants())
+			assert.That(t, n == 8-tc.unmeasured && sum.Failed == tc.crashed,
+				"%s: %d records, %+v", tc.name, n, sum)
 		})
 	}
 }
@@ -99,23 +108,20 @@ func TestRunTrouble(t *testing.T) {
 		want string
 	}{
 		{"open", &devicetest.Fake{OpenError: opening}, trouble.Error()},
-		{"a wrong stream", &devicetest.Fake{Fail: wrong}, "the stream of " + second.String() + ": y is wrong in 1 of 16384 elements, first at 16383: got NaN, want 1"},
+		{"a wrong stream", &devicetest.Fake{Fail: wrong}, "the stream of " + second.String() +
+			": y is wrong in 1 of 16384 elements, first at 16383: got NaN, want 1"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := tc.fake
 			f.Registry = registry
 			sink := &memory{}
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
-			if err == nil || err.Error() != tc.want {
-				t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
-			}
-			if len(sink.variants()) != 3 || sum.Measured != 3 {
-				t.Errorf("%s: %d records, %+v", tc.name, len(sink.variants()), sum)
-			}
+			assert.That(t, err != nil && err.Error() == tc.want,
+				"%s: got %v, want %s", tc.name, err, tc.want)
+			assert.That(t, len(sink.variants()) == 3 && sum.Measured == 3,
+				"%s: %d records, %+v", tc.name, len(sink.variants()), sum)
 			for _, c := range f.Calls("open") {
-				if c.Problem == ts[2].Problem {
-					t.Errorf("%s: the run went on", tc.name)
-				}
+				assert.That(t, c.Problem != ts[2].Problem, "%s: the run went on", tc.name)
 			}
 		})
 	}
@@ -125,8 +131,8 @@ func TestRunDifferentDevices(t *testing.T) {
 	other := fake()
 	other.DeviceInfo = devicetest.CPU()
 	sink := &memory{}
-	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink, options(2))
-	if err == nil || err.Error() != "the devices differ: nvidia-h200 and cpu-two-2c" || len(sink.runs) != 0 {
-		t.Errorf("got %v, %d runs", err, len(sink.runs))
-	}
+	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink,
+		options(2))
+	assert.That(t, err != nil && err.Error() == "the devices differ: nvidia-h200 and cpu-two-2c" &&
+		len(sink.runs) == 0, "got %v, %d runs", err, len(sink.runs))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
@@ -16,18 +17,16 @@ import (
 func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
 	t.Helper()
 	w, notes, err := record.OpenWriter(dir, ".")
-	if err != nil || notes != nil {
-		t.Fatal(err, notes)
-	}
+	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
 	return w, func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
+		err := w.Close()
+		assert.That(t, err == nil, "%v", err)
 	}
 }
 
 // resume runs ts into dir and returns the variants that were measured.
-func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake, o Options) ([]kernels.Variant, Summary) {
+func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake,
+	o Options) ([]kernels.Variant, Summary) {
 	t.Helper()
 	w, done := writer(t, dir)
 	defer done()
@@ -38,12 +37,8 @@ func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicet
 		}
 	}
 	sum, err := Run(t.Context(), r, devices(f), ts, w, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(vs) != sum.Measured {
-		t.Errorf("%d events, %+v", len(vs), sum)
-	}
+	assert.NoError(t, err)
+	assert.Equal(t, len(vs), sum.Measured, "events", sum)
 	return vs, sum
 }
 
@@ -60,10 +55,9 @@ func TestRunResumes(t *testing.T) {
 		}
 	}
 	if one.Family == "" {
-		s, err := Grid(t.Context(), registry, parse(t, pool[0]), devicetest.H200(), []string{"rms_bwd/two_pass"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, err := Grid(t.Context(), registry, parse(t, pool[0]), devicetest.H200(),
+			[]string{"rms_bwd/two_pass"}, nil)
+		assert.NoError(t, err)
 		one = s[0].Variants[1]
 	}
 	ts[0].Variants = append(ts[0].Variants, one)
@@ -78,24 +72,20 @@ func TestRunResumes(t *testing.T) {
 		}
 		return nil
 	}
-	if vs, sum := resume(t, dir, registry, ts, failing, options(3)); !slices.Equal(vs, all) || sum.Failed != 1 {
-		t.Fatalf("first: %v, %+v", vs, sum)
-	}
+	vs, sum := resume(t, dir, registry, ts, failing, options(3))
+	assert.Must(t, slices.Equal(vs, all) && sum.Failed == 1, "first: %v, %+v", vs, sum)
 	path := filepath.Join(dir, record.FileName)
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	f := fake()
 	if vs, sum := resume(t, dir, registry, ts, f, options(3)); len(vs) != 0 || sum.Skipped != 4 {
 		t.Errorf("second: %v, %+v", vs, sum)
 	}
-	if calls := f.Calls(); len(calls) != 0 {
-		t.Errorf("a second run calls %v", calls)
-	}
-	if after, err := os.ReadFile(path); string(after) != string(before) || err != nil {
-		t.Errorf("a second run writes %d bytes, %v", len(after)-len(before), err)
-	}
+	calls := f.Calls()
+	assert.Equal(t, len(calls), 0, "a second run calls", calls)
+	after, err := os.ReadFile(path)
+	assert.That(t, string(after) == string(before) && err == nil,
+		"a second run writes %d bytes, %v", len(after)-len(before), err)
 
 	// What does not count: seed, run, UUID.
 	o := options(3)
@@ -108,25 +98,22 @@ func TestRunResumes(t *testing.T) {
 	}
 
 	o.RetryFailed = true
-	if vs, sum := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, []kernels.Variant{bad}) || sum.Skipped != 3 {
+	if vs, sum := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs,
+		[]kernels.Variant{bad}) || sum.Skipped != 3 {
 		t.Errorf("--retry-failed: %v, %+v", vs, sum)
 	}
 	if vs, _ := resume(t, dir, registry, ts, fake(), o); len(vs) != 0 {
 		t.Errorf("--retry-failed of nothing: %v", vs)
 	}
 	loaded, err := record.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	ok := 0
 	for _, e := range loaded.Latest() {
 		if e.Status == kernels.StatusOK && e.Variant.Family != record.Stream {
 			ok++
 		}
 	}
-	if ok != 4 {
-		t.Errorf("%d variants are right, want 4", ok)
-	}
+	assert.Equal(t, ok, 4, "variants are right, want 4")
 
 	// Every variant of a family whose source changes is measured again, no other.
 	_, design, _ := strings.Cut(one.Family, "/")

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -31,41 +32,35 @@ func TestRunCanceled(t *testing.T) {
 				}
 			}
 			sum, err := Run(ctx, registry, devices(a, b), ts, sink, o)
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("after %d: got %v", after, err)
-			}
+			assert.That(t, errors.Is(err, context.Canceled), "after %d: got %v", after, err)
 			if d := time.Since(at); d > 100*time.Millisecond { // one visit is 60 ms
 				t.Errorf("after %d: it took %s", after, d)
 			}
-			if sum.Measured != len(sink.variants()) || sum.Measured >= 12 {
-				t.Errorf("after %d: %d records, %+v", after, len(sink.variants()), sum)
-			}
+			assert.That(t, sum.Measured == len(sink.variants()) && sum.Measured < 12,
+				"after %d: %d records, %+v", after, len(sink.variants()), sum)
 			for _, r := range sink.variants() {
-				if r.Status != kernels.StatusOK {
-					t.Errorf("after %d: %s is %s: %s", after, r.Variant(), r.Status, r.Reason)
-				}
+				assert.Equal(t, r.Status, kernels.StatusOK, "after", after, r.Variant(), r.Reason)
 			}
 			checkCalls(t, a)
 			checkCalls(t, b)
 			// Every finished measurement is kept.
 			times := 0
 			for _, c := range append(a.Calls("time"), b.Calls("time")...) {
-				if l := len(planOf(t, c).Launches); !isStream(c.Variants[0]) && (l == 1 || c.Options.Stages) {
+				if l := len(planOf(t, c).Launches); !isStream(c.Variants[0]) &&
+					(l == 1 || c.Options.Stages) {
 					times++
 				}
 			}
 			// An aborted Time is a call too, one at most per device.
-			if len(sink.variants()) < times-2 || len(sink.variants()) > times {
-				t.Errorf("after %d: %d measured, %d kept", after, times, len(sink.variants()))
-			}
+			assert.That(t, len(sink.variants()) >= times-2 && len(sink.variants()) <= times,
+				"after %d: %d measured, %d kept", after, times, len(sink.variants()))
 		})
 	}
 	t.Run("before", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if sum, err := Run(ctx, registry, devices(fake()), tasks(t, 2, pool[0]), &memory{}, options(2)); !errors.Is(err, context.Canceled) || sum.Measured != 0 {
-			t.Errorf("%+v, %v", sum, err)
-		}
+		sum, err := Run(ctx, registry, devices(fake()), tasks(t, 2, pool[0]), &memory{}, options(2))
+		assert.That(t, errors.Is(err, context.Canceled) && sum.Measured == 0, "%+v, %v", sum, err)
 	})
 	t.Run("after the last", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -75,18 +70,16 @@ func TestRunCanceled(t *testing.T) {
 				cancel()
 			}
 		}
-		if sum, err := Run(ctx, registry, devices(fake()), tasks(t, 2, pool[0]), &memory{}, o); err != nil || sum.Measured != 2 {
-			t.Errorf("nothing is missing, and yet: %+v, %v", sum, err)
-		}
+		sum, err := Run(ctx, registry, devices(fake()), tasks(t, 2, pool[0]), &memory{}, o)
+		assert.That(t, err == nil && sum.Measured == 2,
+			"nothing is missing, and yet: %+v, %v", sum, err)
 	})
 }
 
 func planOf(t *testing.T, c devicetest.Call) kernels.Plan {
 	t.Helper()
 	_, _, plan, err := registry.Resolve(c.Problem, c.Variants[0], devicetest.H200())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return plan
 }
 
@@ -108,7 +101,8 @@ func stuck(say error) kernels.Device {
 // keep the variant from being measured ever after, nor the error.
 func TestRunCanceledDevice(t *testing.T) {
 	for _, say := range []error{
-		&kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: signal: terminated", Broken: true},
+		&kernels.Failure{Status: kernels.StatusCrash,
+			Reason: "the worker ended: signal: terminated", Broken: true},
 		errors.New("broken pipe"),
 		context.Canceled,
 	} {
@@ -116,13 +110,11 @@ func TestRunCanceledDevice(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			sink := &memory{}
-			_, err := Run(ctx, registry, []kernels.Device{stuck(say), stuck(say)}, tasks(t, 3, pool[:3]...), sink, options(2))
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v: got %v", say, err)
-			}
-			if rs := sink.variants(); len(rs) != 0 {
-				t.Errorf("%v: a record of %s: %s", say, rs[0].Status, rs[0].Reason)
-			}
+			_, err := Run(ctx, registry, []kernels.Device{stuck(say), stuck(say)},
+				tasks(t, 3, pool[:3]...), sink, options(2))
+			assert.That(t, errors.Is(err, context.DeadlineExceeded), "%v: got %v", say, err)
+			rs := sink.variants()
+			assert.Equal(t, len(rs), 0, say, "records")
 		})
 	}
 }
@@ -141,22 +133,18 @@ func TestRunSinkFails(t *testing.T) {
 				if n < at {
 					return nil
 				}
-				if !failedAt.IsZero() {
-					t.Errorf("at %d: asked again", at)
-				}
+				assert.That(t, failedAt.IsZero(), "at %d: asked again", at)
 				failedAt = time.Now()
 				return full
 			}
-			sum, err := Run(t.Context(), registry, devices(a, b), tasks(t, 4, pool[:4]...), sink, options(2))
-			if !errors.Is(err, full) {
-				t.Errorf("at %d: got %v", at, err)
-			}
-			if d := time.Since(failedAt); d > 100*time.Millisecond {
-				t.Errorf("at %d: it took %s", at, d)
-			}
-			if len(sink.runs)+len(sink.records) != at || sum.Measured != len(sink.variants()) {
-				t.Errorf("at %d: %d records, %+v", at, len(sink.records), sum)
-			}
+			sum, err := Run(t.Context(), registry, devices(a, b), tasks(t, 4, pool[:4]...), sink,
+				options(2))
+			assert.That(t, errors.Is(err, full), "at %d: got %v", at, err)
+			d := time.Since(failedAt)
+			assert.That(t, d <= 100*time.Millisecond, "at %d: it took %s", at, d)
+			assert.That(t, len(sink.runs)+len(sink.records) == at &&
+				sum.Measured == len(sink.variants()), "at %d: %d records, %+v", at,
+				len(sink.records), sum)
 			checkCalls(t, a)
 			checkCalls(t, b)
 		})
@@ -169,8 +157,7 @@ func TestRunSinkFails(t *testing.T) {
 			return nil
 		}}
 		ds := []kernels.Device{stuck(errors.New("broken pipe")), stuck(context.Canceled)}
-		if _, err := Run(t.Context(), registry, ds, tasks(t, 2, pool[:2]...), sink, options(2)); !errors.Is(err, full) {
-			t.Errorf("with hanging devices: got %v", err)
-		}
+		_, err := Run(t.Context(), registry, ds, tasks(t, 2, pool[:2]...), sink, options(2))
+		assert.That(t, errors.Is(err, full), "with hanging devices: got %v", err)
 	})
 }

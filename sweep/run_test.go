@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -90,9 +91,8 @@ func tasks(t testing.TB, n int, problems ...string) []Task {
 	t.Helper()
 	ts := slices.Clone(grid(t, problems...))
 	for i := range ts {
-		if len(ts[i].Variants) < n {
-			t.Fatalf("%s has %d variants only", ts[i].Problem, len(ts[i].Variants))
-		}
+		assert.Must(t, len(ts[i].Variants) >= n,
+			"%s has %d variants only", ts[i].Problem, len(ts[i].Variants))
 		ts[i].Variants = slices.Clone(ts[i].Variants[:n])
 	}
 	return ts
@@ -107,9 +107,7 @@ func grid(t testing.TB, problems ...string) []Task {
 		return ts.([]Task)
 	}
 	ts, err := Grid(t.Context(), registry, parse(t, problems...), devicetest.H200(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	grids.Store(key, ts)
 	return ts
 }
@@ -117,7 +115,8 @@ func grid(t testing.TB, problems ...string) []Task {
 func options(samples int) Options {
 	d := devicetest.H200()
 	return Options{
-		Run:  record.Run{ID: "r1", Time: time.Unix(1e9, 0), Tool: "test", Device: d, Protocol: ColdProtocol(d, samples)},
+		Run: record.Run{ID: "r1", Time: time.Unix(1e9, 0), Tool: "test", Device: d,
+			Protocol: ColdProtocol(d, samples)},
 		Seed: 7,
 	}
 }
@@ -130,9 +129,7 @@ func isStream(v kernels.Variant) bool { return strings.HasSuffix(v.Family, "/str
 func mustRun(t testing.TB, ts []Task, sink Sink, o Options, fakes ...*devicetest.Fake) Summary {
 	t.Helper()
 	sum, err := Run(t.Context(), registry, devices(fakes...), ts, sink, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return sum
 }
 
@@ -159,27 +156,24 @@ func TestRun(t *testing.T) {
 	f.Seconds = seconds
 	sink := &memory{}
 	sum := mustRun(t, ts, sink, o, f)
-	if sum.Measured != 8 || sum.Failed != 0 || sum.Skipped != 0 || sum.Wall <= 0 || sum.Busy <= 0 {
-		t.Errorf("summary %+v", sum)
-	}
-	if len(sink.runs) != 1 || sink.runs[0].ID != o.Run.ID {
-		t.Errorf("runs: %v", sink.runs)
-	}
+	assert.That(t, sum.Measured == 8 && sum.Failed == 0 && sum.Skipped == 0 && sum.Wall > 0 &&
+		sum.Busy > 0, "summary %+v", sum)
+	assert.That(t, len(sink.runs) == 1 && sink.runs[0].ID == o.Run.ID, "runs: %v", sink.runs)
 	var want []*record.Record
 	for _, task := range ts {
 		p := task.Problem
-		base := record.Record{Run: "r1", Problem: p, Status: kernels.StatusOK, Seed: 7, Bytes: p.Bytes(), StreamUS: 10}
-		for _, v := range append([]kernels.Variant{{Family: registry.StreamOf(p)}}, task.Variants...) {
+		base := record.Record{Run: "r1", Problem: p, Status: kernels.StatusOK, Seed: 7,
+			Bytes: p.Bytes(), StreamUS: 10}
+		for _, v := range append([]kernels.Variant{{Family: registry.StreamOf(p)}},
+			task.Variants...) {
 			_, v, plan, err := registry.Resolve(p, v, f.Info())
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			r := base
-			code, err := Code(registry, families.NewIdentity(registry, f.Info().Kind), p, v, f.Info())
-			if err != nil || code.Launch == "" {
-				t.Fatal(code, err)
-			}
-			r.Family, r.Config, r.Source, r.Launch, r.Base = v.Family, v.Config, code.Source, code.Launch, v == task.Base
+			code, err := Code(registry, families.NewIdentity(registry, f.Info().Kind), p, v,
+				f.Info())
+			assert.Must(t, err == nil && code.Launch != "", "%v %v", code, err)
+			r.Family, r.Config, r.Source, r.Launch, r.Base = v.Family, v.Config, code.Source,
+				code.Launch, v == task.Base
 			r.Key = record.Key(p, v, f.Info(), code.String(), o.Run.Protocol)
 			if isStream(v) {
 				r.Family = record.Stream
@@ -195,7 +189,8 @@ func TestRun(t *testing.T) {
 					for i, share := range []float64{0.75, 0.25} {
 						s := record.Stage{Stage: plan.Launches[i].Stage}
 						for k := range samples / 2 {
-							s.SamplesUS = append(s.SamplesUS, record.Micros([]float64{share * seconds(p, v, samples+2+k)})...)
+							s.SamplesUS = append(s.SamplesUS,
+								record.Micros([]float64{share * seconds(p, v, samples+2+k)})...)
 						}
 						r.Stages = append(r.Stages, s)
 					}
@@ -209,18 +204,15 @@ func TestRun(t *testing.T) {
 		cmpopts.EquateApprox(0, 1e-9),
 		cmp.Comparer(func(a, b kernels.Config) bool { return a == b }),
 	}
-	if diff := cmp.Diff(want, sink.records, ignore); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, sink.records, want, ignore)
 	for _, r := range sink.records {
-		if r.Check == nil || !r.Check.OK() || r.WallMS < 0 || r.Time.IsZero() {
-			t.Errorf("%s: check %+v, wall %g, time %s", r.Variant(), r.Check, r.WallMS, r.Time)
-		}
+		assert.That(t, r.Check != nil && r.Check.OK() && r.WallMS >= 0 && !r.Time.IsZero(),
+			"%s: check %+v, wall %g, time %s", r.Variant(), r.Check, r.WallMS, r.Time)
 	}
 	// The base of this backward is one launch, what follows it has two.
-	if len(sink.records[1].Stages) != 0 || len(sink.records[2].Stages) != 2 || len(sink.records[6].Stages) != 0 {
-		t.Errorf("stages: %v and %v of a backward, %v of a forward", sink.records[1].Stages, sink.records[2].Stages, sink.records[6].Stages)
-	}
+	assert.That(t, len(sink.records[1].Stages) == 0 && len(sink.records[2].Stages) == 2 &&
+		len(sink.records[6].Stages) == 0, "stages: %v and %v of a backward, %v of a forward",
+		sink.records[1].Stages, sink.records[2].Stages, sink.records[6].Stages)
 	for _, c := range f.Calls() {
 		bad := false
 		switch c.Op {
@@ -235,9 +227,7 @@ func TestRun(t *testing.T) {
 			}
 			bad = c.Options.Flush != o.Run.Protocol.Flush || c.Options.Samples != want+1
 		}
-		if bad {
-			t.Errorf("%s: %+v", c, c)
-		}
+		assert.That(t, !bad, "%s: %+v", c, c)
 	}
 	checkCalls(t, f)
 }
@@ -251,22 +241,17 @@ func checkCalls(t *testing.T, f *devicetest.Fake) {
 	for _, c := range f.Calls() {
 		switch c.Op {
 		case "prefetch":
-			if announced[c.Problem] || !isStream(c.Variants[0]) {
-				t.Errorf("announced again, or without its stream: %s", c)
-			}
+			assert.That(t, !announced[c.Problem] && isStream(c.Variants[0]),
+				"announced again, or without its stream: %s", c)
 			announced[c.Problem] = true
 		case "open":
 			opens++
-			if !announced[c.Problem] {
-				t.Errorf("%s was opened without a word", c.Problem)
-			}
+			assert.That(t, announced[c.Problem], "%s was opened without a word", c.Problem)
 		case "close":
 			closes++
 		}
 	}
-	if opens != closes {
-		t.Errorf("%d times opened, %d times closed", opens, closes)
-	}
+	assert.Equal(t, opens, closes, "times opened", "times closed")
 }
 
 // The next jobs are announced before this one is measured, with what is left of them.
@@ -279,9 +264,7 @@ func TestRunPrefetches(t *testing.T) {
 		got = append(got, c.Op+" "+c.Problem.String())
 		if c.Op == "prefetch" {
 			i := slices.IndexFunc(ts, func(task Task) bool { return task.Problem == c.Problem })
-			if diff := cmp.Diff(fmt.Sprint(ts[i].Variants), fmt.Sprint(c.Variants[1:])); diff != "" {
-				t.Error(diff)
-			}
+			assert.Same(t, fmt.Sprint(c.Variants[1:]), fmt.Sprint(ts[i].Variants))
 		}
 	}
 	want := []string{
@@ -290,9 +273,7 @@ func TestRunPrefetches(t *testing.T) {
 		"open " + pool[2],
 		"open " + pool[3],
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, got, want)
 }
 
 // pick is a number below n that belongs to what it is given.
@@ -302,7 +283,8 @@ func pick(n int, parts ...any) int {
 	return int(h.Sum32()>>8) % n
 }
 
-var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile, kernels.StatusResource, kernels.StatusLaunch,
+var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile,
+	kernels.StatusResource, kernels.StatusLaunch,
 	kernels.StatusWrong, kernels.StatusTimeout, kernels.StatusCrash}
 
 // Any jobs on any number of devices, with failures of every kind in between:
@@ -327,7 +309,8 @@ func TestRunRandom(t *testing.T) {
 				return nil
 			}
 			s := failures[pick(len(failures), seed, v, p)]
-			return &kernels.Failure{Status: s, Reason: "as scripted", Broken: s == kernels.StatusLaunch && pick(2, v) > 0}
+			return &kernels.Failure{Status: s, Reason: "as scripted",
+				Broken: s == kernels.StatusLaunch && pick(2, v) > 0}
 		}
 		var fakes []*devicetest.Fake
 		for range 1 + rnd.IntN(3) {
@@ -347,9 +330,8 @@ func TestRunRandom(t *testing.T) {
 		got := map[string]kernels.Status{}
 		for _, r := range sink.variants() {
 			k := r.Problem.String() + " " + r.Variant().String()
-			if _, ok := got[k]; ok {
-				t.Errorf("seed %d: %s twice", seed, k)
-			}
+			_, ok := got[k]
+			assert.That(t, !ok, "seed %d: %s twice", seed, k)
 			got[k] = r.Status
 			if r.Status != kernels.StatusOK {
 				wrong++
@@ -365,18 +347,15 @@ func TestRunRandom(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("seed %d: %s", seed, diff)
-		}
-		if sum.Measured != total || sum.Failed+sum.Refused != wrong || sum.Skipped != 0 {
-			t.Errorf("seed %d: %+v, want %d measured, %d failed", seed, sum, total, wrong)
-		}
+		diff := cmp.Diff(want, got)
+		assert.Must(t, diff == "", "seed %d: %s", seed, diff)
+		assert.That(t, sum.Measured == total && sum.Failed+sum.Refused == wrong && sum.Skipped == 0,
+			"seed %d: %+v, want %d measured, %d failed", seed, sum, total, wrong)
 		for _, f := range fakes {
 			checkCalls(t, f)
 		}
-		if len(events) != len(sink.records) {
-			t.Fatalf("seed %d: %d events, %d records", seed, len(events), len(sink.records))
-		}
+		assert.Must(t, len(events) == len(sink.records),
+			"seed %d: %d events, %d records", seed, len(events), len(sink.records))
 		done := 0
 		left := map[kernels.Problem]int{}
 		for _, task := range ts {
@@ -384,9 +363,7 @@ func TestRunRandom(t *testing.T) {
 		}
 		for i, e := range events {
 			r := e.Record
-			if r != sink.records[i] {
-				t.Errorf("seed %d: event %d is of another record", seed, i)
-			}
+			assert.Equal(t, r, sink.records[i], "seed", seed, "event", i, "of another record")
 			if r.Family != record.Stream {
 				done++
 				left[r.Problem]--
@@ -395,10 +372,10 @@ func TestRunRandom(t *testing.T) {
 			if r.Status == kernels.StatusOK {
 				median = stats.Median(r.SamplesUS)
 			}
-			if e.Done != done || e.Total != total || e.Left != left[r.Problem] || e.Median != median {
-				t.Errorf("seed %d: event %d is %d/%d, %d left, median %g; want %d/%d, %d left, median %g",
-					seed, i, e.Done, e.Total, e.Left, e.Median, done, total, left[r.Problem], median)
-			}
+			assert.That(t, e.Done == done && e.Total == total && e.Left == left[r.Problem] &&
+				e.Median == median,
+				"seed %d: event %d is %d/%d, %d left, median %g; want %d/%d, %d left, median %g",
+				seed, i, e.Done, e.Total, e.Left, e.Median, done, total, left[r.Problem], median)
 		}
 	}
 }
@@ -424,9 +401,7 @@ func TestRunSharesWork(t *testing.T) {
 		}
 		mustRun(t, ts, &memory{}, options(2), fakes...)
 		for i, f := range fakes {
-			if n := len(f.Calls("open")); n != 1 {
-				t.Errorf("device %d had %d of %d jobs", i, n, len(ts))
-			}
+			assert.Equal(t, len(f.Calls("open")), 1, "device", i, "had", len(ts), "jobs")
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -434,12 +409,9 @@ func TestRunSharesWork(t *testing.T) {
 		slow.Seconds, fast.Seconds = takes(100), takes(1e-3)
 		ts := tasks(t, 4, pool...)
 		sum := mustRun(t, ts, &memory{}, options(2), slow, fast)
-		if sum.Measured != 4*len(ts) {
-			t.Errorf("%+v", sum)
-		}
-		if n := len(slow.Calls("open")); n > 1 {
-			t.Errorf("the slow device had %d jobs", n)
-		}
+		assert.Equal(t, sum.Measured, 4*len(ts), sum)
+		n := len(slow.Calls("open"))
+		assert.That(t, n <= 1, "the slow device had %d jobs", n)
 		checkCalls(t, slow)
 		checkCalls(t, fast)
 	})
@@ -478,14 +450,16 @@ func TestRunWarmsUp(t *testing.T) {
 					visits[c.Problem]++
 				}
 			}
-			if n := visits[ts[0].Problem]; n < tc.min || n > tc.max || visits[ts[1].Problem] != 1 {
-				t.Errorf("%s: %d and %d visits, want %d to %d and 1", tc.name, n, visits[ts[1].Problem], tc.min, tc.max)
-			}
+			n := visits[ts[0].Problem]
+			assert.That(t, n >= tc.min && n <= tc.max && visits[ts[1].Problem] == 1,
+				"%s: %d and %d visits, want %d to %d and 1", tc.name, n, visits[ts[1].Problem],
+				tc.min, tc.max)
 			// What is recorded is the last visit.
 			last := tc.seconds(visit*visits[ts[0].Problem] - 1)
-			if r := sink.records[0]; r.Family != record.Stream || len(r.SamplesUS) != samples || r.SamplesUS[samples-1] != record.Micros([]float64{last})[0] {
-				t.Errorf("%s: %s of %v, want %g at the end", tc.name, r.Family, r.SamplesUS, last*1e6)
-			}
+			r := sink.records[0]
+			assert.That(t, r.Family == record.Stream && len(r.SamplesUS) == samples &&
+				r.SamplesUS[samples-1] == record.Micros([]float64{last})[0],
+				"%s: %s of %v, want %g at the end", tc.name, r.Family, r.SamplesUS, last*1e6)
 		})
 	}
 }

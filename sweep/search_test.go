@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -51,53 +52,48 @@ func TestSearch(t *testing.T) {
 			last = e
 		}
 		sum := mustRun(t, ts, sink, o, fake())
-		if last.Done != last.Total {
-			t.Errorf("%s: in the end %d of %d are through", strategy, last.Done, last.Total)
-		}
+		assert.Equal(t, last.Done, last.Total, strategy, "in the end", "through")
 		searched, finals := byPhase(sink)
-		if sum.Problems != 2 || sum.Failed != 0 || len(sink.runs) != 2 || sum.Measured != len(searched)+len(finals) {
-			t.Errorf("%s: %+v, %d runs", strategy, sum, len(sink.runs))
-		}
-		if (strategy == search.Auto || strategy == search.Evolve) && len(searched) > 100 {
-			t.Errorf("%s measured %d of 300", strategy, len(searched))
-		}
+		assert.That(t, sum.Problems == 2 && sum.Failed == 0 && len(sink.runs) == 2 &&
+			sum.Measured == len(searched)+len(finals), "%s: %+v, %d runs", strategy, sum,
+			len(sink.runs))
+		assert.That(t, strategy != search.Auto && strategy != search.Evolve || len(searched) <= 100,
+			"%s measured %d of 300", strategy, len(searched))
 		winners, entries := 0, 0
 		for _, r := range finals {
-			if r.Status != kernels.StatusOK || len(r.SamplesUS) != 8*FinalLaunches || len(r.Visits) != 8 || r.SearchUS <= 0 {
-				t.Fatalf("%s: %+v", strategy, r)
-			}
+			assert.Must(t, r.Status == kernels.StatusOK && len(r.SamplesUS) == 8*FinalLaunches &&
+				len(r.Visits) == 8 && r.SearchUS > 0, "%s: %+v", strategy, r)
 			if r.Chosen != "" {
 				winners++
-				if r.Seed == 7 || r.Check.Repeats < 3 {
-					t.Errorf("%s: the winner was not checked on fresh inputs", strategy)
-				}
+				assert.That(t, r.Seed != 7 && r.Check.Repeats >= 3,
+					"%s: the winner was not checked on fresh inputs", strategy)
 			}
 			if r.Entry {
 				entries++
-				if r.Variant() != preset {
-					t.Errorf("%s: %s is no entry", strategy, r.Variant())
-				}
+				assert.Equal(t, r.Variant(), preset, strategy, "no entry")
 			}
-			if r.Base && len(r.BaseAgainUS) != 8 {
-				t.Errorf("%s: no second copy of the base", strategy)
-			}
+			assert.That(t, !r.Base || len(r.BaseAgainUS) == 8,
+				"%s: no second copy of the base", strategy)
 		}
-		if last := finals[len(finals)-1]; !last.Base || winners != 2 || entries != 1 || len(finals) < 10 {
-			t.Errorf("%s: %d finals, %d winners, %d entries, the last is %s", strategy, len(finals), winners, entries, last.Variant())
+		if last := finals[len(finals)-1]; !last.Base || winners != 2 || entries != 1 ||
+			len(finals) < 10 {
+			t.Errorf("%s: %d finals, %d winners, %d entries, the last is %s", strategy, len(finals),
+				winners, entries, last.Variant())
 		}
 		// The same again: nothing, as the base of each problem has its final.
 		sink.keys = map[string]kernels.Status{}
 		for _, r := range sink.records {
 			sink.keys[r.Key] = r.Status
 		}
-		if again := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake()); again.Measured != 0 || again.Skipped != sum.Measured {
-			t.Errorf("%s again: %+v, after %+v", strategy, again, sum)
-		}
+		again := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake())
+		assert.That(t, again.Measured == 0 && again.Skipped == sum.Measured,
+			"%s again: %+v, after %+v", strategy, again, sum)
 		// A search by another budget is another search.
-		left, problems, err := Left(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink)
-		if err != nil || problems != 2 || left != len(ts[0].Variants)+len(ts[1].Variants) {
-			t.Errorf("left %d of %d problems, %v", left, problems, err)
-		}
+		left, problems, err := Left(registry, devicetest.H200(), ts, searching(strategy,
+			search.Budget{Share: 0.5}), sink)
+		assert.That(t, err == nil && problems == 2 &&
+			left == len(ts[0].Variants)+len(ts[1].Variants), "left %d of %d problems, %v", left,
+			problems, err)
 	}
 }
 
@@ -135,13 +131,21 @@ func TestSearchFailures(t *testing.T) {
 	base := ts[0].Base
 	for name, fail := range map[string]func(v kernels.Variant) *kernels.Failure{
 		"some wrong": func(v kernels.Variant) *kernels.Failure {
-			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8, kernels.StatusWrong)
+			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8,
+				kernels.StatusWrong)
 		},
 		"some crash": func(v kernels.Variant) *kernels.Failure {
-			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8, kernels.StatusCrash)
+			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8,
+				kernels.StatusCrash)
 		},
-		"the base wrong": func(v kernels.Variant) *kernels.Failure { return failIf(v == base, kernels.StatusWrong) },
-		"all fail":       func(v kernels.Variant) *kernels.Failure { return failIf(!isStream(v), kernels.StatusLaunch) },
+		"the base wrong": func(v kernels.Variant) *kernels.Failure {
+			return failIf(v == base,
+				kernels.StatusWrong)
+		},
+		"all fail": func(v kernels.Variant) *kernels.Failure {
+			return failIf(!isStream(v),
+				kernels.StatusLaunch)
+		},
 	} {
 		f := fake()
 		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure { return fail(v) }
@@ -150,18 +154,16 @@ func TestSearchFailures(t *testing.T) {
 		_, finals := byPhase(sink)
 		last := finals[len(finals)-1]
 		wrong := strings.HasPrefix(name, "the base") || strings.HasPrefix(name, "all")
-		if !last.Base || (last.Status == kernels.StatusOK) == wrong {
-			t.Errorf("%s: the last final is %s: %s %s", name, last.Variant(), last.Status, last.Reason)
-		}
+		assert.That(t, last.Base && (last.Status == kernels.StatusOK) != wrong,
+			"%s: the last final is %s: %s %s", name, last.Variant(), last.Status, last.Reason)
 		chosen := 0
 		for _, r := range finals {
 			if r.Chosen != "" {
 				chosen++
 			}
 		}
-		if want := 1; name == "all fail" && chosen != 0 || name != "all fail" && chosen != want {
-			t.Errorf("%s: %d winners", name, chosen)
-		}
+		assert.That(t, (name != "all fail" || chosen == 0) && (name == "all fail" || chosen == 1),
+			"%s: %d winners", name, chosen)
 	}
 }
 
@@ -191,56 +193,50 @@ func TestSearchFreshInputs(t *testing.T) {
 	winner = ts[0].Variants[3]
 	_, finals := byPhase(sink)
 	i := slices.IndexFunc(finals, func(r *record.Record) bool { return r.Chosen != "" })
-	if i < 0 || finals[i].Variant() != winner || finals[i].Chosen != "fastest" {
-		t.Fatalf("%d: not the fastest", i)
-	}
+	assert.Must(t, i >= 0 && finals[i].Variant() == winner && finals[i].Chosen == "fastest",
+		"%d: not the fastest", i)
 	checks := map[kernels.Variant]int{}
 	f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
 		checks[v]++
 		// Check and its outcome ask twice; after the search's come the rounds, then
 		// the fresh check.
-		return failIf(v == winner && f.Calls("open")[len(f.Calls("open"))-1].Seed != 7, kernels.StatusWrong)
+		return failIf(v == winner && f.Calls("open")[len(f.Calls("open"))-1].Seed != 7,
+			kernels.StatusWrong)
 	}
 	sink = &memory{}
 	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
 	_, finals = byPhase(sink)
 	for _, r := range finals {
-		if r.Variant() == winner && (r.Status != kernels.StatusWrong || !strings.HasPrefix(r.Reason, "on fresh inputs: ")) {
-			t.Errorf("the wrong winner is %s: %s", r.Status, r.Reason)
-		}
-		if r.Chosen != "" && r.Variant() == winner {
-			t.Error("it was chosen all the same")
-		}
+		assert.That(t,
+			r.Variant() != winner || r.Status == kernels.StatusWrong && strings.HasPrefix(r.Reason,
+				"on fresh inputs: "),
+			"the wrong winner is %s: %s", r.Status, r.Reason)
+		assert.That(t, r.Chosen == "" || r.Variant() != winner, "it was chosen all the same")
 	}
 }
 
 func TestSearchBudgets(t *testing.T) {
 	ts := tasks(t, 60, pool[0], "rmsnorm/bwd/600x1024/bf16")
-	for text, want := range map[string]string{"1x": "budget 1x is too small to measure the bases of 2 problems", "1": "budget 1 is too small"} {
+	for text, want := range map[string]string{"1x": "budget 1x is too small to measure the bases " +
+		"of 2 problems", "1": "budget 1 is too small"} {
 		b, err := search.ParseBudget(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = Run(t.Context(), registry, devices(fake()), ts, &memory{}, searching(search.Auto, b))
+		assert.NoError(t, err)
+		_, err = Run(t.Context(), registry, devices(fake()), ts, &memory{}, searching(search.Auto,
+			b))
 		least := map[string]string{"1x": "give 4x or more", "1": "give 2 or more"}[text]
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasPrefix(hint.Of(err), least) {
-			t.Errorf("%s: %v (%s)", text, err, hint.Of(err))
-		}
+		assert.That(t, err != nil && strings.HasPrefix(err.Error(), want) &&
+			strings.HasPrefix(hint.Of(err), least), "%s: %v (%s)", text, err, hint.Of(err))
 	}
-	if err := search.ErrShort(ts[0].Problem, 2, "1ms", 300*time.Millisecond); !strings.HasPrefix(hint.Of(err), "give 2s or more") {
-		t.Errorf("%v (%s)", err, hint.Of(err))
-	}
+	err := search.ErrShort(ts[0].Problem, 2, "1ms", 300*time.Millisecond)
+	assert.That(t, strings.HasPrefix(hint.Of(err), "give 2s or more"), "%v (%s)", err, hint.Of(err))
 	sink := &memory{}
-	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: time.Nanosecond}), fake())
-	if sum.Short != 2 || sum.Problems != 2 {
-		t.Errorf("a nanosecond: %+v", sum)
-	}
+	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: time.Nanosecond}),
+		fake())
+	assert.That(t, sum.Short == 2 && sum.Problems == 2, "a nanosecond: %+v", sum)
 	// The finals are within the budget too: of the base alone, one round.
 	_, finals := byPhase(sink)
 	for _, r := range finals {
-		if len(r.Visits) > 1 {
-			t.Errorf("%s: %d rounds", r.Problem, len(r.Visits))
-		}
+		assert.That(t, len(r.Visits) <= 1, "%s: %d rounds", r.Problem, len(r.Visits))
 	}
 	// Whatever is left for them, the finals have a rival in as many rounds as an interval needs.
 	for budget := time.Millisecond; budget < time.Second; budget *= 4 {
@@ -253,30 +249,27 @@ func TestSearchBudgets(t *testing.T) {
 				rivals++
 			}
 		}
-		if rivals < sum.Problems-sum.Short || budget == time.Millisecond && sum.Starved+sum.Short == 0 {
-			t.Errorf("%s: %d rivals, %+v", budget, rivals, sum)
-		}
+		assert.That(t, rivals >= sum.Problems-sum.Short &&
+			(budget != time.Millisecond || sum.Starved+sum.Short != 0), "%s: %d rivals, %+v",
+			budget, rivals, sum)
 	}
 	sink = &memory{}
 	o := searching(search.Auto, search.Budget{Time: time.Hour})
 	mustRun(t, ts, sink, o, fake())
-	if _, finals = byPhase(sink); len(finals) < 4 || len(finals[0].Visits) != o.Search.Rounds {
-		t.Errorf("an hour: %d finals", len(finals))
-	}
+	_, finals = byPhase(sink)
+	assert.That(t, len(finals) >= 4 && len(finals[0].Visits) == o.Search.Rounds,
+		"an hour: %d finals", len(finals))
 	sink = &memory{}
 	mustRun(t, ts, sink, searching(search.Random, search.Budget{Configs: 20}), fake())
-	if searched, _ := byPhase(sink); len(searched) != 20 {
-		t.Errorf("%d variants of a budget of 20", len(searched))
-	}
+	searched, _ := byPhase(sink)
+	assert.Equal(t, len(searched), 20, "variants of a budget of 20")
 }
 
 // What cannot win is pruned, with its reason in the records.
 func TestSearchPrunes(t *testing.T) {
 	p := pool[0]
 	ts, err := Grid(t.Context(), registry, parse(t, p), devicetest.H200(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	info := devicetest.H200()
 	info.CacheBytes = 0 // all scratch goes to the memory
 	f := fake()
@@ -295,26 +288,22 @@ func TestSearchPrunes(t *testing.T) {
 	for _, r := range sink.variants() {
 		if r.Status == record.StatusPruned {
 			pruned++
-			if !strings.HasPrefix(r.Reason, "bound: ") {
-				t.Errorf("%s", r.Reason)
-			}
+			assert.That(t, strings.HasPrefix(r.Reason, "bound: "), "%s", r.Reason)
 		}
 	}
-	if strings.Contains(p, "/bwd/") && (pruned == 0 || sum.Pruned != pruned) || strings.Contains(p, "/fwd/") && pruned != 0 {
-		t.Errorf("%d pruned of %s, %+v", pruned, p, sum)
-	}
+	assert.That(t, (!strings.Contains(p, "/bwd/") || pruned != 0 && sum.Pruned == pruned) &&
+		(!strings.Contains(p, "/fwd/") || pruned == 0), "%d pruned of %s, %+v", pruned, p, sum)
 	for _, r := range []kernels.Resource{
 		{Stage: "k1", Spill: 300, Registers: 255, Threads: 128, Occupancy: 2},
 		{Stage: "k1", Registers: 128, Threads: 1024, Occupancy: 0},
 		{Stage: "k1", Registers: 64, Threads: 256, Occupancy: 0},
 	} {
-		if wasteful(r, devicetest.H200()) == "" {
-			t.Errorf("%+v is worth a launch", r)
-		}
+		assert.That(t, wasteful(r, devicetest.H200()) != "", "%+v is worth a launch", r)
 	}
-	if why := wasteful(kernels.Resource{Spill: 100, Registers: 64, Threads: 256, Occupancy: 1}, devicetest.H200()); why != "" {
-		t.Error(why)
-	}
+	assert.Equal(t,
+		wasteful(kernels.Resource{Spill: 100, Registers: 64, Threads: 256, Occupancy: 1},
+			devicetest.H200()),
+		"")
 }
 
 // What the search of a problem saw and its finals are one append, and each of the
@@ -323,9 +312,7 @@ func TestSearchAppendsOnce(t *testing.T) {
 	ts := tasks(t, 6, pool[0], pool[1])
 	sink := &memory{}
 	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), fake())
-	if len(sink.whole) != 2 {
-		t.Fatalf("%d appends for 2 problems", len(sink.whole))
-	}
+	assert.Must(t, len(sink.whole) == 2, "%d appends for 2 problems", len(sink.whole))
 	for _, rs := range sink.whole {
 		finals := 0
 		for _, r := range rs {
@@ -336,8 +323,8 @@ func TestSearchAppendsOnce(t *testing.T) {
 			}
 		}
 		last := rs[len(rs)-1]
-		if finals < 2 || last.Finals != finals || !last.Base || rs[0].Problem != last.Problem {
-			t.Errorf("%d finals, the last of %d, base %v", finals, last.Finals, last.Base)
-		}
+		assert.That(t, finals >= 2 && last.Finals == finals && last.Base &&
+			rs[0].Problem == last.Problem, "%d finals, the last of %d, base %v", finals,
+			last.Finals, last.Base)
 	}
 }

@@ -273,7 +273,7 @@ type Stages struct {
 	GapUS float64 // median time between them; 0 where it is not known
 }
 
-// Stages times each launch of a variant, by CUPTI if trace is set and the device has it.
+// Stages times each launch of a variant; a peer's by its profiler if trace is set.
 func (s *Session) Stages(ctx context.Context, v kernels.Variant, trace bool) (Stages, error) {
 	pr := s.Protocol
 	o := pr.TimeOptions(pr.StageSamples + pr.Discard)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
@@ -15,7 +16,8 @@ import (
 // A sweep's times in an unfit state are taken again; what stays unfit is a row
 // without a time.
 func TestRunUnfit(t *testing.T) {
-	throttled := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980, Throttle: []string{"hw slowdown"}}
+	throttled := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980,
+		Throttle: []string{"hw slowdown"}}
 	for name, test := range map[string]struct {
 		bad    int // readings until the device is fit; the stream takes the first
 		status kernels.Status
@@ -33,13 +35,11 @@ func TestRunUnfit(t *testing.T) {
 		}}
 		sink := &memory{}
 		ts := tasks(t, 1, "rmsnorm/fwd/64x256/bf16")
-		if _, err := Run(t.Context(), registry, []kernels.Device{dev}, ts, sink, options(5)); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		_, err := Run(t.Context(), registry, []kernels.Device{dev}, ts, sink, options(5))
+		assert.Must(t, err == nil, "%s: %v", name, err)
 		rs := sink.variants()
-		if len(rs) != 1 || rs[0].Status != test.status || rs[0].Reason != test.reason || (len(rs[0].SamplesUS) > 0) != (test.status == kernels.StatusOK) {
-			t.Errorf("%s: %+v", name, rs)
-		}
+		assert.That(t, len(rs) == 1 && rs[0].Status == test.status && rs[0].Reason == test.reason &&
+			(len(rs[0].SamplesUS) > 0) == (test.status == kernels.StatusOK), "%s: %+v", name, rs)
 	}
 }
 
@@ -65,7 +65,8 @@ func TestImpossible(t *testing.T) {
 		{"in time", p, known, 4800e9, cold, 2, 30, 15, ""},
 		{"too fast", p, known, 4800e9, cold, 2, 30, 13, "peak is 4800"},
 		{"no peak said", p, known, 0, cold, 2, 30, 13, "peak is 4800"},
-		{"a peak that no such card has", p, known, 9e18, cold, 2, 30, 15, "no such card moves more than 5040"},
+		{"a peak that no such card has", p, known, 9e18, cold, 2, 30, 15,
+			"no such card moves more than 5040"},
 		{"likewise, not known", p, other, 9e18, cold, 2, 30, 15, "no such card moves more than"},
 		{"not known, by its stream", p, other, 0, cold, 2, 30, 6, "warm, or miscounted"},
 		{"not known, in time", p, other, 0, cold, 2, 30, 8, ""},
@@ -76,9 +77,9 @@ func TestImpossible(t *testing.T) {
 		{"likewise, in time", large, known, 4800e9, cold, 2, 230, 220, ""},
 	} {
 		x.d.PeakRate = x.peak
-		if got := Impossible(x.p, x.d, x.pr, x.empty, x.stream, x.us); got == "" != (x.want == "") || !strings.Contains(got, x.want) {
-			t.Errorf("%s: %q, want %q", x.name, got, x.want)
-		}
+		got := Impossible(x.p, x.d, x.pr, x.empty, x.stream, x.us)
+		assert.That(t, got == "" == (x.want == "") && strings.Contains(got, x.want),
+			"%s: %q, want %q", x.name, got, x.want)
 	}
 }
 
@@ -103,9 +104,10 @@ func TestRunImpossible(t *testing.T) {
 			f.Seconds = lie
 			Run(t.Context(), registry, devices(f), ts, sink, o)
 			for _, r := range sink.records {
-				if (name == "each" || r.Variant() == ts[0].Variants[3]) && r.Status != kernels.StatusUnfit {
-					t.Errorf("%s: %s is %s", name, r.Variant(), r.Status)
-				}
+				assert.That(t,
+					name != "each" && r.Variant() != ts[0].Variants[3] ||
+						r.Status == kernels.StatusUnfit,
+					"%s: %s is %s", name, r.Variant(), r.Status)
 			}
 		}
 	}
@@ -115,17 +117,17 @@ func TestRunImpossible(t *testing.T) {
 func TestPossible(t *testing.T) {
 	files, err := filepath.Glob("../results/*/records.jsonl.gz")
 	more, _ := filepath.Glob("../results/*/*/records.jsonl.gz")
-	if files = append(files, more...); err != nil || len(files) < 3 {
-		t.Fatal(files, err)
-	}
+	files = append(files, more...)
+	assert.Must(t, err == nil && len(files) >= 3, "%v %v", files, err)
 	n := 0
 	for _, path := range files {
 		record.Read(path, func(r *record.Record, run *record.Run) error {
 			if r.Status == kernels.StatusOK {
 				n++
-				if why := Impossible(r.Problem, run.Device, run.Protocol, run.EmptyUS(), r.StreamUS, stats.Median(r.SamplesUS)); why != "" {
-					t.Errorf("%s: %s of %s: %s", path, r.Variant(), r.Problem, why)
-				}
+				assert.Equal(t,
+					Impossible(r.Problem, run.Device, run.Protocol, run.EmptyUS(), r.StreamUS,
+						stats.Median(r.SamplesUS)),
+					"", path, r.Variant(), r.Problem)
 			}
 			return nil
 		})

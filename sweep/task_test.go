@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -56,44 +57,39 @@ func TestGrid(t *testing.T) {
 			var override []kernels.Range
 			has := func(name string) bool {
 				f, _ := r.Lookup(name)
-				return slices.ContainsFunc(f.Knobs, func(k kernels.Range) bool { return k.Knob == kernels.BlockRows })
+				return slices.ContainsFunc(f.Knobs,
+					func(k kernels.Range) bool { return k.Knob == kernels.BlockRows })
 			}
 			if rnd.IntN(2) == 0 && (only == nil || slices.ContainsFunc(only, has)) {
 				override = append(override, kernels.Values(kernels.BlockRows, 1<<rnd.IntN(3)))
 			}
 			tasks, err := Grid(t.Context(), r, ps, d, only, override)
-			if err != nil {
-				t.Fatalf("%v, only %q, override %v: %v", ps, only, override, err)
-			}
-			if len(tasks) != len(ps) {
-				t.Fatalf("%d tasks of %d problems", len(tasks), len(ps))
-			}
+			assert.NoError(t, err, ps, "only", only, "override", override)
+			assert.Must(t, len(tasks) == len(ps), "%d tasks of %d problems", len(tasks), len(ps))
 			for i, task := range tasks {
 				base, err := r.Base(ps[i], d)
-				if err != nil || task.Problem != ps[i] || task.Base != base || task.Variants[0] != base {
-					t.Errorf("task %d is %s with base %s first %s, want %s with %s (%v)", i, task.Problem, task.Base, task.Variants[0], ps[i], base, err)
-				}
+				assert.That(t, err == nil && task.Problem == ps[i] && task.Base == base &&
+					task.Variants[0] == base,
+					"task %d is %s with base %s first %s, want %s with %s (%v)", i, task.Problem,
+					task.Base, task.Variants[0], ps[i], base, err)
 				seen := map[kernels.Variant]bool{}
 				covered := map[string]bool{}
 				for _, v := range task.Variants {
-					if seen[v] {
-						t.Errorf("%s has %s twice", task.Problem, v)
-					}
+					assert.That(t, !seen[v], "%s has %s twice", task.Problem, v)
 					seen[v] = true
-					if _, full, _, err := r.Resolve(task.Problem, v, d); err != nil || full != v {
-						t.Errorf("%s has %s, which is %s, %v", task.Problem, v, full, err)
-					}
+					_, full, _, err := r.Resolve(task.Problem, v, d)
+					assert.That(t, err == nil && full == v,
+						"%s has %s, which is %s, %v", task.Problem, v, full, err)
 					if v == base {
 						continue
 					}
 					covered[v.Family] = true
-					if len(only) > 0 && !slices.Contains(only, v.Family) {
-						t.Errorf("%s has %s, but only %q were asked for", task.Problem, v, only)
-					}
+					assert.That(t, len(only) == 0 || slices.Contains(only, v.Family),
+						"%s has %s, but only %q were asked for", task.Problem, v, only)
 					for _, o := range override {
-						if x, ok := v.Config.Lookup(o.Knob); ok && !slices.Contains(o.Values, x) {
-							t.Errorf("%s has %s against override %v", task.Problem, v, o)
-						}
+						x, ok := v.Config.Lookup(o.Knob)
+						assert.That(t, !ok || slices.Contains(o.Values, x),
+							"%s has %s against override %v", task.Problem, v, o)
 					}
 				}
 				if len(only) > 0 || len(override) > 0 {
@@ -102,13 +98,11 @@ func TestGrid(t *testing.T) {
 				refused := 0
 				for _, f := range r.Candidates(task.Problem) {
 					s := f.Space(task.Problem, d)
-					if refused += len(s.Refused); !covered[f.Name] && len(s.Configs) > 1 {
-						t.Errorf("%s has nothing of %s", task.Problem, f.Name)
-					}
+					refused += len(s.Refused)
+					assert.That(t, covered[f.Name] || len(s.Configs) <= 1,
+						"%s has nothing of %s", task.Problem, f.Name)
 				}
-				if task.Refused != refused {
-					t.Errorf("%s has %d refused, want %d", task.Problem, task.Refused, refused)
-				}
+				assert.Equal(t, task.Refused, refused, task.Problem, "refused")
 			}
 		}
 	}
@@ -117,9 +111,7 @@ func TestGrid(t *testing.T) {
 func TestGridErrors(t *testing.T) {
 	r := families.New()
 	f, err := r.Lookup("rms_fwd/cta_reg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	never := *f
 	never.Name = "never"
 	never.Refuse = func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error {
@@ -133,16 +125,25 @@ func TestGridErrors(t *testing.T) {
 		want     string
 	}{
 		{pool[0], []string{"rms_bwd/nobody"}, nil, `unknown family "rms_bwd/nobody"`},
-		{pool[0], []string{"rms_bwd/two_pass", "ln_fwd/two_pass"}, nil, "family ln_fwd/two_pass serves none of the problems asked for"},
-		{pool[0], []string{"rms_bwd/stream"}, nil, "family rms_bwd/stream serves none of the problems asked for"}, // it is no design
-		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
-		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
-		{pool[1], []string{"rms_fwd/two_pass", "never"}, nil, "every config of family never is refused, at first as it never runs"},
-		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil, "rmsnorm/bwd/4194304x16384/bf16 needs 1.5 TiB, but NVIDIA H200 has 131.3 GiB"},
+		{pool[0], []string{"rms_bwd/two_pass", "ln_fwd/two_pass"}, nil,
+			"family ln_fwd/two_pass serves none of the problems asked for"},
+		// it is no design
+		{pool[0], []string{"rms_bwd/stream"}, nil,
+			"family rms_bwd/stream serves none of the problems asked for"},
+		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)},
+			`no family in this sweep has the knob "rc"`},
+		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1),
+			kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
+		{pool[1], []string{"rms_fwd/two_pass", "never"}, nil,
+			"every config of family never is refused, at first as it never runs"},
+		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil,
+			"rmsnorm/bwd/4194304x16384/bf16 needs 1.5 TiB, but NVIDIA H200 has 131.3 GiB"},
 	} {
-		_, err := Grid(t.Context(), r, parse(t, tc.problem), devicetest.H200(), tc.only, tc.override)
-		if err == nil || err.Error() != tc.want || hint.Of(err) == "" || strings.ContainsRune(err.Error(), '\n') {
-			t.Errorf("%s, only %q, override %v: got %v, want %s, with a hint", tc.problem, tc.only, tc.override, err, tc.want)
-		}
+		_, err := Grid(t.Context(), r, parse(t, tc.problem), devicetest.H200(), tc.only,
+			tc.override)
+		assert.That(t, err != nil && err.Error() == tc.want && hint.Of(err) != "" &&
+			!strings.ContainsRune(err.Error(), '\n'),
+			"%s, only %q, override %v: got %v, want %s, with a hint", tc.problem, tc.only,
+			tc.override, err, tc.want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/rule"
@@ -15,10 +16,9 @@ func TestUpdateHalves(t *testing.T) {
 	p := durable.Place{Name: filepath.Join(t.TempDir(), FileName)}
 	first := table(t)
 	first.Device = devicetest.H200()
-	if err := first.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	m := &rule.Map{Device: first.Device, Rasters: []rule.Raster{*rule.Blank(rule.Classes()[0], 16, first.Device.SMs)}}
+	assert.NoError(t, first.Write(p))
+	m := &rule.Map{Device: first.Device, Rasters: []rule.Raster{*rule.Blank(rule.Classes()[0], 16,
+		first.Device.SMs)}}
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
@@ -31,21 +31,14 @@ func TestUpdateHalves(t *testing.T) {
 				}
 				return &half, nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			assert.That(t, err == nil, "%v", err)
 		})
 	}
 	wg.Wait()
 	got, err := Read(p.String())
-	if err != nil || got.Map == nil || len(got.Map.Rasters) != 1 || got.Noise != first.Noise+2.5 || len(got.Entries) != len(first.Entries) {
-		t.Fatalf("%v, %+v", err, got)
-	}
-	if got.Map.Device.ID != first.Device.ID {
-		t.Error("the map has no device")
-	}
+	assert.Must(t, err == nil && got.Map != nil && len(got.Map.Rasters) == 1 &&
+		got.Noise == first.Noise+2.5 && len(got.Entries) == len(first.Entries), "%v, %+v", err, got)
+	assert.Equal(t, got.Map.Device.ID, first.Device.ID, "the map has no device")
 	merged, _, err := Merge(got, first, asOf(got))
-	if err != nil || merged.Map == nil {
-		t.Errorf("a sweep's table loses the map: %v", err)
-	}
+	assert.That(t, err == nil && merged.Map != nil, "a sweep's table loses the map: %v", err)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -18,24 +19,18 @@ import (
 // checksum away is not.
 func TestChecksum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
-	if err := table(t).Write(durable.Place{Name: path}); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, table(t).Write(durable.Place{Name: path}))
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	edited := bytes.Replace(data, []byte(`"samples": 30`), []byte(`"samples": 31`), 1)
-	if bytes.Equal(edited, data) {
-		t.Fatal("nothing to edit")
-	}
-	if _, err := parse("f", edited); err == nil || !strings.HasPrefix(err.Error(), "f: the file's checksum does not match") || !strings.Contains(hint.Of(err), `"crc"`) {
-		t.Errorf("got %v", err)
-	}
+	assert.Must(t, !bytes.Equal(edited, data), "nothing to edit")
+	_, err = parse("f", edited)
+	assert.That(t, err != nil &&
+		strings.HasPrefix(err.Error(), "f: the file's checksum does not match") &&
+		strings.Contains(hint.Of(err), `"crc"`), "got %v", err)
 	i := bytes.LastIndexByte(edited, ',')
-	if _, err := parse("f", append(edited[:i:i], "\n}\n"...)); err != nil {
-		t.Errorf("without its checksum: %v", err)
-	}
+	_, err = parse("f", append(edited[:i:i], "\n}\n"...))
+	assert.That(t, err == nil, "without its checksum: %v", err)
 }
 
 // Of two searches of a problem the later in the file counts, also where the clock
@@ -43,15 +38,16 @@ func TestChecksum(t *testing.T) {
 func TestFinalsByPlace(t *testing.T) {
 	var es []record.Entry
 	for i, v := range []string{"f@w1", "f@w2"} {
-		run := &record.Run{ID: v, Time: time.Unix(1e9-int64(i)*3600, 0), Device: kernels.DeviceInfo{ID: "d"}, Protocol: record.Protocol{Phase: record.PhaseFinal}}
+		run := &record.Run{ID: v, Time: time.Unix(1e9-int64(i)*3600, 0),
+			Device: kernels.DeviceInfo{ID: "d"}, Protocol: record.Protocol{
+				Phase: record.PhaseFinal}}
 		e := entry(t, p1, v, 10)
 		e.Run, e.Final = run, &record.Final{SearchUS: 10, Chosen: "fastest", Place: 2 + i}
 		es = append(es, e)
 	}
 	for range 2 {
-		if picks := Pick(es); len(picks) != 1 || picks[0].Config.String() != "w2" {
-			t.Errorf("picked %+v", picks)
-		}
+		picks := Pick(es)
+		assert.That(t, len(picks) == 1 && picks[0].Config.String() == "w2", "picked %+v", picks)
 		es[0], es[1] = es[1], es[0]
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -27,7 +28,8 @@ func entry(t testing.TB, p, variant string, us float64) record.Entry {
 	t.Helper()
 	variant, base := strings.CutSuffix(variant, " base")
 	v := devicetest.Variant(t, variant)
-	e := record.Entry{Problem: devicetest.Problem(t, p), Variant: v, Base: base, Source: "abc", Status: kernels.StatusOK, StreamUS: 50,
+	e := record.Entry{Problem: devicetest.Problem(t, p), Variant: v, Base: base, Source: "abc",
+		Status: kernels.StatusOK, StreamUS: 50,
 		Summary: stats.Summary{N: 30, Median: us, Lo: us - 0.5, Hi: us + 0.5}}
 	if us == 0 {
 		e.Status, e.Reason, e.Summary = kernels.StatusWrong, "dx is wrong", stats.Summary{}
@@ -61,27 +63,33 @@ func TestPick(t *testing.T) {
 		in   []record.Entry
 		want string // family@label speedup runner-up margin ok/measured
 	}{
-		"fastest":          {[]record.Entry{entry(t, p1, "f@w8 base", 100), entry(t, p1, "f@w4", 50)}, "f@w4 2 f@w8 100"},
-		"base in the band": {[]record.Entry{entry(t, p1, "f@w4", 99.1), entry(t, p1, "f@w8 base", 100)}, "f@w8 1 f@w4 -0.9"},
-		"band's edge":      {[]record.Entry{entry(t, p1, "f@w4", 100), entry(t, p1, "f@w8 base", 101)}, "f@w8 1 f@w4 -0.9901"},
-		"past the band":    {[]record.Entry{entry(t, p1, "f@w4", 98.9), entry(t, p1, "f@w8 base", 100)}, "f@w4 1.0111 f@w8 1.1122"},
-		"base is fastest":  {[]record.Entry{entry(t, p1, "f@w4", 110), entry(t, p1, "f@w8 base", 100)}, "f@w8 1 f@w4 10"},
-		"tie by name":      {[]record.Entry{entry(t, p1, "f@w8", 100), entry(t, p1, "f@w4", 100)}, "f@w4 0 f@w8 0"},
-		"base failed":      {[]record.Entry{entry(t, p1, "f@w8 base", 0), entry(t, p1, "f@w4", 100)}, "f@w4 0"},
-		"all failed":       {[]record.Entry{entry(t, p1, "f@w8 base", 0)}, ""},
-		"only a stream":    {[]record.Entry{entry(t, p1, "stream@", 50)}, ""},
+		"fastest": {[]record.Entry{entry(t, p1, "f@w8 base", 100), entry(t, p1, "f@w4",
+			50)}, "f@w4 2 f@w8 100"},
+		"base in the band": {[]record.Entry{entry(t, p1, "f@w4", 99.1), entry(t, p1, "f@w8 base",
+			100)}, "f@w8 1 f@w4 -0.9"},
+		"band's edge": {[]record.Entry{entry(t, p1, "f@w4", 100), entry(t, p1, "f@w8 base",
+			101)}, "f@w8 1 f@w4 -0.9901"},
+		"past the band": {[]record.Entry{entry(t, p1, "f@w4", 98.9), entry(t, p1, "f@w8 base",
+			100)}, "f@w4 1.0111 f@w8 1.1122"},
+		"base is fastest": {[]record.Entry{entry(t, p1, "f@w4", 110), entry(t, p1, "f@w8 base",
+			100)}, "f@w8 1 f@w4 10"},
+		"tie by name": {[]record.Entry{entry(t, p1, "f@w8", 100), entry(t, p1, "f@w4", 100)},
+			"f@w4 0 f@w8 0"},
+		"base failed": {[]record.Entry{entry(t, p1, "f@w8 base", 0), entry(t, p1, "f@w4",
+			100)}, "f@w4 0"},
+		"all failed":    {[]record.Entry{entry(t, p1, "f@w8 base", 0)}, ""},
+		"only a stream": {[]record.Entry{entry(t, p1, "stream@", 50)}, ""},
 	} {
 		var got []string
 		for _, e := range Pick(tc.in) {
 			v := e.Variant()
 			got = append(got, v.String(), num(e.Speedup))
 			if r := e.RunnerUp; r != nil {
-				got = append(got, kernels.Variant{Family: r.Family, Config: r.Config}.String(), num(r.MarginPercent))
+				got = append(got, kernels.Variant{Family: r.Family, Config: r.Config}.String(),
+					num(r.MarginPercent))
 			}
 		}
-		if s := strings.Join(got, " "); s != tc.want {
-			t.Errorf("%s: got %q, want %q", name, s, tc.want)
-		}
+		assert.Equal(t, strings.Join(got, " "), tc.want, name)
 	}
 }
 
@@ -93,7 +101,8 @@ func num(f float64) string {
 func table(t testing.TB) *Table {
 	return &Table{
 		Schema: Schema, Tool: "v1.0.0", Created: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
-		Device:   kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132},
+		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200",
+			Arch: "sm_90", SMs: 132},
 		Protocol: record.Protocol{Name: "cold", Samples: 30, Cold: true},
 		Entries:  Pick(measured(t)),
 	}
@@ -103,107 +112,134 @@ func TestWriteRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	want := table(t)
 	for range 2 { // the second replaces the first
-		if err := want.Write(durable.Place{Name: path}); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, want.Write(durable.Place{Name: path}))
 	}
-	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
-		t.Errorf("mode %v, %v", st.Mode(), err)
-	}
+	st, err := os.Stat(path)
+	assert.That(t, err == nil && st.Mode().Perm() == 0o644, "mode %v, %v", st.Mode(), err)
 	data, _ := os.ReadFile(path)
 	golden := filepath.Join("testdata", "tuned.json")
 	devicetest.Golden(t, golden, string(data))
 	got, err := Read(path)
-	if diff := cmp.Diff(want, got, sameConfig); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
-	if e, m := got.Lookup(devicetest.Problem(t, p1)); !m || e.Config.String() != "w4" || e.Variants != (Counts{Measured: 4, OK: 3, Failed: 1}) {
-		t.Errorf("lookup: %+v %v", e, m)
-	}
+	diff := cmp.Diff(want, got, sameConfig)
+	assert.That(t, diff == "" && err == nil, "%v %v", diff, err)
+	e, m := got.Lookup(devicetest.Problem(t, p1))
+	assert.That(t, m && e.Config.String() == "w4" &&
+		e.Variants == (Counts{Measured: 4, OK: 3, Failed: 1}), "lookup: %+v %v", e, m)
 	if e, m := got.Lookup(devicetest.Problem(t, "rmsnorm/bwd/1x8/bf16")); m || e.Family != "" {
 		t.Errorf("lookup of nothing: %+v %v", e, m)
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", FileName)
-	if err := want.Write(durable.Place{Name: gone}); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
-		t.Errorf("got %v", err)
-	}
-	if _, err := Read(gone); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
-		t.Errorf("got %v", err)
-	}
+	err = want.Write(durable.Place{Name: gone})
+	assert.That(t, err != nil && err.Error() == "tuned table "+gone+": no such file or directory" &&
+		hint.Of(err) != "", "got %v", err)
+	_, err = Read(gone)
+	assert.That(t, err != nil && err.Error() == "tuned table "+gone+": no such file or directory" &&
+		hint.Of(err) != "", "got %v", err)
 }
 
 func TestMerge(t *testing.T) {
 	old, next := table(t), table(t)
-	next.Entries = Pick([]record.Entry{entry(t, p1, "h@w2", 10), entry(t, "layernorm/fwd/8x8/fp32", "l@w1", 5)})
+	next.Entries = Pick([]record.Entry{entry(t, p1, "h@w2", 10), entry(t, "layernorm/fwd/8x8/fp32",
+		"l@w1", 5)})
 	next.Tool = "v2.0.0"
 	m, _, err := Merge(old, next, asOf(old))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var got []string
 	for _, e := range m.Entries {
 		v := e.Variant()
 		got = append(got, e.Problem.String()+" "+v.String())
 	}
 	want := []string{p2 + " f@w8", p1 + " h@w2", p3 + " f@w4", "layernorm/fwd/8x8/fp32 l@w1"}
-	if diff := cmp.Diff(want, got); diff != "" || m.Tool != "v2.0.0" || m.CheckValid() != nil {
-		t.Error(diff, m.CheckValid())
-	}
-	if len(next.Entries) != 2 || len(old.Entries) != 3 {
-		t.Error("an operand was changed")
-	}
+	diff := cmp.Diff(want, got)
+	assert.That(t, diff == "" && m.Tool == "v2.0.0" && m.CheckValid() == nil,
+		"%v %v", diff, m.CheckValid())
+	assert.That(t, len(next.Entries) == 2 && len(old.Entries) == 3, "an operand was changed")
 	next.Device.ID = "cpu"
-	if _, _, err := Merge(old, next, asOf(old)); err == nil || hint.Of(err) == "" {
-		t.Errorf("two devices: %v", err)
-	}
+	_, _, err = Merge(old, next, asOf(old))
+	assert.That(t, err != nil && hint.Of(err) != "", "two devices: %v", err)
 }
 
 func TestCheckValid(t *testing.T) {
 	for want, edit := range map[string]func(*Table){
-		"schema 3 is newer than 2, the newest that this normbench reads": func(t *Table) { t.Schema = 3 },
-		"not a tuned table: schema 0 does not exist":                     func(t *Table) { t.Schema = 0 },
-		"tuned table without a device":                                   func(t *Table) { t.Device.ID = "" },
-		"tuned table without a time":                                     func(t *Table) { t.Created = time.Time{} },
-		p2 + " stands twice":                                             func(t *Table) { t.Entries[1] = t.Entries[0] },
-		p2 + " is out of order":                                          func(t *Table) { t.Entries[0], t.Entries[1] = t.Entries[1], t.Entries[0] },
-		p2 + ": no family":                                               func(t *Table) { t.Entries[0].Family = "" },
-		p2 + ": a median time of NaN us":                                 func(t *Table) { t.Entries[0].MedianUS = math.NaN() },
-		p2 + ": an interval [1 2] us that does not hold the median 100":  func(t *Table) { t.Entries[0].CIUS = []float64{1, 2} },
-		p2 + ": a base median time of 0 us":                              func(t *Table) { t.Entries[0].Base.MedianUS = 0 },
-		p2 + ": a runner-up median time of 0 us":                         func(t *Table) { t.Entries[0].RunnerUp.MedianUS = 0 },
-		p2 + ": a stream time of +Inf us":                                func(t *Table) { t.Entries[0].StreamUS = math.Inf(1) },
+		"schema 3 is newer than 2, the newest that this normbench reads": func(
+			t *Table) {
+			t.Schema = 3
+		},
+		"not a tuned table: schema 0 does not exist": func(
+			t *Table) {
+			t.Schema = 0
+		},
+		"tuned table without a device": func(
+			t *Table) {
+			t.Device.ID = ""
+		},
+		"tuned table without a time": func(
+			t *Table) {
+			t.Created = time.Time{}
+		},
+		p2 + " stands twice": func(
+			t *Table) {
+			t.Entries[1] = t.Entries[0]
+		},
+		p2 + " is out of order": func(
+			t *Table) {
+			t.Entries[0], t.Entries[1] = t.Entries[1], t.Entries[0]
+		},
+		p2 + ": no family": func(
+			t *Table) {
+			t.Entries[0].Family = ""
+		},
+		p2 + ": a median time of NaN us": func(
+			t *Table) {
+			t.Entries[0].MedianUS = math.NaN()
+		},
+		p2 + ": an interval [1 2] us that does not hold the median 100": func(
+			t *Table) {
+			t.Entries[0].CIUS = []float64{1, 2}
+		},
+		p2 + ": a base median time of 0 us": func(
+			t *Table) {
+			t.Entries[0].Base.MedianUS = 0
+		},
+		p2 + ": a runner-up median time of 0 us": func(
+			t *Table) {
+			t.Entries[0].RunnerUp.MedianUS = 0
+		},
+		p2 + ": a stream time of +Inf us": func(
+			t *Table) {
+			t.Entries[0].StreamUS = math.Inf(1)
+		},
 	} {
 		tab := table(t)
 		edit(tab)
-		if err := tab.CheckValid(); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("got %v, want %s", err, want)
-		}
-		if err := tab.Write(durable.Place{Root: t.TempDir(), Name: "x"}); err == nil {
-			t.Errorf("%s was written", want)
-		}
+		err := tab.CheckValid()
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"got %v, want %s", err, want)
+		assert.That(t, tab.Write(durable.Place{Root: t.TempDir(), Name: "x"}) != nil,
+			"%s was written", want)
 	}
 }
 
 func TestParseErrors(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                   "f:1: unexpected end of JSON input",
-		"{\n\"schema\":1,\n}":                "f:3: invalid character '}' looking for beginning of object key string",
-		"{}":                                 "f: not a tuned table: schema 0 does not exist",
-		"{\"schema\":7,\"entries\":\"x\"}":   "f: schema 7 is newer than 2, the newest that this normbench reads",
-		"{\"schema\":1,\n\"entries\":\"x\"}": `f:2: string is no value for "entries"`,
+		"": "f:1: unexpected end of JSON input",
+		"{\n\"schema\":1,\n}": "f:3: invalid character '}' looking for beginning " +
+			"of object key string",
+		"{}": "f: not a tuned table: schema 0 does not exist",
+		"{\"schema\":7,\"entries\":\"x\"}": "f: schema 7 is newer than 2, the newest that this " +
+			"normbench reads",
+		"{\"schema\":1,\n\"entries\":\"x\"}":       `f:2: string is no value for "entries"`,
 		`{"schema":1,"entries":[{"problem":"x"}]}`: `f: malformed problem "x"`,
 	} {
-		if _, err := parse("f", []byte(in)); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("%q:\n got %v\nwant %s", in, err, want)
-		}
+		_, err := parse("f", []byte(in))
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"%q:\n got %v\nwant %s", in, err, want)
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	text, err := os.ReadFile(filepath.Join("testdata", "tuned.json"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	assert.NoError(f, err)
 	f.Add(text)
 	for from, to := range map[string]string{ // what was once taken
 		`"id": "`:       `"id": "../../`,
@@ -216,40 +252,38 @@ func FuzzParse(f *testing.F) {
 		`"config": "`:   `"config": "@`,
 		`"protocol": {`: `"protocol": ` + strings.Repeat(`{"a":`, 2000) + `{`,
 	} {
-		if !bytes.Contains(text, []byte(from)) {
-			f.Errorf("no %s to change", from)
-		}
+		assert.That(f, bytes.Contains(text, []byte(from)), "no %s to change", from)
 		f.Add(bytes.Replace(text, []byte(from), []byte(to), 1))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tab, err := parse("f", data)
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "f:") || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("error %q", err)
-			}
+			assert.Must(t, strings.HasPrefix(err.Error(), "f:") &&
+				!strings.Contains(err.Error(), "\n"), "error %q", err)
 			return
 		}
 		path := filepath.Join(t.TempDir(), "t.json")
-		if err := tab.Write(durable.Place{Name: path}); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, tab.Write(durable.Place{Name: path}))
 		again, err := Read(path)
-		if diff := cmp.Diff(tab, again, sameConfig); err != nil || diff != "" {
-			t.Fatal(diff, err)
-		}
+		diff := cmp.Diff(tab, again, sameConfig)
+		assert.Must(t, err == nil && diff == "", "%v %v", diff, err)
 	})
 }
 
 // A table names the runs that its entries are of, also those of a table that it goes on with.
 func TestRuns(t *testing.T) {
 	run := func(id string, at int64) *record.Run {
-		return &record.Run{ID: id, Time: time.Unix(at, 0), Tool: "v" + id, Command: []string{"normbench", "sweep"}, Device: kernels.DeviceInfo{ID: "d", UUID: "GPU-" + id}}
+		return &record.Run{ID: id, Time: time.Unix(at, 0), Tool: "v" + id,
+			Command: []string{"normbench", "sweep"}, Device: kernels.DeviceInfo{ID: "d",
+				UUID: "GPU-" + id}}
 	}
 	table := func(runs []*record.Run, shapes ...int64) *Table {
 		tb := &Table{Schema: Schema, Device: kernels.DeviceInfo{ID: "d"}}
 		for i, m := range shapes {
-			p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: m, N: 64, DType: kernels.BF16, Weight: kernels.BF16}
-			e := record.Entry{Problem: p, Variant: kernels.Variant{Family: "f"}, Base: true, Status: kernels.StatusOK, Run: runs[i], Summary: stats.Summary{Median: 5, N: 9}}
+			p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: m, N: 64,
+				DType: kernels.BF16, Weight: kernels.BF16}
+			e := record.Entry{Problem: p, Variant: kernels.Variant{Family: "f"}, Base: true,
+				Status: kernels.StatusOK, Run: runs[i], Summary: stats.Summary{Median: 5, N: 9}}
 			tb.Entries = append(tb.Entries, Pick([]record.Entry{e})...)
 		}
 		tb.AddRuns(runs)
@@ -258,7 +292,7 @@ func TestRuns(t *testing.T) {
 	a, b, c := run("a", 1), run("b", 2), run("c", 3)
 	old := table([]*record.Run{a, b}, 8, 16)
 	merged, _, err := Merge(old, table([]*record.Run{c}, 16), asOf(old))
-	if err != nil || len(merged.Runs) != 2 || merged.Runs[0].ID != "a" || merged.Runs[1].UUID != "GPU-c" || merged.Runs[1].Command[1] != "sweep" {
-		t.Errorf("%v, %v", merged.Runs, err)
-	}
+	assert.That(t, err == nil && len(merged.Runs) == 2 && merged.Runs[0].ID == "a" &&
+		merged.Runs[1].UUID == "GPU-c" && merged.Runs[1].Command[1] == "sweep", "%v, %v",
+		merged.Runs, err)
 }

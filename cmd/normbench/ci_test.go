@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"normbench/internal/assert"
 	"normbench/kernels/cpu"
 )
 
@@ -53,14 +54,10 @@ func TestWorkflows(t *testing.T) {
 	}
 	for _, file := range []string{"github.yml", "github-sweep.yml", "gitlab.yml"} {
 		data, err := os.ReadFile(filepath.Join("..", "..", "examples", "ci", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		text := string(data)
 		for _, part := range []string{"timeout", "--gate", "--strict", "pipefail", "selftest"} {
-			if !strings.Contains(text, part) {
-				t.Errorf("%s has no %s", file, part)
-			}
+			assert.That(t, strings.Contains(text, part), "%s has no %s", file, part)
 		}
 		jobs := workflow(t, file, data)
 		codes := map[string][]string{"github.yml": {"1"}, "github-sweep.yml": {"0"}}[file]
@@ -80,15 +77,14 @@ func TestWorkflows(t *testing.T) {
 					if gated {
 						want = int(code[0] - '0')
 					}
-					if got := w.run(t, j.script); got != want {
-						t.Errorf("%s: exit code %d, wanted %d", j.name, got, want)
-					}
+					assert.Equal(t, w.run(t, j.script), want, j.name, "exit code")
 					confirmed = confirmed && want == 0
 				}
-				if pushed := w.git(t, w.origin, "branch", "--list", "sweep-*"); strings.Contains(text,
-					"sweep") && file != "github.yml" && (pushed != "") != (code == "0") {
-					t.Errorf("exit code %s, and pushed %q", code, pushed)
-				}
+				pushed := w.git(t, w.origin, "branch", "--list", "sweep-*")
+				assert.That(t,
+					!strings.Contains(text, "sweep") || file == "github.yml" ||
+						(pushed != "") == (code == "0"),
+					"exit code %s, and pushed %q", code, pushed)
 			})
 		}
 	}
@@ -112,29 +108,19 @@ func workflow(t *testing.T, file string, data []byte) (jobs []ciJob) {
 		Steps          []struct{ Run string }
 	}
 	var whole any
-	if err := yaml.Unmarshal(data, &whole); err != nil {
-		t.Fatal(file, err)
-	}
+	assert.NoError(t, yaml.Unmarshal(data, &whole), file)
 	text, err := json.Marshal(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var top map[string]json.RawMessage
-	if err := json.Unmarshal(text, &top); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, json.Unmarshal(text, &top))
 	if inner, ok := top["jobs"]; ok { // GitHub
 		top = nil
-		if err := json.Unmarshal(inner, &top); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, json.Unmarshal(inner, &top))
 	}
 	all := map[string]entry{}
 	for name, text := range top {
 		var e entry
-		if err := json.Unmarshal(text, &e); err != nil {
-			t.Fatal(name, err)
-		}
+		assert.NoError(t, json.Unmarshal(text, &e), name)
 		all[name] = e
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -142,15 +128,14 @@ func workflow(t *testing.T, file string, data []byte) (jobs []ciJob) {
 		script := slices.Concat(all[e.Extends].BeforeScript, e.Script)
 		for _, step := range e.Steps {
 			if step.Run != "" { // in a shell of its own
-				script = append(script, "bash --noprofile --norc -eo pipefail <<'STEP'\n"+step.Run+"\nSTEP")
+				script = append(script, "bash --noprofile --norc -eo pipefail <<'STEP'\n"+step.Run+
+					"\nSTEP")
 			}
 		}
 		if len(script) == 0 || strings.HasPrefix(name, ".") {
 			continue
 		}
-		if e.Timeout == "" && e.TimeoutMinutes == 0 {
-			t.Errorf("job %s has no timeout", name)
-		}
+		assert.That(t, e.Timeout != "" || e.TimeoutMinutes != 0, "job %s has no timeout", name)
 		j := ciJob{name, strings.Join(script, "\n"), e.Needs != nil}
 		if !j.needs {
 			jobs = append([]ciJob{j}, jobs...)
@@ -158,9 +143,7 @@ func workflow(t *testing.T, file string, data []byte) (jobs []ciJob) {
 			jobs = append(jobs, j)
 		}
 	}
-	if len(jobs) == 0 {
-		t.Fatal("no jobs")
-	}
+	assert.Must(t, len(jobs) != 0, "no jobs")
 	return jobs
 }
 
@@ -176,12 +159,8 @@ func newRunner(t *testing.T, code string) *runner {
 	top := t.TempDir()
 	w := &runner{dir: filepath.Join(top, "checkout"), origin: filepath.Join(top, "origin.git")}
 	write := func(path, text string) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		assert.NoError(t, os.WriteFile(path, []byte(text), 0o755))
 	}
 	write(filepath.Join(w.dir, "bin", "normbench-cuda"), onCPU)
 	write(filepath.Join(w.dir, ".gitignore"), "/bin/\n/out/\n")
@@ -195,10 +174,9 @@ func newRunner(t *testing.T, code string) *runner {
 		t.Fatal(stderr)
 	}
 	devices, err := os.ReadDir(results)
-	if err != nil || len(devices) != 1 {
-		t.Fatal(devices, err)
-	}
-	w.env = append(os.Environ(), "CODE="+code, "RAN="+filepath.Join(top, "ran"), "DEVICE="+devices[0].Name(),
+	assert.Must(t, err == nil && len(devices) == 1, "%v %v", devices, err)
+	w.env = append(os.Environ(), "CODE="+code, "RAN="+filepath.Join(top, "ran"), "DEVICE="+
+		devices[0].Name(),
 		"PATH="+filepath.Join(top, "path")+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+top, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=x",
 		"GIT_AUTHOR_EMAIL=x@x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@x",
@@ -225,9 +203,7 @@ func (w *runner) git(t *testing.T, dir string, args ...string) string {
 	c := exec.Command("git", args...)
 	c.Dir, c.Env = dir, w.env
 	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	assert.NoError(t, err, "git", strings.Join(args, " "), out)
 	return strings.TrimSpace(string(out))
 }
 
@@ -238,9 +214,7 @@ func (w *runner) run(t *testing.T, script string) int {
 	c.Dir, c.Env = w.dir, slices.Concat(w.env, []string{cpu.CacheVariable + "=" + smallCache})
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	assert.Must(t, err == nil || errors.As(err, &exit), "%v", err)
 	code := c.ProcessState.ExitCode()
 	t.Logf("exit code %d\n%s", code, out)
 	return code

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -41,9 +42,7 @@ const (
 // runs where NORMBENCH_FAULTS says how many; docs/reliability.md has its table.
 func TestFaultHarness(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(faultsEnv), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	if n == 0 {
 		t.Skip("make faults")
 	}
@@ -65,7 +64,10 @@ func TestFaultHarness(t *testing.T) {
 	h.class("closed pipe", 30, 2*runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
 	if h.mounts() {
-		h.class("full disk", 40, 1, func(i int, r *rand.Rand) toll { return h.fullDisk(both(i), r) })
+		h.class("full disk", 40, 1, func(i int, r *rand.Rand) toll {
+			return h.fullDisk(both(i),
+				r)
+		})
 		h.class("read-only disk", 12, 1, func(i int, r *rand.Rand) toll { return h.readOnly(i) })
 	} else {
 		fmt.Println("no tmpfs may be mounted here: neither full nor read-only disks")
@@ -79,21 +81,23 @@ func TestFaultHarness(t *testing.T) {
 	h.class("two writers", 30, runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.twoWriters(both(i), r) })
 	for _, f := range h.readers {
-		h.class(f.name, f.share, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
+		h.class(f.name, f.share, runtime.NumCPU(),
+			func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
 	}
 	h.workerFaults()
 	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
 		h.class("dies at random, "+p, 60, 4,
-			func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })
+			func(i int, r *rand.Rand) toll {
+				return h.flaky(both(i), "dies", "any", p,
+					p != "p0.1")
+			})
 	}
 	h.class("every n-th answer is junk", 40, 4, func(i int, r *rand.Rand) toll {
 		step := []string{"sense", "check", "time", "open"}[i/2%4]
 		return h.flaky(both(i), "garbage", step, "/"+strings.Repeat("n", 3+r.IntN(6)), false)
 	})
 	h.print()
-	if len(h.table) == 0 {
-		t.Errorf("no class of faults is called %q", h.only)
-	}
+	assert.That(t, len(h.table) != 0, "no class of faults is called %q", h.only)
 }
 
 // A toll is what came of a fault: nothing where it was survived.
@@ -104,7 +108,8 @@ func (v *toll) wrongf(format string, args ...any) {
 }
 
 func (v *toll) add(w toll) {
-	v.lost, v.duplicated, v.wrong = append(v.lost, w.lost...), append(v.duplicated, w.duplicated...),
+	v.lost, v.duplicated, v.wrong = append(v.lost, w.lost...), append(v.duplicated,
+		w.duplicated...),
 		append(v.wrong, w.wrong...)
 }
 
@@ -191,9 +196,7 @@ func (h *harness) print() {
 
 func (h *harness) folder() string {
 	dir := filepath.Join(h.dir, fmt.Sprint("f", h.made.Add(1)))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t, os.Mkdir(dir, 0o755))
 	return dir
 }
 
@@ -210,24 +213,23 @@ func (j job) search() bool { return slices.Contains(j.args, search.Auto) }
 // prepare measures what the faults are to disturb.
 func (h *harness) prepare() {
 	shapes := "4096x1024,2048x1024,1024x1024,512x1024,4096x512,2048x512"
-	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd", "--family",
+	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
+		"--family",
 		"rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
 	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
-		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals", "4",
+		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals",
+		"4",
 		"--rounds", "6"}
 	for i := range h.jobs {
 		j := &h.jobs[i]
 		dir := h.folder()
 		start := time.Now()
-		if p := h.start(j.with(dir)); p.wait() != 0 {
-			h.t.Fatalf("without a fault: %s", p.stderr())
-		}
+		p := h.start(j.with(dir))
+		assert.Must(h.t, p.wait() == 0, "without a fault: %s", p.stderr())
 		j.took = time.Since(start)
 		s, v := h.state(dir, 0)
 		v.add(h.tuned(dir, s, none))
-		if v.wrong != nil || v.duplicated != nil {
-			h.t.Fatalf("without a fault: %+v", v)
-		}
+		assert.Must(h.t, v.wrong == nil && v.duplicated == nil, "without a fault: %+v", v)
 		h.done[i] = filepath.Join(dir, "out", devicetest.CPU().ID)
 		j.keys, j.size = map[string]bool{}, s.size
 		for k := range s.keys {
@@ -266,9 +268,7 @@ func (h *harness) startCommand(name string, args ...string) *proc {
 		done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 	f, err := os.Create(p.err)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t, err)
 	defer f.Close()
 	p.cmd.Stderr = f
 	return p.begin()
@@ -346,7 +346,8 @@ func (h *harness) state(dir string, mayFail int) (s state, v toll) {
 	s.notes, err = record.Read(path, func(r *record.Record, run *record.Run) error {
 		us := record.Micros([]float64{evenSeconds(r.Problem, r.Variant())})[0]
 		for _, got := range slices.Concat(r.SamplesUS, r.BaseAgainUS) {
-			if r.Family == record.Stream { // which is recorded under another name than it is launched
+			// which is recorded under another name than it is launched
+			if r.Family == record.Stream {
 				break
 			}
 			if math.Abs(got-us) > 2e-3*us {
@@ -411,10 +412,12 @@ func (h *harness) tuned(dir string, s state, mayLack func(kernels.Problem) bool)
 			v.wrongf("%s has an entry and no record", e.Problem)
 		case math.Abs(e.MedianUS-us) > 2e-3*us:
 			v.wrongf("%s of %s takes %g us in the table", e.Variant(), e.Problem, e.MedianUS)
-		case e.Variant() != won && evenSeconds(e.Problem, won) < 0.98*evenSeconds(e.Problem, e.Variant()):
+		case e.Variant() != won && evenSeconds(e.Problem, won) < 0.98*evenSeconds(e.Problem,
+			e.Variant()):
 			v.wrongf("%s is in the table for %s, %s won", e.Variant(), e.Problem, won)
 		case !e.Proven():
-			v.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(), e.Problem)
+			v.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(),
+				e.Problem)
 		}
 	}
 	for p := range s.won {

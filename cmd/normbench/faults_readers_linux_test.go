@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/kernels/families"
 	"normbench/sweep/record"
@@ -46,7 +47,8 @@ func (h *harness) inside(args []string) (o outcome) {
 		families.New())
 	o.stdout, o.stderr = stdout.String(), stderr.String()
 	for _, a := range args {
-		if path, _, _ := strings.Cut(strings.TrimPrefix(a, "tuned:"), "#"); strings.HasPrefix(path, h.dir) {
+		if path, _, _ := strings.Cut(strings.TrimPrefix(a, "tuned:"), "#"); strings.HasPrefix(path,
+			h.dir) {
 			o.stdout = strings.ReplaceAll(o.stdout, path, "FILE")
 		}
 	}
@@ -96,9 +98,7 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 		if bytes.Equal(bytes.TrimSpace(b), bytes.TrimSpace(f.data)) {
 			continue
 		}
-		if err := os.WriteFile(path, b, 0o644); err != nil {
-			h.t.Fatal(err)
-		}
+		assert.NoError(h.t, os.WriteFile(path, b, 0o644))
 		break
 	}
 	b, _ := os.ReadFile(path)
@@ -124,9 +124,8 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 		for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
 			at++
 		}
-		if err := os.WriteFile(path, f.data[:bytes.LastIndexByte(f.data[:at], '\n')+1], 0o644); err != nil {
-			h.t.Fatal(err)
-		}
+		assert.NoError(h.t,
+			os.WriteFile(path, f.data[:bytes.LastIndexByte(f.data[:at], '\n')+1], 0o644))
 		if want := h.inside(commands[i]); got.code != want.code || got.stdout != want.stdout {
 			v.wrongf("%s: %s%s, want %s", commands[i], got.stdout, got.stderr, want.stdout)
 		}
@@ -135,7 +134,8 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 		for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
 			at++
 		}
-		v.wrongf("%s: %s%s, want %s; %q became %q", commands[i], got.stdout, got.stderr, f.want[i].stdout,
+		v.wrongf("%s: %s%s, want %s; %q became %q", commands[i], got.stdout, got.stderr,
+			f.want[i].stdout,
 			around(f.data, at), around(b, at))
 	}
 	return v
@@ -146,20 +146,17 @@ func around(b []byte, at int) []byte { return b[max(at-20, 0):min(at+30, len(b))
 // prepareReaders makes one of each file that is read, and what the commands say of it.
 func (h *harness) prepareReaders() {
 	must := func(o outcome) {
-		if o.code != 0 {
-			h.t.Fatalf("%s", o.stderr)
-		}
+		assert.Must(h.t, o.code == 0, "%s", o.stderr)
 	}
 	made := h.folder()
 	in := func(name string) string { return filepath.Join(made, name) }
 	read := func(path string) []byte {
 		b, err := os.ReadFile(path)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		assert.NoError(h.t, err)
 		return b
 	}
-	records, search := filepath.Join(h.done[0], record.FileName), filepath.Join(h.done[1], record.FileName)
+	records, search := filepath.Join(h.done[0], record.FileName), filepath.Join(h.done[1],
+		record.FileName)
 	pack := func(text []byte) []byte {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
@@ -167,7 +164,8 @@ func (h *harness) prepareReaders() {
 		z.Close()
 		return b.Bytes()
 	}
-	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024",
+	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes",
+		"4096x1024,2048x1024",
 		"--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out",
 		in("live")}))
 	live, _ := filepath.Glob(in("live/*/compare-*.json"))
@@ -188,46 +186,45 @@ func (h *harness) prepareReaders() {
 		_, text, _ := strings.Cut(string(read(filepath.Join("testdata", "script", "rule.txtar"))),
 			"-- map.json --\n")
 		text, _, ok := strings.Cut(text, "\n-- ")
-		if !ok {
-			h.t.Fatal("rule.txtar has no map.json")
-		}
+		assert.Must(h.t, ok, "rule.txtar has no map.json")
 		return durable.SealText([]byte(text))
 	}
 	examples, err := filepath.Abs(filepath.Join("..", "..", "examples", "kernels"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	manifest, source := filepath.Join(examples, "rms_warp.yaml"), filepath.Join(examples, "rms_warp.cu")
+	assert.NoError(h.t, err)
+	manifest, source := filepath.Join(examples, "rms_warp.yaml"), filepath.Join(examples,
+		"rms_warp.cu")
 	ofKernels := func(path string) [][]string {
 		for _, name := range []string{manifest, source} {
 			if filepath.Base(name) != filepath.Base(path) {
-				if err := os.WriteFile(filepath.Join(filepath.Dir(path), filepath.Base(name)), read(name),
-					0o644); err != nil {
-					h.t.Error(err)
-				}
+				err := os.WriteFile(filepath.Join(filepath.Dir(path), filepath.Base(name)),
+					read(name), 0o644)
+				assert.That(h.t, err == nil, "%v", err)
 			}
 		}
 		return [][]string{
-			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp", "--problem",
+			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp",
+				"--problem",
 				"rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
-			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu", "--shapes",
+			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu",
+				"--shapes",
 				"8x64", "--op", "rmsnorm", "--pass", "fwd"},
 		}
 	}
 	shapes, err := filepath.Abs(filepath.Join("..", "..", "shapes.yaml"))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	assert.NoError(h.t, err)
 	rounds := []byte("round,a,b,twin\n")
 	for i := range 12 {
-		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+0.01*float64(i%4),
+		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+
+			0.01*float64(i%4),
 			10+0.01*float64(i%5))
 	}
 	h.readers = []reader{
-		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records), sealed: true,
-			lines: true, commands: ofRecords},
-		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true,
-			lines: true, commands: ofRecords},
+		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records),
+			sealed: true,
+			lines:  true, commands: ofRecords},
+		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search),
+			sealed: true,
+			lines:  true, commands: ofRecords},
 		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)),
 			sealed: true, commands: ofRecords},
 		{name: "tuned.json", share: 60, path: "tuned.json",
@@ -258,18 +255,14 @@ func (h *harness) prepareReaders() {
 	for i := range h.readers {
 		f := &h.readers[i]
 		path := filepath.Join(h.folder(), f.path)
-		if err := os.WriteFile(path, f.data, 0o644); err != nil {
-			h.t.Fatal(err)
-		}
+		assert.NoError(h.t, os.WriteFile(path, f.data, 0o644))
 		for _, args := range f.commands(path) {
 			start := time.Now()
 			o := h.inside(args)
 			if d := time.Since(start); d > time.Second/2 {
 				h.t.Logf("%s takes %s", args[0], d)
 			}
-			if o.code == exitTrouble {
-				h.t.Fatalf("%s: %s", args, o.stderr)
-			}
+			assert.Must(h.t, o.code != exitTrouble, "%s: %s", args, o.stderr)
 			f.want = append(f.want, o)
 		}
 	}

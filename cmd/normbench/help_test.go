@@ -10,6 +10,7 @@ import (
 	"github.com/google/shlex"
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels/families"
 	"normbench/lab"
@@ -30,17 +31,18 @@ func helpOf(t *testing.T, path string) string {
 	t.Setenv("COLUMNS", "1000")
 	var stdout, stderr bytes.Buffer
 	args := append(append([]string{"normbench"}, strings.Fields(path)...), "--help")
-	if code := run(args, strings.NewReader(""), &stdout, &stderr, families.New()); code != 0 {
-		t.Fatalf("%v: exit code %d, %s", args, code, stderr.String())
-	}
+	code := run(args, strings.NewReader(""), &stdout, &stderr, families.New())
+	assert.Must(t, code == 0, "%v: exit code %d, %s", args, code, stderr.String())
 	return stdout.String()
 }
 
 // Every command has examples, of commands and flags that there are. A help can be read at once: one
 // default per flag, placeholders in capitals.
 func TestHelp(t *testing.T) {
-	flagLine := regexp.MustCompile(`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -[hv])?(?:  |$)`)
-	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
+	flagLine := regexp.MustCompile(
+		`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -[hv])?(?:  |$)`)
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(),
+		func() {})}
 	app := e.app()
 	paths := map[string]bool{}
 	eachCommand(app.Commands, "", func(path string, c *cli.Command) {
@@ -49,15 +51,12 @@ func TestHelp(t *testing.T) {
 		_, text, _ := strings.Cut(help, "\nEXAMPLES:\n")
 		text, _, _ = strings.Cut(text, "\n\n")
 		texts := strings.Split(text, "\n")
-		if len(texts) < 2 || len(texts) > 3 {
-			t.Errorf("%s has %d examples, not two or three", path, len(texts))
-		}
+		assert.That(t, len(texts) >= 2 && len(texts) <= 3,
+			"%s has %d examples, not two or three", path, len(texts))
 		for _, text := range texts {
 			text = strings.TrimPrefix(text, "   normbench ")
 			words, err := shlex.Split(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			cmd := app.Command(words[0])
 			if cmd != nil && len(cmd.Subcommands) > 0 {
 				cmd = cmd.Command(words[1])
@@ -68,49 +67,41 @@ func TestHelp(t *testing.T) {
 			}
 			for _, w := range words {
 				name, flag := strings.CutPrefix(w, "--")
-				if flag && !slices.ContainsFunc(cmd.Flags,
-					func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
-					t.Errorf("%s: no flag --%s", text, name)
-				}
+				assert.That(t,
+					!flag || slices.ContainsFunc(cmd.Flags,
+						func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }),
+					"%s: no flag --%s", text, name)
 			}
 		}
 		for line := range strings.Lines(help) {
 			line = strings.TrimSuffix(line, "\n")
-			if strings.Count(line, "(default: ") > 1 {
-				t.Errorf("%s: two defaults: %s", path, line)
-			}
-			if strings.HasPrefix(line, "   --") && !flagLine.MatchString(line) {
-				t.Errorf("%s: not a placeholder in capitals: %s", path, line)
-			}
+			assert.That(t, strings.Count(line, "(default: ") <= 1,
+				"%s: two defaults: %s", path, line)
+			assert.That(t, !strings.HasPrefix(line, "   --") || flagLine.MatchString(line),
+				"%s: not a placeholder in capitals: %s", path, line)
 		}
 		for _, want := range []string{"\nEXAMPLES:\n", "\nEXIT CODES:\n"} {
-			if !strings.Contains(help, want) {
-				t.Errorf("the help of %s lacks %q:\n%s", path, want, help)
-			}
+			assert.That(t, strings.Contains(help, want),
+				"the help of %s lacks %q:\n%s", path, want, help)
 		}
 	})
 	for path := range exits {
-		if !paths[path] {
-			t.Errorf("exit codes of %s, which is no command", path)
-		}
+		assert.That(t, paths[path], "exit codes of %s, which is no command", path)
 	}
 }
 
 // A long command is folded before its flags; what has no place to break stays as it is.
 func TestFolded(t *testing.T) {
 	for text, want := range map[string]string{
-		"normbench sweep --out out":               "normbench sweep --out out",
-		"normbench sweep --shapes 4x64 --out out": "normbench sweep \\\n       --shapes 4x64 --out out",
+		"normbench sweep --out out": "normbench sweep --out out",
+		"normbench sweep --shapes 4x64 --out out": "normbench sweep \\\n       --shapes 4x64 " +
+			"--out out",
 		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n       " +
 			"--abcdefghijklmnopqrstuvwxyz012345",
 	} {
-		if got := folded(text, 30); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		assert.Equal(t, folded(text, 30), want, text)
 	}
 	for _, l := range strings.Split(tasks, "\n") {
-		if len(l) > 80 {
-			t.Errorf("%d columns: %s", len(l), l)
-		}
+		assert.That(t, len(l) <= 80, "%d columns: %s", len(l), l)
 	}
 }

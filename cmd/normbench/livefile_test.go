@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/textfile"
 	"normbench/kernels"
@@ -27,16 +28,12 @@ func smallLive(t testing.TB, change func(*report.Live)) []byte {
 	t.Helper()
 	run, err := report.ReadLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers",
 		"layernorm-bwd.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	run.Duels = run.Duels[:2]
 	run.Judge()
 	change(run)
 	data, err := json.Marshal(run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return data
 }
 
@@ -44,46 +41,44 @@ func smallLive(t testing.TB, change func(*report.Live)) []byte {
 func TestReadLive(t *testing.T) {
 	damaged := func(change func(*report.Live)) string { return string(smallLive(t, change)) }
 	flipped := durable.SealText(smallLive(t, func(*report.Live) {}))
-	flipped[bytes.LastIndexAny(flipped[:bytes.LastIndex(flipped, []byte(`"crc"`))], "0123456789")] ^= 1
+	flipped[bytes.LastIndexAny(flipped[:bytes.LastIndex(flipped, []byte(`"crc"`))],
+		"0123456789")] ^= 1
 	for name, c := range map[string]struct{ text, want string }{
-		"no JSON":  {"{", "is no live compare: unexpected end of JSON input"},
-		"a table":  {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
-		"newer":    {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
-		"a digit":  {string(flipped), "checksum does not match"},
-		"null":     {damaged(func(r *report.Live) { r.Duels[1] = nil }), "duel 2 is null"},
-		"unjudged": {damaged(func(r *report.Live) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
+		"no JSON": {"{", "is no live compare: unexpected end of JSON input"},
+		"a table": {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
+		"newer":   {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
+		"a digit": {string(flipped), "checksum does not match"},
+		"null":    {damaged(func(r *report.Live) { r.Duels[1] = nil }), "duel 2 is null"},
+		"unjudged": {damaged(func(r *report.Live) { r.Judged = nil }),
+			"2 duels are ok, and 0 are judged"},
 		"no rounds": {damaged(func(r *report.Live) { r.Duels[0].Rounds = nil }),
 			"layernorm/bwd/32768x1024/bf16+bias has no rounds"},
 		"no worst": {damaged(func(r *report.Live) { r.Summary.Worst = nil }),
 			"its summary of 2 cells has no worst"},
-		"lawless": {damaged(func(r *report.Live) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
+		"lawless": {damaged(func(r *report.Live) { r.Rule.Plan.Looks = nil }),
+			"a plan without looks"},
 		"no op": {strings.Replace(damaged(func(*report.Live) {}), "layernorm/bwd", "norm/bwd", 1),
 			"is no live compare: "},
 	} {
 		file := filepath.Join(t.TempDir(), "x.json")
-		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(file, []byte(c.text), 0o644))
 		code, stdout, stderr := normbench([]string{"report", file})
-		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) ||
-			strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "hint: ") {
-			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
-		}
+		assert.That(t, code == 2 && stdout == "" && strings.Contains(stderr, c.want) &&
+			strings.Count(stderr, "\n") == 2 && strings.Contains(stderr, "hint: "),
+			"%s: exit code %d\n%s%s", name, code, stdout, stderr)
 	}
 }
 
 // What the fresh worker of a gate found stands in every format, and why.
 func TestGateShown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")
-	if err := os.WriteFile(file, smallLive(t, func(r *report.Live) {
+	assert.NoError(t, os.WriteFile(file, smallLive(t, func(r *report.Live) {
 		j := r.Judged[1]
 		j.Effect, j.Lo, j.Hi, j.Verdict, j.Gate, j.Reason = 1.25, 1.2, 1.3, verdict.Inconclusive,
 			verdict.Inconclusive, "two modes, 6.0% apart"
 		r.Gate = []ab.Second{{Problem: j.Problem, Again: j}}
 		r.Judged[1] = j
-	}), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	}), 0o644))
 	for format, want := range map[string]string{
 		"text": "\ngate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh " +
 			"worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
@@ -92,38 +87,33 @@ func TestGateShown(t *testing.T) {
 		"json": `"reason": "two modes, 6.0% apart"`,
 	} {
 		code, stdout, stderr := normbench([]string{"report", file, "--wide", "--format", format})
-		if code != 0 || !strings.Contains(stdout, want) {
-			t.Errorf("%s: exit code %d, %s\n%s", format, code, stderr, stdout)
-		}
+		assert.That(t, code == 0 && strings.Contains(stdout, want),
+			"%s: exit code %d, %s\n%s", format, code, stderr, stdout)
 	}
 	code, stdout, stderr := normbench([]string{"report", file, "--format", "csv"})
 	rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
-	if code != 0 || err != nil || len(rows) != 3 {
-		t.Fatalf("csv: exit code %d, %v, %s\n%s", code, err, stderr, stdout)
-	}
+	assert.Must(t, code == 0 && err == nil && len(rows) == 3,
+		"csv: exit code %d, %v, %s\n%s", code, err, stderr, stdout)
 	const recorded = "problem,kind,dtype,m,n,bytes,a,b,a_variant,b_variant,a_status,b_status," +
 		"a_us,a_lo_us,a_hi_us,b_us,b_lo_us,b_hi_us,a_gbps,b_gbps,a_stream_percent,b_stream_percent," +
 		"speedup,mark,p,reason,"
-	if !strings.HasPrefix(stdout, recorded) {
-		t.Errorf("not the columns of recorded operands:\n%s", stdout)
-	}
+	assert.That(t, strings.HasPrefix(stdout, recorded),
+		"not the columns of recorded operands:\n%s", stdout)
 	row := map[string]string{}
 	for i, h := range rows[0] {
 		row[h] = rows[2][i]
 	}
-	for h, want := range map[string]string{"problem": "layernorm/bwd/16384x2048/bf16+bias", "m": "16384",
+	for h, want := range map[string]string{"problem": "layernorm/bwd/16384x2048/bf16+bias",
+		"m":    "16384",
 		"mark": "?", "verdict": "INCONCLUSIVE", "rounds": "12",
 		"speedup": "0.8", "gate_confirmed": "false", "again_speedup": "0.8",
 		"again_verdict": "INCONCLUSIVE", "again_reason": "two modes, 6.0% apart"} {
-		if row[h] != want {
-			t.Errorf("%s is %q, want %q", h, row[h], want)
-		}
+		assert.Equal(t, row[h], want, h)
 	}
 	for _, h := range []string{"a_us", "a_lo_us", "b_us", "b_hi_us", "a_gbps", "b_stream_percent",
 		"speedup_lo", "speedup_hi", "q", "floor_percent"} {
-		if _, err := strconv.ParseFloat(row[h], 64); err != nil || len(row[h]) < 5 {
-			t.Errorf("%s is %q", h, row[h])
-		}
+		_, err := strconv.ParseFloat(row[h], 64)
+		assert.That(t, err == nil && len(row[h]) >= 5, "%s is %q", h, row[h])
 	}
 }
 
@@ -138,9 +128,7 @@ func TestPacked(t *testing.T) {
 	}
 	read := func(file string) string {
 		data, err := textfile.Read(filepath.Join(results, file), textfile.Large)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		return string(data)
 	}
 	for _, x := range []struct {
@@ -162,9 +150,7 @@ func TestPacked(t *testing.T) {
 		io.WriteString(w, x.text)
 		w.Close()
 		for file, text := range map[string]string{plain: x.text, packed: z.String()} {
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		}
 		run := func(args []string, file string) (int, string, string) {
 			args = slices.Clone(args)
@@ -176,18 +162,16 @@ func TestPacked(t *testing.T) {
 		}
 		for _, args := range x.commands {
 			code, want, stderr := run(args, plain)
-			if got, text, e := run(args, packed); code == exitTrouble || code != got || text != want {
-				t.Errorf("%s of %s: exit code %d and packed %d\n%s%s", args, x.name, code, got, stderr, e)
-			}
+			got, text, e := run(args, packed)
+			assert.That(t, code != exitTrouble && code == got && text == want,
+				"%s of %s: exit code %d and packed %d\n%s%s", args, x.name, code, got, stderr, e)
 		}
-		if err := os.Truncate(packed, int64(z.Len()*2/3)); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.Truncate(packed, int64(z.Len()*2/3)))
 		for _, args := range x.commands {
-			if code, _, stderr := run(args, packed); code != exitTrouble ||
-				!strings.Contains(stderr, packed) || !strings.Contains(stderr, textfile.PackedHelp) {
-				t.Errorf("%s of a torn %s: exit code %d, %s", args, x.name, code, stderr)
-			}
+			code, _, stderr := run(args, packed)
+			assert.That(t, code == exitTrouble && strings.Contains(stderr, packed) &&
+				strings.Contains(stderr, textfile.PackedHelp), "%s of a torn %s: exit code %d, %s",
+				args, x.name, code, stderr)
 		}
 	}
 }
@@ -211,10 +195,9 @@ func FuzzParseLive(f *testing.F) {
 		}
 		run := &report.Live{Match: *m}
 		run.Score()
-		if err := run.Render(io.Discard, report.FormatText); err != nil {
-			t.Fatal(err)
-		}
-		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK && len(run.Duels[0].Rounds) > 100 {
+		assert.NoError(t, run.Render(io.Discard, report.FormatText))
+		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
+			len(run.Duels[0].Rounds) > 100 {
 			return // judging takes the square of the rounds
 		}
 		run.Judge()

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/rule"
@@ -19,19 +19,13 @@ import (
 // map that the program brings along for an H200.
 func checkMap(t *testing.T, out string) {
 	made, err := tune.Read(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(made.Map.Rasters, checkedIn(t).Map.Rasters) {
-		t.Error("the map of tuned.json is another")
-	}
+	assert.NoError(t, err)
+	assert.Same(t, made.Map.Rasters, checkedIn(t).Map.Rasters, "the map of tuned.json is another")
 }
 
 func checkedIn(t *testing.T) *tune.Table {
 	table, err := tune.Read(filepath.Join("results", "nvidia-h200", tune.FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return table
 }
 
@@ -39,33 +33,29 @@ func checkedIn(t *testing.T) *tune.Table {
 // its answer's time it loses little.
 func TestMap(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	if page, _ := os.ReadFile("README.md"); !bytes.Contains(page,
-		[]byte("\n$ normbench tune results/nvidia-h200/learn --out ")) {
-		t.Error("no command of README fills the map, so TestReadme does not check it")
-	}
+	page, _ := os.ReadFile("README.md")
+	assert.That(t,
+		bytes.Contains(page, []byte("\n$ normbench tune results/nvidia-h200/learn --out ")),
+		"no command of README fills the map, so TestReadme does not check it")
 	have := checkedIn(t)
 	d := devicetest.H200()
 	ps := 0
 	for _, s := range shapes.Everything.Draw(2000, 5) {
-		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte", "layernorm/fwd/2-byte",
+		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte",
+			"layernorm/fwd/2-byte",
 			"layernorm/bwd/2-byte"} {
 			class, err := rule.ParseClass(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			r := have.Map.Raster(class, rule.AlignOf(s.N, class.Bytes))
 			if r.CellAt(s.M, s.N, d.SMs).Match == rule.MatchCell {
 				ps++
 			}
 		}
 	}
-	if ps < 7900 {
-		t.Errorf("%d of 8000 problems have a cell with an answer", ps)
-	}
+	assert.That(t, ps >= 7900, "%d of 8000 problems have a cell with an answer", ps)
 	for i := range have.Map.Rasters {
-		if r := &have.Map.Rasters[i]; r.Regret > 2 || r.Regret < 0 {
-			t.Errorf("%s: regret %.2f%%", r.Title(), r.Regret)
-		}
+		r := &have.Map.Rasters[i]
+		assert.That(t, r.Regret <= 2 && r.Regret >= 0, "%s: regret %.2f%%", r.Title(), r.Regret)
 	}
 }
 
@@ -75,37 +65,30 @@ func TestMapsBrought(t *testing.T) {
 	want := map[string][]byte{}
 	for _, path := range paths {
 		table, err := tune.Read(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		if table.Map != nil {
 			text, err := json.MarshalIndent(struct {
 				Device kernels.DeviceInfo `json:"device"`
 				Map    *rule.Map          `json:"map"`
 			}{table.Device, table.Map}, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			want[table.Device.ID+".json"] = append(text, '\n')
 		}
 	}
 	const dir = "../../kernels/families/maps"
 	if *update {
 		for name, text := range want {
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 		}
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != len(want) {
-		t.Errorf("%d files, %d maps: %v", len(files), len(want), err)
-	}
+	assert.That(t, err == nil && len(files) == len(want),
+		"%d files, %d maps: %v", len(files), len(want), err)
 	for _, f := range files {
-		if got, err := os.ReadFile(filepath.Join(dir, f.Name())); err != nil ||
-			!bytes.Equal(got, want[f.Name()]) {
-			t.Errorf("%s is not the map of its tuned.json (%v): go test ./cmd/normbench -run "+
-				"TestMapsBrought -update", f.Name(), err)
-		}
+		got, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		assert.That(t, err == nil && bytes.Equal(got, want[f.Name()]),
+			"%s is not the map of its tuned.json (%v): go test ./cmd/normbench -run "+
+				"TestMapsBrought -update",
+			f.Name(), err)
 	}
 }

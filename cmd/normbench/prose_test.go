@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 var (
@@ -31,24 +33,21 @@ func TestLinks(t *testing.T) {
 	}
 	shallow, err := git("rev-parse", "--is-shallow-repository")
 	history := err == nil && shallow == "false"
-	// The rows of results that name this commit are measured anew; the commit itself has not landed.
+	// The rows of results that name this commit are measured anew; the commit itself has not
+	// landed.
 	commits := map[string]bool{}
 	checked := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md",
 		"results/*/*/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
-				if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-					t.Errorf("%s: %v", page, err)
-				}
+			assert.NoError(t, err)
+			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""),
+				-1) {
+				_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
+				assert.That(t, err == nil, "%s: %v", page, err)
 				checked++
 			}
 			for _, hash := range commitHash.FindAllString(string(text), -1) {
@@ -57,37 +56,31 @@ func TestLinks(t *testing.T) {
 					!strings.ContainsAny(hash, "abcdef") {
 					continue
 				}
-				if _, err := git("cat-file", "-e", hash+"^{commit}"); err != nil {
-					t.Errorf("%s names commit %s, which is not in the history", page, hash)
-				}
+				_, err := git("cat-file", "-e", hash+"^{commit}")
+				assert.That(t, err == nil,
+					"%s names commit %s, which is not in the history", page, hash)
 				commits[hash] = true
 			}
 		}
 	}
-	if checked < 40 || history && len(commits) < 4 {
-		t.Errorf("%d links, %d commits", checked, len(commits))
-	}
+	assert.That(t, checked >= 40 && (!history || len(commits) >= 4),
+		"%d links, %d commits", checked, len(commits))
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	files := sourceFile.FindAllStringSubmatch(string(text), -1)
 	for _, m := range files {
 		// Words of a folder's row, such as registry.go, stand without their folder.
-		if _, err := os.Stat(filepath.Join(root, m[1])); err != nil && strings.Contains(m[1], "/") {
-			t.Errorf("ARCHITECTURE.md: %v", err)
-		}
+		_, err := os.Stat(filepath.Join(root, m[1]))
+		assert.That(t, err == nil || !strings.Contains(m[1], "/"), "ARCHITECTURE.md: %v", err)
 	}
-	if len(files) < 10 {
-		t.Errorf("ARCHITECTURE.md names %d Go files", len(files))
-	}
+	assert.That(t, len(files) >= 10, "ARCHITECTURE.md names %d Go files", len(files))
 }
 
 // TestResultsSize: all of results stays small enough to clone.
 func TestResultsSize(t *testing.T) {
 	const most = 10_300_000 // bytes
 	size := int64(0)
-	if err := filepath.WalkDir(filepath.Join("..", "..", "results"),
+	err := filepath.WalkDir(filepath.Join("..", "..", "results"),
 		func(path string, e os.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -97,7 +90,7 @@ func TestResultsSize(t *testing.T) {
 				size += info.Size()
 			}
 			return err
-		}); err != nil || size > most {
-		t.Errorf("results has %d bytes, more than %d (%v)", size, most, err)
-	}
+		})
+	assert.That(t, err == nil && size <= most,
+		"results has %d bytes, more than %d (%v)", size, most, err)
 }

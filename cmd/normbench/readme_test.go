@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/shlex"
 
+	"normbench/internal/assert"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
 	"normbench/kernels/triton"
@@ -68,9 +69,7 @@ func compilerOnly(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"g++", "as", "ld"} {
 		if path, err := exec.LookPath(name); err == nil {
-			if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, os.Symlink(path, filepath.Join(dir, name)))
 		}
 	}
 	return dir
@@ -84,22 +83,17 @@ func TestReadme(t *testing.T) {
 		t.Skip("the whole suite runs README's commands")
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	pages := []string{"README.md", "docs/reference.md", "docs/kernels.md", "docs/learn.md",
 		"docs/extending.md", "docs/performance.md", "docs/reliability.md", "CONTRIBUTING.md"}
 	list := map[string][]command{}
 	for _, page := range pages {
 		text, err := os.ReadFile(filepath.Join(root, page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		list[page] = commands(string(text))
 		for _, block := range fenced.FindAllString(string(text), -1) {
-			if l := regexp.MustCompile(`(?m)^(normbench|make|go) .*`).FindString(block); l != "" {
-				t.Errorf("%s: a command without a $, which nothing would run: %s", page, l)
-			}
+			assert.Equal(t, regexp.MustCompile(`(?m)^(normbench|make|go) .*`).FindString(block), "",
+				page, "a command without a $, which nothing would run")
 		}
 	}
 	t.Chdir(t.TempDir())
@@ -109,13 +103,10 @@ func TestReadme(t *testing.T) {
 	}
 	// Nothing writes there, as checkOutputs sees to. out/main is the checkout of the main branch
 	// that a pull request races.
-	if err := os.Mkdir("out", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.Mkdir("out", 0o755))
 	for _, name := range []string{"results", "shapes.yaml", "examples", "out/main"} {
-		if err := os.Symlink(filepath.Join(root, strings.TrimPrefix(name, "out/main")), name); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t,
+			os.Symlink(filepath.Join(root, strings.TrimPrefix(name, "out/main")), name))
 	}
 	t.Setenv("CXX", compiler(t))
 	t.Setenv("PATH", compilerOnly(t)) // no ssh, nor anything else
@@ -130,9 +121,8 @@ func TestReadme(t *testing.T) {
 				}
 			})
 		}
-		if checked == 0 {
-			t.Errorf("%s shows no command that could be checked, of %d", page, len(list[page]))
-		}
+		assert.That(t, checked != 0,
+			"%s shows no command that could be checked, of %d", page, len(list[page]))
 	}
 }
 
@@ -149,9 +139,7 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		return false
 	}
 	words, err := shlex.Split(text)
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	assert.NoError(t, err, text)
 	for len(words) > 0 && assignment.MatchString(words[0]) {
 		name, value, _ := strings.Cut(words[0], "=")
 		t.Setenv(name, value)
@@ -174,9 +162,8 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		// Not run: it would build and test what this very test is part of. Its packages exist.
 		for _, w := range words {
 			if dir, ok := strings.CutPrefix(w, "./"); ok {
-				if _, err := os.Stat(filepath.Join(root, strings.TrimSuffix(dir, "..."))); err != nil {
-					t.Errorf("%s: %v", text, err)
-				}
+				_, err := os.Stat(filepath.Join(root, strings.TrimSuffix(dir, "...")))
+				assert.That(t, err == nil, "%s: %v", text, err)
 			}
 		}
 		return true
@@ -186,11 +173,12 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	}
 	checkOutputs(t, words)
 	// there is no Python in $PATH
-	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text, "examples/triton") ||
+	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text,
+		"examples/triton") ||
 		strings.Contains(text, "examples/liger") || strings.Contains(text, "verify py:") {
-		if code, _, stderr := normbench(words); code != exitTrouble || !strings.Contains(stderr, "Python") {
-			t.Errorf("%s: exit code %d, not for the want of Python\n%s", text, code, stderr)
-		}
+		code, _, stderr := normbench(words)
+		assert.That(t, code == exitTrouble && strings.Contains(stderr, "Python"),
+			"%s: exit code %d, not for the want of Python\n%s", text, code, stderr)
 		return true
 	}
 	if strings.Contains(text, "cuda") {
@@ -235,9 +223,8 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		checkMap(t, words[slices.Index(words, "--out")+1])
 	}
 	for line := range strings.Lines(c.output) {
-		if len([]rune(line)) > 101 || !strings.Contains(stdout, line) {
-			t.Errorf("%s does not print %q, or beyond 100 columns:\n%s", text, line, stdout)
-		}
+		assert.That(t, len([]rune(line)) <= 101 && strings.Contains(stdout, line),
+			"%s does not print %q, or beyond 100 columns:\n%s", text, line, stdout)
 	}
 	return true
 }
@@ -247,15 +234,15 @@ func checkCommand(t *testing.T, root string, c command) bool {
 func checkOutputs(t *testing.T, words []string) {
 	t.Helper()
 	if words[0] == "sweep" || words[0] == "learn" {
-		if !slices.Contains(words, "--out") && !slices.Contains(words, "--dry-run") {
-			t.Errorf("%s writes to results: it lacks --out", strings.Join(words, " "))
-		}
+		assert.That(t, slices.Contains(words, "--out") || slices.Contains(words, "--dry-run"),
+			"%s writes to results: it lacks --out", strings.Join(words, " "))
 	}
 	for i, w := range words[:len(words)-1] {
-		if to := words[i+1]; slices.Contains([]string{"--out", "--plot", "--html", "--resume"}, w) &&
-			to != "out" && !strings.HasPrefix(to, "out/") && !strings.HasPrefix(to, "docs/") {
-			t.Errorf("%s writes to %s, which is not below out", strings.Join(words, " "), to)
-		}
+		to := words[i+1]
+		assert.That(t,
+			!slices.Contains([]string{"--out", "--plot", "--html", "--resume"}, w) || to == "out" ||
+				strings.HasPrefix(to, "out/") || strings.HasPrefix(to, "docs/"),
+			"%s writes to %s, which is not below out", strings.Join(words, " "), to)
 	}
 }
 
@@ -280,7 +267,8 @@ func (o *output) String() string {
 // normbench runs the program in this process.
 func normbench(args []string) (code int, stdout, stderr string) {
 	var out, err output
-	code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &out, &err, families.New())
+	code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &out, &err,
+		families.New())
 	return code, out.String(), err.String()
 }
 
@@ -310,16 +298,15 @@ func checkGPU(t *testing.T, words []string) {
 	if !remote && !lab.HaveCUDA {
 		gpu := append(slices.Clone(rest), "--device=cuda")
 		code, _, stderr := normbench(gpu)
-		if code != exitTrouble || !strings.Contains(stderr, "built without CUDA") {
-			t.Errorf("%s: exit code %d, not for the want of CUDA\n%s", strings.Join(words, " "), code, stderr)
-		}
+		assert.That(t, code == exitTrouble && strings.Contains(stderr, "built without CUDA"),
+			"%s: exit code %d, not for the want of CUDA\n%s", strings.Join(words, " "), code,
+			stderr)
 	}
 	if remote {
 		code, _, stderr := normbench(words)
-		if code != exitTrouble || !strings.Contains(stderr, "does not start") {
-			t.Errorf("%s: exit code %d, not for the want of a worker\n%s", strings.Join(words, " "), code,
-				stderr)
-		}
+		assert.That(t, code == exitTrouble && strings.Contains(stderr, "does not start"),
+			"%s: exit code %d, not for the want of a worker\n%s", strings.Join(words, " "), code,
+			stderr)
 	}
 	if len(rest) == 0 || rest[0] != "sweep" && rest[0] != "bench" {
 		return
@@ -327,53 +314,46 @@ func checkGPU(t *testing.T, words []string) {
 	if rest[0] == "sweep" {
 		code, _, stderr := normbench(append(rest, "--device=cpu", "--dry-run"))
 		// It may be too large for this machine, or have no host stage.
-		if cannot := strings.Contains(stderr, " needs ") ||
-			strings.Contains(stderr, "it runs on a GPU only"); code != 0 && !cannot {
-			t.Errorf("%s: exit code %d on a cpu\n%s", strings.Join(words, " "), code, stderr)
-		}
+		assert.That(t,
+			code == 0 || strings.Contains(stderr, " needs ") || strings.Contains(stderr,
+				"it runs on a GPU only"),
+			"%s: exit code %d on a cpu\n%s", strings.Join(words, " "), code, stderr)
 	}
 	if out != "" { // what it would have written, for the commands behind it
 		const device = "nvidia-h200"
 		if _, err := os.Stat(filepath.Join(out, device)); err == nil {
 			return
 		}
-		if err := os.CopyFS(filepath.Join(out, device),
-			os.DirFS(filepath.Join("results", device))); err != nil {
-			t.Error(err)
-		}
+		err := os.CopyFS(filepath.Join(out, device), os.DirFS(filepath.Join("results", device)))
+		assert.That(t, err == nil, "%v", err)
 	}
 }
 
 // checkTargets wants the Makefile to have the targets.
 func checkTargets(t *testing.T, root string, targets []string) {
 	files, err := filepath.Glob(filepath.Join(root, "scripts", "*.mk"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var makefiles []byte
 	for _, name := range append(files, filepath.Join(root, "Makefile")) {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		makefiles = append(append(makefiles, '\n'), b...)
 	}
 	for _, target := range targets {
 		if strings.HasPrefix(target, "-") || strings.Contains(target, "=") {
 			continue
 		}
-		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(makefiles) {
-			t.Errorf("there is no target %q to make", target)
-		}
+		assert.That(t,
+			regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(target)+`:`).Match(makefiles),
+			"there is no target %q to make", target)
 	}
 }
 
 // The parser is what would let commands through unseen.
 func TestReadmeCommands(t *testing.T) {
-	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ " +
-		"x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
+	got := commands(
+		"$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ " +
+			"x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
 	want := []command{{3, "a b", "its output\n"}, {5, "c  d", ""}, {13, "e", ""}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	assert.That(t, slices.Equal(got, want), "%+v, want %+v", got, want)
 }

@@ -9,34 +9,31 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/tune"
 )
 
-// A folder stands for what its finals chose, as a tuned table does that was made from nothing, and is
-// the same where that is the base.
+// A folder stands for what its finals chose, as a tuned table does that was made from nothing, and
+// is the same where that is the base.
 func TestCompareChosen(t *testing.T) {
 	from := filepath.Join("..", "..", "results", "nvidia-h100-80gb-hbm3")
 	table, err := tune.Read(filepath.Join(from, tune.FileName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	code, stdout, stderr := normbench([]string{"compare", from + "#base", from, "--format", "json"})
 	var c report.Comparison
-	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 ||
-		len(c.Rows) != len(table.Entries) {
-		t.Fatalf("exit code %d, %v, %d rows\n%s", code, err, len(c.Rows), stderr)
-	}
+	err = json.Unmarshal([]byte(stdout), &c)
+	assert.Must(t, err == nil && code == 0 && len(c.Rows) == len(table.Entries),
+		"exit code %d, %v, %d rows\n%s", code, err, len(c.Rows), stderr)
 	for _, r := range c.Rows {
 		x, _ := table.Lookup(r.Problem)
-		if v := (kernels.Variant{Family: r.B.Family, Config: r.B.Config}); v != x.Variant() {
-			t.Errorf("%s: %s, the table has %s", r.Problem, v, x.Variant())
-		}
-		if r.A.Family == r.B.Family && r.A.Config == r.B.Config &&
-			(r.Mark != report.Equal || r.Speedup != 1) {
-			t.Errorf("%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
-		}
+		assert.Equal(t, (kernels.Variant{Family: r.B.Family, Config: r.B.Config}), x.Variant(),
+			r.Problem, "the table")
+		assert.That(t,
+			r.A.Family != r.B.Family || r.A.Config != r.B.Config || r.Mark == report.Equal &&
+				r.Speedup == 1,
+			"%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
 	}
 }
 
@@ -51,12 +48,15 @@ func TestMade(t *testing.T) {
 	}
 	for _, pass := range []string{"fwd", "bwd"} {
 		for _, op := range []string{"rmsnorm", "layernorm"} {
-			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op + "-" + pass + ".json.gz", "--over", "shape"}
+			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op +
+				"-" + pass + ".json.gz", "--over", "shape"}
 		}
 		for side, over := range map[string]string{"rows": "M", "cols": "N"} {
 			of, file := []string{"report", "--pass", pass, "--over", over}, "-"+side+"-"+pass+".svg"
-			made["docs/growth"+file] = append(slices.Clone(of), results+"/growth#base", "--shapes", "growth-"+side)
-			made["docs/growth-peers"+file] = append(of, results+"/growth-peers#base", results+"/growth-peers#peers")
+			made["docs/growth"+file] = append(slices.Clone(of), results+"/growth#base", "--shapes",
+				"growth-"+side)
+			made["docs/growth-peers"+file] = append(of, results+"/growth-peers#base", results+
+				"/growth-peers#peers")
 		}
 	}
 	drawn := filepath.Join(t.TempDir(), "x.svg")
@@ -70,16 +70,15 @@ func TestMade(t *testing.T) {
 			got, _ = os.ReadFile(drawn)
 		}
 		if *update && code == 0 {
-			if err := os.WriteFile(name, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, os.WriteFile(name, got, 0o644))
 		}
-		if kept, err := os.ReadFile(name); err != nil || code != 0 || !bytes.Equal(kept, got) {
-			t.Errorf("%s is not what %s makes (%v, exit code %d)\n%s", name, args, err, code, stderr)
-		}
-		if strings.HasPrefix(name, "docs/peers") && !strings.Contains(stdout, "A = peer:best, B = tuned:") {
-			t.Errorf("%s does not say who is who\n%s", args, stdout)
-		}
+		kept, err := os.ReadFile(name)
+		assert.That(t, err == nil && code == 0 && bytes.Equal(kept, got),
+			"%s is not what %s makes (%v, exit code %d)\n%s", name, args, err, code, stderr)
+		assert.That(t,
+			!strings.HasPrefix(name, "docs/peers") || strings.Contains(stdout,
+				"A = peer:best, B = tuned:"),
+			"%s does not say who is who\n%s", args, stdout)
 	}
 }
 
@@ -88,9 +87,7 @@ func TestMade(t *testing.T) {
 func TestReportLive(t *testing.T) {
 	file := filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz")
 	printed, err := os.ReadFile(strings.TrimSuffix(file, "json.gz") + "txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	code, stdout, stderr := normbench([]string{"report", file, "--wide"})
 	for line := range strings.Lines(string(printed)) {
 		if code != 0 || !strings.Contains(stdout, line) {
@@ -99,17 +96,14 @@ func TestReportLive(t *testing.T) {
 		}
 	}
 	code, stdout, stderr = normbench([]string{"report", file, "--shapes", "8192x1024,4096x2048"})
-	if code != 0 || strings.Count(stdout, "FASTER") != 2 ||
-		!strings.Contains(stdout, "over 2 cells: 2 faster") {
-		t.Errorf("a part: exit code %d, %s\n%s", code, stderr, stdout)
-	}
+	assert.That(t, code == 0 && strings.Count(stdout, "FASTER") == 2 &&
+		strings.Contains(stdout, "over 2 cells: 2 faster"), "a part: exit code %d, %s\n%s", code,
+		stderr, stdout)
 	code, stdout, stderr = normbench([]string{"report", file, "--pass", "fwd"})
-	if code != 2 || stdout != "" || !strings.Contains(stderr, "has none of the problems asked for") ||
-		!strings.Contains(stderr, "hint: ") {
-		t.Errorf("none: exit code %d\n%s%s", code, stdout, stderr)
-	}
+	assert.That(t, code == 2 && stdout == "" &&
+		strings.Contains(stderr, "has none of the problems asked for") &&
+		strings.Contains(stderr, "hint: "), "none: exit code %d\n%s%s", code, stdout, stderr)
 	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
-	if code != 0 || !strings.Contains(stdout, `"judged"`) {
-		t.Errorf("json: exit code %d, %s", code, stderr)
-	}
+	assert.That(t, code == 0 && strings.Contains(stdout, `"judged"`),
+		"json: exit code %d, %s", code, stderr)
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"runtime/debug"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // A plain go build names its commit as make does.
 func TestNamed(t *testing.T) {
-	commit := debug.BuildSetting{Key: "vcs.revision", Value: "7239f7c2ff93fe9f34a9b65a109e091c0404cb80"}
+	commit := debug.BuildSetting{Key: "vcs.revision",
+		Value: "7239f7c2ff93fe9f34a9b65a109e091c0404cb80"}
 	for _, c := range []struct {
 		module   string
 		settings []debug.BuildSetting
@@ -19,9 +22,8 @@ func TestNamed(t *testing.T) {
 		{"v1.2.3", nil, "v1.2.3"},
 		{"(devel)", nil, "devel"},
 	} {
-		if got := named(&debug.BuildInfo{Main: debug.Module{Version: c.module},
-			Settings: c.settings}); got != c.want {
-			t.Errorf("%v: %s", c, got)
-		}
+		assert.Equal(t,
+			named(&debug.BuildInfo{Main: debug.Module{Version: c.module}, Settings: c.settings}),
+			c.want, c)
 	}
 }

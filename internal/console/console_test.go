@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+
+	"normbench/internal/assert"
 )
 
 // Controls become one harmless character each, also where a write ends within them.
@@ -22,13 +24,10 @@ func TestPlain(t *testing.T) {
 			var b bytes.Buffer
 			p := &Plain{Writer: &b}
 			for rest := []byte(text); len(rest) > 0; rest = rest[min(step, len(rest)):] {
-				if n, err := p.Write(rest[:min(step, len(rest))]); n != min(step, len(rest)) || err != nil {
-					t.Fatal(n, err)
-				}
+				n, err := p.Write(rest[:min(step, len(rest))])
+				assert.Must(t, n == min(step, len(rest)) && err == nil, "%v %v", n, err)
 			}
-			if b.String() != want {
-				t.Errorf("%q by %d: %q, want %q", text, step, b.String(), want)
-			}
+			assert.Equal(t, b.String(), want, text, "by", step)
 		}
 	}
 }
@@ -56,10 +55,9 @@ func TestWait(t *testing.T) {
 		time.Sleep(time.Minute)
 		want := []string{"checking a, for 5 s", "checking b", "opening", "opening, for 9 s",
 			"checking b, for 19 s"}
-		got := strings.Split(strings.ReplaceAll(strings.TrimSpace(out.String()), "normbench: ", ""), "\n")
-		if strings.Join(got, "; ") != strings.Join(want, "; ") {
-			t.Errorf("%q, want %q", got, want)
-		}
+		got := strings.Split(strings.ReplaceAll(strings.TrimSpace(out.String()), "normbench: ", ""),
+			"\n")
+		assert.Equal(t, strings.Join(got, "; "), strings.Join(want, "; "), got, want)
 	})
 }
 
@@ -75,9 +73,8 @@ func TestWrap(t *testing.T) {
 		{"rms_bwd/two_pass@br2.w4", 14, "rms_bwd/two_|pass@br2.w4"},
 		{"unbreakable", 4, "unbr|eaka|ble"},
 	} {
-		if got := strings.Join(Wrap(test.text, test.width), "|"); got != test.want {
-			t.Errorf("Wrap(%q, %d) is %q, want %q", test.text, test.width, got, test.want)
-		}
+		assert.Equal(t, strings.Join(Wrap(test.text, test.width), "|"), test.want,
+			"Wrap", test.text, test.width)
 	}
 }
 
@@ -87,18 +84,13 @@ func TestNotef(t *testing.T) {
 	for _, width := range []int{40, 80, 120} {
 		var b bytes.Buffer
 		New(t.Context(), nil, Terminal{&b, func() int { return width }}).Notef("%s", text)
-		if got := OneLine(b.String()); got != "normbench: "+text {
-			t.Errorf("%d columns: %q", width, got)
-		}
+		assert.Equal(t, OneLine(b.String()), "normbench: "+text, width, "columns")
 		for line := range strings.Lines(b.String()) {
-			if n := utf8.RuneCountInString(line) - 1; n >= width {
-				t.Errorf("%d columns: a line of %d: %q", width, n, line)
-			}
+			n := utf8.RuneCountInString(line) - 1
+			assert.That(t, n < width, "%d columns: a line of %d: %q", width, n, line)
 		}
 	}
 	var b bytes.Buffer
 	New(t.Context(), nil, &b).Notef("%s", text)
-	if b.String() != "normbench: "+text+"\n" {
-		t.Errorf("in a pipe: %q", b.String())
-	}
+	assert.Equal(t, b.String(), "normbench: "+text+"\n", "in a pipe")
 }

@@ -10,59 +10,60 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
-func writeFile(path, text string) error { return Place{Name: path}.WriteFrom(strings.NewReader(text)) }
+func writeFile(path, text string) error {
+	return Place{Name: path}.WriteFrom(strings.NewReader(
+		text))
+}
 
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.json")
 	for _, text := range []string{"one", "two, longer"} {
-		if err := writeFile(path, text); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("%q, %v", got, err)
-		}
+		assert.NoError(t, writeFile(path, text))
+		got, err := os.ReadFile(path)
+		assert.That(t, err == nil && string(got) == text, "%q, %v", got, err)
 	}
-	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
-		t.Error(st.Mode(), err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeFile(filepath.Join(dir, "folder"), ""); err == nil || strings.Contains(Cause(err).Error(), ".tmp-") {
-		t.Errorf("in place of a folder: %v", err)
-	}
-	if err := writeFile(filepath.Join(dir, "none", "a.json"), ""); err == nil {
-		t.Error("a file in no folder was written")
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	st, err := os.Stat(path)
+	assert.That(t, err == nil && st.Mode().Perm() == 0o644, "%v %v", st.Mode(), err)
+	assert.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o755))
+	err = writeFile(filepath.Join(dir, "folder"), "")
+	assert.That(t, err != nil && !strings.Contains(Cause(err).Error(), ".tmp-"),
+		"in place of a folder: %v", err)
+	assert.That(t, writeFile(filepath.Join(dir, "none", "a.json"), "") != nil,
+		"a file in no folder was written")
+	left, _ := filepath.Glob(filepath.Join(dir, ".*"))
+	assert.That(t, len(left) == 0, "left behind: %q", left)
 }
 
 // What a killed writer left goes with the next write, old as it must be, and nothing else does.
 func TestStale(t *testing.T) {
 	for name, write := range map[string]func(dir string) error{
-		"write":      func(dir string) error { return writeFile(filepath.Join(dir, "a.json"), "x") },
-		"MakeFolder": func(dir string) error { return MakeFolder(filepath.Dir(dir), filepath.Base(dir)) },
+		"write": func(dir string) error {
+			return writeFile(filepath.Join(dir, "a.json"),
+				"x")
+		},
+		"MakeFolder": func(dir string) error {
+			return MakeFolder(filepath.Dir(dir),
+				filepath.Base(dir))
+		},
 	} {
 		dir := t.TempDir()
 		old := time.Now().Add(-2 * staleAfter)
-		for file, at := range map[string]time.Time{".a.json.tmp-12": old, ".check.tmp-7": old, ".a.json.tmp-13": time.Now(), ".a.json.tmp-x": old, "a.tmp-1": old} {
-			if err := errors.Join(os.WriteFile(filepath.Join(dir, file), nil, 0o600), os.Chtimes(filepath.Join(dir, file), at, at)); err != nil {
-				t.Fatal(err)
-			}
+		for file, at := range map[string]time.Time{".a.json.tmp-12": old, ".check.tmp-7": old,
+			".a.json.tmp-13": time.Now(), ".a.json.tmp-x": old, "a.tmp-1": old} {
+			assert.NoError(t,
+				errors.Join(os.WriteFile(filepath.Join(dir, file), nil, 0o600),
+					os.Chtimes(filepath.Join(dir, file), at, at)))
 		}
-		if err := write(dir); err != nil {
-			t.Fatal(err)
-		}
-		for file, want := range map[string]bool{".a.json.tmp-12": false, ".check.tmp-7": false, ".a.json.tmp-13": true, ".a.json.tmp-x": true, "a.tmp-1": true} {
-			if _, err := os.Lstat(filepath.Join(dir, file)); (err == nil) != want {
-				t.Errorf("%s: %s: %v", name, file, err)
-			}
+		assert.NoError(t, write(dir))
+		for file, want := range map[string]bool{".a.json.tmp-12": false, ".check.tmp-7": false,
+			".a.json.tmp-13": true, ".a.json.tmp-x": true, "a.tmp-1": true} {
+			_, err := os.Lstat(filepath.Join(dir, file))
+			assert.Equal(t, (err == nil), want, name, file, err)
 		}
 	}
 }
@@ -72,25 +73,18 @@ func TestStale(t *testing.T) {
 func TestWriteFileThroughLink(t *testing.T) {
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
-	if err := os.Mkdir(store, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.Mkdir(store, 0o755))
 	link := filepath.Join(dir, "a.json")
 	if err := os.Symlink(filepath.Join("store", "b.json"), link); err != nil {
 		t.Skip(err)
 	}
 	for _, text := range []string{"one", "two"} {
-		if err := writeFile(link, text); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, writeFile(link, text))
 		got, err := os.ReadFile(filepath.Join(store, "b.json"))
-		if err != nil || string(got) != text {
-			t.Errorf("%q, %v", got, err)
-		}
+		assert.That(t, err == nil && string(got) == text, "%q, %v", got, err)
 	}
-	if st, err := os.Lstat(link); err != nil || st.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("the link is gone: %v", err)
-	}
+	st, err := os.Lstat(link)
+	assert.That(t, err == nil && st.Mode()&os.ModeSymlink != 0, "the link is gone: %v", err)
 }
 
 // What a folder holds stays in it: a link to elsewhere in it is followed, and one that leads out
@@ -99,38 +93,34 @@ func TestPlaceStaysBelow(t *testing.T) {
 	top := t.TempDir()
 	in, out := filepath.Join(top, "in"), filepath.Join(top, "out")
 	for _, dir := range []string{in, out, filepath.Join(in, "store"), filepath.Join(in, "plain")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.Mkdir(dir, 0o755))
 	}
-	for link, to := range map[string]string{"inner": "store", "outer": "../out", "plain/file": "../store/file", "plain/leads": "../../out/file", "plain/rooted": filepath.Join(out, "file")} {
+	for link, to := range map[string]string{"inner": "store", "outer": "../out",
+		"plain/file": "../store/file", "plain/leads": "../../out/file",
+		"plain/rooted": filepath.Join(out, "file")} {
 		if err := os.Symlink(to, filepath.Join(in, link)); err != nil {
 			t.Skip(err)
 		}
 	}
-	for name, ok := range map[string]bool{"plain/new": true, "plain/file": true, "inner/other": true, "plain/leads": false, "plain/rooted": false, "outer/file": false, "../out/file": false} {
+	for name, ok := range map[string]bool{"plain/new": true, "plain/file": true,
+		"inner/other": true, "plain/leads": false, "plain/rooted": false, "outer/file": false,
+		"../out/file": false} {
 		p := Place{Root: in, Name: name}
 		err := p.WriteFrom(strings.NewReader(name))
-		if got, _ := os.ReadFile(filepath.Join(in, name)); ok && (err != nil || string(got) != name) {
-			t.Errorf("%s: %v, %q", p, err, got)
-		}
-		if !ok && (err == nil || !strings.Contains(Help(err), "leads out of the folder")) {
-			t.Errorf("%s: %v, %s", p, err, Help(err))
-		}
+		got, _ := os.ReadFile(filepath.Join(in, name))
+		assert.That(t, !ok || err == nil && string(got) == name, "%s: %v, %q", p, err, got)
+		assert.That(t, ok || err != nil && strings.Contains(Help(err), "leads out of the folder"),
+			"%s: %v, %s", p, err, Help(err))
 	}
 	for _, below := range []string{"plain/deeper", "inner/deeper"} {
-		if err := MakeFolder(in, below); err != nil {
-			t.Errorf("%s: %v", below, err)
-		}
+		err := MakeFolder(in, below)
+		assert.That(t, err == nil, "%s: %v", below, err)
 	}
 	for _, below := range []string{"outer", "outer/deeper", "../out"} {
-		if err := MakeFolder(in, below); err == nil {
-			t.Errorf("%s was made", below)
-		}
+		assert.That(t, MakeFolder(in, below) != nil, "%s was made", below)
 	}
-	if left, _ := os.ReadDir(out); len(left) > 0 {
-		t.Errorf("out of the folder: %v", left)
-	}
+	left, _ := os.ReadDir(out)
+	assert.That(t, len(left) == 0, "out of the folder: %v", left)
 	if left, _ := filepath.Glob(filepath.Join(in, "*", ".*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
@@ -138,15 +128,13 @@ func TestPlaceStaysBelow(t *testing.T) {
 
 func TestSeal(t *testing.T) {
 	sealed := Seal([]byte(`{"a":[1,2.5],"b":"x"}`))
-	if there, ok := Sealed(sealed); !there || !ok {
-		t.Fatalf("%s: %v %v", sealed, there, ok)
-	}
+	there, ok := Sealed(sealed)
+	assert.Must(t, there && ok, "%s: %v %v", sealed, there, ok)
 	for i := range sealed { // every flip of a bit
 		for bit := range 8 {
 			sealed[i] ^= 1 << bit
-			if _, ok := Sealed(sealed); ok {
-				t.Errorf("%s passes", sealed)
-			}
+			_, ok := Sealed(sealed)
+			assert.That(t, !ok, "%s passes", sealed)
 			sealed[i] ^= 1 << bit
 		}
 	}
@@ -165,17 +153,15 @@ func TestVerify(t *testing.T) {
 		"no sum":     []byte(`{"n": 12}`),
 		"not JSON":   []byte(`{"n": `),
 	} {
-		if err := Verify(text); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := Verify(text)
+		assert.That(t, err == nil, "%s: %v", name, err)
 	}
 	for name, text := range map[string][]byte{
 		"a digit":  bytes.Replace(data, []byte("12"), []byte("13"), 1),
 		"not last": []byte(`{"crc":"00000000","n":12}`),
 	} {
-		if err := Verify(text); err == nil || !strings.Contains(hint.Of(err), `"crc"`) {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := Verify(text)
+		assert.That(t, err != nil && strings.Contains(hint.Of(err), `"crc"`), "%s: %v", name, err)
 	}
 }
 
@@ -191,9 +177,8 @@ func TestHelp(t *testing.T) {
 		os.ErrPermission:     "that you may write to",
 		errors.New("else"):   "that you may write to",
 	} {
-		if got := Help(&os.PathError{Op: "open", Path: "x", Err: err}); !strings.Contains(got, want) {
-			t.Errorf("%v: %q, want %q", err, got, want)
-		}
+		got := Help(&os.PathError{Op: "open", Path: "x", Err: err})
+		assert.That(t, strings.Contains(got, want), "%v: %q, want %q", err, got, want)
 	}
 }
 
@@ -204,44 +189,37 @@ func TestNoFile(t *testing.T) {
 	if err := os.Symlink(os.DevNull, link); err != nil {
 		t.Skip(err)
 	}
-	for path, want := range map[string]string{link: "a device", os.DevNull: "a device", dir: "a folder"} {
-		for what, err := range map[string]error{"check": Place{Name: path}.Check(), "write": writeFile(path, "x")} {
-			if err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
-				t.Errorf("%s %s: %v", what, path, err)
-			}
+	for path, want := range map[string]string{link: "a device", os.DevNull: "a device",
+		dir: "a folder"} {
+		for what, err := range map[string]error{"check": Place{Name: path}.Check(),
+			"write": writeFile(path, "x")} {
+			assert.That(t, err != nil && strings.Contains(err.Error(), want) && hint.Of(err) != "",
+				"%s %s: %v", what, path, err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "in"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := (Place{Root: dir, Name: "in"}).Check(); err == nil {
-		t.Error("a folder below a folder passed")
-	}
+	assert.NoError(t, os.Mkdir(filepath.Join(dir, "in"), 0o755))
+	assert.That(t, (Place{Root: dir, Name: "in"}).Check() != nil, "a folder below a folder passed")
 	for _, path := range []string{filepath.Join(dir, "new"), os.Args[0]} {
-		if err := (Place{Name: path}).Check(); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
+		err := (Place{Name: path}).Check()
+		assert.That(t, err == nil, "%s: %v", path, err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
-		t.Error("a check made the file")
-	}
+	_, err := os.Stat(filepath.Join(dir, "new"))
+	assert.That(t, err != nil, "a check made the file")
 }
 
 // A name may have as many bytes as the file system takes, also in the middle of a character.
 func TestLongNames(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229), strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {
+	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229),
+		strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {
 		path := filepath.Join(dir, name)
-		if err := writeFile(path, "x"); err != nil {
-			t.Errorf("%d bytes: %v", len(name), err)
-		}
-		if data, err := os.ReadFile(path); string(data) != "x" {
-			t.Errorf("%d bytes: %q, %v", len(name), data, err)
-		}
+		err := writeFile(path, "x")
+		assert.That(t, err == nil, "%d bytes: %v", len(name), err)
+		data, err := os.ReadFile(path)
+		assert.Equal(t, string(data), "x", len(name), "bytes", data, err)
 	}
-	if err := writeFile(filepath.Join(dir, strings.Repeat("a", 256)), ""); !errors.Is(err, syscall.ENAMETOOLONG) {
-		t.Errorf("256 bytes: %v", err)
-	}
+	err := writeFile(filepath.Join(dir, strings.Repeat("a", 256)), "")
+	assert.That(t, errors.Is(err, syscall.ENAMETOOLONG), "256 bytes: %v", err)
 }
 
 // Of two fields with one name encoding/json takes the last in silence.
@@ -256,8 +234,8 @@ func TestTwice(t *testing.T) {
 		`NaN`:                           "the text is NaN",
 		"{\"a\\n\":1,\"a\\n\":2}":       `the field /a\n stands twice`,
 	} {
-		if err := Verify([]byte(text)); (err == nil) != (want == "") || err != nil && err.Error() != want {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+		err := Verify([]byte(text))
+		assert.That(t, (err == nil) == (want == "") && (err == nil || err.Error() == want),
+			"%s: %v, want %q", text, err, want)
 	}
 }

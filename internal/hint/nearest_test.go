@@ -1,15 +1,17 @@
 package hint
 
-import "testing"
+import (
+	"testing"
+
+	"normbench/internal/assert"
+)
 
 func TestNearest(t *testing.T) {
 	names := []string{"shapes", "samples", "te", "fast-llm"}
-	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples", "fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {
-		if got := Nearest(word, names); got != want {
-			t.Errorf("Nearest(%q) is %q, want %q", word, got, want)
-		}
+	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples",
+		"fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {
+		assert.Equal(t, Nearest(word, names), want, "Nearest", word)
 	}
-	if got := DidYouMean("shape", names, "`list` names them"); got != "did you mean shapes? `list` names them" {
-		t.Errorf("got %q", got)
-	}
+	assert.Equal(t, DidYouMean("shape", names, "`list` names them"),
+		"did you mean shapes? `list` names them")
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 var update = flag.Bool("update", false, "rewrite the lines in ARCHITECTURE.md's table")
@@ -76,11 +78,13 @@ func overweight(rooms []room, sum map[string]int) (bad []string) {
 		n := sum[r.folder]
 		switch {
 		case n > r.budget:
-			bad = append(bad, fmt.Sprintf("%s has %d lines, %d more than its budget", r.folder, n, n-r.budget))
+			bad = append(bad, fmt.Sprintf("%s has %d lines, %d more than its budget", r.folder, n,
+				n-r.budget))
 		case n == 0:
 			bad = append(bad, fmt.Sprintf("%s has no lines", r.folder))
 		case 10*max(n-r.lines, r.lines-n) > n+100:
-			bad = append(bad, fmt.Sprintf("%s has %d lines, the table says %d: go test ./internal/imports -update", r.folder, n, r.lines))
+			bad = append(bad, fmt.Sprintf("%s has %d lines, the table says %d: go test "+
+				"./internal/imports -update", r.folder, n, r.lines))
 		}
 	}
 	return bad
@@ -92,34 +96,28 @@ func TestWeights(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page := filepath.Join(root, "ARCHITECTURE.md")
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	rooms := readRooms(string(text))
 	lines := map[string]int{}
 	for _, f := range parse(t, root) {
 		b, err := os.ReadFile(filepath.Join(root, f.name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		lines[f.name] = bytes.Count(b, []byte("\n"))
 	}
-	sum, err := weigh(rooms, lines, []string{"kernels/devicetest", "internal/durable/powercut"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum, err := weigh(rooms, lines, []string{"kernels/devicetest", "internal/durable/powercut",
+		"internal/assert"})
+	assert.NoError(t, err)
 	if *update {
 		for _, r := range rooms {
 			old := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, r.lines, r.budget)
-			made := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, sum[r.folder], r.budget)
+			made := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, sum[r.folder],
+				r.budget)
 			if !bytes.Contains(text, []byte(old)) {
 				old, made = strings.Replace(old, "/`", "`", 1), strings.Replace(made, "/`", "`", 1)
 			}
 			text = bytes.Replace(text, []byte(old), []byte(made), 1)
 		}
-		if err := os.WriteFile(page, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(page, text, 0o644))
 		return
 	}
 	for _, s := range overweight(rooms, sum) {

@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
-var probe = Library{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []string{"libprobe.so.13", "libprobe.so.12"},
+var probe = Library{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []string{"libprobe.so.13",
+	"libprobe.so.12"},
 	Folders: []string{"extras/PROBE/lib64", "targets/*/lib"}}
 
 // A place that comes earlier is tried earlier, and in it the better soname.
@@ -23,12 +26,8 @@ func TestFind(t *testing.T) {
 		filepath.Join(venv, "lib/python3.12/site-packages/nvidia/cu13/lib/libprobe.so.13"),
 	}
 	for _, file := range files {
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.MkdirAll(filepath.Dir(file), 0o777))
+		assert.NoError(t, os.WriteFile(file, nil, 0o666))
 	}
 	t.Setenv("CUDA_HOME", home)
 	t.Setenv("CUDA_PATH", "")
@@ -47,17 +46,16 @@ func TestFind(t *testing.T) {
 		})
 		if good == len(want) {
 			// What is there and broken says more than that nothing was found.
-			if err == nil || !strings.HasSuffix(err.Error(), "libprobe.so.13 does not load") || strings.Contains(err.Error(), "\n") {
-				t.Errorf("none loads: %v", err)
-			}
-			if own := slices.DeleteFunc(slices.Clone(tried), func(p string) bool { return !slices.Contains(want, p) }); !slices.Equal(own, want) {
-				t.Errorf("tried %q", tried)
-			}
+			assert.That(t, err != nil &&
+				strings.HasSuffix(err.Error(), "libprobe.so.13 does not load") &&
+				!strings.Contains(err.Error(), "\n"), "none loads: %v", err)
+			assert.Same(t,
+				slices.DeleteFunc(slices.Clone(tried),
+					func(p string) bool { return !slices.Contains(want, p) }),
+				want, "tried", tried)
 			continue
 		}
-		if err != nil || got != want[good] {
-			t.Errorf("got %q, %v, want %q", got, err, want[good])
-		}
+		assert.That(t, err == nil && got == want[good], "got %q, %v, want %q", got, err, want[good])
 	}
 }
 
@@ -69,7 +67,6 @@ func TestFindVariable(t *testing.T) {
 		tried++
 		return 0, errors.New("no " + path)
 	})
-	if err == nil || err.Error() != "NORMBENCH_PROBE: no /nowhere/libprobe.so" || tried != 1 {
-		t.Errorf("%v after %d", err, tried)
-	}
+	assert.That(t, err != nil && err.Error() == "NORMBENCH_PROBE: no /nowhere/libprobe.so" &&
+		tried == 1, "%v after %d", err, tried)
 }

@@ -6,16 +6,16 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // Each colour of a series is readable on white: WCAG's contrast of graphics.
 func TestContrast(t *testing.T) {
 	for i := range Slots {
 		var c [3]uint8
-		if _, err := fmt.Sscanf(colours[fmt.Sprint("c", i)], "#%02x%02x%02x", &c[0], &c[1],
-			&c[2]); err != nil {
-			t.Fatal(err)
-		}
+		_, err := fmt.Sscanf(colours[fmt.Sprint("c", i)], "#%02x%02x%02x", &c[0], &c[1], &c[2])
+		assert.Must(t, err == nil, "%v", err)
 		l := 0.0
 		for k, weight := range []float64{0.2126, 0.7152, 0.0722} {
 			if x := float64(c[k]) / 255; x <= 0.04045 {
@@ -24,9 +24,8 @@ func TestContrast(t *testing.T) {
 				l += weight * math.Pow((x+0.055)/1.055, 2.4)
 			}
 		}
-		if contrast := 1.05 / (l + 0.05); contrast < 3 {
-			t.Errorf("%v: %.2f", c, contrast)
-		}
+		contrast := 1.05 / (l + 0.05)
+		assert.That(t, contrast >= 3, "%v: %.2f", c, contrast)
 	}
 }
 
@@ -49,9 +48,7 @@ func TestTicks(t *testing.T) {
 		for _, tick := range tc.ticks {
 			labels = append(labels, tick.Label)
 		}
-		if got := strings.Join(labels, " "); got != tc.want {
-			t.Errorf("%s, want %s", got, tc.want)
-		}
+		assert.Equal(t, strings.Join(labels, " "), tc.want)
 	}
 }
 
@@ -68,13 +65,10 @@ func TestFile(t *testing.T) {
 	var svg struct {
 		Width float64 `xml:"width,attr"`
 	}
-	if err := xml.Unmarshal([]byte(text), &svg); err != nil || svg.Width < 1500 {
-		t.Errorf("%v, %g wide", err, svg.Width)
-	}
+	err := xml.Unmarshal([]byte(text), &svg)
+	assert.That(t, err == nil && svg.Width >= 1500, "%v, %g wide", err, svg.Width)
 	for want, times := range map[string]int{">a&lt;b&gt;?[31m?<": 2, "<title>?</title>": 2,
 		`<polyline points="48,162"/>`: 2, `<polyline points="170,94 292,26"/>`: 2} {
-		if n := strings.Count(text, want); n != times {
-			t.Errorf("%s stands %d times in\n%s", want, n, text)
-		}
+		assert.Equal(t, strings.Count(text, want), times, want, "stands", "times in", text)
 	}
 }

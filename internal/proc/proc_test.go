@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"normbench/internal/assert"
 )
 
 // What a child says on standard error is passed on; its last line, or a panic's first, is kept.
@@ -21,55 +23,54 @@ func TestTail(t *testing.T) {
 		var out bytes.Buffer
 		tl := &tail{next: &out}
 		for s := range strings.SplitSeq(test.text, "|") {
-			if n, err := tl.Write([]byte(s)); n != len(s) || err != nil {
-				t.Fatal(n, err)
-			}
+			n, err := tl.Write([]byte(s))
+			assert.Must(t, n == len(s) && err == nil, "%v %v", n, err)
 		}
 		want := strings.NewReplacer("|", "", "\r", "", "\x1b", "\ufffd").Replace(test.text)
-		if out.String() != want || tl.reason() != test.reason {
-			t.Errorf("passed on %q, the reason is %q, want %q and %q", out.String(), tl.reason(), want, test.reason)
-		}
+		assert.That(t, out.String() == want && tl.reason() == test.reason,
+			"passed on %q, the reason is %q, want %q and %q", out.String(), tl.reason(), want,
+			test.reason)
 	}
 	tl := &tail{}
 	tl.Write(bytes.Repeat([]byte("x"), 1<<20))
-	if len(tl.part) > 1<<13 || len(tl.reason()) > 200 {
-		t.Errorf("a megabyte without end of line leaves %d bytes", len(tl.part))
-	}
+	assert.That(t, len(tl.part) <= 1<<13 && len(tl.reason()) <= 200,
+		"a megabyte without end of line leaves %d bytes", len(tl.part))
 }
 
 // A descendant that keeps the output open holds up neither Kill nor Close, and is ended where it
 // is of the child's group.
 func TestDescendants(t *testing.T) {
-	for _, end := range []func(*Child){(*Child).Kill, func(c *Child) { c.Close(t.Context(), time.Minute) }} {
+	for _, end := range []func(*Child){(*Child).Kill, func(c *Child) {
+		c.Close(t.Context(),
+			time.Minute)
+	}} {
 		start := time.Now()
-		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"}, MaxLine: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if line, err := c.Line(t.Context(), time.Now().Add(time.Minute)); err != nil || string(line) != "{}\n" {
-			t.Errorf("%q, %v", line, err)
-		}
+		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"},
+			MaxLine: 100})
+		assert.NoError(t, err)
+		line, err := c.Line(t.Context(), time.Now().Add(time.Minute))
+		assert.That(t, err == nil && string(line) == "{}\n", "%q, %v", line, err)
 		end(c)
-		if _, err := c.Line(t.Context(), time.Now().Add(time.Minute)); err == nil || !strings.HasPrefix(err.Error(), "ended: ") {
-			t.Errorf("%v", err)
-		}
-		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("it took %s", took)
-		}
+		_, err = c.Line(t.Context(), time.Now().Add(time.Minute))
+		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "ended: "), "%v", err)
+		took := time.Since(start)
+		assert.That(t, took <= 20*time.Second, "it took %s", took)
 	}
 }
 
 // Credentials of the environment are not passed on; what finds programs, libraries and hosts is.
 func TestSecrets(t *testing.T) {
 	for name, want := range map[string]bool{
-		"GITHUB_TOKEN": true, "CI_JOB_JWT": true, "CI_REGISTRY_PASSWORD": true, "AWS_SECRET_ACCESS_KEY": true,
-		"AWS_ACCESS_KEY_ID": true, "GOOGLE_APPLICATION_CREDENTIALS": true, "OPENAI_API_KEY": true, "GH_PAT": true,
-		"db_passwd": true, "BORG_PASSPHRASE": true,
-		"PATH": false, "HOME": false, "LD_LIBRARY_PATH": false, "SSH_AUTH_SOCK": false, "CUDA_VISIBLE_DEVICES": false,
-		"NORMBENCH_NVRTC": false, "PYTHONPATH": false,
+		"GITHUB_TOKEN": true, "CI_JOB_JWT": true, "CI_REGISTRY_PASSWORD": true,
+		"AWS_SECRET_ACCESS_KEY": true,
+		"AWS_ACCESS_KEY_ID":     true, "GOOGLE_APPLICATION_CREDENTIALS": true,
+		"OPENAI_API_KEY": true,
+		"GH_PAT":         true,
+		"db_passwd":      true, "BORG_PASSPHRASE": true,
+		"PATH": false, "HOME": false, "LD_LIBRARY_PATH": false, "SSH_AUTH_SOCK": false,
+		"CUDA_VISIBLE_DEVICES": false,
+		"NORMBENCH_NVRTC":      false, "PYTHONPATH": false,
 	} {
-		if got := isSecret(name + "=a TOKEN"); got != want {
-			t.Errorf("%s: %v", name, got)
-		}
+		assert.Equal(t, isSecret(name+"=a TOKEN"), want, name)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
 func TestDocument(t *testing.T) {
-	for _, tt := range []struct{ text, want string }{ // want of the error, or of the place of the document
+	// want of the error, or of the place of the document
+	for _, tt := range []struct{ text, want string }{
 		{"a: 1\nb: [2, 3]\n", "f.yaml:1:1"},
 		{"# a comment\n---\n  a: 1\n", "f.yaml:3:3"},
 		{"- 1\n- 2\n", "f.yaml:1:1"},
@@ -20,44 +22,37 @@ func TestDocument(t *testing.T) {
 		{"a: \xff", "f.yaml"},
 		{"a: b: c\n", "f.yaml:1:5: mapping values are not allowed in this context"},
 		{"a: 1\na: 2\n", "f.yaml:1:1"}, // the caller's to say
-		{strings.Repeat("# ...................................\n", MaxSize/38+1), "f.yaml: YAML of more than 256 KiB"},
+		{strings.Repeat("# ...................................\n", MaxSize/38+1),
+			"f.yaml: YAML of more than 256 KiB"},
 	} {
 		document, err := Document("f.yaml", []byte(tt.text), "help")
 		got := document.At
 		if err != nil {
 			got = err.Error()
-			if hint.Of(err) == "" || strings.Contains(got, "\n") {
-				t.Errorf("%.40q: %q has no hint, or several lines", tt.text, got)
-			}
+			assert.That(t, hint.Of(err) != "" && !strings.Contains(got, "\n"),
+				"%.40q: %q has no hint, or several lines", tt.text, got)
 		}
-		if got != tt.want && !(err != nil && strings.HasPrefix(got, tt.want)) {
-			t.Errorf("%.40q: got %q, want %q", tt.text, got, tt.want)
-		}
+		assert.That(t, got == tt.want || err != nil && strings.HasPrefix(got, tt.want),
+			"%.40q: got %q, want %q", tt.text, got, tt.want)
 	}
 }
 
 func TestTypeName(t *testing.T) {
-	document, err := Document("f", []byte("text: a\nnumber: 3\nfraction: 0.5\nbool: yes\ntruth: true\nlist: [1]\nmapping: {a: 1}\none:\n  a: 1\nanchor: &x 1\nalias: *x\ntag: !t 1\n"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	document, err := Document("f", []byte("text: a\nnumber: 3\nfraction: 0.5\nbool: yes\n"+
+		"truth: true\nlist: [1]\nmapping: {a: 1}\none:\n  a: 1\nanchor: &x 1\nalias: *x\n"+
+		"tag: !t 1\n"), "")
+	assert.NoError(t, err)
 	entries, err := document.Entries("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	const alias = "an anchor, an alias or a tag, which this file does not have"
-	want := []string{"a text", "a whole number", "a fraction", "a text", "true or false", "a list", "a mapping", "a mapping", alias, alias, alias}
+	want := []string{"a text", "a whole number", "a fraction", "a text", "true or false", "a list",
+		"a mapping", "a mapping", alias, alias, alias}
 	for i, e := range entries {
-		if got := e.Value.TypeName(); got != want[i] {
-			t.Errorf("%s is %s, want %s", e.Key.Text, got, want[i])
-		}
+		assert.Equal(t, e.Value.TypeName(), want[i], e.Key.Text)
 	}
-	if !document.Has("one") || document.Has("none") || entries[5].Value.Has("1") {
-		t.Error("Has")
-	}
-	if got := OneLine(" a\n\tb  c "); got != "a b c" {
-		t.Errorf("%q", got)
-	}
+	assert.That(t, document.Has("one") && !document.Has("none") && !entries[5].Value.Has("1"),
+		"Has")
+	assert.Equal(t, OneLine(" a\n\tb  c "), "a b c")
 }
 
 // Whatever the text, there is a document, or an error of one line; and no more memory than its
@@ -71,8 +66,9 @@ func FuzzDocument(f *testing.F) {
 		if err == nil {
 			_, err = document.Entries("help")
 		}
-		if err != nil && (strings.ContainsAny(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "f")) {
-			t.Errorf("%v", err)
-		}
+		assert.That(t,
+			err == nil || !strings.ContainsAny(err.Error(), "\n") && strings.HasPrefix(err.Error(),
+				"f"),
+			"%v", err)
 	})
 }

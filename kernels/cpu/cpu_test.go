@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -23,10 +24,12 @@ const smallCache = 16 << 20
 func TestMain(m *testing.M) {
 	if os.Getenv("NORMBENCH_TEST_WORKER") == "" {
 		os.Setenv("NORMBENCH_TEST_WORKER", "cpu") // of what the tests start
-		os.Setenv("GORACE", "atexit_sleep_ms=0")  // else it takes a second to leave under the race detector
+		// else it takes a second to leave under the race detector
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device, error) {
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device,
+		error) {
 		return cpu.New(devicetest.Registry(families.New())).WithCache(smallCache), nil
 	})
 	if err != nil {
@@ -36,16 +39,16 @@ func TestMain(m *testing.M) {
 }
 
 func open(t *testing.T, limit time.Duration) kernels.Device {
-	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]},
+		Timeout: limit, Kernels: "test"})
+	assert.NoError(t, err)
 	return c
 }
 
 func TestInWorker(t *testing.T) {
 	t.Parallel()
-	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) }, devicetest.Registry(families.New()))
+	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) },
+		devicetest.Registry(families.New()))
 }
 
 func TestWorkerSurvives(t *testing.T) {
@@ -56,19 +59,16 @@ func TestWorkerSurvives(t *testing.T) {
 // A done context ends a run between two launches, with the context's error.
 func TestCancelled(t *testing.T) {
 	r := families.New()
-	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd,
+		M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
+	assert.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	v := kernels.Variant{Family: "rms_bwd/reg_persist"}
-	if _, err := b.Check(ctx, v, 1); err != context.Canceled {
-		t.Errorf("check: %v", err)
-	}
-	if _, err := b.Time(ctx, v, kernels.TimeOptions{Samples: 1}); err != context.Canceled {
-		t.Errorf("time: %v", err)
-	}
+	_, err = b.Check(ctx, v, 1)
+	assert.Equal(t, err, context.Canceled, "check")
+	_, err = b.Time(ctx, v, kernels.TimeOptions{Samples: 1})
+	assert.Equal(t, err, context.Canceled, "time")
 }
 
 // A host stage that panics (an index out of range, say) is a failure of its
@@ -76,17 +76,17 @@ func TestCancelled(t *testing.T) {
 func TestPanicIsAFailure(t *testing.T) {
 	r := devicetest.Registry(families.New())
 	f, err := r.Lookup(devicetest.Wrong)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Host = map[string]kernels.HostStage{"wrong": func(h *kernels.HostRun, pid int) { h.Mem["nothing"].At(0) }}
-	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Check(t.Context(), kernels.Variant{Family: devicetest.Wrong}, 1); err == nil || err.(*kernels.Failure).Status != kernels.StatusCrash {
-		t.Errorf("check of a stage that panics: %v", err)
-	}
+	assert.NoError(t, err)
+	f.Host = map[string]kernels.HostStage{"wrong": func(h *kernels.HostRun,
+		pid int) {
+		h.Mem["nothing"].At(0)
+	}}
+	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd,
+		M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
+	assert.NoError(t, err)
+	_, err = b.Check(t.Context(), kernels.Variant{Family: devicetest.Wrong}, 1)
+	assert.That(t, err != nil && err.(*kernels.Failure).Status == kernels.StatusCrash,
+		"check of a stage that panics: %v", err)
 }
 
 // TestOpenStops holds Open to the context: it may take seconds.
@@ -94,7 +94,6 @@ func TestOpenStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	p := devicetest.Problem(t, "rmsnorm/bwd/2048x1024/fp32")
-	if b, err := cpu.New(families.New()).Open(ctx, p, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("of a context that is done: %v, %v", b, err)
-	}
+	b, err := cpu.New(families.New()).Open(ctx, p, 1)
+	assert.That(t, errors.Is(err, context.Canceled), "of a context that is done: %v, %v", b, err)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
@@ -45,7 +46,8 @@ func (c *slowCache) begun(t *testing.T, n int) string {
 }
 
 func launch(n int64) *kernels.Launch {
-	return &kernels.Launch{Stage: "k1", Source: "reduce.cu", Entry: "k", Defines: []kernels.Define{{Name: "N", Value: n}}}
+	return &kernels.Launch{Stage: "k1", Source: "reduce.cu", Entry: "k",
+		Defines: []kernels.Define{{Name: "N", Value: n}}}
 }
 
 func plans(ns ...int64) (list []kernels.Plan) {
@@ -70,9 +72,7 @@ func TestCompilerOrder(t *testing.T) {
 	got := make(chan string)
 	go func() {
 		b, err := c.binary(launch(2))
-		if err != nil {
-			t.Error(err)
-		}
+		assert.That(t, err == nil, "%v", err)
 		got <- string(b.Cubin)
 	}()
 	for asked := false; !asked; time.Sleep(time.Millisecond) {
@@ -82,15 +82,11 @@ func TestCompilerOrder(t *testing.T) {
 	}
 	cache.turn <- struct{}{}
 	cache.turn <- struct{}{}
-	if name := <-got; name != "2" {
-		t.Errorf("got the binary of %s", name)
-	}
+	assert.Equal(t, <-got, "2", "the binary")
 	for range 3 {
 		cache.turn <- struct{}{}
 	}
-	if order := cache.begun(t, 5); order != "1 2 40 20 5" {
-		t.Errorf("compiled %s", order)
-	}
+	assert.Equal(t, cache.begun(t, 5), "1 2 40 20 5", "compiled")
 	// What was dropped is compiled when it is asked for.
 	go func() { cache.turn <- struct{}{} }()
 	if b, err := c.binary(launch(4)); err != nil || string(b.Cubin) != "4" {
@@ -107,13 +103,12 @@ func TestCompilerAll(t *testing.T) {
 		c.announce(kernels.Problem{M: i % 3}, plans(i, i+1, i+2))
 	}
 	for i := range int64(42) {
-		if b, err := c.binary(launch(i)); err != nil || string(b.Cubin) != fmt.Sprint(i) {
-			t.Fatalf("%d: %+v, %v", i, b, err)
-		}
+		b, err := c.binary(launch(i))
+		assert.Must(t, err == nil && string(b.Cubin) == fmt.Sprint(i), "%d: %+v, %v", i, b, err)
 	}
 	slices.Sort(cache.order)
-	if n := len(slices.Compact(slices.Clone(cache.order))); n != 42 || len(cache.order) != 42 {
-		t.Errorf("compiled %d units %d times", n, len(cache.order))
-	}
+	n := len(slices.Compact(slices.Clone(cache.order)))
+	assert.That(t, n == 42 && len(cache.order) == 42,
+		"compiled %d units %d times", n, len(cache.order))
 	c.close()
 }

@@ -10,6 +10,7 @@ import (
 
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 
 	"normbench/kernels/families"
@@ -21,9 +22,7 @@ func openDevice(t *testing.T) *Device {
 	t.Helper()
 	d, err := Open(families.New(), 0)
 	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_CUDA") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") == "", "%v", err)
 		t.Skip(err)
 	}
 	t.Cleanup(func() { d.Close() })
@@ -43,21 +42,19 @@ func TestAnswersMatchReference(t *testing.T) {
 					p.Weight, p.Bias, p.ZeroCentered = kernels.FP32, op.Bias, dt == kernels.FP16
 				}
 				opened, err := d.Open(context.Background(), p, 42)
-				if err != nil {
-					t.Fatal(err)
-				}
+				assert.NoError(t, err)
 				b := opened.(*bench)
 				mem := reference.Inputs(p, 42)
 				for name, want := range mem {
 					got := make([]byte, want.Len()*want.DType.Size())
-					if err := d.call(func() error { return d.ctx.CopyFromDevice(got, b.mem[name]) }); err != nil {
-						t.Fatal(err)
-					}
+					assert.NoError(t,
+						d.call(func() error { return d.ctx.CopyFromDevice(got, b.mem[name]) }))
 					for i := range want.Len() {
 						if want.DType == kernels.FP32 {
-							if g := binary.LittleEndian.Uint32(got[4*i:]); g != math.Float32bits(want.F32[i]) {
-								t.Fatalf("%s: %s[%d] is %x, want %x", p, name, i, g, math.Float32bits(want.F32[i]))
-							}
+							g := binary.LittleEndian.Uint32(got[4*i:])
+							assert.Must(t, g == math.Float32bits(want.F32[i]),
+								"%s: %s[%d] is %x, want %x", p, name, i, g,
+								math.Float32bits(want.F32[i]))
 						} else if g := binary.LittleEndian.Uint16(got[2*i:]); g != want.Bits[i] {
 							t.Fatalf("%s: %s[%d] is %x, want %x", p, name, i, g, want.Bits[i])
 						}
@@ -65,29 +62,25 @@ func TestAnswersMatchReference(t *testing.T) {
 				}
 				answer := reference.Answers(p, mem)
 				for name, want := range answer.Values {
-					if b.want[name] == 0 {
-						t.Fatalf("%s: no answer for %s on the GPU", p, name)
-					}
+					assert.Must(t, b.want[name] != 0, "%s: no answer for %s on the GPU", p, name)
 					var got []float64
 					err := d.call(func() (err error) {
 						got, err = d.float64s(b.want[name], len(want))
 						return err
 					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					assert.NoError(t, err)
 					for i, w := range want {
-						if math.Abs(got[i]-w) > 1e-12*(math.Abs(w)+answer.Scale[name]) {
-							t.Fatalf("%s: %s[%d] is %v, want %v", p, name, i, got[i], w)
-						}
+						assert.Must(t, math.Abs(got[i]-w) <= 1e-12*(math.Abs(w)+answer.Scale[name]),
+							"%s: %s[%d] is %v, want %v", p, name, i, got[i], w)
 					}
 				}
 				for _, out := range p.Tensors() {
 					if out.Role == kernels.Output {
 						want := reference.ToleranceFor(p, out, answer.Scale[out.Name])
-						if got := b.tol[out.Name]; math.Abs(got.Abs-want.Abs) > 1e-9*want.Abs || got.Rel != want.Rel {
-							t.Errorf("%s: the tolerance of %s is %v, want %v", p, out.Name, got, want)
-						}
+						got := b.tol[out.Name]
+						assert.That(t, math.Abs(got.Abs-want.Abs) <= 1e-9*want.Abs &&
+							got.Rel == want.Rel, "%s: the tolerance of %s is %v, want %v", p,
+							out.Name, got, want)
 					}
 				}
 				b.Close()

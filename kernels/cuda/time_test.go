@@ -5,6 +5,8 @@ package cuda
 import (
 	"testing"
 	"time"
+
+	"normbench/internal/assert"
 )
 
 // All samples are taken, few enough at a time to be out of each other's way.
@@ -14,14 +16,12 @@ func TestBatches(t *testing.T) {
 			taken := 0
 			for i, n := range batches(samples, operations) {
 				led := n + min(i, 1)
-				if n < 1 || led > 2 && led*operations > queue {
-					t.Errorf("%d samples of %d operations: batch %d has %d behind %d", samples, operations, i, n, led-n)
-				}
+				assert.That(t, n >= 1 && (led <= 2 || led*operations <= queue),
+					"%d samples of %d operations: batch %d has %d behind %d", samples, operations,
+					i, n, led-n)
 				taken += n
 			}
-			if taken != samples {
-				t.Errorf("%d samples of %d operations: %d are taken", samples, operations, taken)
-			}
+			assert.Equal(t, taken, samples, "samples", operations, "operations", "taken")
 		}
 	}
 }
@@ -40,8 +40,6 @@ func TestNextEnqueue(t *testing.T) {
 		{1_000_000, 20 * time.Microsecond, false, enqueueNS}, // a pause is forgotten
 		{4000, 20 * time.Millisecond, true, 1_500_000},       // a pause
 	} {
-		if got := nextEnqueue(c.given, c.took, 20, c.late); got != c.want {
-			t.Errorf("%+v: %d", c, got)
-		}
+		assert.Equal(t, nextEnqueue(c.given, c.took, 20, c.late), c.want, c)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels/cuda"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
@@ -15,33 +16,25 @@ import (
 func TestKernelsCompile(t *testing.T) {
 	c, err := nvrtc.Find()
 	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "", "%v", err)
 		t.Skipf("no NVRTC: %v", err)
 	}
 	r := Registry(families.New())
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
-	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias+zc"} {
+	for _, text := range []string{"rmsnorm/fwd/33x541/bf16",
+		"rmsnorm/fwd/33x541/fp16-wfp32+bias+zc"} {
 		p := Problem(t, text)
 		f, err := r.Lookup(Wrong) // all are entries of one file
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		l := f.Plan(p, f.Base(p, H200()), H200()).Launches[0]
 		u, err := cuda.NewUnit(r, &l, "sm_90")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		b, err := cache.Compile(u.Source, u.Options)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		assert.NoError(t, err, text)
 		for _, f := range Families() {
 			entry := f.Plan(p, f.Base(p, H200()), H200()).Launches[0].Entry
-			if _, ok := b.Kernels[entry]; !ok {
-				t.Errorf("%s has no entry %q", l.Source, entry)
-			}
+			_, ok := b.Kernels[entry]
+			assert.That(t, ok, "%s has no entry %q", l.Source, entry)
 		}
 	}
 }

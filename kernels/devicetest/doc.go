@@ -13,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"normbench/internal/assert"
 	"normbench/kernels"
 )
 
@@ -36,10 +35,16 @@ func CPU() kernels.DeviceInfo {
 }
 
 // Problem reads a problem that is right.
-func Problem(t testing.TB, text string) kernels.Problem { return right(t, text, kernels.ParseProblem) }
+func Problem(t testing.TB, text string) kernels.Problem {
+	return right(t, text,
+		kernels.ParseProblem)
+}
 
 // Variant reads a variant that is right.
-func Variant(t testing.TB, text string) kernels.Variant { return right(t, text, kernels.ParseVariant) }
+func Variant(t testing.TB, text string) kernels.Variant {
+	return right(t, text,
+		kernels.ParseVariant)
+}
 
 // Config reads a config that is right.
 func Config(t testing.TB, text string) kernels.Config { return right(t, text, kernels.ParseConfig) }
@@ -47,9 +52,7 @@ func Config(t testing.TB, text string) kernels.Config { return right(t, text, ke
 func right[T any](t testing.TB, text string, parse func(string) (T, error)) T {
 	t.Helper()
 	v, err := parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return v
 }
 
@@ -60,17 +63,11 @@ var Update = flag.Bool("update", false, "write anew what tests compare with; rea
 func Golden(t testing.TB, file, got string) {
 	t.Helper()
 	if *Update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
-	}
+	assert.NoError(t, err)
+	assert.Same(t, got, string(want), file)
 }
 
 // Library compiles a C file to a shared library, or skips the test where there is no compiler.
@@ -87,8 +84,8 @@ func Library(t testing.TB, lib, source string) string {
 	return lib
 }
 
-// Beside runs tests of this binary, by their names with bars, in a process that finds the library of
-// a C file under a name, with more in its environment.
+// Beside runs tests of this binary, by their names with bars, in a process that finds the library
+// of a C file under a name, with more in its environment.
 func Beside(t testing.TB, name, source, tests string, env ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +93,7 @@ func Beside(t testing.TB, name, source, tests string, env ...string) {
 	cmd := exec.Command(os.Args[0], "-test.run=^("+tests+")$", "-test.v")
 	cmd.Env = slices.Concat(os.Environ(), env, []string{"LD_LIBRARY_PATH=" + dir})
 	out, err := cmd.CombinedOutput()
-	if n := len(strings.Split(tests, "|")); err != nil || strings.Count(string(out), "--- PASS") != n {
-		t.Errorf("%v\n%s", err, out)
-	}
+	assert.That(t, err == nil &&
+		strings.Count(string(out), "--- PASS") == len(strings.Split(tests, "|")), "%v\n%s", err,
+		out)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/reference"
@@ -48,9 +49,8 @@ var problems = []string{
 func Run(t *testing.T, open func(t *testing.T) kernels.Device, r *kernels.Registry) {
 	dev := open(t)
 	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		err := dev.Close()
+		assert.That(t, err == nil, "close: %v", err)
 	})
 	s := &suite{dev, r}
 	for _, test := range []struct {
@@ -87,28 +87,23 @@ func each(t *testing.T, run func(t *testing.T, p kernels.Problem), texts ...stri
 func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Bench {
 	t.Helper()
 	b, err := s.dev.Open(t.Context(), p, seed)
-	if err != nil {
-		t.Fatalf("open %s: %v", p, err)
-	}
+	assert.NoError(t, err, "open", p)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("close %s: %v", p, err)
-		}
+		err := b.Close()
+		assert.That(t, err == nil, "close %s: %v", p, err)
 	})
 	return b
 }
 
 // right checks v and wants a right answer of the same bits every time.
-func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem, v kernels.Variant) kernels.Check {
+func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem,
+	v kernels.Variant) kernels.Check {
 	t.Helper()
 	const repeats = 3
 	c, err := b.Check(t.Context(), v, repeats)
-	if err != nil {
-		t.Fatalf("%s on %s: %v", v, p, err)
-	}
-	if !c.OK() || c.Breaks() || c.Repeats != repeats {
-		t.Errorf("%s on %s: %s; %d elements differ in %d runs", v, p, c.Reason(), c.Differing, c.Repeats)
-	}
+	assert.NoError(t, err, v, "on", p)
+	assert.That(t, c.OK() && !c.Breaks() && c.Repeats == repeats,
+		"%s on %s: %s; %d elements differ in %d runs", v, p, c.Reason(), c.Differing, c.Repeats)
 	var names []string
 	for _, o := range c.Outputs {
 		names = append(names, o.Name)
@@ -116,13 +111,13 @@ func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem, v kernel
 		if p.FP8 && (o.Name == "y" || o.Name == "yt") {
 			norm = 0.04 // of three bits
 		}
-		if o.MaxErr < 0 || o.MaxErr > 1 || o.RelL2 < 0 || o.RelL2 > norm {
-			t.Errorf("%s on %s: %s passes with an error of %g tolerances and a relative norm of %g", v, p, o.Name, o.MaxErr, o.RelL2)
-		}
+		assert.That(t, o.MaxErr >= 0 && o.MaxErr <= 1 && o.RelL2 >= 0 && o.RelL2 <= norm,
+			"%s on %s: %s passes with an error of %g tolerances and a relative norm of %g", v, p,
+			o.Name, o.MaxErr, o.RelL2)
 	}
-	if want := outputs(p, strings.HasSuffix(v.Family, "/stream") || strings.HasSuffix(v.Family, "/copy")); !slices.Equal(names, want) {
-		t.Errorf("%s on %s: outputs %q were checked, want %q", v, p, names, want)
-	}
+	assert.Same(t, names,
+		outputs(p, strings.HasSuffix(v.Family, "/stream") || strings.HasSuffix(v.Family, "/copy")),
+		v, "on", p, "outputs", "were checked")
 	return c
 }
 
@@ -139,21 +134,17 @@ func outputs(p kernels.Problem, stream bool) []string {
 
 func (s *suite) info(t *testing.T) {
 	d := s.dev.Info()
-	if !regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(d.ID) {
-		t.Errorf("the ID %q is no name of a folder", d.ID)
-	}
-	if d.Kind != kernels.KindCPU && d.Kind != kernels.KindCUDA {
-		t.Errorf("unknown kind %q", d.Kind)
-	}
-	if d.Name == "" || d.Arch == "" || d.Compiler == "" || d.SMs < 1 || d.CacheBytes < 1<<10 || d.MemoryBytes < 0 {
-		t.Errorf("incomplete: %+v", d)
-	}
-	if d.Kind == kernels.KindCUDA && (d.Driver == "" || d.UUID == "" || d.MemoryBytes == 0 || d.SharedPerBlock == 0 || d.RegsPerSM == 0) {
-		t.Errorf("incomplete for a GPU: %+v", d)
-	}
-	if again := s.dev.Info(); again != d {
-		t.Errorf("the second answer is another: %+v, then %+v", d, again)
-	}
+	assert.That(t, regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(d.ID),
+		"the ID %q is no name of a folder", d.ID)
+	assert.That(t, d.Kind == kernels.KindCPU || d.Kind == kernels.KindCUDA,
+		"unknown kind %q", d.Kind)
+	assert.That(t, d.Name != "" && d.Arch != "" && d.Compiler != "" && d.SMs >= 1 &&
+		d.CacheBytes >= 1<<10 && d.MemoryBytes >= 0, "incomplete: %+v", d)
+	assert.That(t,
+		d.Kind != kernels.KindCUDA || d.Driver != "" && d.UUID != "" && d.MemoryBytes != 0 &&
+			d.SharedPerBlock != 0 && d.RegsPerSM != 0,
+		"incomplete for a GPU: %+v", d)
+	assert.Equal(t, s.dev.Info(), d, "the second answer is another", "then")
 }
 
 // corner picks the base, the last config and a few between them.
@@ -180,9 +171,7 @@ func (s *suite) answers(t *testing.T) {
 				}
 			}
 			base, err := s.r.Base(p, s.dev.Info())
-			if err != nil {
-				t.Fatalf("no base: %v", err)
-			}
+			assert.NoError(t, err, "no base")
 			if !slices.Contains(vs, base) { // a map's config need not be one of a space's few
 				vs = append(vs, base)
 			}
@@ -208,16 +197,18 @@ func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c 
 		return
 	}
 	// The driver's own copies and memsets have none.
-	launches := slices.DeleteFunc(slices.Clone(plan.Launches), func(l kernels.Launch) bool { return !l.IsKernel() })
+	launches := slices.DeleteFunc(slices.Clone(plan.Launches),
+		func(l kernels.Launch) bool { return !l.IsKernel() })
 	if len(c.Resources) != len(launches) {
-		t.Errorf("%s on %s: resources of %d kernels, the plan has %d", v, p, len(c.Resources), len(launches))
+		t.Errorf("%s on %s: resources of %d kernels, the plan has %d", v, p, len(c.Resources),
+			len(launches))
 		return
 	}
 	for i, l := range launches {
 		got := c.Resources[i]
-		if got.Stage != l.Stage || got.Threads != l.Block || got.CTAs != l.Grid[0]*l.Grid[1]*l.Grid[2] || got.Registers < 1 || got.Occupancy < 1 || got.Shared < l.Shared {
-			t.Errorf("%s on %s: %+v for %+v", v, p, got, l)
-		}
+		assert.That(t, got.Stage == l.Stage && got.Threads == l.Block &&
+			got.CTAs == l.Grid[0]*l.Grid[1]*l.Grid[2] && got.Registers >= 1 && got.Occupancy >= 1 &&
+			got.Shared >= l.Shared, "%s on %s: %+v for %+v", v, p, got, l)
 	}
 }
 
@@ -235,80 +226,66 @@ func (s *suite) stream(t *testing.T) {
 				n++
 			}
 		}
-		if n == 0 {
-			t.Error("no stream family")
-		}
-	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32", "layernorm/bwd/90x1024/bf16+bias")
+		assert.That(t, n != 0, "no stream family")
+	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32",
+		"layernorm/bwd/90x1024/bf16+bias")
 }
 
 func (s *suite) time(t *testing.T) {
 	each(t, func(t *testing.T, p kernels.Problem) {
 		base, err := s.r.Base(p, s.dev.Info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		_, _, plan, err := s.r.Resolve(p, base, s.dev.Info())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		b := s.bench(t, p, 7)
 		for _, samples := range []int{1, 6} {
 			got := s.timing(t, b, base, kernels.TimeOptions{Samples: samples, Flush: 1 << 20})
-			if len(got.Stages) != 0 {
-				t.Errorf("stages %v, not asked for", got.Stages)
-			}
+			assert.Equal(t, len(got.Stages), 0, "stages", got.Stages, "asked for")
 		}
 		got := s.timing(t, b, base, kernels.TimeOptions{Samples: 6, Flush: 1 << 20, Stages: true})
-		if len(got.Stages) != len(plan.Launches) {
-			t.Fatalf("%d stages of %d launches", len(got.Stages), len(plan.Launches))
-		}
+		assert.Must(t, len(got.Stages) == len(plan.Launches),
+			"%d stages of %d launches", len(got.Stages), len(plan.Launches))
 		sums := make([]float64, 6)
 		for i, st := range got.Stages {
-			if st.Stage != plan.Launches[i].Stage || len(st.Seconds) != 6 {
-				t.Fatalf("stage %d is %q with %d samples, want %q with 6", i, st.Stage, len(st.Seconds), plan.Launches[i].Stage)
-			}
+			assert.Must(t, st.Stage == plan.Launches[i].Stage && len(st.Seconds) == 6,
+				"stage %d is %q with %d samples, want %q with 6", i, st.Stage, len(st.Seconds),
+				plan.Launches[i].Stage)
 			for k, v := range st.Seconds {
-				if !(v > 0) {
-					t.Errorf("stage %s took %g s", st.Stage, v)
-				}
+				assert.That(t, v > 0, "stage %s took %g s", st.Stage, v)
 				sums[k] += v
 			}
 		}
 		for k, v := range got.Seconds {
 			// Event steps (32 ns on NVIDIA GPUs) blur every end of a stage.
-			if sums[k] > v*1.05+1e-6 {
-				t.Errorf("sample %d: the stages take %g s, all of it %g s", k, sums[k], v)
-			}
+			assert.That(t, sums[k] <= v*1.05+1e-6,
+				"sample %d: the stages take %g s, all of it %g s", k, sums[k], v)
 		}
-		if p.Pass == kernels.Bwd && (len(got.Stages) != 2 || got.Stages[0].Stage != "k1" || got.Stages[1].Stage != "k2") {
-			t.Errorf("the base of a backward has stages %v, want k1 and k2", got.Stages)
-		}
+		assert.That(t,
+			p.Pass != kernels.Bwd || len(got.Stages) == 2 && got.Stages[0].Stage == "k1" &&
+				got.Stages[1].Stage == "k2",
+			"the base of a backward has stages %v, want k1 and k2", got.Stages)
 	}, "rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/1000x1024/bf16+bias")
 }
 
 // timing takes samples that are as many as asked for and positive.
-func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant, o kernels.TimeOptions) kernels.Timing {
+func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant,
+	o kernels.TimeOptions) kernels.Timing {
 	t.Helper()
 	start := time.Now()
 	got, err := b.Time(t.Context(), v, o)
 	wall := time.Since(start).Seconds()
-	if err != nil {
-		t.Fatalf("time %s: %v", v, err)
-	}
-	if len(got.Seconds) != o.Samples {
-		t.Fatalf("%d samples, asked for %d", len(got.Seconds), o.Samples)
-	}
+	assert.NoError(t, err, "time", v)
+	assert.Must(t, len(got.Seconds) == o.Samples,
+		"%d samples, asked for %d", len(got.Seconds), o.Samples)
 	var sum float64
 	for _, v := range got.Seconds {
-		if !(v > 0) || math.IsInf(v, 0) {
-			t.Errorf("a sample of %g s", v)
-		}
+		assert.That(t, v > 0 && !math.IsInf(v, 0), "a sample of %g s", v)
 		sum += v
 	}
 	// Samples follow each other: seconds taken for milliseconds would show here.
-	if sum > wall*1.05 || got.Busy < sum*0.95 || got.Busy > wall*1.05 {
-		t.Errorf("%d samples of %g s in all, busy for %g s, in a call of %g s", o.Samples, sum, got.Busy, wall)
-	}
+	assert.That(t, sum <= wall*1.05 && got.Busy >= sum*0.95 && got.Busy <= wall*1.05,
+		"%d samples of %g s in all, busy for %g s, in a call of %g s", o.Samples, sum, got.Busy,
+		wall)
 	return got
 }
 
@@ -321,9 +298,7 @@ func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant, o kerne
 func (s *suite) flush(t *testing.T) {
 	p := Problem(t, "rmsnorm/fwd/300x1024/bf16")
 	base, err := s.r.Base(p, s.dev.Info())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	b := s.bench(t, p, 7)
 	const samples, fastest = 9, 10e12 // bytes/s: beyond any memory's
 	bytes := min(4*s.dev.Info().CacheBytes, 512<<20)
@@ -346,9 +321,10 @@ func (s *suite) flush(t *testing.T) {
 	for range 5 {
 		without = min(without, beyond(0))
 	}
-	if with := beyond(bytes); with < without+samples*float64(bytes)/fastest {
-		t.Errorf("%d samples with a flush of %d bytes ahead of each: %g s beyond them, %g s without a flush", samples, bytes, with, without)
-	}
+	with := beyond(bytes)
+	assert.That(t, with >= without+samples*float64(bytes)/fastest,
+		"%d samples with a flush of %d bytes ahead of each: %g s beyond them, %g s without a flush",
+		samples, bytes, with, without)
 }
 
 // failures: what cannot run is a Failure, or an error with a hint, and harms
@@ -356,15 +332,14 @@ func (s *suite) flush(t *testing.T) {
 func (s *suite) failures(t *testing.T) {
 	p := Problem(t, "rmsnorm/bwd/33x541/bf16")
 	base, err := s.r.Base(p, s.dev.Info())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	b := s.bench(t, p, 7)
 	config := func(k *kernels.Knob, v int) kernels.Config {
 		return kernels.NewConfig(kernels.Setting{Knob: k, Value: v})
 	}
 	for _, v := range []kernels.Variant{
-		{Family: base.Family, Config: config(kernels.BlockRows, 3)},    // a value that no design takes
+		// a value that no design takes
+		{Family: base.Family, Config: config(kernels.BlockRows, 3)},
 		{Family: base.Family, Config: config(kernels.VectorBytes, 16)}, // rows are odd
 		{Family: "test/wrong"},     // another pass
 		{Family: "rms_bwd/nobody"}, // no such family
@@ -372,9 +347,9 @@ func (s *suite) failures(t *testing.T) {
 		check := func(what string, err error) {
 			t.Helper()
 			var f *kernels.Failure
-			if !errors.As(err, &f) || f.Status != kernels.StatusRefused || f.Reason == "" || f.Broken || strings.Contains(f.Reason, "\n") {
-				t.Errorf("%s %s: %#v, want a Failure that says refused, in one line", what, v, err)
-			}
+			assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusRefused &&
+				f.Reason != "" && !f.Broken && !strings.Contains(f.Reason, "\n"),
+				"%s %s: %#v, want a Failure that says refused, in one line", what, v, err)
 		}
 		_, err := b.Check(t.Context(), v, 1)
 		check("check", err)
@@ -382,9 +357,7 @@ func (s *suite) failures(t *testing.T) {
 		check("time", err)
 		s.right(t, b, p, base)
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, b.Close())
 
 	memory := s.dev.Info().MemoryBytes
 	if memory == 0 {
@@ -394,9 +367,9 @@ func (s *suite) failures(t *testing.T) {
 		huge.M = memory/(huge.N*4) + 1 // x and y alone are more
 		_, err := s.dev.Open(t.Context(), huge, 7)
 		var f *kernels.Failure
-		if err == nil || errors.As(err, &f) || hint.Of(err) == "" {
-			t.Errorf("open %s in %s of memory: %v with hint %q", huge, kernels.FormatBytes(memory), err, hint.Of(err))
-		}
+		assert.That(t, err != nil && !errors.As(err, &f) && hint.Of(err) != "",
+			"open %s in %s of memory: %v with hint %q", huge, kernels.FormatBytes(memory), err,
+			hint.Of(err))
 	}
 	again := s.bench(t, p, 7)
 	s.right(t, again, p, base)
@@ -409,27 +382,28 @@ func (s *suite) mistakes(t *testing.T) {
 		b := s.bench(t, p, 7)
 		for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
 			for _, family := range []string{Wrong, Unwritten} {
-				v := kernels.Variant{Family: family, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: int(element)})}
+				v := kernels.Variant{Family: family,
+					Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs,
+						Value: int(element)})}
 				c, err := b.Check(t.Context(), v, 2)
-				if err != nil {
-					t.Fatalf("%s: %v", v, err)
-				}
+				assert.NoError(t, err, v)
 				y := c.Outputs[0]
-				if c.OK() || y.Name != "y" || y.Bad != 1 || y.First != element || y.MaxErr <= 1 || c.Differing != 0 {
-					t.Errorf("%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing, element)
-				}
+				assert.That(t, !c.OK() && y.Name == "y" && y.Bad == 1 && y.First == element &&
+					y.MaxErr > 1 && c.Differing == 0,
+					"%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing,
+					element)
 				// An element that the kernel does not write must be a NaN, not the last right
 				// answer.
-				if got := float64(y.Got); family == Unwritten && got == got || family == Wrong && got != 1000 {
-					t.Errorf("%s: got %g", v, got)
-				}
+				got := float64(y.Got)
+				assert.That(t, (family != Unwritten || got != got) &&
+					(family != Wrong || got == 1000), "%s: got %g", v, got)
 			}
 		}
 		c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 2)
-		if err != nil || !c.OK() || c.Differing != 1 {
-			t.Errorf("racy: %v, %q, %d elements differ, want 1", err, c.Reason(), c.Differing)
-		}
-		if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil || c.Differing != 0 {
+		assert.That(t, err == nil && c.OK() && c.Differing == 1,
+			"racy: %v, %q, %d elements differ, want 1", err, c.Reason(), c.Differing)
+		if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil ||
+			c.Differing != 0 {
 			t.Errorf("racy, run once: %v, %d elements differ", err, c.Differing)
 		}
 	}, "rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc")
@@ -444,16 +418,18 @@ func (s *suite) reference(t *testing.T) {
 		b := s.bench(t, p, seed)
 		for i := range 8 {
 			element := i * (len(want) - 1) / 7
-			v := kernels.Variant{Family: Wrong, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
+			v := kernels.Variant{Family: Wrong,
+				Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
 			c, err := b.Check(t.Context(), v, 1)
-			if err != nil || c.Outputs[0].First != int64(element) {
-				t.Fatalf("%s: %v, %+v", v, err, c.Outputs)
-			}
-			if got := float64(c.Outputs[0].Want); math.Abs(got-want[element]) > 1e-11*math.Max(math.Abs(want[element]), 1) {
-				t.Errorf("y[%d] should be %.17g, the device wants %.17g", element, want[element], got)
-			}
+			assert.Must(t, err == nil && c.Outputs[0].First == int64(element),
+				"%s: %v, %+v", v, err, c.Outputs)
+			got := float64(c.Outputs[0].Want)
+			assert.That(t,
+				math.Abs(got-want[element]) <= 1e-11*math.Max(math.Abs(want[element]), 1),
+				"y[%d] should be %.17g, the device wants %.17g", element, want[element], got)
 		}
-	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias", "rmsnorm/fwd/19x130/fp32-wbf16+zc")
+	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias",
+		"rmsnorm/fwd/19x130/fp32-wbf16+zc")
 }
 
 // remembering times a kernel that checks find right, and that stops working after a while.
@@ -465,9 +441,9 @@ func (s *suite) remembering(t *testing.T) {
 	for range 2 {
 		_, err := b.Time(t.Context(), v, kernels.TimeOptions{Samples: 8})
 		var f *kernels.Failure
-		if !errors.As(err, &f) || f.Status != kernels.StatusWrong || f.Broken || !strings.Contains(f.Reason, "after 8 timed runs y is wrong") {
-			t.Fatalf("a kernel that remembers passes: %v", err)
-		}
+		assert.Must(t, errors.As(err, &f) && f.Status == kernels.StatusWrong && !f.Broken &&
+			strings.Contains(f.Reason, "after 8 timed runs y is wrong"),
+			"a kernel that remembers passes: %v", err)
 	}
 }
 
@@ -484,7 +460,8 @@ func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.
 		ops    []string
 	}{
 		// A fault is a launch failure where the driver lives to tell.
-		{Crash, time.Minute, []kernels.Status{kernels.StatusCrash, kernels.StatusLaunch}, []string{"check", "time"}},
+		{Crash, time.Minute, []kernels.Status{kernels.StatusCrash, kernels.StatusLaunch},
+			[]string{"check", "time"}},
 		// Long enough for a GPU's process to start and compile within it.
 		{Spin, 3 * time.Second, []kernels.Status{kernels.StatusTimeout}, []string{"check"}},
 	} {
@@ -493,12 +470,9 @@ func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.
 			defer dev.Close()
 			for _, op := range test.ops {
 				b, err := dev.Open(t.Context(), p, 7)
-				if err != nil {
-					t.Fatalf("open before %s: %v", op, err)
-				}
-				if _, err := b.Check(t.Context(), good, 1); err != nil {
-					t.Fatalf("before %s: %v", op, err)
-				}
+				assert.NoError(t, err, "open before", op)
+				_, err = b.Check(t.Context(), good, 1)
+				assert.Must(t, err == nil, "before %s: %v", op, err)
 				v := kernels.Variant{Family: test.family}
 				if op == "check" {
 					_, err = b.Check(t.Context(), v, 1)
@@ -506,24 +480,20 @@ func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.
 					_, err = b.Time(t.Context(), v, kernels.TimeOptions{Samples: 1})
 				}
 				var f *kernels.Failure
-				if !errors.As(err, &f) || !slices.Contains(test.status, f.Status) || !f.Broken || f.Reason == "" {
-					t.Fatalf("%s %s: %#v, want one of %v, broken", op, v, err, test.status)
-				}
+				assert.Must(t, errors.As(err, &f) && slices.Contains(test.status, f.Status) &&
+					f.Broken && f.Reason != "", "%s %s: %#v, want one of %v, broken", op, v, err,
+					test.status)
 				// The bench is gone, and says so instead of measuring something else.
-				if _, err := b.Check(t.Context(), good, 1); !errors.As(err, &f) || !f.Broken {
-					t.Errorf("%s after %s: %v, want a broken bench", good, v, err)
-				}
-				if err := b.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
+				_, err = b.Check(t.Context(), good, 1)
+				assert.That(t, errors.As(err, &f) && f.Broken,
+					"%s after %s: %v, want a broken bench", good, v, err)
+				err = b.Close()
+				assert.That(t, err == nil, "close: %v", err)
 			}
 			b, err := dev.Open(context.Background(), p, 7)
-			if err != nil {
-				t.Fatalf("open after %s: %v", test.family, err)
-			}
-			if c, err := b.Check(t.Context(), good, 1); err != nil || len(c.Outputs) == 0 {
-				t.Errorf("after %s: %v", test.family, err)
-			}
+			assert.NoError(t, err, "open after", test.family)
+			c, err := b.Check(t.Context(), good, 1)
+			assert.That(t, err == nil && len(c.Outputs) != 0, "after %s: %v", test.family, err)
 			b.Close()
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/manifest"
@@ -16,39 +17,31 @@ import (
 func TestTriton(t *testing.T) {
 	const examples, liger = "../../examples/triton", "../../examples/liger"
 	torch, err := filepath.Abs("../manifest/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	t.Setenv("PYTHONPATH", torch+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
 	for _, dir := range []string{examples, liger} {
 		if _, _, err := manifest.Load(families.New(), dir); err != nil {
-			if os.Getenv("NORMBENCH_REQUIRE_TRITON") != "" {
-				t.Fatal(err)
-			}
+			assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_TRITON") == "", "%v", err)
 			t.Skipf("scripts/triton-env.sh installs what this test needs: %v", err)
 		}
 	}
 	e := emulator(t)
 	check := func(dir, problem string, i int) (c kernels.Check, err error) {
 		r, fs, err := manifest.Load(families.New(), dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		p, err := kernels.ParseProblem(problem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		b, err := device(t, e, r, small()).Open(t.Context(), p, today())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		defer b.Close()
-		return b.Check(t.Context(), kernels.Variant{Family: fs[i].Name, Config: fs[i].Base(p, small())}, 1)
+		return b.Check(t.Context(), kernels.Variant{Family: fs[i].Name, Config: fs[i].Base(p,
+			small())}, 1)
 	}
 	for i, problems := range [][]string{
 		{"rmsnorm/bwd/7x541/bf16", "rmsnorm/bwd/1x33/fp16", "rmsnorm/bwd/3x1/fp32-wbf16"},
 		{"rmsnorm/fwd/7x541/bf16", "rmsnorm/fwd/1x33/fp16+noweight", "rmsnorm/fwd/3x1/fp32"},
-		{"layernorm/bwd/7x541/bf16+bias"}, {"layernorm/fwd/7x541/bf16+bias"}, {"rmsnorm/bwd/7x541/bf16"}, {"rmsnorm/fwd/7x541/bf16+zc"},
+		{"layernorm/bwd/7x541/bf16+bias"}, {"layernorm/fwd/7x541/bf16+bias"},
+		{"rmsnorm/bwd/7x541/bf16"}, {"rmsnorm/fwd/7x541/bf16+zc"},
 	} {
 		for _, p := range problems {
 			dir, i := examples, i
@@ -56,27 +49,29 @@ func TestTriton(t *testing.T) {
 				dir, i = liger, i-2
 			}
 			switch c, err := check(dir, p, i); {
-			case err != nil && strings.Contains(err.Error(), "needs numpy") && os.Getenv("NORMBENCH_REQUIRE_TRITON") == "":
+			case err != nil && strings.Contains(err.Error(), "needs numpy") &&
+				os.Getenv("NORMBENCH_REQUIRE_TRITON") == "":
 				t.Skip(err)
 			case err != nil || !c.OK():
 				t.Errorf("%s: %v %s", p, err, c.Reason())
 			}
 		}
 	}
-	for old, test := range map[string]string{"+ eps)": "- eps * 99999)", "y = x * rstd": "y = x.nope(rstd)"} {
+	for old, test := range map[string]string{"+ eps)": "- eps * 99999)",
+		"y = x * rstd": "y = x.nope(rstd)"} {
 		dir := t.TempDir()
 		for _, name := range []string{"rms.py", "rms_forward.yaml"} {
 			b, err := os.ReadFile(examples + "/" + name)
 			if err == nil {
-				err = os.WriteFile(dir+"/"+name, []byte(strings.ReplaceAll(string(b), old, test)), 0o666)
+				err = os.WriteFile(dir+"/"+name, []byte(strings.ReplaceAll(string(b), old, test)),
+					0o666)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 		}
 		c, err := check(dir, "rmsnorm/fwd/7x541/bf16", 0)
-		if wrong := strings.HasPrefix(test, "-"); wrong != (err == nil && !c.OK()) || !wrong && !strings.Contains(err.Error(), "Triton's interpreter") {
-			t.Errorf("%s: %v, %s", test, err, c.Reason())
-		}
+		wrong := strings.HasPrefix(test, "-")
+		assert.That(t, wrong == (err == nil && !c.OK()) &&
+			(wrong || strings.Contains(err.Error(), "Triton's interpreter")), "%s: %v, %s", test,
+			err, c.Reason())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
 	"normbench/kernels/families"
@@ -39,23 +40,20 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 	t.Helper()
 	c, err := nvrtc.Find()
 	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "", "%v", err)
 		t.Skipf("no NVRTC: %v", err)
 	}
 	return c
 }
 
 // unitsOf are what a plan's kernels are compiled from.
-func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan, arch string) (units []cuda.Unit) {
+func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan,
+	arch string) (units []cuda.Unit) {
 	t.Helper()
 	for _, l := range plan.Launches {
 		if l.IsKernel() {
 			u, err := cuda.NewUnit(r, &l, arch)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			units = append(units, u)
 		}
 	}
@@ -96,7 +94,8 @@ func TestCompile(t *testing.T) {
 		}
 	}
 	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Spec().Bias}
+		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16,
+			Weight: kernels.BF16, Bias: op.Spec().Bias}
 		add(p, "sm_80", "sm_90", "sm_100")
 		p.N, p.DType, p.ZeroCentered = 541, kernels.FP16, p.HasWeight()
 		if !p.HasWeight() {
@@ -111,11 +110,10 @@ func TestCompile(t *testing.T) {
 		}
 	}
 	for _, s := range kernels.Ops() { // a plain source has a default of each macro
-		for _, name := range []string{"plain_" + s.Short + "_fwd.cu", "plain_" + s.Short + "_bwd.cu"} {
+		for _, name := range []string{"plain_" + s.Short + "_fwd.cu", "plain_" + s.Short +
+			"_bwd.cu"} {
 			u, err := cuda.NewUnit(r, &kernels.Launch{Source: name}, "sm_90")
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			units[name] = u
 		}
 	}
@@ -130,16 +128,18 @@ func TestCompile(t *testing.T) {
 				b, err := cache.Compile(u.Source, u.Options)
 				mu.Lock()
 				if err != nil {
-					t.Errorf("%s for %s with %v: %v", u.Source.Name, u.Options.Arch, u.Options.Defines, err)
+					t.Errorf("%s for %s with %v: %v", u.Source.Name, u.Options.Arch,
+						u.Options.Defines, err)
 				} else {
 					for name, k := range b.Kernels {
 						// An array that is indexed at run time lies in local memory, without a word
 						// and without a spill: that once cost rms_fwd/one_shot a sixth of its
 						// speed.
-						if k.StackBytes > 0 && k.SpillStoreBytes == 0 {
-							t.Errorf("%s of %s for %s has %d bytes of stack and spills nothing; %v", name, u.Source.Name, u.Options.Arch, k.StackBytes, u.Options.Defines)
-						}
-						t.Logf("%s %s: %d registers, %d bytes spilled; %v", u.Options.Arch, name, k.Registers, k.SpillStoreBytes, u.Options.Defines)
+						assert.That(t, k.StackBytes <= 0 || k.SpillStoreBytes != 0,
+							"%s of %s for %s has %d bytes of stack and spills nothing; %v", name,
+							u.Source.Name, u.Options.Arch, k.StackBytes, u.Options.Defines)
+						t.Logf("%s %s: %d registers, %d bytes spilled; %v", u.Options.Arch, name,
+							k.Registers, k.SpillStoreBytes, u.Options.Defines)
 					}
 				}
 				mu.Unlock()

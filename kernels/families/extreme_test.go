@@ -3,6 +3,7 @@ package families_test
 import (
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/families"
 )
@@ -14,9 +15,8 @@ func TestExtremeConfigs(t *testing.T) {
 	planned, refused := 0, 0
 	try := func(f *kernels.Family, p kernels.Problem, c kernels.Config) {
 		defer func() {
-			if e := recover(); e != nil {
-				t.Errorf("%s@%s for %s: %v", f.Name, c, p, e)
-			}
+			e := recover()
+			assert.That(t, e == nil, "%s@%s for %s: %v", f.Name, c, p, e)
 		}()
 		if f.Refuse(p, c, h200) != nil {
 			refused++
@@ -27,7 +27,8 @@ func TestExtremeConfigs(t *testing.T) {
 	}
 	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
 		for _, n := range []int64{64, 4095} {
-			p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: n, DType: kernels.BF16, Weight: kernels.BF16}
+			p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: n, DType: kernels.BF16,
+				Weight: kernels.BF16}
 			for _, f := range r.Families {
 				if f.CheckServes(p) != nil {
 					continue
@@ -40,7 +41,6 @@ func TestExtremeConfigs(t *testing.T) {
 			}
 		}
 	})
-	if planned < 100 || refused < 100 {
-		t.Errorf("%d configs planned, %d refused", planned, refused)
-	}
+	assert.That(t, planned >= 100 && refused >= 100,
+		"%d configs planned, %d refused", planned, refused)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -28,9 +29,8 @@ func sources(t *testing.T, kind, changed string, edit func(text string) string) 
 	id, m := families.NewIdentity(r, kind), map[string]string{}
 	for _, f := range r.Families {
 		s, err := id.Source(f)
-		if err != nil || len(s) != 12 {
-			t.Fatalf("%s with %s edited: %q, %v", f.Name, changed, s, err)
-		}
+		assert.Must(t, err == nil && len(s) == 12,
+			"%s with %s edited: %q, %v", f.Name, changed, s, err)
 		m[f.Name] = s
 	}
 	return m
@@ -40,9 +40,7 @@ func sources(t *testing.T, kind, changed string, edit func(text string) string) 
 func embedded(t *testing.T, exts ...string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	var names []string
 	for _, e := range entries {
 		if slices.Contains(exts, path.Ext(e.Name())) && !strings.HasSuffix(e.Name(), "_test.go") {
@@ -56,8 +54,10 @@ func embedded(t *testing.T, exts ...string) []string {
 func comment(text string) string {
 	text = regexp.MustCompile(`(?m)^(\s*)// \w+`).ReplaceAllString(text, "$1// Reworded")
 	lines := strings.SplitAfter(text, "\n")
-	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "package ") }) + 1
-	return strings.Join(lines[:at], "") + "\n// A new comment.\n\n/* And\n another. */\n" + strings.Join(lines[at:], "")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "package ") }) +
+		1
+	return strings.Join(lines[:at], "") + "\n// A new comment.\n\n/* And\n another. */\n" +
+		strings.Join(lines[at:], "")
 }
 
 // differing are the families whose identity is another, in order.
@@ -75,24 +75,30 @@ func TestIdentityOfComments(t *testing.T) {
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
 		before := sources(t, kind, "", nil)
 		for what, edit := range map[string]func(string) string{
-			"comments":      comment,
-			"ends of lines": func(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") },
-			"indents":       func(text string) string { return strings.ReplaceAll(text, "\n", "\n\n\t ") },
+			"comments": comment,
+			"ends of lines": func(text string) string {
+				return strings.ReplaceAll(text, "\n",
+					"\r\n")
+			},
+			"indents": func(text string) string {
+				return strings.ReplaceAll(text, "\n",
+					"\n\n\t ")
+			},
 		} {
-			if got := differing(before, sources(t, kind, "all", edit)); len(got) > 0 {
-				t.Errorf("%s: %s change the identities of %v", kind, what, got)
-			}
+			got := differing(before, sources(t, kind, "all", edit))
+			assert.That(t, len(got) == 0, "%s: %s change the identities of %v", kind, what, got)
 		}
 	}
 }
 
-// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU. On a
-// CPU an edit of Go changes all with host stages.
+// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU. On
+// a CPU an edit of Go changes all with host stages.
 func TestIdentityOfFiles(t *testing.T) {
 	r := families.New()
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
 		before := sources(t, kind, "", nil)
-		for i, file := range append(embedded(t, ".cu", ".cuh", ".go", ".yaml"), "kernels/dtype.go", "common/reduce.go") {
+		for i, file := range append(embedded(t, ".cu", ".cuh", ".go", ".yaml"), "kernels/dtype.go",
+			"common/reduce.go") {
 			of := 8
 			if (path.Ext(file) == ".go") == (kind == kernels.KindCPU) { // it is of this kind
 				of = 2
@@ -100,7 +106,10 @@ func TestIdentityOfFiles(t *testing.T) {
 			if !sampled(i, of) {
 				continue
 			}
-			got := differing(before, sources(t, kind, file, func(text string) string { return text + "\nvar more int;\n" }))
+			got := differing(before, sources(t, kind, file, func(text string) string {
+				return text +
+					"\nvar more int;\n"
+			}))
 			var want []string
 			for _, f := range r.Families {
 				switch path.Ext(file) {
@@ -114,9 +123,9 @@ func TestIdentityOfFiles(t *testing.T) {
 					}
 				}
 			}
-			if slices.Sort(want); !slices.Equal(got, want) {
-				t.Errorf("%s: %s changes the identities of %v, want %v", kind, file, got, want)
-			}
+			slices.Sort(want)
+			assert.That(t, slices.Equal(got, want),
+				"%s: %s changes the identities of %v, want %v", kind, file, got, want)
 		}
 	}
 	flags := nvrtc.FixedFlags
@@ -133,9 +142,7 @@ func TestIdentityOfFiles(t *testing.T) {
 func TestIdentityOfLaunches(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	f, err := families.New().Lookup("rms_bwd/reg_persist")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	seen := map[string]string{}
 	for what, edit := range map[string]func(l *kernels.Launch){
 		"nothing":     func(*kernels.Launch) {},
@@ -147,13 +154,10 @@ func TestIdentityOfLaunches(t *testing.T) {
 		plan := f.Plan(p, f.Base(p, h200), h200)
 		edit(&plan.Launches[0])
 		hash := families.Launches(plan)
-		if seen[hash] != "" {
-			t.Errorf("with %s changed it is as with %s", what, seen[hash])
-		}
+		assert.Equal(t, seen[hash], "", "with", what, "changed it is as with")
 		seen[hash] = what
 		plan.Launches[0].Source = families.Baseline + plan.Launches[0].Source
-		if families.Launches(plan) != hash {
-			t.Error("the copy of another checkout launches something else")
-		}
+		assert.Equal(t, families.Launches(plan), hash,
+			"the copy of another checkout launches something else")
 	}
 }

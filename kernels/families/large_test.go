@@ -3,9 +3,9 @@ package families_test
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -20,9 +20,7 @@ func TestLargeDefaultsCompile(t *testing.T) {
 	cache, r := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c), families.New()
 	compile := func(p kernels.Problem, v kernels.Variant) error {
 		_, _, plan, err := r.Resolve(p, v, h200)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, u := range unitsOf(t, r, plan, h200.Arch) {
 			if _, err := cache.Compile(u.Source, u.Options); err != nil {
 				return err
@@ -30,19 +28,17 @@ func TestLargeDefaultsCompile(t *testing.T) {
 		}
 		return nil
 	}
-	for i, n := range []int64{200, 264, 640, 768, 1160, 2560, 3072, 5120, 6144, 9216, 10922, 11776, 14336, 20480, 28672, 45568, 49152} {
+	for i, n := range []int64{200, 264, 640, 768, 1160, 2560, 3072, 5120, 6144, 9216, 10922, 11776,
+		14336, 20480, 28672, 45568, 49152} {
 		if !sampled(i, 6) {
 			continue
 		}
 		for _, class := range []string{"rmsnorm/fwd/%dx%d/bf16", "layernorm/fwd/%dx%d/bf16+bias"} {
 			p := devicetest.Problem(t, fmt.Sprintf(class, 66<<20/n+1, n))
 			v, err := r.Base(p, h200)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := compile(p, v); err != nil {
-				t.Errorf("%s %v: %v", p, v, err)
-			}
+			assert.NoError(t, err)
+			err = compile(p, v)
+			assert.That(t, err == nil, "%s %v: %v", p, v, err)
 		}
 	}
 	// The map once had a config here that NVRTC 13.0 compiles at other columns.
@@ -55,7 +51,6 @@ func TestLargeDefaultsCompile(t *testing.T) {
 	}
 	p = devicetest.Problem(t, "rmsnorm/fwd/5557x11776/bf16")
 	v := devicetest.Variant(t, "rms_fwd/smem_pipe@br1.w4.v0.st1.k0.cp1.rl1.cl2.ch6")
-	if err := compile(p, v); err == nil || !strings.Contains(err.Error(), "cache policy") {
-		t.Errorf("what an H200 ended with an illegal instruction compiles: %v", err)
-	}
+	assert.Error(t, compile(p, v), "cache policy",
+		"what an H200 ended with an illegal instruction compiles")
 }

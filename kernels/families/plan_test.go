@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -56,9 +57,7 @@ func TestBasePlans(t *testing.T) {
 		for _, text := range typical {
 			p := devicetest.Problem(t, text)
 			base, err := r.Base(p, d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			fmt.Fprintf(&b, "%s: base %s\n", p, base)
 			for _, f := range r.Families {
 				if f.CheckServes(p) != nil {
@@ -103,7 +102,8 @@ func TestSpaceSizes(t *testing.T) {
 						aliases++
 					}
 				}
-				fmt.Fprintf(&b, "%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases, f.Name)
+				fmt.Fprintf(&b, "%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases,
+					f.Name)
 			}
 		}
 		devicetest.Golden(t, filepath.Join("testdata", "spaces_"+name+".txt"), b.String())
@@ -111,7 +111,8 @@ func TestSpaceSizes(t *testing.T) {
 }
 
 // valid holds a plan to what CUDA and the devices take for granted.
-func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Family, c kernels.Config, plan kernels.Plan) {
+func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Family,
+	c kernels.Config, plan kernels.Plan) {
 	t.Helper()
 	bad := func(format string, args ...any) {
 		t.Helper()
@@ -141,7 +142,8 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 				bad("no buffer %q", a.Name)
 			}
 		}
-		if l.Grid[0] < 1 || l.Grid[0] > 1<<31-1 || l.Grid[1] < 1 || l.Grid[1] > 65535 || l.Grid[2] < 1 || l.Grid[2] > 65535 {
+		if l.Grid[0] < 1 || l.Grid[0] > 1<<31-1 || l.Grid[1] < 1 || l.Grid[1] > 65535 ||
+			l.Grid[2] < 1 || l.Grid[2] > 65535 {
 			bad("grid %v", l.Grid)
 		}
 		if !l.IsKernel() {
@@ -166,7 +168,8 @@ func TestSpacesAreSound(t *testing.T) {
 	}
 	r := families.New()
 	rng := rand.New(rand.NewPCG(4, 4))
-	ps := []kernels.Problem{devicetest.Problem(t, "rmsnorm/bwd/1x1/fp32"), devicetest.Problem(t, "layernorm/fwd/262144x1/bf16+bias")}
+	ps := []kernels.Problem{devicetest.Problem(t, "rmsnorm/bwd/1x1/fp32"), devicetest.Problem(t,
+		"layernorm/fwd/262144x1/bf16+bias")}
 	for range 6 {
 		ps = append(ps, drawn(rng))
 	}
@@ -178,26 +181,25 @@ func TestSpacesAreSound(t *testing.T) {
 				}
 				s := f.Space(p, d)
 				base := f.Base(p, d)
-				if err := f.Refuse(p, base, d); err == nil && (len(s.Configs) == 0 || s.Configs[0] != base) {
-					t.Errorf("%s on %s: the base %s is not the first of %d configs", f.Name, p, base, len(s.Configs))
-				}
+				assert.That(t,
+					f.Refuse(p, base, d) != nil || len(s.Configs) != 0 && s.Configs[0] == base,
+					"%s on %s: the base %s is not the first of %d configs", f.Name, p, base,
+					len(s.Configs))
 				seen := map[kernels.Config]bool{}
 				for i, c := range s.Configs {
-					if seen[c] {
-						t.Errorf("%s@%s twice", f.Name, c)
-					}
+					assert.That(t, !seen[c], "%s@%s twice", f.Name, c)
 					seen[c] = true
 					if i%7 == 0 {
 						valid(t, p, d, f, c, f.Plan(p, c, d))
 					}
 				}
 				for _, x := range s.Refused {
-					if seen[x.Config] {
-						t.Errorf("%s@%s is offered and refused: %s", f.Name, x.Config, x.Reason)
-					}
-					if n := len(x.Reason); n == 0 || n > 120 || strings.ContainsAny(x.Reason, "\n\r\t") || strings.HasSuffix(x.Reason, ".") {
-						t.Errorf("%s@%s: the reason %q is not a short line", f.Name, x.Config, x.Reason)
-					}
+					assert.That(t, !seen[x.Config],
+						"%s@%s is offered and refused: %s", f.Name, x.Config, x.Reason)
+					n := len(x.Reason)
+					assert.That(t, n != 0 && n <= 120 && !strings.ContainsAny(x.Reason, "\n\r\t") &&
+						!strings.HasSuffix(x.Reason, "."),
+						"%s@%s: the reason %q is not a short line", f.Name, x.Config, x.Reason)
 				}
 			}
 		}
@@ -209,7 +211,8 @@ func TestSpacesAreSound(t *testing.T) {
 func TestCacheHints(t *testing.T) {
 	r, d := families.New(), devicetest.H200()
 	served := map[string]bool{}
-	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t", "layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
+	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t",
+		"layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
 		p := devicetest.Problem(t, text)
 		for _, f := range r.Serving(p) {
 			base := f.Base(p, d)
@@ -220,15 +223,17 @@ func TestCacheHints(t *testing.T) {
 			small := d
 			small.CacheBytes = p.M * p.N * p.DType.Size()
 			for _, hint := range []int{4, 5, 7, 8} {
-				if err := f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}), small); err == nil {
-					t.Errorf("%s takes cache hint %d on %s", f.Name, hint, p)
-				}
+				assert.That(t,
+					f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}),
+						small) != nil,
+					"%s takes cache hint %d on %s", f.Name, hint, p)
 			}
 		}
 	}
 	for _, f := range r.Families {
-		if !f.Hidden && !served[f.Name] && slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }) {
-			t.Errorf("%s was not tried", f.Name)
-		}
+		assert.That(t,
+			f.Hidden || served[f.Name] || !slices.ContainsFunc(f.Knobs,
+				func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }),
+			"%s was not tried", f.Name)
 	}
 }

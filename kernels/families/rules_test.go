@@ -14,14 +14,15 @@ import (
 	"sync"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/rule"
 )
 
-// wild is a map of an H200, a third of whose cells have any configs that are accepted there: of four
-// classes, with split lines and rows.
+// wild is a map of an H200, a third of whose cells have any configs that are accepted there: of
+// four classes, with split lines and rows.
 var wild = sync.OnceValue(func() *rule.Map {
 	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.With(), devicetest.H200()
 	m := &rule.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
@@ -31,7 +32,8 @@ var wild = sync.OnceValue(func() *rule.Map {
 		}
 		for _, align := range rule.Aligns(c.Bytes) {
 			x := rule.Blank(c, align, d.SMs)
-			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells, Evidence: x.Lines[0].Evidence})
+			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells,
+				Evidence: x.Lines[0].Evidence})
 			for line := range x.Lines {
 				for cell := range x.Rows {
 					b := x.Box(line, cell, d.SMs)
@@ -60,7 +62,8 @@ func drawn(r *rand.Rand) kernels.Problem {
 	types := kernels.DTypes()
 	for {
 		side := func(bits int) int64 { return 1<<r.IntN(bits) + r.Int64N(1<<r.IntN(bits)) }
-		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(20), N: side(16), DType: types[r.IntN(len(types))], Weight: types[r.IntN(len(types))],
+		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(20), N: side(16),
+			DType: types[r.IntN(len(types))], Weight: types[r.IntN(len(types))],
 			Bias: r.IntN(2) == 0, ZeroCentered: r.IntN(3) == 0, Residual: r.IntN(3) == 0}
 		if r.IntN(2) == 0 {
 			p.Op = kernels.LayerNorm
@@ -78,9 +81,11 @@ func drawn(r *rand.Rand) kernels.Problem {
 			p.M = (p.M + 15) / 16 * 16
 		}
 		if r.IntN(5) == 0 {
-			p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false, p.DType
+			p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false,
+				p.DType
 		}
-		if rule.Inside(p.M, p.N) && p.Validate() == nil && p.DType != kernels.E4M3 && p.Weight != kernels.E4M3 {
+		if rule.Inside(p.M, p.N) && p.Validate() == nil && p.DType != kernels.E4M3 &&
+			p.Weight != kernels.E4M3 {
 			return p
 		}
 	}
@@ -106,19 +111,15 @@ func TestDefaultRuns(t *testing.T) {
 			for range draws(500) {
 				p := drawn(draw)
 				v, err := r.Base(p, k.DeviceInfo)
-				if err != nil {
-					t.Fatalf("%s: %s: %v", k.Key, p, err)
-				}
+				assert.NoError(t, err, k.Key, p)
 				f, full, plan, err := r.Resolve(p, v, k.DeviceInfo)
-				if err != nil || full != v || f.Hidden || f.Stream {
-					t.Fatalf("%s: %s: base %s is %s, %v", k.Key, p, v, full, err)
-				}
+				assert.Must(t, err == nil && full == v && !f.Hidden && !f.Stream,
+					"%s: %s: base %s is %s, %v", k.Key, p, v, full, err)
 				valid(t, p, k.DeviceInfo, f, v.Config, plan)
 				// So does its stream, without which there is no ratio.
 				stream := kernels.Variant{Family: r.StreamOf(p)}
-				if f, v, plan, err = r.Resolve(p, stream, k.DeviceInfo); err != nil {
-					t.Fatalf("%s: %s: %v", k.Key, p, err)
-				}
+				f, v, plan, err = r.Resolve(p, stream, k.DeviceInfo)
+				assert.Must(t, err == nil, "%s: %s: %v", k.Key, p, err)
 				valid(t, p, k.DeviceInfo, f, v.Config, plan)
 			}
 		}
@@ -129,11 +130,11 @@ func TestDefaultRuns(t *testing.T) {
 func TestLookupAllocates(t *testing.T) {
 	d := devicetest.H200()
 	b := families.Book(families.With(), families.Step(d), d)
-	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "layernorm/bwd/4097x8191/bf16+bias"} {
+	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
+		"layernorm/bwd/4097x8191/bf16+bias"} {
 		p := devicetest.Problem(t, text)
-		if n := testing.AllocsPerRun(100, func() { b.Answer(p) }); n != 0 {
-			t.Errorf("%s: a lookup allocates %v times", text, n)
-		}
+		assert.Equal(t, testing.AllocsPerRun(100, func() { b.Answer(p) }), 0,
+			text, "a lookup allocates", "times")
 	}
 }
 
@@ -150,7 +151,8 @@ func BenchmarkLookup(b *testing.B) {
 // TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted
 // where the analytic one is.
 func TestFamilyBase(t *testing.T) {
-	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(), rand.New(rand.NewPCG(38, 3))
+	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(),
+		rand.New(rand.NewPCG(38, 3))
 	mapped := 0
 	for range draws(2000) {
 		p := drawn(draw)
@@ -160,29 +162,25 @@ func TestFamilyBase(t *testing.T) {
 			if c != base {
 				mapped++
 			}
-			if f.Refuse(p, c, d) != nil && f.Refuse(p, base, d) == nil {
-				t.Fatalf("%s: %s@%s is refused, the analytic base %s is not", p, f.Name, c, base)
-			}
+			assert.Must(t, f.Refuse(p, c, d) == nil || f.Refuse(p, base, d) != nil,
+				"%s: %s@%s is refused, the analytic base %s is not", p, f.Name, c, base)
 		}
 	}
-	if mapped == 0 {
-		t.Error("no base is the map's")
-	}
+	assert.That(t, mapped != 0, "no base is the map's")
 }
 
 // TestSteps is the ladder, by the devices that are known without a card.
 func TestSteps(t *testing.T) {
 	var got []string
 	for _, k := range rule.KnownDevices() {
-		if err := kernels.CheckID(k.ID); err != nil || k.Source == "" || k.Arch == "" || k.SMs < 1 || k.CacheBytes < 1 || k.SharedPerBlock < 48<<10 {
-			t.Errorf("%s: %v, %+v", k.Key, err, k)
-		}
-		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()}, &k.DeviceInfo).Near))
+		err := kernels.CheckID(k.ID)
+		assert.That(t, err == nil && k.Source != "" && k.Arch != "" && k.SMs >= 1 &&
+			k.CacheBytes >= 1 && k.SharedPerBlock >= 48<<10, "%s: %v, %+v", k.Key, err, k)
+		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()},
+			&k.DeviceInfo).Near))
 	}
 	want := fmt.Sprint([]string{"h200 3", "h100 2", "a100 0", "b200 1", "l40s 0", "rtx5090 1"})
-	if fmt.Sprint(got) != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, fmt.Sprint(got), want, got)
 }
 
 // TestRefused: what is wrong with a map's configs is named, and nothing is with those of the maps
@@ -194,18 +192,17 @@ func TestRefused(t *testing.T) {
 		m.Rasters[i].Legend = slices.Clone(m.Rasters[i].Legend)
 	}
 	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
-	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(kernels.Setting{Knob: kernels.Warps, Value: 4096})
+	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(
+		kernels.Setting{Knob: kernels.Warps, Value: 4096})
 	found := strings.Join(append(m.Unknown(reg), m.Refused(reg, m.Device)...), "\n")
-	for _, want := range []string{`unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
-		if !strings.Contains(found, want) {
-			t.Errorf("no %q in %s", want, found)
-		}
+	for _, want := range []string{`unknown family "rms_fwd/gone"`,
+		"is refused in a part of the cell"} {
+		assert.That(t, strings.Contains(found, want), "no %q in %s", want, found)
 	}
 	for _, k := range rule.KnownDevices() {
 		if m := families.Step(k.DeviceInfo).Map; m != nil && m.Device.ID == k.ID {
-			if found := append(m.Unknown(reg), m.Refused(reg, m.Device)...); len(found) > 0 {
-				t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
-			}
+			found := append(m.Unknown(reg), m.Refused(reg, m.Device)...)
+			assert.That(t, len(found) == 0, "%s: %q", k.Key, found)
 		}
 	}
 }
@@ -292,9 +289,7 @@ func answerLine(v kernels.Variant) string {
 func TestExports(t *testing.T) {
 	h100 := rule.KnownDevices()[1].DeviceInfo
 	step := families.Step(devicetest.H200())
-	if step.Near != rule.Own {
-		t.Fatal("the program brings no map of an H200")
-	}
+	assert.Must(t, step.Near == rule.Own, "the program brings no map of an H200")
 	for _, test := range []struct {
 		name    string
 		of      *rule.Map
@@ -304,8 +299,10 @@ func TestExports(t *testing.T) {
 		most    int
 	}{
 		{"program", step.Map, devicetest.H200(), 0, nil, 128 << 10},
-		{"everything", wild(), devicetest.H200(), 0, nil, 160 << 10}, // drawn at random, it packs worse
-		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
+		// drawn at random, it packs worse
+		{"everything", wild(), devicetest.H200(), 0, nil, 160 << 10},
+		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384},
+			64 << 10},
 		{"h100", wild(), h100, 2, nil, 128 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -315,7 +312,8 @@ func TestExports(t *testing.T) {
 			if !testAll {
 				test.bytes = 2 // packing the classes of all types takes ten seconds
 			}
-			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device), test.device)
+			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device),
+				test.device)
 			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
 			classes := sampledClasses(test.bytes, 4)
 			var in, want strings.Builder
@@ -326,76 +324,78 @@ func TestExports(t *testing.T) {
 					p.M = min(p.M, rule.MaxElems/p.N)
 				}
 				sum := 0
-				for i, on := range []bool{p.Bias, p.ZeroCentered, p.NoWeight, p.Residual, p.FP8 && !p.Transpose, p.Transpose, p.Accumulate} {
+				for i, on := range []bool{p.Bias, p.ZeroCentered, p.NoWeight, p.Residual, p.FP8 &&
+					!p.Transpose, p.Transpose, p.Accumulate} {
 					if on {
 						sum += 1 << i
 					}
 				}
 				fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, sum)
-				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) || !slices.Contains(classes, rule.ClassOf(p)) {
+				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) ||
+					!slices.Contains(classes, rule.ClassOf(p)) {
 					fmt.Fprintln(&want)
 					continue
 				}
 				v := book.Answer(p).Variant
-				if _, _, _, err := reg.Resolve(p, v, test.device); err != nil {
-					t.Fatalf("%s: %v", p, err)
-				}
+				_, _, _, err := reg.Resolve(p, v, test.device)
+				assert.Must(t, err == nil, "%s: %v", p, err)
 				fmt.Fprintln(&want, answerLine(v))
 			}
-			for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096", "4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
+			for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096",
+				"4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
 				fmt.Fprintln(&in, "rmsnorm fwd", sides, "bf16 0")
 				fmt.Fprintln(&want)
 			}
-			check := func(t *testing.T, format, file string, edit func(string) string, commands ...[]string) {
+			check := func(t *testing.T, format, file string, edit func(string) string,
+				commands ...[]string) {
 				text, err := book.Export(classes, test.columns, format)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(text) > test.most {
-					t.Errorf("%d bytes", len(text))
-				}
+				assert.NoError(t, err)
+				assert.That(t, len(text) <= test.most, "%d bytes", len(text))
 				dir := t.TempDir()
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(edit(string(text))), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				assert.NoError(t,
+					os.WriteFile(filepath.Join(dir, file), []byte(edit(string(text))), 0o644))
 				var out, stderr bytes.Buffer
 				for _, args := range commands {
 					cmd := exec.Command(args[0], args[1:]...)
 					out.Reset()
-					cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(in.String()), &out, &stderr
-					if err := cmd.Run(); err != nil {
-						t.Fatalf("%v: %v\n%s", args, err, stderr.String())
-					}
+					cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(
+						in.String()), &out, &stderr
+					assert.NoError(t, cmd.Run(), args, stderr.String())
 				}
-				got, want, asked := strings.Split(out.String(), "\n"), strings.Split(want.String(), "\n"), strings.Split(in.String(), "\n")
-				if len(got) != len(want) {
-					t.Fatalf("%d answers, want %d", len(got), len(want))
-				}
+				got, want, asked := strings.Split(out.String(), "\n"), strings.Split(want.String(),
+					"\n"), strings.Split(in.String(), "\n")
+				assert.Must(t, len(got) == len(want), "%d answers, want %d", len(got), len(want))
 				for i := range want {
-					if strings.TrimSpace(got[i]) != want[i] {
-						t.Fatalf("%s: got %q, want %q", asked[i], got[i], want[i])
-					}
+					assert.Must(t, strings.TrimSpace(got[i]) == want[i],
+						"%s: got %q, want %q", asked[i], got[i], want[i])
 				}
 			}
 			t.Run("json", func(t *testing.T) {
-				if text, err := book.Export(classes, test.columns, "json"); err != nil || !json.Valid(text) || len(text) > test.most {
-					t.Errorf("%v, %d bytes", err, len(text))
-				}
+				text, err := book.Export(classes, test.columns, "json")
+				assert.That(t, err == nil && json.Valid(text) && len(text) <= test.most,
+					"%v, %d bytes", err, len(text))
 			})
 			t.Run("python", func(t *testing.T) {
-				check(t, "python", "main.py", func(s string) string { return s + pythonMain }, []string{found(t, "python3"), "main.py"})
+				check(t, "python", "main.py", func(s string) string { return s + pythonMain },
+					[]string{found(t, "python3"), "main.py"})
 			})
 			if test.name != "program" {
 				return // the data differ, not the code
 			}
 			t.Run("go", func(t *testing.T) {
 				check(t, "go", "main.go", func(s string) string {
-					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n", 1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n", 1) + goMain
+					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n",
+						1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n",
+						1) + goMain
 				}, []string{"go", "run", "main.go"})
 			})
 			t.Run("cpp", func(t *testing.T) {
-				check(t, "cpp", "main.cc", func(s string) string { return strings.Replace(s, "#pragma once", "", 1) + cppMain },
-					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-o", "main", "main.cc"}, []string{"./main"})
+				check(t, "cpp", "main.cc", func(s string) string {
+					return strings.Replace(s,
+						"#pragma once", "", 1) + cppMain
+				},
+					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror",
+						"-O0", "-o", "main", "main.cc"}, []string{"./main"})
 			})
 		})
 	}
@@ -407,9 +407,7 @@ func TestLaunches(t *testing.T) {
 	d, reg, draw := devicetest.H200(), families.With(), rand.New(rand.NewPCG(38, 5))
 	book := families.Book(reg, rule.Step{Map: wild(), Near: rule.Own}, d)
 	text, err := book.Launches(sampledClasses(0, 12), []int64{640, 4096, 5000, 8191})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	type launch struct {
 		Stage, Entry           string
 		Grid                   [3]any
@@ -431,9 +429,7 @@ func TestLaunches(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, json.Unmarshal(text, &out))
 	value := func(x any, m int64) (int64, bool) {
 		switch x := x.(type) {
 		case float64:
@@ -463,9 +459,9 @@ func TestLaunches(t *testing.T) {
 					continue
 				}
 				_, v, plan, err := reg.Resolve(q, book.Answer(q).Variant, d)
-				if err != nil || v.Family != r.Family || len(plan.Launches) != len(p.Launches) {
-					t.Fatalf("%s: %s, %v: not what the run has: %s", q, v, err, r.Family)
-				}
+				assert.Must(t, err == nil && v.Family == r.Family &&
+					len(plan.Launches) == len(p.Launches), "%s: %s, %v: not what the run has: %s",
+					q, v, err, r.Family)
 				for i, l := range plan.Launches {
 					got := p.Launches[i]
 					check := func(name string, x any, want int64) {
@@ -473,7 +469,8 @@ func TestLaunches(t *testing.T) {
 						if asked++; !known {
 							unknown++
 						} else if n != want {
-							t.Errorf("%s: %s: %s %s is %d, the run has %v, %d", q, v, l.Stage, name, want, x, n)
+							t.Errorf("%s: %s: %s %s is %d, the run has %v, %d", q, v, l.Stage, name,
+								want, x, n)
 						}
 					}
 					for k := range l.Grid {
@@ -489,9 +486,8 @@ func TestLaunches(t *testing.T) {
 			}
 		}
 	}
-	if asked == 0 || unknown*50 > asked {
-		t.Errorf("%d of %d numbers are not known", unknown, asked)
-	}
+	assert.That(t, asked != 0 && unknown*50 <= asked,
+		"%d of %d numbers are not known", unknown, asked)
 }
 
 // found is the first of some programs that there is; without one the test is skipped, and says so.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
@@ -24,9 +25,7 @@ func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Checker {
 	d.Arch = arch
 	c := check.New(r, d)
 	if err := c.NoNVRTC; err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
-			t.Fatal(err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "", "%v", err)
 		t.Skipf("no NVRTC: %v", err)
 	}
 	return c
@@ -35,26 +34,22 @@ func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Checker {
 // The example's whole space compiles for every arch that we support.
 func TestExample(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../examples/kernels")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
 		c := newChecker(t, r, arch)
 		for _, f := range fs {
-			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
+			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
+				"rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
 				p := devicetest.Problem(t, text)
 				if f.CheckServes(p) != nil {
 					continue
 				}
 				configs, err := c.Check(f, p, arch == "sm_90")
-				if err != nil || configs == 0 {
-					t.Errorf("%s on %s for %s: %d configs, %v", f.Name, p, arch, configs, err)
-				}
+				assert.That(t, err == nil && configs != 0,
+					"%s on %s for %s: %d configs, %v", f.Name, p, arch, configs, err)
 			}
 		}
-		if c.Kernels() == 0 {
-			t.Error("nothing was compiled")
-		}
+		assert.That(t, c.Kernels() != 0, "nothing was compiled")
 	}
 }
 
@@ -64,39 +59,36 @@ func TestCheckFails(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16")
 	for _, test := range []struct{ manifest, source, want string }{
 		{good, strings.Replace(goodSource, "const X *x", "const Q *x", 1), "mine.cu(2)"},
-		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1), "user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
+		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1),
+			"user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and " +
+				"is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
 		{strings.Replace(good, "entry: first", "entry: first<4>", 1), goodSource, "mine.cu"},
-		{strings.Replace(good, "elems: M}", `elems: "M / (8 - w)"}`, 1), goodSource, "scratch[1].elems divides by zero for layernorm/bwd/4096x4096/bf16 with w8.v0.k"},
+		{strings.Replace(good, "elems: M}", `elems: "M / (8 - w)"}`, 1), goodSource,
+			"scratch[1].elems divides by zero for layernorm/bwd/4096x4096/bf16 with w8.v0.k"},
 	} {
-		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu", test.source))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := newChecker(t, r, "sm_90").Check(fs[0], p, false); err == nil || !strings.Contains(err.Error(), test.want) || hint.Of(err) == "" ||
-			strings.HasPrefix(test.want, "mine.cu") != strings.Contains(hint.Of(err), "W_TYPE, ") {
-			t.Errorf("%v (%s), want %q", err, hint.Of(err), test.want)
-		}
+		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu",
+			test.source))
+		assert.NoError(t, err)
+		_, err = newChecker(t, r, "sm_90").Check(fs[0], p, false)
+		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
+			hint.Of(err) != "" &&
+			strings.HasPrefix(test.want, "mine.cu") == strings.Contains(hint.Of(err), "W_TYPE, "),
+			"%v (%s), want %q", err, hint.Of(err), test.want)
 	}
 }
 
 // A cache folder that cannot be written is told, and costs no kernel.
 func TestCheckUnkept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(file, nil, 0o644))
 	t.Setenv("NORMBENCH_CACHE", file)
 	r, fs, err := Load(families.New(), folder(t, "mine.yaml", good, "mine.cu", goodSource))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	c := newChecker(t, r, "sm_90")
-	if _, err := c.Check(fs[0], devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16"), false); err != nil || c.Kernels() == 0 {
-		t.Errorf("%d kernels, %v", c.Kernels(), err)
-	}
-	if want := "cubins are not kept in " + file + ", so the next run compiles them again: not a directory"; c.Unkept() != want {
-		t.Errorf("got  %s\nwant %s", c.Unkept(), want)
-	}
+	_, err = c.Check(fs[0], devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16"), false)
+	assert.That(t, err == nil && c.Kernels() != 0, "%d kernels, %v", c.Kernels(), err)
+	assert.Equal(t, c.Unkept(),
+		"cubins are not kept in "+file+", so the next run compiles them again: not a directory")
 }
 
 // plain is a forward as people write it: CUDA's own headers, a template, an int, a knob of its own,
@@ -141,94 +133,83 @@ __global__ void norm(const T *x, const T *w, T *y, int n, float eps) {
 func TestPlain(t *testing.T) {
 	dir := folder(t, "plain.yaml", plain, "plain.cu", plainSource)
 	r, fs, err := Load(families.New(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	f, p, d := fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
-	if err := f.CheckServes(p); err != nil || !slices.Equal(f.Unwritten, []string{"rstd"}) {
-		t.Errorf("%v, unwritten %q", err, f.Unwritten)
-	}
+	err = f.CheckServes(p)
+	assert.That(t, err == nil && slices.Equal(f.Unwritten, []string{"rstd"}),
+		"%v, unwritten %q", err, f.Unwritten)
 	c, err := kernels.ParseConfig("TPB128")
-	if err != nil || f.Base(p, d).String() != "TPB256" || f.Refuse(p, c, d) != nil {
-		t.Fatalf("%v, base %s", err, f.Base(p, d))
-	}
+	assert.Must(t, err == nil && f.Base(p, d).String() == "TPB256" && f.Refuse(p, c, d) == nil,
+		"%v, base %s", err, f.Base(p, d))
 	l := f.Plan(p, c, d).Launches[0]
-	if l.Block != 128 || !l.Mangled || l.Define("TPB") != 128 || l.Args[3].Kind != kernels.ArgInt32 || len(l.Options) != 2 {
-		t.Errorf("%+v", l)
-	}
+	assert.That(t, l.Block == 128 && l.Mangled && l.Define("TPB") == 128 &&
+		l.Args[3].Kind == kernels.ArgInt32 && len(l.Options) == 2, "%+v", l)
 	checker := newChecker(t, r, "sm_90")
 	n, err := nvrtc.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	for _, file := range []string{"cuda_bf16.h", "cub/block/block_reduce.cuh"} {
-		if !slices.ContainsFunc(n.Includes(), func(dir string) bool { _, err := os.Stat(filepath.Join(dir, file)); return err == nil }) {
+		if !slices.ContainsFunc(n.Includes(),
+			func(dir string) bool {
+				_, err := os.Stat(filepath.Join(dir, file))
+				return err ==
+					nil
+			}) {
 			t.Skipf("no %s", file)
 		}
 	}
-	if _, err := checker.Check(f, p, true); err != nil || checker.Kernels() != 2 {
-		t.Fatalf("%d kernels, %v", checker.Kernels(), err)
-	}
+	_, err = checker.Check(f, p, true)
+	assert.Must(t, err == nil && checker.Kernels() == 2, "%d kernels, %v", checker.Kernels(), err)
 	// Compiled by others: the same kernel from its cubin.
 	u, err := cuda.NewUnit(r, &l, "sm_90")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).Compile(u.Source, u.Options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin", "mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
+	assert.NoError(t, err)
+	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin",
+		"mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
 	for _, test := range []struct{ manifest, want string }{
 		{compiled, ""},
-		{strings.Replace(compiled, "int32:", "int64:", 1), "takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
+		{strings.Replace(compiled, "int32:", "int64:", 1),
+			"takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
 		{strings.Replace(compiled, "entry: ", "entry: x", 1), "plain.cubin has no kernel x_Z"},
 	} {
-		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin", string(b.Cubin)))
+		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin",
+			string(b.Cubin)))
 		if err == nil {
-			if fs[0].Version == "" {
-				t.Error("the cubin is no part of the version")
-			}
+			assert.That(t, fs[0].Version != "", "the cubin is no part of the version")
 			_, err = newChecker(t, r, "sm_90").Check(fs[0], p, true)
 		}
-		if got := errorText(err); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%q, want %q", got, test.want)
-		}
+		got := errorText(err)
+		assert.That(t, (got == "") == (test.want == "") && strings.Contains(got, test.want),
+			"%q, want %q", got, test.want)
 	}
 }
 
 // An earlier folder's kernels stand beside the present ones, with their own sources and base.
 func TestBaseline(t *testing.T) {
 	r, _, err := Load(families.New(), folder(t, "plain.yaml", plain, "plain.cu", plainSource))
-	if err != nil {
-		t.Fatal(err)
-	}
-	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb", "block: threads").Replace(plain)
-	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+"#include \"near.h\"\n", "near.h", "int near;\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r, err = families.WithBaselineOf(r, fs, old.File); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
+	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb",
+		"block: threads").Replace(plain)
+	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+
+		"#include \"near.h\"\n", "near.h", "int near;\n"))
+	assert.NoError(t, err)
+	r, err = families.WithBaselineOf(r, fs, old.File)
+	assert.Must(t, err == nil, "%v", err)
 	f, err := r.Lookup(families.Baseline + "plain")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	p, d := devicetest.Problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
 	c := f.Base(p, d)
 	l := f.Plan(p, c, d).Launches[0]
 	u, err := cuda.NewUnit(r, &l, "sm_90")
-	if err != nil || c.String() != "THREADS256" || u.Source.Headers["near.h"] != "int near;\n" {
-		t.Errorf("%v, base %s, headers %q", err, c, u.Source.Headers)
-	}
+	assert.That(t, err == nil && c.String() == "THREADS256" &&
+		u.Source.Headers["near.h"] == "int near;\n", "%v, base %s, headers %q", err, c,
+		u.Source.Headers)
 	id := families.NewIdentity(r, kernels.KindCUDA)
 	now, err1 := r.Lookup("plain")
 	was, err2 := id.Source(f)
 	is, err3 := id.Source(now)
-	if err1 != nil || err2 != nil || err3 != nil || was == is {
-		t.Errorf("hashes %s and %s (%v, %v, %v)", was, is, err1, err2, err3)
-	}
+	assert.That(t, err1 == nil && err2 == nil && err3 == nil && was != is,
+		"hashes %s and %s (%v, %v, %v)", was, is, err1, err2, err3)
 	// A macro that only the entry names is part of what a launch is.
 	seen := map[string]bool{}
 	for _, label := range []string{"TPB128", "TPB256"} {
@@ -237,7 +218,5 @@ func TestBaseline(t *testing.T) {
 		plan.Launches[0].Block = 128
 		seen[families.Launches(plan)] = true
 	}
-	if len(seen) != 2 {
-		t.Error("two instances of a template are one launch")
-	}
+	assert.Equal(t, len(seen), 2, "two instances of a template are one launch")
 }

@@ -9,14 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 func key(t *testing.T, version string, src Source, opt Options) string {
 	t.Helper()
 	flags, err := opt.flags()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return cacheKey(version, src, flags)
 }
 
@@ -27,12 +27,8 @@ func TestCacheKey(t *testing.T) {
 
 	same := opt
 	same.Defines = []Define{{"B", "2"}, {"A", "1"}}
-	if got := key(t, "13.0", src, same); got != base {
-		t.Error("the order of macros changes the key")
-	}
-	if same.Defines[0].Name != "B" {
-		t.Error("flags sorted the caller's slice")
-	}
+	assert.Equal(t, key(t, "13.0", src, same), base, "the order of macros changes the key")
+	assert.Equal(t, same.Defines[0].Name, "B", "flags sorted the caller's slice")
 
 	seen := map[string]string{base: "base"}
 	for _, tt := range []struct {
@@ -43,13 +39,24 @@ func TestCacheKey(t *testing.T) {
 		{"version", "12.9", func(*Source, *Options) {}},
 		{"name", "13.0", func(s *Source, _ *Options) { s.Name = "l.cu" }},
 		{"text", "13.0", func(s *Source, _ *Options) { s.Text = "b" }},
-		{"name and text run together", "13.0", func(s *Source, _ *Options) { s.Name, s.Text = "k.cua", "" }},
-		{"header text", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "1", "y.cuh": "3"} }},
-		{"header name", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "1", "z.cuh": "2"} }},
-		{"headers swapped", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "2", "y.cuh": "1"} }},
+		{"name and text run together", "13.0",
+			func(s *Source, _ *Options) { s.Name, s.Text = "k.cua", "" }},
+		{"header text", "13.0", func(s *Source, _ *Options) {
+			s.Headers = map[string]string{"x.cuh": "1", "y.cuh": "3"}
+		}},
+		{"header name", "13.0", func(s *Source, _ *Options) {
+			s.Headers = map[string]string{"x.cuh": "1", "z.cuh": "2"}
+		}},
+		{"headers swapped", "13.0", func(s *Source,
+			_ *Options) {
+			s.Headers = map[string]string{"x.cuh": "2", "y.cuh": "1"}
+		}},
 		{"no headers", "13.0", func(s *Source, _ *Options) { s.Headers = nil }},
 		{"arch", "13.0", func(_ *Source, o *Options) { o.Arch = "sm_90a" }},
-		{"macro value", "13.0", func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}, {"B", "3"}} }},
+		{"macro value", "13.0", func(_ *Source, o *Options) {
+			o.Defines = []Define{{"A", "1"},
+				{"B", "3"}}
+		}},
 		{"macro gone", "13.0", func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}} }},
 		{"extra", "13.0", func(_ *Source, o *Options) { o.Extra = nil }},
 		{"extra split", "13.0", func(_ *Source, o *Options) { o.Extra = []string{"-", "G"} }},
@@ -57,9 +64,8 @@ func TestCacheKey(t *testing.T) {
 		s, o := src, opt
 		tt.change(&s, &o)
 		k := key(t, tt.version, s, o)
-		if other, ok := seen[k]; ok {
-			t.Errorf("%s has the key of %s", tt.name, other)
-		}
+		other, ok := seen[k]
+		assert.That(t, !ok, "%s has the key of %s", tt.name, other)
 		seen[k] = tt.name
 	}
 }
@@ -83,24 +89,18 @@ func fake(calls *int) func(Source, Options) (*Binary, error) {
 // entry compiles a source and returns the file that keeps it, and what is there.
 func entry(t *testing.T, c *Cache, src Source) (file string, data []byte) {
 	t.Helper()
-	if _, err := c.Compile(src, fakeOptions); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.Compile(src, fakeOptions)
+	assert.Must(t, err == nil, "%v", err)
 	k, err := c.key(src, fakeOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data, err = os.ReadFile(c.file(k)); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
+	data, err = os.ReadFile(c.file(k))
+	assert.Must(t, err == nil, "%v", err)
 	return c.file(k), data
 }
 
 func overwrite(t *testing.T, file string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(file, data, 0o644))
 }
 
 var fakeOptions = Options{Arch: "sm_90"}
@@ -110,24 +110,17 @@ func TestCacheHit(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	src := Source{Name: "k.cu", Text: "text"}
 	first, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions) // another process
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first.Cached || !second.Cached || calls != 1 {
-		t.Errorf("cached %v and %v, %d compilations", first.Cached, second.Cached, calls)
-	}
-	if !bytes.Equal(first.Cubin, second.Cubin) || first.Log != second.Log ||
-		first.Kernels["k"] != second.Kernels["k"] || second.CompileSeconds != 0.25 {
-		t.Errorf("read %+v, wrote %+v", second, first)
-	}
+	assert.NoError(t, err)
+	// another process
+	second, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions)
+	assert.NoError(t, err)
+	assert.That(t, !first.Cached && second.Cached && calls == 1,
+		"cached %v and %v, %d compilations", first.Cached, second.Cached, calls)
+	assert.That(t, bytes.Equal(first.Cubin, second.Cubin) && first.Log == second.Log &&
+		first.Kernels["k"] == second.Kernels["k"] && second.CompileSeconds == 0.25,
+		"read %+v, wrote %+v", second, first)
 	left, err := filepath.Glob(filepath.Join(dir, "*", ".tmp-*"))
-	if err != nil || len(left) != 0 {
-		t.Errorf("temporary files left: %v, %v", left, err)
-	}
+	assert.That(t, err == nil && len(left) == 0, "temporary files left: %v, %v", left, err)
 }
 
 // A comment, an indent or an empty line compiles nothing again, unless they reach the cubin.
@@ -139,21 +132,25 @@ func TestCacheTokens(t *testing.T) {
 		extra                []string
 		hit                  bool
 	}{
-		"comments":                 {text, header, "/* other */ #define F(x) x\n\n// more\n  int a = F(1) + 2;\n", "int b; // b", nil, true},
-		"code":                     {text, header, text + "int c;", header, nil, false},
-		"a header's code":          {text, header, text, "int c;", nil, false},
-		"lines":                    {text, header, "#define F(x) x int a = F(1) + 2;\n", header, nil, false},
-		"a blank in a string":      {"char c[] = \"a b\";", header, "char c[] = \"a  b\";", header, nil, false},
-		"a comment with line info": {text, header, text + "//", header, []string{"-lineinfo"}, false},
+		"comments": {text, header, "/* other */ #define F(x) x\n\n// more\n" +
+			"  int a = F(1) + 2;\n", "int b; // b", nil, true},
+		"code":            {text, header, text + "int c;", header, nil, false},
+		"a header's code": {text, header, text, "int c;", nil, false},
+		"lines": {text, header, "#define F(x) x int a = F(1) + 2;\n", header,
+			nil, false},
+		"a blank in a string": {"char c[] = \"a b\";", header, "char c[] = \"a  b\";", header,
+			nil, false},
+		"a comment with line info": {text, header, text + "//", header, []string{"-lineinfo"},
+			false},
 	} {
 		calls := 0
 		c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
 		opt := Options{Arch: "sm_90", Extra: tt.extra}
 		_, err1 := c.Compile(Source{"k.cu", tt.text, map[string]string{"h.cuh": tt.header}}, opt)
-		b, err2 := c.Compile(Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}}, opt)
-		if err1 != nil || err2 != nil || b.Cached != tt.hit {
-			t.Errorf("%s: cached %v, %v, %v", what, b.Cached, err1, err2)
-		}
+		b, err2 := c.Compile(Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}},
+			opt)
+		assert.That(t, err1 == nil && err2 == nil && b.Cached == tt.hit,
+			"%s: cached %v, %v, %v", what, b.Cached, err1, err2)
 	}
 }
 
@@ -166,24 +163,29 @@ func TestCachePlanted(t *testing.T) {
 	file, data := entry(t, c, a)
 	other, _ := entry(t, c, b)
 	overwrite(t, other, data)
-	if got, err := c.Compile(b, fakeOptions); err != nil || got.Cached || !bytes.HasSuffix(got.Cubin, []byte("b")) || c.Unkept() != "" {
-		t.Errorf("%+v, %v, %q", got, err, c.Unkept())
-	}
+	got, err := c.Compile(b, fakeOptions)
+	assert.That(t, err == nil && !got.Cached && bytes.HasSuffix(got.Cubin, []byte("b")) &&
+		c.Unkept() == "", "%+v, %v, %q", got, err, c.Unkept())
 	for _, plant := range []func() error{
-		func() error { return os.Symlink(file, other) }, func() error { return os.Mkdir(other, 0o755) },
+		func() error { return os.Symlink(file, other) }, func() error {
+			return os.Mkdir(other,
+				0o755)
+		},
 	} {
 		if err := errors.Join(os.RemoveAll(other), plant()); err != nil {
 			t.Skip(err)
 		}
-		fresh := NewForeignCache(c.dir, "13.0", fake(&calls)) // says by itself that it cannot keep the other
-		if got, err := fresh.Compile(b, fakeOptions); err != nil || !bytes.HasSuffix(got.Cubin, []byte("b")) {
-			t.Errorf("a link or a folder in its place: %+v, %v", got, err)
-		}
+		// says by itself that it cannot keep the other
+		fresh := NewForeignCache(c.dir, "13.0", fake(&calls))
+		got, err := fresh.Compile(b, fakeOptions)
+		assert.That(t, err == nil && bytes.HasSuffix(got.Cubin, []byte("b")),
+			"a link or a folder in its place: %+v, %v", got, err)
 	}
 	if err := os.Chmod(file, 0o666); err != nil || runtime.GOOS == "windows" {
 		t.Skip(err)
 	}
-	if got, err := c.Compile(a, fakeOptions); err != nil || got.Cached || !strings.Contains(c.Unkept(), "others may write it; NORMBENCH_CACHE_SHARED=1 trusts") {
+	if got, err := c.Compile(a, fakeOptions); err != nil || got.Cached ||
+		!strings.Contains(c.Unkept(), "others may write it; NORMBENCH_CACHE_SHARED=1 trusts") {
 		t.Errorf("%+v, %v, %q", got, err, c.Unkept())
 	}
 	os.Chmod(file, 0o666)
@@ -203,9 +205,16 @@ func TestCacheDamage(t *testing.T) {
 		{"torn in the cubin", func(b []byte) []byte { return b[:len(b)-1] }},
 		{"longer", func(b []byte) []byte { return append(b, 'x') }},
 		{"bit flip in the cubin", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
-		{"bit flip in the report", func(b []byte) []byte { b[bytes.IndexByte(b, '{')+20] ^= 1; return b }},
+		{"bit flip in the report", func(b []byte) []byte {
+			b[bytes.IndexByte(b, '{')+
+				20] ^= 1
+			return b
+		}},
 		{"zeros", func(b []byte) []byte { return make([]byte, len(b)) }},
-		{"other format", func(b []byte) []byte { return bytes.Replace(b, []byte(formatVersion), []byte("normbench-cubin 0"), 1) }},
+		{"other format", func(b []byte) []byte {
+			return bytes.Replace(b, []byte(formatVersion),
+				[]byte("normbench-cubin 0"), 1)
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			calls := 0
@@ -214,12 +223,12 @@ func TestCacheDamage(t *testing.T) {
 			file, data := entry(t, c, src)
 			overwrite(t, file, tt.damage(slices.Clone(data)))
 			got, err := c.Compile(src, fakeOptions)
-			if err != nil || got.Cached || !bytes.HasSuffix(got.Cubin, []byte("text")) || calls != 2 {
-				t.Errorf("got %+v, %v after %d compilations, want it compiled again", got, err, calls)
-			}
-			if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, data) {
-				t.Errorf("the entry was not mended: %v", err)
-			}
+			assert.That(t, err == nil && !got.Cached &&
+				bytes.HasSuffix(got.Cubin, []byte("text")) && calls == 2,
+				"got %+v, %v after %d compilations, want it compiled again", got, err, calls)
+			now, err := os.ReadFile(file)
+			assert.That(t, err == nil && bytes.Equal(now, data),
+				"the entry was not mended: %v", err)
 		})
 	}
 }
@@ -227,26 +236,22 @@ func TestCacheDamage(t *testing.T) {
 func TestCacheErrors(t *testing.T) {
 	calls := 0
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(file, nil, 0o644))
 	c := NewForeignCache(filepath.Join(file, "cache"), "13.0", fake(&calls))
-	if b, err := c.Compile(Source{Text: "text"}, fakeOptions); err != nil || b.Cached {
-		t.Errorf("got %+v, %v, want a binary although the cache cannot be written", b, err)
-	}
-	if c.Unkept() == "" {
-		t.Error("the write error was lost")
-	}
+	b, err := c.Compile(Source{Text: "text"}, fakeOptions)
+	assert.That(t, err == nil && !b.Cached,
+		"got %+v, %v, want a binary although the cache cannot be written", b, err)
+	assert.That(t, c.Unkept() != "", "the write error was lost")
 
 	c = NewForeignCache(t.TempDir(), "13.0", fake(&calls))
 	for range 2 { // failures are not kept
 		before := calls
 		var ce *CompileError
-		if _, err := c.Compile(Source{Name: "k.cu", Text: "bad"}, fakeOptions); !errors.As(err, &ce) || calls != before+1 {
-			t.Errorf("got %v after %d compilations, want a CompileError", err, calls-before)
-		}
+		_, err := c.Compile(Source{Name: "k.cu", Text: "bad"}, fakeOptions)
+		assert.That(t, errors.As(err, &ce) && calls == before+1,
+			"got %v after %d compilations, want a CompileError", err, calls-before)
 	}
-	if _, err := c.Compile(Source{Name: "k.cu"}, Options{Arch: "90"}); err == nil || !strings.HasPrefix(err.Error(), "compile k.cu: ") {
-		t.Errorf("got %v, want the bad architecture refused by name", err)
-	}
+	_, err = c.Compile(Source{Name: "k.cu"}, Options{Arch: "90"})
+	assert.That(t, err != nil && strings.HasPrefix(err.Error(), "compile k.cu: "),
+		"got %v, want the bad architecture refused by name", err)
 }

@@ -8,52 +8,48 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.MkdirAll(filepath.Dir(file), 0o777))
+	assert.NoError(t, os.WriteFile(file, []byte(text), 0o666))
 }
 
 // The folders are those of the variable, of a toolkit, and of wheels.
 func TestIncludeFolders(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
-	for _, file := range []string{"cuda/targets/x/lib/libnvrtc.so.13.0.88", "cuda/targets/x/include/cuda_fp16.h", "cuda/targets/x/include/cccl/nv/target",
-		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "12/nvidia/cuda_runtime/include/cuda_fp16.h", "12/nvidia/cuda_cccl/include/nv/target",
-		"13/nvidia/cu13/lib/libnvrtc.so.13", "13/nvidia/cu13/include/cuda_fp16.h", "none/lib/libnvrtc.so.13", "none/include/stdio.h"} {
+	for _, file := range []string{"cuda/targets/x/lib/libnvrtc.so.13.0.88",
+		"cuda/targets/x/include/cuda_fp16.h", "cuda/targets/x/include/cccl/nv/target",
+		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "12/nvidia/cuda_runtime/include/cuda_fp16.h",
+		"12/nvidia/cuda_cccl/include/nv/target",
+		"13/nvidia/cu13/lib/libnvrtc.so.13", "13/nvidia/cu13/include/cuda_fp16.h",
+		"none/lib/libnvrtc.so.13", "none/include/stdio.h"} {
 		write(t, at(file), "")
 	}
-	if err := os.Mkdir(at("cuda/lib64"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(at("cuda/targets/x/lib/libnvrtc.so.13.0.88"), at("cuda/lib64/libnvrtc.so.13")); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.Mkdir(at("cuda/lib64"), 0o777))
+	assert.NoError(t,
+		os.Symlink(at("cuda/targets/x/lib/libnvrtc.so.13.0.88"), at("cuda/lib64/libnvrtc.so.13")))
 	for file, want := range map[string][]string{
-		"cuda/lib64/libnvrtc.so.13":               {"cuda/targets/x/include", "cuda/targets/x/include/cccl"},
-		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12": {"12/nvidia/cuda_runtime/include", "12/nvidia/cuda_cccl/include"},
-		"13/nvidia/cu13/lib/libnvrtc.so.13":       {"13/nvidia/cu13/include"},
-		"none/lib/libnvrtc.so.13":                 nil,
+		"cuda/lib64/libnvrtc.so.13": {"cuda/targets/x/include",
+			"cuda/targets/x/include/cccl"},
+		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12": {"12/nvidia/cuda_runtime/include",
+			"12/nvidia/cuda_cccl/include"},
+		"13/nvidia/cu13/lib/libnvrtc.so.13": {"13/nvidia/cu13/include"},
+		"none/lib/libnvrtc.so.13":           nil,
 	} {
 		var paths []string
 		for _, name := range want {
 			paths = append(paths, at(name))
 		}
 		t.Setenv("NORMBENCH_INCLUDE", "")
-		if got := includeFolders(at(file), 0); !slices.Equal(got, paths) {
-			t.Errorf("%s: %q, want %q", file, got, paths)
-		}
+		assert.Same(t, includeFolders(at(file), 0), paths, file)
 		t.Setenv("NORMBENCH_INCLUDE", "/a"+string(filepath.ListSeparator)+"/b")
-		if got := includeFolders(at(file), 0); !slices.Equal(got, append([]string{"/a", "/b"}, paths...)) {
-			t.Errorf("%s: %q with NORMBENCH_INCLUDE", file, got)
-		}
+		assert.Same(t, includeFolders(at(file), 0), append([]string{"/a", "/b"}, paths...),
+			file, "with NORMBENCH_INCLUDE")
 	}
 }
 
@@ -86,13 +82,10 @@ func TestInclusions(t *testing.T) {
 		if x.odd != "" {
 			got += "; " + x.odd
 		}
-		if got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
+		assert.Equal(t, got, want, text)
 	}
-	if _, err := Includes("#import <a.h>"); err == nil || hint.Of(err) == "" {
-		t.Error(err)
-	}
+	_, err := Includes("#import <a.h>")
+	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
 }
 
 // Comments and blanks around lines leave a text, and what is in a literal stays.
@@ -110,9 +103,7 @@ func TestCode(t *testing.T) {
 		"R\"x( // )x\" // and this":       "R\"x( // )x\" // and this",
 		"{\"R\", 1} // gone":              `{"R", 1}`,
 	} {
-		if got := Code(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
+		assert.Equal(t, Code(in), want, in)
 	}
 }
 
@@ -121,9 +112,7 @@ func FuzzInclusions(f *testing.F) {
 	f.Add("#include \"a.h\"\n# include <b.h> /* */ R\"x(\n)x\" '\\''")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, name := range included(text) {
-			if name == "" || strings.Contains(name, "\n") {
-				t.Errorf("%q", name)
-			}
+			assert.That(t, name != "" && !strings.Contains(name, "\n"), "%q", name)
 		}
 	})
 }
@@ -136,22 +125,18 @@ func TestIncludeKey(t *testing.T) {
 		write(t, filepath.Join(dir, "a.h"), first)
 		write(t, filepath.Join(dir, "in/b.h"), second)
 		s := &shelf{folders: []string{dir}}
-		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`, Headers: map[string]string{"k.cuh": text}}, nil), "\n")
+		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`,
+			Headers: map[string]string{"k.cuh": text}}, nil), "\n")
 	}
 	const uses, nested = "# include <a.h>\n", "#include \"in/b.h\"\n#include <a.h>"
 	base := key(uses, "x", nested, "1")
-	if base == "" || key(uses, "y", nested, "1") != base {
-		t.Error("the folder's name changes the key")
-	}
-	if key(uses, "x", nested+" ", "1") == base || key(uses, "x", nested, "2") == base {
-		t.Error("the content does not change the key")
-	}
-	if got := key(`#include "a.h"`, "x", nested, "1"); got != "" {
-		t.Errorf("a source without <...> has %q in its key", got)
-	}
-	if got := key("#include <gone.h>\n", "x", nested, "1"); got != "" {
-		t.Errorf("what is nowhere is %q", got)
-	}
+	assert.That(t, base != "" && key(uses, "y", nested, "1") == base,
+		"the folder's name changes the key")
+	assert.That(t, key(uses, "x", nested+" ", "1") != base && key(uses, "x", nested, "2") != base,
+		"the content does not change the key")
+	assert.Equal(t, key(`#include "a.h"`, "x", nested, "1"), "",
+		"a source without <...>", "in its key")
+	assert.Equal(t, key("#include <gone.h>\n", "x", nested, "1"), "", "what is nowhere")
 }
 
 // NVRTC finds what is in the folders, and the cache notices a change.
@@ -159,17 +144,18 @@ func TestIncludeCompiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("NORMBENCH_INCLUDE", dir)
 	c := compiler(t)
-	src := Source{Name: "k.cu", Text: "#include <mine.h>\nextern \"C\" __global__ void k(float* y) { y[0] = MINE; }\n"}
+	src := Source{Name: "k.cu", Text: "#include <mine.h>\nextern \"C\" __global__ void k(float* " +
+		"y) { y[0] = MINE; }\n"}
 	cubins := t.TempDir()
-	if _, err := NewCache(cubins, c).Compile(src, fakeOptions); !errors.As(err, new(*CompileError)) || !strings.Contains(err.Error(), "mine.h") {
-		t.Errorf("without the header: %v", err)
-	}
+	_, err := NewCache(cubins, c).Compile(src, fakeOptions)
+	assert.That(t, errors.As(err, new(*CompileError)) && strings.Contains(err.Error(), "mine.h"),
+		"without the header: %v", err)
 	for _, value := range []string{"1.f", "2.f"} {
 		write(t, filepath.Join(dir, "mine.h"), "#define MINE "+value+"\n")
 		for _, cached := range []bool{false, true} {
-			if b, err := NewCache(cubins, c).Compile(src, fakeOptions); err != nil || b.Cached != cached {
-				t.Errorf("MINE %s: %+v, %v, want cached %v", value, b, err, cached)
-			}
+			b, err := NewCache(cubins, c).Compile(src, fakeOptions)
+			assert.That(t, err == nil && b.Cached == cached,
+				"MINE %s: %+v, %v, want cached %v", value, b, err, cached)
 		}
 	}
 }

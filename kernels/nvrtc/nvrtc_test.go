@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 func TestParseLog(t *testing.T) {
@@ -14,14 +16,16 @@ func TestParseLog(t *testing.T) {
 		want      map[string]Kernel
 	}{
 		{"empty", "", map[string]Kernel{}},
-		{"warnings only", "k.cu(3): warning #177-D: variable \"x\" was declared but never referenced\n", map[string]Kernel{}},
+		{"warnings only", "k.cu(3): warning #177-D: variable \"x\" was declared but never " +
+			"referenced\n", map[string]Kernel{}},
 		{
 			"cuda 11",
 			"ptxas info    : 0 bytes gmem\n" +
 				"ptxas info    : Compiling entry function 'k' for 'sm_80'\n" +
 				"ptxas info    : Function properties for k\n" +
 				"    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads\n" +
-				"ptxas info    : Used 32 registers, 2048 bytes smem, 400 bytes cmem[0], 8 bytes cmem[2]\n",
+				"ptxas info    : Used 32 registers, 2048 bytes smem, 400 bytes cmem[0], 8 bytes " +
+				"cmem[2]\n",
 			map[string]Kernel{"k": {32, 8, 4}},
 		},
 		{
@@ -30,7 +34,8 @@ func TestParseLog(t *testing.T) {
 				"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
 				"ptxas info    : Function properties for k\n" +
 				"    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n" +
-				"ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size, 48 bytes smem\n" +
+				"ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack " +
+				"size, 48 bytes smem\n" +
 				"ptxas info    : Compile time = 1.234 ms\n",
 			map[string]Kernel{"k": {Registers: 255}},
 		},
@@ -46,34 +51,35 @@ func TestParseLog(t *testing.T) {
 				"ptxas info    : Function properties for b\n" +
 				"    24 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n" +
 				"ptxas info    : Used 20 registers, 64+16 bytes smem\n",
-			map[string]Kernel{"a": {Registers: 10, StackBytes: 16}, "b": {Registers: 20, StackBytes: 24}},
+			map[string]Kernel{"a": {Registers: 10, StackBytes: 16}, "b": {Registers: 20,
+				StackBytes: 24}},
 		},
 		{
 			"of CUDA 13",
 			"ptxas info    : 52 bytes gmem\n" +
 				"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
 				"ptxas info    : Function properties for k\n" +
-				"ptxas         .     16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n" +
-				"ptxas info    : Used 56 registers, used 1 barriers, 16 bytes cumulative stack size, 128 bytes smem\n",
+				"ptxas         .     16 bytes stack frame, 4 bytes spill stores, 8 bytes spill " +
+				"loads\n" +
+				"ptxas info    : Used 56 registers, used 1 barriers, 16 bytes cumulative stack " +
+				"size, 128 bytes smem\n",
 			map[string]Kernel{"k": {Registers: 56, StackBytes: 16, SpillStoreBytes: 4}},
 		},
 		{
 			"numbers out of range",
 			"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
-				"ptxas info    : Used 99999999999999999999 registers, -1 bytes smem, x bytes cmem[0], bytes\n",
+				"ptxas info    : Used 99999999999999999999 registers, -1 bytes smem, x bytes " +
+				"cmem[0], bytes\n",
 			map[string]Kernel{"k": {}},
 		},
 		{"torn", "ptxas info    : Compiling entry function 'k", map[string]Kernel{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := parseLog(tt.log)
-			if len(got) != len(tt.want) {
-				t.Fatalf("got %d kernels %v, want %v", len(got), got, tt.want)
-			}
+			assert.Must(t, len(got) == len(tt.want),
+				"got %d kernels %v, want %v", len(got), got, tt.want)
 			for name, want := range tt.want {
-				if got[name] != want {
-					t.Errorf("%s: got %+v, want %+v", name, got[name], want)
-				}
+				assert.Equal(t, got[name], want, name)
 			}
 		})
 	}
@@ -81,21 +87,24 @@ func TestParseLog(t *testing.T) {
 
 func TestCompileErrorIsOneLine(t *testing.T) {
 	for _, tt := range []struct{ name, log, want string }{
-		{"source", "k.cu(2): warning #1: w\n\nk.cu(3): error: identifier \"x\" is undefined\n    x = 1;\n    ^\n\n1 error detected in the compilation of \"k.cu\".\n",
+		{"source", "k.cu(2): warning #1: w\n\nk.cu(3): error: identifier \"x\" is undefined\n" +
+			"    x = 1;\n    ^\n\n1 error detected in the compilation of \"k.cu\".\n",
 			`compile k.cu(3): error: identifier "x" is undefined`},
-		{"header", "common.cuh(7): error: expected a \";\"\n", `compile k.cu: common.cuh(7): error: expected a ";"`},
-		{"flag", "nvrtc: error: invalid value for --gpu-architecture (-arch)\n", "compile k.cu: nvrtc: error: invalid value for --gpu-architecture (-arch)"},
-		{"ptxas", "ptxas error   : Entry function 'k' uses too much shared data\n", "compile k.cu: ptxas error : Entry function 'k' uses too much shared data"},
-		{"no header", "k.cu(3): catastrophic error: cannot open source file \"cuda_bf16.h\" (no directories in search list)\n",
+		{"header", "common.cuh(7): error: expected a \";\"\n",
+			`compile k.cu: common.cuh(7): error: expected a ";"`},
+		{"flag", "nvrtc: error: invalid value for --gpu-architecture (-arch)\n",
+			"compile k.cu: nvrtc: error: invalid value for --gpu-architecture (-arch)"},
+		{"ptxas", "ptxas error   : Entry function 'k' uses too much shared data\n",
+			"compile k.cu: ptxas error : Entry function 'k' uses too much shared data"},
+		{"no header", "k.cu(3): catastrophic error: cannot open source file \"cuda_bf16.h\" (no " +
+			"directories in search list)\n",
 			`compile k.cu(3): catastrophic error: cannot open source file "cuda_bf16.h" (no directories in search list); ` +
 				"--include names folders of headers, and the wheel nvidia-cuda-runtime has CUDA's"},
 		{"no log", "", "compile k.cu: NVRTC_ERROR_COMPILATION"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := &CompileError{Source: "k.cu", Result: "NVRTC_ERROR_COMPILATION", Log: tt.log}
-			if got := err.Error(); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
+			assert.Equal(t, err.Error(), tt.want)
 		})
 	}
 }
@@ -108,12 +117,10 @@ func compiler(t testing.TB) *Compiler {
 	if err == nil {
 		return c
 	}
-	if !errors.Is(err, ErrNotFound) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("error of Find is not one line around ErrNotFound: %q", err)
-	}
-	if os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "1" {
-		t.Fatalf("NORMBENCH_REQUIRE_NVRTC is set, but: %v", err)
-	}
+	assert.That(t, errors.Is(err, ErrNotFound) && !strings.Contains(err.Error(), "\n"),
+		"error of Find is not one line around ErrNotFound: %q", err)
+	assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "1",
+		"NORMBENCH_REQUIRE_NVRTC is set, but: %v", err)
 	t.Skip(err)
 	return nil
 }
@@ -133,36 +140,31 @@ extern "C" __global__ void fill(float* y, float f) { y[threadIdx.x] = f; }
 `
 
 var scale = Source{
-	Name:    "scale.cu",
-	Text:    scaleSource,
-	Headers: map[string]string{"scale.cuh": "__device__ inline float times(float a, float b) { return a * b; }\n"},
+	Name: "scale.cu",
+	Text: scaleSource,
+	Headers: map[string]string{"scale.cuh": "__device__ inline float times(float a, float b) { " +
+		"return a * b; }\n"},
 }
 
 func TestCompile(t *testing.T) {
 	c := compiler(t)
 	major, minor := c.Version()
 	t.Logf("NVRTC %d.%d at %s, architectures %v", major, minor, c.Path(), c.Archs())
-	if !filepath.IsAbs(c.Path()) {
-		t.Errorf("path %q is not absolute", c.Path())
-	}
+	assert.That(t, filepath.IsAbs(c.Path()), "path %q is not absolute", c.Path())
 	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
 		t.Run(arch, func(t *testing.T) {
 			if arch == "sm_100" && (major < 12 || major == 12 && minor < 8) {
 				t.Skipf("NVRTC %d.%d does not know %s", major, minor, arch)
 			}
 			b, err := c.Compile(scale, Options{Arch: arch, Defines: []Define{{"BLOCK", "256"}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasPrefix(string(b.Cubin), "\x7fELF") {
-				t.Errorf("not an ELF image: %q", b.Cubin[:min(8, len(b.Cubin))])
-			}
-			if len(b.Kernels) != 2 || b.Kernels["scale"].Registers == 0 || b.Kernels["fill"].Registers == 0 {
-				t.Errorf("resource report: got %+v from log\n%s", b.Kernels, b.Log)
-			}
-			if b.Cached || b.CompileSeconds <= 0 {
-				t.Errorf("cached %v, %g s", b.Cached, b.CompileSeconds)
-			}
+			assert.NoError(t, err)
+			assert.That(t, strings.HasPrefix(string(b.Cubin), "\x7fELF"),
+				"not an ELF image: %q", b.Cubin[:min(8, len(b.Cubin))])
+			assert.That(t, len(b.Kernels) == 2 && b.Kernels["scale"].Registers != 0 &&
+				b.Kernels["fill"].Registers != 0, "resource report: got %+v from log\n%s",
+				b.Kernels, b.Log)
+			assert.That(t, !b.Cached && b.CompileSeconds > 0,
+				"cached %v, %g s", b.Cached, b.CompileSeconds)
 			t.Logf("%d bytes, %.3f s, %+v", len(b.Cubin), b.CompileSeconds, b.Kernels)
 		})
 	}
@@ -176,26 +178,28 @@ func TestCompileFails(t *testing.T) {
 		opt  Options
 		want string
 	}{
-		{"missing macro", scale, Options{Arch: "sm_90"}, "compile scale.cu(3): catastrophic error: #error directive: BLOCK is not defined"},
-		{"undefined name", Source{Name: "bad.cu", Text: "extern \"C\" __global__ void k(float* y) {\n  y[0] = nothing;\n}\n"},
+		{"missing macro", scale, Options{Arch: "sm_90"},
+			"compile scale.cu(3): catastrophic error: #error directive: BLOCK is not defined"},
+		{"undefined name", Source{Name: "bad.cu", Text: "extern \"C\" __global__ void k(float* " +
+			"y) {\n  y[0] = nothing;\n}\n"},
 			Options{Arch: "sm_90"}, `compile bad.cu(2): error: identifier "nothing" is undefined`},
-		{"missing header", Source{Name: "bad.cu", Text: "#include \"gone.cuh\"\n"}, Options{Arch: "sm_90"}, "gone.cuh"},
+		{"missing header", Source{Name: "bad.cu", Text: "#include \"gone.cuh\"\n"},
+			Options{Arch: "sm_90"}, "gone.cuh"},
 		{"architecture", scale, Options{Arch: "sm_5"}, "invalid value for --gpu-architecture"},
-		{"flag", scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}}, Extra: []string{"--no-such-flag"}}, "no-such-flag"},
-		{"shared memory", scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "65536"}}}, "too much shared"},
+		{"flag", scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}},
+			Extra: []string{"--no-such-flag"}}, "no-such-flag"},
+		{"shared memory", scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "65536"}}},
+			"too much shared"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b, err := c.Compile(tt.src, tt.opt)
-			if err == nil {
-				t.Fatalf("compiled to %d bytes", len(b.Cubin))
-			}
+			_, err := c.Compile(tt.src, tt.opt)
+			assert.Must(t, err != nil, "it is compiled")
 			var ce *CompileError
-			if !errors.As(err, &ce) || ce.Source != tt.src.Name || ce.Log == "" {
-				t.Errorf("not a CompileError with source and log: %#v", err)
-			}
-			if !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got  %s\nwant one line with %s", err, tt.want)
-			}
+			assert.That(t, errors.As(err, &ce) && ce.Source == tt.src.Name && ce.Log != "",
+				"not a CompileError with source and log: %#v", err)
+			assert.That(t, strings.Contains(err.Error(), tt.want) &&
+				!strings.Contains(err.Error(), "\n"), "got  %s\nwant one line with %s", err,
+				tt.want)
 		})
 	}
 }
@@ -204,9 +208,8 @@ func BenchmarkCompile(b *testing.B) {
 	c := compiler(b)
 	b.RunParallel(func(pb *testing.PB) { // -cpu 1,2 shows whether NVRTC serializes
 		for pb.Next() {
-			if _, err := c.Compile(scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}}}); err != nil {
-				b.Error(err)
-			}
+			_, err := c.Compile(scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}}})
+			assert.That(b, err == nil, "%v", err)
 		}
 	})
 }
@@ -219,8 +222,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{Arch: "sm_90", Defines: []Define{{"", "1"}}},
 		{Arch: "sm_90", Defines: []Define{{"A", "1"}, {"B", "1"}, {"A", "2"}}},
 	} {
-		if flags, err := opt.flags(); err == nil {
-			t.Errorf("%+v gave %q, want an error", opt, flags)
-		}
+		flags, err := opt.flags()
+		assert.That(t, err != nil, "%+v gave %q, want an error", opt, flags)
 	}
 }

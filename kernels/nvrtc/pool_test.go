@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
@@ -64,13 +65,15 @@ func fakeHelper(how string) {
 			fmt.Println("{}")
 			select {}
 		case "bad":
-			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION", Log: "k.cu(1): error: bad\n"}
+			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION",
+				Log: "k.cu(1): error: bad\n"}
 		case "odd":
 			return nil, errors.New("odd options")
 		case "slow":
 			time.Sleep(100 * time.Millisecond)
 		}
-		return &Binary{Cubin: []byte("\x7fELF\xff" + src.Text), Log: fmt.Sprint(os.Getpid()), Kernels: map[string]Kernel{"k": {Registers: 7}}}, nil
+		return &Binary{Cubin: []byte("\x7fELF\xff" + src.Text), Log: fmt.Sprint(os.Getpid()),
+			Kernels: map[string]Kernel{"k": {Registers: 7}}}, nil
 	})
 }
 
@@ -85,7 +88,8 @@ func fakePool(t *testing.T, size int, how string) *Pool {
 // Whatever a helper does costs the source that it was at, and no other.
 func TestPoolFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"die":     "compile k.cu: the compile helper ended: exit status 2 (panic: internal compiler error)",
+		"die": "compile k.cu: the compile helper ended: exit status 2 (panic: internal " +
+			"compiler error)",
 		"hang":    "compile k.cu: the compile helper was killed: no answer within 1s",
 		"garbage": "compile k.cu: the compile helper answered nonsense: ",
 		"nothing": "compile k.cu: the compile helper answered without a cubin",
@@ -101,21 +105,18 @@ func TestPoolFaults(t *testing.T) {
 			}
 			for i := range 2 { // once in a fresh helper, and once in one that has compiled
 				_, err := p.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
-				if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("got  %v\nwant %s", err, want)
-				}
+				assert.That(t, err != nil && strings.HasPrefix(err.Error(), want) &&
+					!strings.Contains(err.Error(), "\n"), "got  %v\nwant %s", err, want)
 				var ce *CompileError
-				if text != "odd" && (!errors.As(err, &ce) || ce.Source != "k.cu") {
-					t.Errorf("not a CompileError of k.cu: %#v", err)
-				}
+				assert.That(t, text == "odd" || errors.As(err, &ce) && ce.Source == "k.cu",
+					"not a CompileError of k.cu: %#v", err)
 				b, err := p.Compile(Source{Name: "k.cu", Text: fmt.Sprint(i)}, fakeOptions)
-				if err != nil || string(b.Cubin) != fmt.Sprintf("\x7fELF\xff%d", i) || b.Kernels["k"].Registers != 7 || b.Log == "local" {
-					t.Fatalf("the next source: %+v, %v", b, err)
-				}
+				assert.Must(t, err == nil && string(b.Cubin) == fmt.Sprintf("\x7fELF\xff%d", i) &&
+					b.Kernels["k"].Registers == 7 && b.Log != "local", "the next source: %+v, %v",
+					b, err)
 			}
-			if len(p.live) != 1 || len(p.idle) != 1 {
-				t.Errorf("%d helpers live, %d idle, want one", len(p.live), len(p.idle))
-			}
+			assert.That(t, len(p.live) == 1 && len(p.idle) == 1,
+				"%d helpers live, %d idle, want one", len(p.live), len(p.idle))
 		})
 	}
 }
@@ -133,9 +134,7 @@ func TestPoolFallsBack(t *testing.T) {
 		"absent":  "the compile helper does not start: ",
 	} {
 		file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		os.Stderr = file
 		p := fakePool(t, 2, how)
 		if how == "mute" {
@@ -147,23 +146,17 @@ func TestPoolFallsBack(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if b, err := p.Compile(Source{Name: "k.cu", Text: "text"}, fakeOptions); err != nil || b.Log != "local" {
-					t.Errorf("%s: %+v, %v", how, b, err)
-				}
+				b, err := p.Compile(Source{Name: "k.cu", Text: "text"}, fakeOptions)
+				assert.That(t, err == nil && b.Log == "local", "%s: %+v, %v", how, b, err)
 			})
 		}
 		wg.Wait()
 		os.Stderr = stderr
 		said, err := os.ReadFile(file.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(said), want) || strings.Count(string(said), "\n") != 1 {
-			t.Errorf("%s: said %q", how, said)
-		}
-		if len(p.live) != 0 {
-			t.Errorf("%s: %d helpers are left", how, len(p.live))
-		}
+		assert.NoError(t, err)
+		assert.That(t, strings.Contains(string(said), want) &&
+			strings.Count(string(said), "\n") == 1, "%s: said %q", how, said)
+		assert.Equal(t, len(p.live), 0, how, "helpers are left")
 	}
 }
 
@@ -172,9 +165,7 @@ func TestPoolIdleDeath(t *testing.T) {
 	p := fakePool(t, 1, "")
 	for range 3 {
 		b, err := p.Compile(Source{Text: "text"}, fakeOptions)
-		if err != nil || b.Log == "local" {
-			t.Fatalf("%+v, %v", b, err)
-		}
+		assert.Must(t, err == nil && b.Log != "local", "%+v, %v", b, err)
 		idle, _ := os.FindProcess(p.idle[0].PID())
 		idle.Kill()
 	}
@@ -202,19 +193,14 @@ func TestPoolSize(t *testing.T) {
 		wg.Wait()
 		return len(pids)
 	}
-	if n := count(1, "text") + count(1, "text"); n != 2 || len(p.live) != 1 {
-		t.Errorf("%d helpers for one source at a time", len(p.live))
-	}
-	if n := count(9, "slow"); n != 3 || len(p.live) != 3 {
-		t.Errorf("%d helpers worked, %d live, want 3", n, len(p.live))
-	}
+	assert.That(t, count(1, "text")+count(1, "text") == 2 && len(p.live) == 1,
+		"%d helpers for one source at a time", len(p.live))
+	n := count(9, "slow")
+	assert.That(t, n == 3 && len(p.live) == 3, "%d helpers worked, %d live, want 3", n, len(p.live))
 	// A comment need not be in UTF-8.
-	if b, err := p.Compile(Source{Text: "// caf\xe9"}, fakeOptions); err != nil || string(b.Cubin) != "\x7fELF\xff// caf\ufffd" {
-		t.Errorf("%+v, %v", b, err)
-	}
-	if len(p.idle) != 3 {
-		t.Errorf("%d helpers idle", len(p.idle))
-	}
+	b, err := p.Compile(Source{Text: "// caf\xe9"}, fakeOptions)
+	assert.That(t, err == nil && string(b.Cubin) == "\x7fELF\xff// caf\ufffd", "%+v, %v", b, err)
+	assert.Equal(t, len(p.idle), 3, "helpers idle")
 }
 
 // Close ends what is at work, and helpers that hang.
@@ -234,19 +220,20 @@ func TestPoolClose(t *testing.T) {
 	}
 	p.Close()
 	for range 3 {
-		if err := <-done; !errors.Is(err, errPoolClosed) {
-			t.Errorf("got %v", err)
-		}
+		err := <-done
+		assert.That(t, errors.Is(err, errPoolClosed), "got %v", err)
 	}
 }
 
 func TestCompilers(t *testing.T) {
-	for text, want := range map[string]int{"": runtime.GOMAXPROCS(0), "0": 0, "5": 5, "-1": -1, "many": -1, "2000": -1, " 3": -1} {
+	for text, want := range map[string]int{"": runtime.GOMAXPROCS(0), "0": 0, "5": 5, "-1": -1,
+		"many": -1, "2000": -1, " 3": -1} {
 		t.Setenv("NORMBENCH_COMPILERS", text)
 		n, err := Compilers()
 		if want >= 0 && (err != nil || n != want) {
 			t.Errorf("%q is %d, %v", text, n, err)
-		} else if want < 0 && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("NORMBENCH_COMPILERS is %q", text)) || hint.Of(err) == "") {
+		} else if want < 0 && (err == nil || !strings.Contains(err.Error(),
+			fmt.Sprintf("NORMBENCH_COMPILERS is %q", text)) || hint.Of(err) == "") {
 			t.Errorf("%q is %d, %v", text, n, err)
 		}
 	}
@@ -260,20 +247,15 @@ func TestPoolCompiles(t *testing.T) {
 	cache := NewCache(t.TempDir(), c).Through(p)
 	opt := Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "128"}}}
 	want, err := c.Compile(scale, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	for _, cached := range []bool{false, true} {
 		got, err := cache.Compile(scale, opt)
-		if err != nil || got.Cached != cached || !bytes.Equal(got.Cubin, want.Cubin) || got.Kernels["scale"] != want.Kernels["scale"] {
-			t.Errorf("got %+v, %v, want cached %v", got, err, cached)
-		}
+		assert.That(t, err == nil && got.Cached == cached && bytes.Equal(got.Cubin, want.Cubin) &&
+			got.Kernels["scale"] == want.Kernels["scale"], "got %+v, %v, want cached %v", got, err,
+			cached)
 	}
 	_, err = c.Compile(scale, Options{Arch: "sm_90"})
-	if _, got := cache.Compile(scale, Options{Arch: "sm_90"}); got == nil || got.Error() != err.Error() {
-		t.Errorf("got  %v\nwant %v", got, err)
-	}
-	if !p.greeted || len(p.live) != 1 {
-		t.Errorf("%d helpers live", len(p.live))
-	}
+	_, got := cache.Compile(scale, Options{Arch: "sm_90"})
+	assert.That(t, got != nil && got.Error() == err.Error(), "got  %v\nwant %v", got, err)
+	assert.That(t, p.greeted && len(p.live) == 1, "%d helpers live", len(p.live))
 }

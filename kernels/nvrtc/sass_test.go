@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // copies is a kernel of asynchronous copies, as our forwards have them, under a policy where POLICY
@@ -32,19 +34,19 @@ func TestIllegalCopies(t *testing.T) {
 	c := compiler(t)
 	cache := NewCache(t.TempDir(), c)
 	compile := func(policy, arch string) error {
-		_, err := cache.Compile(Source{Name: "copies.cu", Text: copies}, Options{Arch: arch, Defines: []Define{{"POLICY", policy}}})
+		_, err := cache.Compile(Source{Name: "copies.cu", Text: copies}, Options{Arch: arch,
+			Defines: []Define{{"POLICY", policy}}})
 		return err
 	}
-	if err := compile("0", "sm_90"); err != nil {
-		t.Error(err)
-	}
+	err := compile("0", "sm_90")
+	assert.That(t, err == nil, "%v", err)
 	if major, minor := c.Version(); major != 13 || minor != 0 {
 		t.Skipf("NVRTC %d.%d may know better than 13.0", major, minor)
 	}
 	var refused *CompileError
 	for range 2 { // the second time from the cache
-		if err := compile("1", "sm_90"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "cache policy") {
-			t.Errorf("an instruction that no H200 takes was not found: %v", err)
-		}
+		err := compile("1", "sm_90")
+		assert.That(t, errors.As(err, &refused) && strings.Contains(err.Error(), "cache policy"),
+			"an instruction that no H200 takes was not found: %v", err)
 	}
 }

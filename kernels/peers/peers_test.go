@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -33,11 +34,10 @@ func python(t *testing.T) string {
 func double(t *testing.T, limit time.Duration, args ...string) *Worker {
 	t.Helper()
 	c, err := worker.Start(t.Context(), worker.Options{
-		Command: append([]string{python(t), filepath.Join("testdata", "double.py")}, args...), Timeout: limit,
+		Command: append([]string{python(t), filepath.Join("testdata", "double.py")}, args...),
+		Timeout: limit,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return &Worker{Client: c}
 }
@@ -50,29 +50,26 @@ func TestRegister(t *testing.T) {
 		"peer/compile-max": {"peers.py", "libraries/compile_max.py", "libraries/torch.py"},
 		mine:               {"peers.py"},
 	} {
-		if f, err := r.Lookup(name); err != nil || !slices.Equal(f.Files, want) || (f.Version != "") != (name == mine) {
-			t.Errorf("%s: %+v, %v", name, f, err)
-		}
+		f, err := r.Lookup(name)
+		assert.That(t, err == nil && slices.Equal(f.Files, want) &&
+			(f.Version != "") == (name == mine), "%s: %+v, %v", name, f, err)
 	}
-	if again := Register(r, nil); len(again.Families) != len(r.Families)-1 {
-		t.Errorf("%d families, then %d", len(r.Families), len(again.Families))
-	}
+	assert.Equal(t, len(Register(r, nil).Families), len(r.Families)-1,
+		len(r.Families), "families, then")
 	for _, text := range []string{"rmsnorm/fwd/8x64/bf16", "layernorm/bwd/8x64/bf16+bias"} {
 		p := devicetest.Problem(t, text)
 		for _, name := range append(Names, mine) {
-			if _, _, plan, err := r.Resolve(p, kernels.PeerVariant(name), devicetest.H200()); err != nil || len(plan.Launches) > 0 {
-				t.Errorf("%s on %s: %v, %v", name, p, plan, err)
-			}
+			_, _, plan, err := r.Resolve(p, kernels.PeerVariant(name), devicetest.H200())
+			assert.That(t, err == nil && len(plan.Launches) == 0,
+				"%s on %s: %v, %v", name, p, plan, err)
 		}
 		for _, f := range r.Serving(p) {
-			if _, ok := kernels.PeerName(f.Name); ok {
-				t.Errorf("%s serves %s in a sweep", f.Name, p)
-			}
+			_, ok := kernels.PeerName(f.Name)
+			assert.That(t, !ok, "%s serves %s in a sweep", f.Name, p)
 		}
 	}
-	if h, err := families.Hash(r); err != nil || h == "" {
-		t.Error(h, err)
-	}
+	h, err := families.Hash(r)
+	assert.That(t, err == nil && h != "", "%v %v", h, err)
 }
 
 // outcome is what a peer of the double came to.
@@ -82,9 +79,8 @@ func outcome(t *testing.T, b kernels.Bench, name, op string) string {
 	var err error
 	if op == "time" {
 		var tm kernels.Timing
-		if tm, err = b.Time(t.Context(), v, kernels.TimeOptions{Samples: 3, Flush: 1 << 20}); err == nil && len(tm.Seconds) != 3 {
-			t.Errorf("%s: %d samples", name, len(tm.Seconds))
-		}
+		tm, err = b.Time(t.Context(), v, kernels.TimeOptions{Samples: 3, Flush: 1 << 20})
+		assert.That(t, err != nil || len(tm.Seconds) == 3, "%s: %d samples", name, len(tm.Seconds))
 	} else {
 		var c kernels.Check
 		if c, err = b.Check(t.Context(), v, 2); err == nil {
@@ -95,9 +91,7 @@ func outcome(t *testing.T, b kernels.Bench, name, op string) string {
 		return ""
 	}
 	var f *kernels.Failure
-	if !errors.As(err, &f) {
-		t.Fatalf("%s %s: %v is no Failure", op, name, err)
-	}
+	assert.Must(t, errors.As(err, &f), "%s %s: %v is no Failure", op, name, err)
 	text := f.Error()
 	if f.Broken {
 		text += " (broken)"
@@ -110,13 +104,9 @@ func TestProtocol(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
 	ours := &devicetest.Fake{}
 	d, err := Beside(ours, double(t, 5*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	b, err := d.Open(t.Context(), p, 1<<63+7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	defer b.Close()
 	for name, want := range map[string]string{
 		"absent":  "refused: peer absent is not there",
@@ -133,34 +123,28 @@ func TestProtocol(t *testing.T) {
 			if op == "time" && name == "hangs" {
 				continue // one time is enough
 			}
-			if got := outcome(t, b, name, op); got != want {
-				t.Errorf("%s %s: %q, want %q", op, name, got, want)
-			}
-			if got := outcome(t, b, "right", op); got != "" {
-				t.Errorf("%s right after %s: %q", op, name, got)
-			}
+			assert.Equal(t, outcome(t, b, name, op), want, op, name)
+			assert.Equal(t, outcome(t, b, "right", op), "", op, "right after", name)
 		}
 	}
-	if got, want := outcome(t, b, "wrong", "check"), "y is wrong in 1 of 512 elements, first at 3: got NaN, want 1.5"; got != want {
-		t.Errorf("wrong: %q, want %q", got, want)
-	}
-	if got, want := outcome(t, b, "wrong", "time"), "wrong: y is wrong in 1 of 10 elements"; got != want {
+	got, want := outcome(t, b, "wrong", "check"), "y is wrong in 1 of 512 elements, first at 3: "+
+		"got NaN, want 1.5"
+	assert.Equal(t, got, want, "wrong")
+	if got, want := outcome(t, b, "wrong", "time"), "wrong: y is wrong in 1 of 10 elements"; got !=
+		want {
 		t.Errorf("a wrong peer got a time: %q, want %q", got, want)
 	}
-	text := "the host takes 40.0 us for a call, which is in no time here: up to 75% host-bound, on 1 of 1 problems"
+	text := "the host takes 40.0 us for a call, which is in no time here: up to 75% host-bound, " +
+		"on 1 of 1 problems"
 	if got := d.HostBound("peer/right"); got != text || d.HostBound("peer/wrong") != "" {
 		t.Errorf("%q, %q", got, d.HostBound("peer/wrong"))
 	}
 	// Ours was opened once, whatever the peers did.
-	if calls := ours.Calls("open", "close"); len(calls) != 1 {
-		t.Errorf("%v", calls)
-	}
-	if got := outcome(t, b, "right", "check"); got != "" {
-		t.Error(got)
-	}
-	if _, err := b.Check(t.Context(), kernels.Variant{Family: "rms_fwd/cta_reg"}, 1); err != nil {
-		t.Error(err)
-	}
+	calls := ours.Calls("open", "close")
+	assert.Equal(t, len(calls), 1, calls)
+	assert.Equal(t, outcome(t, b, "right", "check"), "")
+	_, err = b.Check(t.Context(), kernels.Variant{Family: "rms_fwd/cta_reg"}, 1)
+	assert.That(t, err == nil, "%v", err)
 }
 
 // sensing is ours with a sensor that remembers what was beside it.
@@ -178,42 +162,36 @@ func (s *sensing) Beside(pids ...int) { s.beside = pids }
 func TestSense(t *testing.T) {
 	ours := &sensing{}
 	d, err := Beside(ours, double(t, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	b, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	seen := func() []int {
-		if r, err := d.Sense(t.Context()); err != nil || r.ClockMHz != 1980 {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r, err := d.Sense(t.Context())
+		assert.That(t, err == nil && r.ClockMHz == 1980, "%+v, %v", r, err)
 		return ours.beside
 	}
 	outcome(t, b, "right", "check")
 	first := seen()
 	outcome(t, b, "crashes", "check")
-	if gone := seen(); len(gone) != 0 {
-		t.Errorf("after a crash %v are beside", gone)
-	}
+	gone := seen()
+	assert.Equal(t, len(gone), 0, "after a crash", gone, "beside")
 	outcome(t, b, "right", "check")
-	if next := seen(); len(first) != 1 || len(next) != 1 || first[0] == next[0] || first[0] == os.Getpid() {
-		t.Errorf("beside: %v, then %v", first, next)
-	}
+	next := seen()
+	assert.That(t, len(first) == 1 && len(next) == 1 && first[0] != next[0] &&
+		first[0] != os.Getpid(), "beside: %v, then %v", first, next)
 }
 
 // Two GPUs are not one.
 func TestBesideDiffers(t *testing.T) {
 	theirs := double(t, time.Minute, "--uuid", "GPU-2")
-	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"}, {ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
-		if _, err := Beside(&devicetest.Fake{DeviceInfo: info}, theirs); err == nil || hint.Of(err) == "" {
-			t.Errorf("beside %+v: %v", info, err)
-		}
+	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"},
+		{ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
+		_, err := Beside(&devicetest.Fake{DeviceInfo: info}, theirs)
+		assert.That(t, err != nil && hint.Of(err) != "", "beside %+v: %v", info, err)
 	}
-	if all := theirs.Peers(); len(all) < 2 || all[0].Version != "right 1.0" || !strings.Contains(all[1].Missing, "'absent'") {
-		t.Errorf("%+v", all)
-	}
+	all := theirs.Peers()
+	assert.That(t, len(all) >= 2 && all[0].Version == "right 1.0" &&
+		strings.Contains(all[1].Missing, "'absent'"), "%+v", all)
 }
 
 // What a Python may lack is one line and a hint, and no file is left.
@@ -226,28 +204,27 @@ func TestStart(t *testing.T) {
 		"no Python":  {"nosuch-python", "", `the peers' Python "nosuch-python" is not there`},
 		"no program": {t.TempDir(), "", "is not there"},
 		"another":    {"true", "", `the peers' Python "true": crash: the worker `},
-		"no torch":   {path, "notorch", "has no torch: ModuleNotFoundError: No module named 'torch'"},
-		"no CUDA":    {path, "nocuda", `torch 9\.9\+cpu of .* has no CUDA GPU`},
+		"no torch": {path, "notorch",
+			"has no torch: ModuleNotFoundError: No module named 'torch'"},
+		"no CUDA": {path, "nocuda", `torch 9\.9\+cpu of .* has no CUDA GPU`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.path != "" {
 				abs, err := filepath.Abs(filepath.Join("testdata", test.path))
-				if err != nil {
-					t.Fatal(err)
-				}
+				assert.NoError(t, err)
 				t.Setenv("PYTHONPATH", abs)
 			}
-			theirs, err := Start(t.Context(), Options{Python: test.python, Timeout: 20 * time.Second})
+			theirs, err := Start(t.Context(), Options{Python: test.python,
+				Timeout: 20 * time.Second})
 			if err == nil {
 				theirs.Close()
 				t.Fatal("it started")
 			}
-			if !matches(test.want, err.Error()) || strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
-				t.Errorf("%q, hint %q; want %q", err, hint.Of(err), test.want)
-			}
+			assert.That(t, matches(test.want, err.Error()) &&
+				!strings.Contains(err.Error(), "\n") && hint.Of(err) != "", "%q, hint %q; want %q",
+				err, hint.Of(err), test.want)
 		})
 	}
-	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
+	left, err := os.ReadDir(tmp)
+	assert.That(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
 }

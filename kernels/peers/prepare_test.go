@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -37,29 +38,25 @@ func cells(t *testing.T, names []string, problems ...string) (list []Cell) {
 func TestPrepare(t *testing.T) {
 	theirs, cache := prepared(t)
 	d, err := Beside(&devicetest.Fake{}, theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"}, "rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")
+	assert.NoError(t, err)
+	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"},
+		"rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")
 	list = append(list, Cell{list[0].Problem, kernels.Variant{Family: "rms_fwd/cta_reg"}})
 	var seen []int
 	begun := map[Cell]bool{}
-	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second, Progress: func(done, total int, oldest Cell) {
-		if total != 10 {
-			t.Errorf("%d of %d", done, total)
-		}
-		if len(seen) == 0 && (done > 0 || oldest == Cell{}) {
-			t.Errorf("it says %d done of %v at first, not what begins", done, oldest)
-		}
-		begun[oldest] = true
-		if len(seen) == 0 || seen[len(seen)-1] != done {
-			seen = append(seen, done)
-		}
-	}})
+	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second,
+		Progress: func(done, total int, oldest Cell) {
+			assert.Equal(t, total, 10, done)
+			assert.That(t, len(seen) != 0 || done <= 0 && oldest != Cell{},
+				"it says %d done of %v at first, not what begins", done, oldest)
+			begun[oldest] = true
+			if len(seen) == 0 || seen[len(seen)-1] != done {
+				seen = append(seen, done)
+			}
+		}})
 	// What is refused is no failure: it is never asked of a peer.
-	if err != nil || got.Cells != 10 || got.Failed != 4 || got.First == nil || len(seen) != 11 || seen[10] != 10 || !begun[Cell{}] {
-		t.Errorf("%+v, %v, %v", got, err, seen)
-	}
+	assert.That(t, err == nil && got.Cells == 10 && got.Failed == 4 && got.First != nil &&
+		len(seen) == 11 && seen[10] == 10 && begun[Cell{}], "%+v, %v, %v", got, err, seen)
 	pids := map[string]bool{}
 	for _, name := range []string{"slow-8", "slow-16", "prints-8", "prints-16"} {
 		text, err := os.ReadFile(filepath.Join(cache, name))
@@ -69,28 +66,27 @@ func TestPrepare(t *testing.T) {
 			pids[lines[0]] = true
 		}
 	}
-	if len(pids) < 2 {
-		t.Errorf("one process did all")
-	}
-	if _, err := os.Stat(filepath.Join(cache, "plain-8")); err == nil {
-		t.Error("what is refused was compiled")
-	}
+	assert.That(t, len(pids) >= 2, "one process did all")
+	_, err = os.Stat(filepath.Join(cache, "plain-8"))
+	assert.That(t, err != nil, "what is refused was compiled")
 }
 
 // A process that hangs is ended, and one that cannot start costs no time.
 func TestPrepareTrouble(t *testing.T) {
 	theirs, _ := prepared(t)
 	start := time.Now()
-	got, err := theirs.Prepare(t.Context(), cells(t, []string{"hangs", "prints"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 5 * time.Second})
-	if err != nil || got.Failed != 1 || !strings.Contains(got.First.Error(), "no answer within 5s") || time.Since(start) > time.Minute {
-		t.Errorf("hangs: %+v, %v", got, err)
-	}
+	got, err := theirs.Prepare(t.Context(), cells(t, []string{"hangs", "prints"},
+		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 5 * time.Second})
+	assert.That(t, err == nil && got.Failed == 1 &&
+		strings.Contains(got.First.Error(), "no answer within 5s") &&
+		time.Since(start) <= time.Minute, "hangs: %+v, %v", got, err)
 	t.Setenv("NORMBENCH_TEST_BUILDER", "none")
-	got, err = theirs.Prepare(t.Context(), cells(t, []string{"right", "prints"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 2, Limit: 10 * time.Second})
-	if err != nil || got.Failed != 2 || !strings.Contains(got.First.Error(), "it compiles nothing") {
-		t.Errorf("none: %+v, %v", got, err)
-	}
-	if got, err := theirs.Prepare(t.Context(), cells(t, []string{"right"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{}); err != nil || got.Failed != 0 || got.Cells != 1 {
+	got, err = theirs.Prepare(t.Context(), cells(t, []string{"right", "prints"},
+		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 2, Limit: 10 * time.Second})
+	assert.That(t, err == nil && got.Failed == 2 &&
+		strings.Contains(got.First.Error(), "it compiles nothing"), "none: %+v, %v", got, err)
+	if got, err := theirs.Prepare(t.Context(), cells(t, []string{"right"}, "rmsnorm/fwd/8x64/bf16"),
+		PrepareOptions{}); err != nil || got.Failed != 0 || got.Cells != 1 {
 		t.Errorf("no jobs: %+v, %v", got, err)
 	}
 }
@@ -101,8 +97,8 @@ func TestPrepareInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(500*time.Millisecond, cancel)
 	start := time.Now()
-	_, err := theirs.Prepare(ctx, cells(t, []string{"hangs"}, "rmsnorm/fwd/8x64/bf16", "rmsnorm/fwd/16x64/bf16"), PrepareOptions{Jobs: 1, Limit: time.Minute})
-	if !errors.Is(err, context.Canceled) || time.Since(start) > 20*time.Second {
-		t.Errorf("%v after %s", err, time.Since(start))
-	}
+	_, err := theirs.Prepare(ctx, cells(t, []string{"hangs"}, "rmsnorm/fwd/8x64/bf16",
+		"rmsnorm/fwd/16x64/bf16"), PrepareOptions{Jobs: 1, Limit: time.Minute})
+	assert.That(t, errors.Is(err, context.Canceled) && time.Since(start) <= 20*time.Second,
+		"%v after %s", err, time.Since(start))
 }

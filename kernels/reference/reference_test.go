@@ -7,12 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/reference"
 )
 
 func problem(op kernels.Op, pass kernels.Pass, m, n int64, bias, zc bool) kernels.Problem {
-	return kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.FP32, Weight: kernels.FP32, Bias: bias, ZeroCentered: zc}
+	return kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.FP32,
+		Weight: kernels.FP32, Bias: bias, ZeroCentered: zc}
 }
 
 // wide is a tensor in float64.
@@ -79,13 +81,10 @@ func variants(f func(op kernels.Op, bias, zc bool)) {
 
 func near(t *testing.T, what string, got, want []float64, tol float64) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
-	}
+	assert.Must(t, len(got) == len(want), "%s: %d elements, want %d", what, len(got), len(want))
 	for i, w := range want {
-		if !(math.Abs(got[i]-w) <= tol*(1+math.Abs(w))) {
-			t.Fatalf("%s[%d] = %.15g, want %.15g", what, i, got[i], w)
-		}
+		assert.Must(t, math.Abs(got[i]-w) <= tol*(1+math.Abs(w)),
+			"%s[%d] = %.15g, want %.15g", what, i, got[i], w)
 	}
 }
 
@@ -102,7 +101,8 @@ func TestForward(t *testing.T) {
 			if p.HasWeight() {
 				w = wide(in["w"])
 			}
-			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]), w, b), 1e-13)
+			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]),
+				w, b), 1e-13)
 		}
 	})
 }
@@ -141,9 +141,8 @@ func TestBackwardIsTheGradient(t *testing.T) {
 			ans := reference.Answers(p, in).Values
 			near(t, p.String()+" dx", ans["dx"], gradient(x), 1e-8)
 			near(t, p.String()+" dw", ans["dw"], gradient(w), 1e-8)
-			if _, ok := ans["db"]; ok != bias {
-				t.Errorf("%s: db is there: %v", p, ok)
-			}
+			_, ok := ans["db"]
+			assert.Equal(t, ok, bias, p, "db is there")
 			if bias {
 				near(t, p.String()+" db", ans["db"], gradient(b), 1e-8)
 			}
@@ -170,7 +169,8 @@ func constant(v float32) func(int64) float32 { return func(int64) float32 { retu
 // Rows whose answer is known in closed form.
 func TestClosedForms(t *testing.T) {
 	const c, eps = 3.0, 1e-5
-	in := map[string]func(int64) float32{"x": constant(c), "w": constant(2), "b": constant(0.5), "dy": constant(4)}
+	in := map[string]func(int64) float32{"x": constant(c), "w": constant(2), "b": constant(0.5),
+		"dy": constant(4)}
 
 	// A constant row has no variance: layernorm gives the bias, whatever the row.
 	p := problem(kernels.LayerNorm, kernels.Fwd, 2, 8, true, false)
@@ -185,9 +185,8 @@ func TestClosedForms(t *testing.T) {
 	r := 1 / math.Sqrt(c*c+eps)
 	near(t, "rms rstd", a["rstd"], []float64{r}, 1e-15)
 	near(t, "rms y", a["y"], slices.Repeat([]float64{c * r * 2}, 4), 1e-15)
-	if _, ok := a["mean"]; ok {
-		t.Error("rmsnorm has a mean")
-	}
+	_, ok := a["mean"]
+	assert.That(t, !ok, "rmsnorm has a mean")
 
 	// One column: rmsnorm's derivative is eps*rstd³, layernorm's is zero.
 	p = problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, true)
@@ -203,12 +202,14 @@ func TestClosedForms(t *testing.T) {
 	// A gradient along x itself cannot change the norm: dx vanishes with eps.
 	p = problem(kernels.RMSNorm, kernels.Bwd, 1, 16, false, false)
 	along := func(i int64) float32 { return float32(i) - 7 }
-	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": along, "dy": along, "w": constant(1)})).Values
+	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": along, "dy": along,
+		"w": constant(1)})).Values
 	near(t, "dx along x", a["dx"], make([]float64, 16), 1e-5)
 
 	// The l2 norm of a row of zeros is eps, which is no function of x.
 	p = problem(l2norm, kernels.Bwd, 1, 4, false, false)
-	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(0), "dy": constant(3)})).Values
+	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(0),
+		"dy": constant(3)})).Values
 	near(t, "l2 rnorm of zeros", a["rnorm"], []float64{1e12}, 1e-15)
 	near(t, "l2 dx of zeros", a["dx"], slices.Repeat([]float64{3e12}, 4), 1e-15)
 	p = problem(l2norm, kernels.Fwd, 1, 4, false, false)
@@ -227,12 +228,10 @@ func TestDeterminism(t *testing.T) {
 	}
 	other := reference.Inputs(p, 12)
 	for name, m := range reference.Inputs(p, 11) {
-		if n := m.Differing(in[name]); n != 0 {
-			t.Errorf("%s of the same seed differs in %d elements", name, n)
-		}
-		if n := m.Differing(other[name]); n < m.Len()*9/10 {
-			t.Errorf("%s of another seed differs in %d of %d elements only", name, n, m.Len())
-		}
+		assert.Equal(t, m.Differing(in[name]), 0, name, "of the same seed differs in", "elements")
+		n := m.Differing(other[name])
+		assert.That(t, n >= m.Len()*9/10,
+			"%s of another seed differs in %d of %d elements only", name, n, m.Len())
 	}
 }
 
@@ -240,10 +239,9 @@ func TestDeterminism(t *testing.T) {
 // for seed 0 as the anchor: another generator would make the records of two
 // devices, or of two versions, answer different questions.
 func TestBits(t *testing.T) {
-	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
-		if got := reference.Bits(0, 0, int64(i)+1); got != want {
-			t.Errorf("number %d of splitmix64 is %#x, want %#x", i+1, got, want)
-		}
+	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
+		0xf88bb8a8724c81ec} {
+		assert.Equal(t, reference.Bits(0, 0, int64(i)+1), want, "number", i+1, "of splitmix64")
 	}
 	// Whole draws of seed 7 at elements 0, 1 and 2^40, as an implementation in
 	// another language gives them.
@@ -254,12 +252,12 @@ func TestBits(t *testing.T) {
 	}
 	for _, d := range reference.Draws(problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, false)) {
 		for k, i := range []int64{0, 1, 1 << 40} {
-			if got := math.Float32bits(d.Value(7, i)); got != want[d.Tensor.Name][k] {
-				t.Errorf("%s[%d] of seed 7 is %#08x, want %#08x", d.Tensor.Name, i, got, want[d.Tensor.Name][k])
-			}
+			assert.Equal(t, math.Float32bits(d.Value(7, i)), want[d.Tensor.Name][k],
+				d.Tensor.Name, i, "of seed 7")
 		}
 	}
-	if want := 1 / math.Sqrt(4*(0x1p32-1)/12); math.Abs(float64(reference.Unit)-want) > want*0x1p-24 {
+	if want := 1 / math.Sqrt(4*(0x1p32-1)/12); math.Abs(float64(reference.Unit)-
+		want) > want*0x1p-24 {
 		t.Errorf("unit %.10g, want %.10g", reference.Unit, want)
 	}
 }
@@ -281,9 +279,12 @@ func TestCompare(t *testing.T) {
 	}{
 		{"exact", kernels.BF16, []float64{0, 1, -2}, []float64{0, 1, -2}, 0, 0},
 		{"just inside", kernels.FP32, []float64{2 + edge, 2 - edge}, []float64{2, 2}, 0, 0},
-		{"just outside above", kernels.FP32, []float64{2, 2 + edge + 0x1p-22}, []float64{2, 2}, 1, 1},
-		{"just outside below", kernels.FP32, []float64{2, 2 - edge - 0x1p-22}, []float64{2, 2}, 1, 1},
-		{"zero has the absolute part", kernels.FP32, []float64{0x1p-10, 0x1.1p-10}, []float64{0, 0}, 1, 1},
+		{"just outside above", kernels.FP32, []float64{2, 2 + edge + 0x1p-22}, []float64{2, 2}, 1,
+			1},
+		{"just outside below", kernels.FP32, []float64{2, 2 - edge - 0x1p-22}, []float64{2, 2}, 1,
+			1},
+		{"zero has the absolute part", kernels.FP32, []float64{0x1p-10, 0x1.1p-10}, []float64{0, 0},
+			1, 1},
 		{"one NaN among right ones", kernels.FP16, []float64{1, nan, 1}, []float64{1, 1, 1}, 1, 1},
 		{"NaN in both", kernels.FP16, []float64{nan}, []float64{nan}, 0, 0},
 		{"NaN wanted", kernels.FP32, []float64{1}, []float64{nan}, 1, 0},
@@ -291,25 +292,26 @@ func TestCompare(t *testing.T) {
 		{"the other infinity", kernels.FP32, []float64{-inf}, []float64{inf}, 1, 0},
 		{"infinity for a number", kernels.FP32, []float64{inf, 1}, []float64{1, 1}, 1, 0},
 		{"a number for infinity", kernels.FP32, []float64{1e38}, []float64{inf}, 1, 0},
-		{"overflow of fp16 is its infinity", kernels.FP16, []float64{inf, -inf}, []float64{65520, -1e6}, 0, 0},
+		{"overflow of fp16 is its infinity", kernels.FP16, []float64{inf, -inf}, []float64{65520,
+			-1e6}, 0, 0},
 		{"the largest fp16 is not", kernels.FP16, []float64{65504}, []float64{65519}, 0, 0},
 		{"infinity below the limit", kernels.FP16, []float64{inf}, []float64{65000}, 1, 0},
 		{"overflow of bf16", kernels.BF16, []float64{inf}, []float64{3.4e38}, 0, 0},
 		{"fp32 holds what bf16 does not", kernels.FP32, []float64{inf}, []float64{3.4e38}, 1, 0},
-		{"signed zeros are equal", kernels.FP32, []float64{math.Copysign(0, -1)}, []float64{0}, 0, 0},
+		{"signed zeros are equal", kernels.FP32, []float64{math.Copysign(0, -1)}, []float64{0}, 0,
+			0},
 	} {
 		m := kernels.NewMemory(test.d, int64(len(test.got)))
 		for i, v := range test.got {
 			m.Set(int64(i), float32(v))
 		}
 		c := reference.Compare(tensor(test.d, m.Len()), m, test.want, tol)
-		if c.Bad != test.bad || c.First != test.first || c.Elems != m.Len() || c.Name != "y" {
-			t.Errorf("%s: %+v, want %d bad, first at %d", test.name, c, test.bad, test.first)
-		}
+		assert.That(t, c.Bad == test.bad && c.First == test.first && c.Elems == m.Len() &&
+			c.Name == "y", "%s: %+v, want %d bad, first at %d", test.name, c, test.bad, test.first)
 		// MaxErr tells the same story, and both numbers fit into JSON.
-		if (c.MaxErr > 1) != (test.bad > 0) || math.IsInf(c.MaxErr, 0) || math.IsNaN(c.RelL2) || math.IsInf(c.RelL2, 0) {
-			t.Errorf("%s: max err %g, relative norm %g with %d bad", test.name, c.MaxErr, c.RelL2, c.Bad)
-		}
+		assert.That(t, (c.MaxErr > 1) == (test.bad > 0) && !math.IsInf(c.MaxErr, 0) &&
+			!math.IsNaN(c.RelL2) && !math.IsInf(c.RelL2, 0),
+			"%s: max err %g, relative norm %g with %d bad", test.name, c.MaxErr, c.RelL2, c.Bad)
 	}
 }
 
@@ -327,7 +329,10 @@ func TestTolerance(t *testing.T) {
 	}
 	x, dy := wide(in["x"]), wide(in["dy"])
 	n := int(p.N)
-	xhat := func(i int) float64 { return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/n] }
+	xhat := func(i int) float64 {
+		return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/
+			n]
+	}
 	column := func(add func(sum float32, v float64) float32, rows int) func(j int) float64 {
 		return func(j int) float64 {
 			var sum float32
@@ -347,7 +352,10 @@ func TestTolerance(t *testing.T) {
 		ok           bool
 	}{
 		{"the answer rounded once", "dx", func(i int) float64 { return ans.Values["dx"][i] }, true},
-		{"fp32 noise before rounding", "dx", func(i int) float64 { return ans.Values["dx"][i] * (1 + 0x1p-21*math.Sin(float64(i))) }, true},
+		{"fp32 noise before rounding", "dx", func(i int) float64 {
+			return ans.Values["dx"][i] * (1 +
+				0x1p-21*math.Sin(float64(i)))
+		}, true},
 		{"dw summed in fp32", "dw", column(fp32, 512), true},
 		{"dw summed in bf16", "dw", column(bf16, 512), false},
 		{"dw without the last row", "dw", column(fp32, 511), false},
@@ -369,9 +377,9 @@ func TestTolerance(t *testing.T) {
 			m.Set(i, float32(test.value(int(i))))
 		}
 		tol := reference.ToleranceFor(p, ten, ans.Scale[ten.Name])
-		if c := reference.Compare(ten, m, ans.Values[ten.Name], tol); (c.Bad == 0) != test.ok {
-			t.Errorf("%s: %d of %d bad, max err %g of the tolerance %+v", test.name, c.Bad, c.Elems, c.MaxErr, tol)
-		}
+		c := reference.Compare(ten, m, ans.Values[ten.Name], tol)
+		assert.Equal(t, (c.Bad == 0), test.ok,
+			test.name, c.Bad, c.Elems, "bad, max err", c.MaxErr, "of the tolerance", tol)
 	}
 }
 
@@ -382,24 +390,25 @@ func TestToleranceOfSubnormals(t *testing.T) {
 	for _, d := range kernels.DTypes() {
 		p.Weight = d
 		least := d.Smallest()
-		ten := p.Tensors()[slices.IndexFunc(p.Tensors(), func(t kernels.Tensor) bool { return t.Name == "dw" })]
+		ten := p.Tensors()[slices.IndexFunc(p.Tensors(),
+			func(t kernels.Tensor) bool { return t.Name == "dw" })]
 		for _, test := range []struct {
 			got, want float64
 			ok        bool
 		}{
-			{0, least / 1024, true}, {0, least * 0.49, true}, {least, least * 0.51, true}, {3 * least, 3.4 * least, true},
+			{0, least / 1024, true}, {0, least * 0.49, true}, {least, least * 0.51,
+				true}, {3 * least, 3.4 * least, true},
 			{least, least / 1024, false}, {0, least, false}, {3 * least, 4.4 * least, false},
 		} {
 			want := make([]float64, ten.Elems())
 			m := kernels.NewMemory(d, ten.Elems())
 			want[5] = test.want
 			m.Set(5, float32(test.got))
-			if at := float64(m.At(5)); at != test.got {
-				t.Fatalf("%s has %g for %g", d, at, test.got)
-			}
-			if c := reference.Compare(ten, m, want, reference.ToleranceFor(p, ten, 0)); (c.Bad == 0) != test.ok {
-				t.Errorf("%s: %g for %g: %d bad, %g of the tolerance", d, test.got, test.want, c.Bad, c.MaxErr)
-			}
+			at := float64(m.At(5))
+			assert.Must(t, at == test.got, "%s has %g for %g", d, at, test.got)
+			c := reference.Compare(ten, m, want, reference.ToleranceFor(p, ten, 0))
+			assert.Equal(t, (c.Bad == 0), test.ok,
+				d, test.got, "for", test.want, c.Bad, "bad", c.MaxErr, "of the tolerance")
 		}
 	}
 }
@@ -409,30 +418,28 @@ func TestScale(t *testing.T) {
 	p := problem(kernels.RMSNorm, kernels.Bwd, 400, 50, true, false)
 	rng := rand.New(rand.NewPCG(1, 1))
 	sign := func(int64) float32 { return float32(rng.IntN(2)*2 - 1) }
-	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign, "w": constant(1)}))
+	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign,
+		"w": constant(1)}))
 	for name, want := range map[string]float64{"dw": 20, "db": 20, "dx": 1} {
-		if got := a.Scale[name]; math.Abs(got-want) > 1e-4*want {
-			t.Errorf("scale of %s is %g, want %g", name, got, want)
-		}
+		got := a.Scale[name]
+		assert.That(t, math.Abs(got-want) <= 1e-4*want,
+			"scale of %s is %g, want %g", name, got, want)
 	}
 	// In layernorm x and the mean cancel: rows of ones have no xhat, but its rounding
 	// has the scale of both, rstd = 1/sqrt(eps) times their size.
 	ln := problem(kernels.LayerNorm, kernels.Bwd, 400, 50, true, false)
-	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign, "w": constant(1)}))
-	if got := a.Scale["mean"]; got != 1 {
-		t.Errorf("scale of the mean is %g, want 1", got)
-	}
-	if got, want := a.Scale["dw"], 20*math.Sqrt(2/kernels.Eps); math.Abs(got-want) > 1e-3*want {
-		t.Errorf("scale of dw with constant rows is %g, want %g", got, want)
-	}
+	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign,
+		"w": constant(1)}))
+	assert.Equal(t, a.Scale["mean"], 1, "scale of the mean", "1")
+	got, want := a.Scale["dw"], 20*math.Sqrt(2/kernels.Eps)
+	assert.That(t, math.Abs(got-want) <= 1e-3*want,
+		"scale of dw with constant rows is %g, want %g", got, want)
 	// Infinities in the input must not make every tolerance infinite.
 	in := reference.Inputs(p, 1)
 	in["x"].Set(0, float32(math.Inf(1)))
 	in["dy"].Set(1, float32(math.NaN()))
 	for name, s := range reference.Answers(p, in).Scale {
-		if math.IsInf(s, 0) || math.IsNaN(s) {
-			t.Errorf("scale of %s is %g", name, s)
-		}
+		assert.That(t, !math.IsInf(s, 0) && !math.IsNaN(s), "scale of %s is %g", name, s)
 	}
 }
 
@@ -441,9 +448,8 @@ func TestCompareNorm(t *testing.T) {
 	m.Set(0, 3)
 	m.Set(1, 4.5)
 	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, reference.Tolerance{Rel: 1})
-	if math.Abs(c.RelL2-0.1) > 1e-15 || c.MaxErr != 0.125 {
-		t.Errorf("relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
-	}
+	assert.That(t, math.Abs(c.RelL2-0.1) <= 1e-15 && c.MaxErr == 0.125,
+		"relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
 }
 
 // The noise grows with the root of the terms that an element sums: rows for
@@ -459,9 +465,9 @@ func TestToleranceTerms(t *testing.T) {
 				if ten.Name == "dw" || ten.Name == "db" {
 					want = noise(p.M)
 				}
-				if got := reference.ToleranceFor(p, ten, 1).Abs; ten.Role == kernels.Output && got != want {
-					t.Errorf("%s of %s: %g, want %g", ten.Name, p, got, want)
-				}
+				got := reference.ToleranceFor(p, ten, 1).Abs
+				assert.That(t, ten.Role != kernels.Output || got == want,
+					"%s of %s: %g, want %g", ten.Name, p, got, want)
 			}
 		}
 	}

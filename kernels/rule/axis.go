@@ -75,6 +75,15 @@ func (b Bound) String() string {
 // Bounds are ascending.
 type Bounds []Bound
 
+// on are the bounds as counts of rows on a device with so many SMs.
+func (bs Bounds) on(sms int) Bounds {
+	rows := make(Bounds, len(bs))
+	for i, b := range bs {
+		rows[i] = Bound{Rows: b.Last(sms)}
+	}
+	return rows
+}
+
 // MarshalText implements encoding.TextMarshaler: 1 2 90 2.82/SM.
 func (bs Bounds) MarshalText() ([]byte, error) {
 	return []byte(strings.Trim(fmt.Sprint([]Bound(bs)), "[]")), nil

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"normbench/kernels"
@@ -87,14 +86,45 @@ type Book struct {
 	Step
 	Device   kernels.DeviceInfo
 	analytic *kernels.Registry // whose bases know no map
-	blank    sync.Map          // rasters of classes that the map has not: Box to *Raster
-	cells    sync.Map          // asked so far: *Raster to []atomic.Pointer[Answer], line by line
+	sheets   map[sheetKey]*sheet
+}
+
+type sheetKey struct {
+	class Class
+	align int64
+}
+
+// A sheet is a raster on a book's device: the map's, or one of standard cells without answers.
+type sheet struct {
+	Raster
+	answers []atomic.Pointer[known] // of the cells that were asked for, line by line
+}
+
+// known is the answer of a cell with its family, nil where nothing is accepted.
+type known struct {
+	Answer
+	family *kernels.Family
 }
 
 // NewBook makes the book of a step for a device. The registry's defaults and bases are the analytic
 // ones.
 func NewBook(s Step, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
-	return &Book{Step: s, Device: d, analytic: analytic}
+	b := &Book{Step: s, Device: d, analytic: analytic, sheets: map[sheetKey]*sheet{}}
+	if s.Map == nil {
+		return b
+	}
+	blank := Blank(Class{}, 0, d.SMs)
+	for _, c := range classes() {
+		for _, align := range Aligns(c.Bytes) {
+			r := *blank
+			if of := s.Map.Raster(c, align); of != nil {
+				r = *of
+			}
+			r.Class, r.Align, r.Rows = c, align, r.Rows.on(d.SMs)
+			b.sheets[sheetKey{c, align}] = &sheet{r, make([]atomic.Pointer[known], len(r.Lines)*len(r.Rows))}
+		}
+	}
+	return b
 }
 
 // Answer is what runs for a problem, and how that came about. A variant without a family stands for
@@ -106,26 +136,14 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 	case !Inside(p.M, p.N):
 		return Answer{Match: MatchOutside, Variant: b.base(p)}
 	}
-	r := b.raster(ClassOf(p), AlignOf(p.N, p.DType.Size()))
-	line, cell := r.At(p.M, p.N, b.Device.SMs)
-	a := b.cell(r, line, cell)
-	if f, err := b.analytic.Lookup(a.Variant.Family); err != nil || f.CheckServes(p) != nil {
+	s := b.sheets[sheetKey{ClassOf(p), AlignOf(p.N, p.DType.Size())}]
+	line, cell := s.At(p.M, p.N, b.Device.SMs)
+	known := b.cell(s, line, cell)
+	a := known.Answer
+	if known.family == nil || known.family.Serves(p) != nil {
 		a.Variant = b.base(p)
 	}
 	return a
-}
-
-// raster is the map's of a class at an alignment, or one of standard cells without answers.
-func (b *Book) raster(c Class, align int64) *Raster {
-	if r := b.Map.Raster(c, align); r != nil {
-		return r
-	}
-	key := Box{Class: c, Align: align}
-	r, ok := b.blank.Load(key)
-	if !ok {
-		r, _ = b.blank.LoadOrStore(key, Blank(c, align, b.Device.SMs))
-	}
-	return r.(*Raster)
 }
 
 func (b *Book) base(p kernels.Problem) kernels.Variant {
@@ -135,30 +153,28 @@ func (b *Book) base(p kernels.Problem) kernels.Variant {
 
 // cell is the answer of a cell: its config, or the nearest of its raster that is accepted, or one
 // of the analytic bases'.
-func (b *Book) cell(r *Raster, line, cell int) Answer {
-	cells, ok := b.cells.Load(r)
-	if !ok {
-		cells, _ = b.cells.LoadOrStore(r, make([]atomic.Pointer[Answer], len(r.Lines)*len(r.Rows)))
+func (b *Book) cell(s *sheet, line, cell int) *known {
+	at := &s.answers[line*len(s.Rows)+cell]
+	if k := at.Load(); k != nil {
+		return k
 	}
-	known := &cells.([]atomic.Pointer[Answer])[line*len(r.Rows)+cell]
-	if a := known.Load(); a != nil {
-		return *a
-	}
-	box := r.Box(line, cell, b.Device.SMs)
+	box := s.Box(line, cell, b.Device.SMs)
 	accepted := func(v kernels.Variant) bool { return box.Accepts(b.analytic, b.Device, v) }
-	a := Answer{Match: MatchCell, Raster: r, Line: line, Cell: cell}
-	own, ok := r.Pick(line, cell)
+	a := Answer{Match: MatchCell, Raster: &s.Raster, Line: line, Cell: cell}
+	own, ok := s.Pick(line, cell)
 	v := own
 	if ok {
-		v, ok = r.Near(line, cell, 13, accepted)
+		v, ok = s.Near(line, cell, 13, accepted)
 	}
 	if !ok {
 		a = Answer{Match: MatchBase, Variant: b.tabulated(box, accepted)}
 	} else if a.Variant = Whole(b.analytic, v); v != own {
 		a.Match = MatchMoved
 	}
-	known.Store(&a)
-	return a
+	k := &known{Answer: a}
+	k.family, _ = b.analytic.Lookup(a.Variant.Family)
+	at.Store(k)
+	return k
 }
 
 // Near is the nearest config of a raster, by the distance of its nearest cell, that accepted takes.
@@ -243,9 +259,9 @@ func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 	own := AlignOf(p.N, p.DType.Size())
 	for apart := int64(1); apart <= 8; apart *= 2 {
 		for _, align := range []int64{own * apart, own / apart} {
-			if r := b.Map.Raster(ClassOf(p), align); r != nil {
-				line, cell := r.At(p.M, p.N, b.Device.SMs)
-				if v, ok := r.Near(line, cell, len(Letters), accepted); ok {
+			if s := b.sheets[sheetKey{ClassOf(p), align}]; s != nil {
+				line, cell := s.At(p.M, p.N, b.Device.SMs)
+				if v, ok := s.Near(line, cell, len(Letters), accepted); ok {
 					return Whole(b.analytic, v).Config
 				}
 			}

@@ -6,15 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
 func TestReadDevice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "card.json")
 	read := func(text string) (string, error) {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		d, err := ReadDevice(path)
 		return d.ID, err
 	}
@@ -22,14 +21,15 @@ func TestReadDevice(t *testing.T) {
 		deviceExample: "nvidia-l4",
 		`{"arch": "sm_86", "sms": 72, "cache_bytes": 6291456, "shared_per_block": 101376}`: "unnamed",
 	} {
-		if id, err := read(text); err != nil || id != want {
-			t.Errorf("%s: %q, %v", text, id, err)
-		}
+		id, err := read(text)
+		assert.That(t, err == nil && id == want, "%s: %q, %v", text, id, err)
 	}
-	for old, new := range map[string]string{`"sm_89"`: `"ada"`, `58`: `0`, `50331648`: `-1`, `101376`: `0`, `"sms"`: `"sm"`, `{`: `[`, `"NVIDIA L4"`: `"a", "id": "../x"`, `"arch"`: `"kind": "cpu", "arch"`} {
+	for old, new := range map[string]string{`"sm_89"`: `"ada"`, `58`: `0`, `50331648`: `-1`,
+		`101376`: `0`, `"sms"`: `"sm"`, `{`: `[`, `"NVIDIA L4"`: `"a", "id": "../x"`,
+		`"arch"`: `"kind": "cpu", "arch"`} {
 		text := strings.Replace(deviceExample, old, new, 1)
-		if _, err := read(text); err == nil || !strings.Contains(err.Error(), "card.json: ") || hint.Of(err) == "" {
-			t.Errorf("%s: %v", text, err)
-		}
+		_, err := read(text)
+		assert.That(t, err != nil && strings.Contains(err.Error(), "card.json: ") &&
+			hint.Of(err) != "", "%s: %v", text, err)
 	}
 }

@@ -46,22 +46,22 @@ type Range struct {
 // Ranges are the answers for rows of n columns, all rows in order. There are none where the class
 // has no such columns.
 func (b *Book) Ranges(c Class, n int64) []Range {
-	r := b.raster(c, AlignOf(n, c.Bytes))
-	line, _ := r.At(1, n, b.Device.SMs)
-	return b.ranges(r, line, n, n)
+	s := b.sheets[sheetKey{c, AlignOf(n, c.Bytes)}]
+	line, _ := s.At(1, n, b.Device.SMs)
+	return b.ranges(s, line, n, n)
 }
 
-// ranges are the answers of a raster's line for its columns from nLo to nHi.
-func (b *Book) ranges(r *Raster, line int, nLo, nHi int64) (list []Range) {
-	for cell := range r.Rows {
-		box := r.Box(line, cell, b.Device.SMs)
+// ranges are the answers of a sheet's line for its columns from nLo to nHi.
+func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []Range) {
+	for cell := range s.Rows {
+		box := s.Box(line, cell, b.Device.SMs)
 		box.NLo, box.NHi = nLo, nHi
 		ns := box.columns()
 		if len(ns) == 0 {
 			return nil // no problem has such columns: whatever answers
 		}
 		if len(box.rows(ns[0])) > 0 {
-			a := b.cell(r, line, cell)
+			a := b.cell(s, line, cell).Answer
 			if k := len(list) - 1; k < 0 || list[k].Variant != a.Variant {
 				list = append(list, Range{Answer: a})
 			}
@@ -138,10 +138,10 @@ type strip struct {
 // strips are the answers of a class at an alignment. Where only some columns are asked for, strips
 // without ranges are between them.
 func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
-	r := b.raster(c, align)
-	for line := range r.Lines {
-		if box := r.Box(line, 0, b.Device.SMs); len(columns) == 0 {
-			if ranges := b.ranges(r, line, box.NLo, box.NHi); len(ranges) > 0 {
+	s := b.sheets[sheetKey{c, align}]
+	for line := range s.Lines {
+		if box := s.Box(line, 0, b.Device.SMs); len(columns) == 0 {
+			if ranges := b.ranges(s, line, box.NLo, box.NHi); len(ranges) > 0 {
 				list = append(list, strip{box.NLo, ranges})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -49,18 +50,14 @@ func parse(text []byte) (*Map, error) {
 
 func TestMapText(t *testing.T) {
 	m := scattered(1)
-	half, err := json.MarshalIndent(map[string]any{"device": m.Device, "map": m, "entries": []int{}}, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	half, err := json.MarshalIndent(map[string]any{"device": m.Device, "map": m,
+		"entries": []int{}}, "", "  ")
+	assert.NoError(t, err)
 	got, err := parse(half)
-	if err != nil || !reflect.DeepEqual(got, m) {
-		t.Errorf("%v; read %+v, wrote %+v", err, got, m)
-	}
+	assert.That(t, err == nil && reflect.DeepEqual(got, m), "%v; read %+v, wrote %+v", err, got, m)
 	for old, bad := range map[string]string{"mmmm": "mmmn", "2.82/SM": "2.83/SM"} {
-		if _, err := parse([]byte(strings.Replace(string(half), old, bad, 1))); err == nil || !strings.Contains(err.Error(), "checksum") {
-			t.Errorf("%s for %s: %v", bad, old, err)
-		}
+		_, err := parse([]byte(strings.Replace(string(half), old, bad, 1)))
+		assert.Error(t, err, "checksum", bad, "for", old)
 	}
 }
 
@@ -79,13 +76,10 @@ func TestCellAt(t *testing.T) {
 			continue
 		}
 		a := cellOf(m, p)
-		if a.Match != MatchCell {
-			t.Fatalf("%s: %+v", p, a)
-		}
+		assert.Must(t, a.Match == MatchCell, "%s: %+v", p, a)
 		b := a.Raster.Box(a.Line, a.Cell, m.Device.SMs)
-		if p.N < b.NLo || p.N > b.NHi || p.M < b.MLo || p.M > b.MHi || AlignOf(p.N, c.Bytes) != a.Raster.Align {
-			t.Fatalf("%s is in the cell %+v", p, b)
-		}
+		assert.Must(t, p.N >= b.NLo && p.N <= b.NHi && p.M >= b.MLo && p.M <= b.MHi &&
+			AlignOf(p.N, c.Bytes) == a.Raster.Align, "%s is in the cell %+v", p, b)
 	}
 }
 
@@ -119,9 +113,7 @@ func TestMerge(t *testing.T) {
 		return func(Box, kernels.Variant, kernels.Variant) bool { return yes }
 	}
 	m, err := Merge(old, next, better(false))
-	if err != nil || m.CheckValid() != nil {
-		t.Fatal(err, m.CheckValid())
-	}
+	assert.Must(t, err == nil && m.CheckValid() == nil, "%v %v", err, m.CheckValid())
 	for range 50000 {
 		c := old.Rasters[r.IntN(len(old.Rasters))].Class
 		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 64+r.Int64N(1<<r.IntN(17)))
@@ -130,12 +122,13 @@ func TestMerge(t *testing.T) {
 		}
 		a, b, got := cellOf(old, p), cellOf(next, p), cellOf(m, p)
 		want := a
-		if b.Variant.Family != "" && (a.Variant.Family == "" || rank(b.Evidence()) >= rank(a.Evidence())) {
+		if b.Variant.Family != "" && (a.Variant.Family == "" ||
+			rank(b.Evidence()) >= rank(a.Evidence())) {
 			want = b
 		}
-		if got.Variant != want.Variant || got.Evidence() != want.Evidence() {
-			t.Fatalf("%s: %v (%c) and %v (%c) make %v (%c)", p, a.Variant, a.Evidence(), b.Variant, b.Evidence(), got.Variant, got.Evidence())
-		}
+		assert.Must(t, got.Variant == want.Variant && got.Evidence() == want.Evidence(),
+			"%s: %v (%c) and %v (%c) make %v (%c)", p, a.Variant, a.Evidence(), b.Variant,
+			b.Evidence(), got.Variant, got.Evidence())
 	}
 	p := next.Rasters[0].Class.Problem(64, 1028)
 	if m, _ := Merge(old, next, better(true)); cellOf(m, p).Variant != cellOf(next, p).Variant {
@@ -144,36 +137,33 @@ func TestMerge(t *testing.T) {
 	old = scattered(6)
 	old.Runs = []Run{{ID: "a"}}
 	next.Runs = []Run{{ID: "b"}, {ID: "a"}}
-	if m, _ := Merge(old, next, better(false)); len(m.Rasters) != len(old.Rasters) || !reflect.DeepEqual(m.Rasters[1:], next.Rasters) || len(m.Runs) != 2 {
+	if m, _ := Merge(old, next, better(false)); len(m.Rasters) != len(old.Rasters) ||
+		!reflect.DeepEqual(m.Rasters[1:], next.Rasters) || len(m.Runs) != 2 {
 		t.Error("a map that is filled from more than the old one has its classes not to itself")
 	}
 	other := *next
 	other.Device.ID = "nvidia-h100"
-	if _, err := Merge(old, &other, nil); err == nil {
-		t.Error("maps of two devices merge")
-	}
+	_, err = Merge(old, &other, nil)
+	assert.That(t, err != nil, "maps of two devices merge")
 }
 
 // FuzzParse: whatever the text, it is refused, or a map that is written and read as it was.
 func FuzzParse(f *testing.F) {
 	text, err := json.Marshal(map[string]any{"device": devicetest.H200(), "map": scattered(9)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	assert.NoError(f, err)
 	f.Add(text)
-	f.Add([]byte(`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
+	f.Add(
+		[]byte(
+			`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := parse(text)
 		if err != nil || m == nil {
 			return
 		}
 		again, err := json.Marshal(map[string]any{"device": m.Device, "map": m})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := parse(again); err != nil || len(n.Rasters) != len(m.Rasters) {
-			t.Fatalf("%v: %s", err, again)
-		}
+		assert.NoError(t, err)
+		n, err := parse(again)
+		assert.Must(t, err == nil && len(n.Rasters) == len(m.Rasters), "%v: %s", err, again)
 		cellOf(m, Classes()[0].Problem(4096, 4096))
 	})
 }

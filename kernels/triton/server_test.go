@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels/nvrtc"
 )
@@ -63,24 +64,24 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 		t.Skip("NOT TESTED: there is no python3 here, and triton.py is Python")
 	}
 	stub, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	dir = t.TempDir()
-	for name, value := range map[string]string{PythonVariable: python, "PYTHONPATH": stub, "NORMBENCH_CACHE": t.TempDir(),
+	for name, value := range map[string]string{PythonVariable: python, "PYTHONPATH": stub,
+		"NORMBENCH_CACHE":    t.TempDir(),
 		"NORMBENCH_TEST_DIR": dir, "TMPDIR": t.TempDir()} {
 		t.Setenv(name, value)
 	}
 	c = NewCache(nil)
 	t.Cleanup(func() {
 		c.Close()
-		if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v, %v", left, err)
-		}
+		left, err := os.ReadDir(os.TempDir())
+		assert.That(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
 	})
 	return c, dir, func(text, how string) error {
-		b, err := c.Compile(nvrtc.Source{Name: "user:k.py", Text: text, Headers: map[string]string{"beside.py": "SIZE = 1\n"}},
-			nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0", fmt.Sprintf("how='%s'", how)}})
+		b, err := c.Compile(nvrtc.Source{Name: "user:k.py", Text: text,
+			Headers: map[string]string{"beside.py": "SIZE = 1\n"}},
+			nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0",
+				fmt.Sprintf("how='%s'", how)}})
 		if err == nil && string(b.Cubin) != "\x7fELF "+how {
 			return fmt.Errorf("the cubin is %q", b.Cubin)
 		}
@@ -91,7 +92,8 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 // told is the process that a kernel has told, once it has.
 func told(t *testing.T, dir, name string) int {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
+		10 * time.Millisecond) {
 		text, _ := os.ReadFile(filepath.Join(dir, name))
 		if pid, err := strconv.Atoi(string(text)); err == nil {
 			return pid
@@ -104,7 +106,8 @@ func told(t *testing.T, dir, name string) int {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(
+		10 * time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return
@@ -129,24 +132,22 @@ func TestServer(t *testing.T) {
 	} {
 		all.Go(func() {
 			err := compile(kernel, how)
-			if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) || hint.Of(err) != "" {
-				t.Errorf("%s: %v, want %s", how, err, want)
-			}
+			assert.That(t, (want != "" || err == nil) &&
+				(want == "" || err != nil && err.Error() == want) && hint.Of(err) == "",
+				"%s: %v, want %s", how, err, want)
 		})
 	}
 	all.Wait()
-	if took := time.Since(start); took > 8*time.Second {
-		t.Errorf("it took %s", took)
-	}
+	took := time.Since(start)
+	assert.That(t, took <= 8*time.Second, "it took %s", took)
 	gone(t, told(t, dir, "assembler"))
-	for _, how := range []string{"exits", "three", "exits once"} { // by one that has compiled before
-		if err := compile(kernel, how); (err != nil) != (how == "exits") {
-			t.Errorf("%s: %v", how, err)
-		}
+	// by one that has compiled before
+	for _, how := range []string{"exits", "three", "exits once"} {
+		err := compile(kernel, how)
+		assert.Equal(t, (err != nil), (how == "exits"), how, err)
 	}
-	if imports, err := os.ReadFile(filepath.Join(dir, "imports")); err != nil || len(imports) != 1 {
-		t.Errorf("imported %d times, %v", len(imports), err)
-	}
+	imports, err := os.ReadFile(filepath.Join(dir, "imports"))
+	assert.That(t, err == nil && len(imports) == 1, "imported %d times, %v", len(imports), err)
 }
 
 // A process that is killed takes its workers with it, and another goes on with what it was at.
@@ -155,22 +156,18 @@ func TestServerKilled(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- compile(kernel, "waits") }()
 	worker := told(t, dir, "waits")
-	if err := compile(kernel, "kills"); err != nil {
-		t.Error(err)
-	}
+	err := compile(kernel, "kills")
+	assert.That(t, err == nil, "%v", err)
 	gone(t, told(t, dir, "kills"))
 	gone(t, worker)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	err = <-done
+	assert.That(t, err == nil, "%v", err)
 	// Close ends what is at work.
 	go func() { done <- compile(kernel, "waits again") }()
 	worker = told(t, dir, "waits again")
 	c.Close()
 	gone(t, worker)
-	if err := <-done; err == nil {
-		t.Error("it was compiled behind Close")
-	}
+	assert.That(t, <-done != nil, "it was compiled behind Close")
 }
 
 // Nothing of it lives on where who started it is killed, and ends nobody.
@@ -181,27 +178,19 @@ func TestServerOrphans(t *testing.T) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	enc := json.NewEncoder(stdin)
-	if err := enc.Encode(nvrtc.Source{Name: "user:k.py", Text: kernel}); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "{}\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	if err := enc.Encode(request{ID: 1, Seconds: 60, Options: nvrtc.Options{Arch: "sm_90", Names: []string{"f"},
-		Extra: []string{"triton=3.6.0", "how='waits'"}}}); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, enc.Encode(nvrtc.Source{Name: "user:k.py", Text: kernel}))
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	assert.Must(t, line == "{}\n", "%q, %v", line, err)
+	assert.NoError(t,
+		enc.Encode(request{ID: 1, Seconds: 60, Options: nvrtc.Options{Arch: "sm_90",
+			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()
 	gone(t, worker)
@@ -215,20 +204,25 @@ func TestServerImports(t *testing.T) {
 		text, want string
 		hint       bool
 	}{
-		{"\n1 / 0\n", "compile user:k.py:2: error: importing it raises ZeroDivisionError: division by zero", false},
+		{"\n1 / 0\n", "compile user:k.py:2: error: importing it raises ZeroDivisionError: " +
+			"division by zero", false},
 		{"exit()\n", "compile user:k.py:1: error: importing it raises SystemExit: None", false},
-		{"input()\n", "compile user:k.py:1: error: importing it raises EOFError: EOF when reading a line", false},
-		{"import beside\nassert beside.SIZE != 1, 'no'\n", "compile user:k.py:2: error: importing it raises AssertionError: no", false},
-		{"import os; os.write(2, b'oops'); os._exit(4)\n", "compile user:k.py: Triton's process ended: exit status 4 (oops)", true},
-		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: no answer within 2.4s", true},
+		{"input()\n", "compile user:k.py:1: error: importing it raises EOFError: EOF when " +
+			"reading a line", false},
+		{"import beside\nassert beside.SIZE != 1, 'no'\n",
+			"compile user:k.py:2: error: importing it raises AssertionError: no", false},
+		{"import os; os.write(2, b'oops'); os._exit(4)\n",
+			"compile user:k.py: Triton's process ended: exit status 4 (oops)", true},
+		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: no " +
+			"answer within 2.4s", true},
 	} {
 		c, _, compile := double(t)
 		c.Within(4 * time.Second)
 		err := compile(test.text, "")
 		failed := new(nvrtc.CompileError)
-		if err == nil || err.Error() != test.want || (hint.Of(err) != "") != test.hint || errors.As(err, &failed) == test.hint {
-			t.Errorf("%q: %v (%s), want %s", test.text, err, hint.Of(err), test.want)
-		}
+		assert.That(t, err != nil && err.Error() == test.want &&
+			(hint.Of(err) != "") == test.hint && errors.As(err, &failed) != test.hint,
+			"%q: %v (%s), want %s", test.text, err, hint.Of(err), test.want)
 		c.Close()
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -31,9 +32,12 @@ func harmless(fault, step string) bool {
 	case "sense":
 		return fault == "empty parts" // a device without sensors says as much
 	case "prepare":
-		return fault == "long error" || harmless(fault, "open") // what the device says shows again in check
+		// what the device says shows again in check
+		return fault == "long error" || harmless(fault, "open")
 	case "open":
-		return strings.HasPrefix(devicetest.Faults[fault], `{"id":ID,"`) && !strings.Contains(devicetest.Faults[fault], `"failure"`) && !strings.Contains(devicetest.Faults[fault], `"error"`) && fault != "truncated" ||
+		return strings.HasPrefix(devicetest.Faults[fault], `{"id":ID,"`) &&
+			!strings.Contains(devicetest.Faults[fault], `"failure"`) &&
+			!strings.Contains(devicetest.Faults[fault], `"error"`) && fault != "truncated" ||
 			fault == "empty" || fault == "two answers" || fault == "no such number"
 	}
 	return false
@@ -43,10 +47,14 @@ func harmless(fault, step string) bool {
 func misbehave(fault, step string) {
 	honest := func(in io.Reader, out io.Writer) {
 		Serve(context.Background(), in, out, "", func() (kernels.Device, error) {
-			return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return 1e-5 }}, nil
+			return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
+				int) float64 {
+				return 1e-5
+			}}, nil
 		})
 	}
-	devicetest.Misbehave(os.Stdin, os.Stdout, honest, fault, func(asked string) bool { return asked == step })
+	devicetest.Misbehave(os.Stdin, os.Stdout, honest, fault,
+		func(asked string) bool { return asked == step })
 }
 
 // Every misbehaviour at every step ends without its timeout, but for a hang, and in bounded memory
@@ -80,7 +88,8 @@ func TestFaults(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				} else {
 					seen := session(t, c, name)
-					if seen != step && !harmless(fault, step) && fault != "hangs" { // a busy machine may be late before
+					// a busy machine may be late before
+					if seen != step && !harmless(fault, step) && fault != "hangs" {
 						t.Errorf("%s: seen in %q", name, seen)
 					}
 					c.Close()
@@ -101,19 +110,17 @@ func TestFaults(t *testing.T) {
 func TestTwoAnswers(t *testing.T) {
 	for _, step := range []string{"prefetch", "prepare"} {
 		c, err := startAt(t.Context(), "two answers", step, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		defer c.Close()
-		if seen := session(t, c, step); seen != "" {
-			t.Errorf("two answers to %s spoil %s", step, seen)
-		}
+		assert.Equal(t, session(t, c, step), "", "two answers to", step, "spoil")
 	}
 	req := &request{ID: 3, Op: "close"}
-	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer", `{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense", `{"id":3,"error":"a","error":""}`: "the field /error stands twice"} {
-		if _, err := decode([]byte(text), req, false); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
+	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer",
+		`{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense",
+		`{"id":3,"error":"a","error":""}`: "the field /error stands twice"} {
+		_, err := decode([]byte(text), req, false)
+		assert.That(t, (err == nil) == (want == "") &&
+			(err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", text, err, want)
 	}
 }
 
@@ -121,7 +128,8 @@ func TestTwoAnswers(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	steps := []string{"hello", "check", "time", "sense", "open"}
 	for _, text := range slices.Sorted(maps.Values(devicetest.Faults)) {
-		text = strings.NewReplacer("ID", "1", "1e-5*", "1e-5,1e-5,1e-5", "LONG", strings.Repeat("x", 5000)).Replace(text)
+		text = strings.NewReplacer("ID", "1", "1e-5*", "1e-5,1e-5,1e-5", "LONG", strings.Repeat("x",
+			5000)).Replace(text)
 		for step := range steps {
 			f.Add(text, step)
 		}
@@ -131,31 +139,28 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"id":1,"hello":{"protocol":1,"info":{"id":"a\u001b[2J","sms":-1}}}`, 0)
 	f.Add(`{"id":1,"check":`+strings.Repeat(`{"a":`, 2000), 1)
 	f.Fuzz(func(t *testing.T, line string, step int) {
-		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))], Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{Samples: 3}, on: small}
+		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))],
+			Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{
+				Samples: 3}, on: small}
 		a, err := decode([]byte(line), req, false)
 		if err != nil || a.Error != "" || a.Failure != nil {
-			if err != nil && strings.ContainsAny(err.Error(), "\n\x1b") {
-				t.Errorf("error %q", err)
-			}
+			assert.That(t, err == nil || !strings.ContainsAny(err.Error(), "\n\x1b"),
+				"error %q", err)
 			return
 		}
 		switch req.Op {
 		case "hello":
-			if a.Hello.Protocol == Protocol && (kernels.CheckID(a.Hello.Info.ID) != nil || a.Hello.Info.SMs < 1) {
-				t.Errorf("%+v", a.Hello)
-			}
+			assert.That(t,
+				a.Hello.Protocol != Protocol || kernels.CheckID(a.Hello.Info.ID) == nil &&
+					a.Hello.Info.SMs >= 1,
+				"%+v", a.Hello)
 		case "check":
-			if len(a.Check.Outputs) != 2 || a.Check.Repeats != 1 {
-				t.Errorf("%+v", a.Check)
-			}
+			assert.That(t, len(a.Check.Outputs) == 2 && a.Check.Repeats == 1, "%+v", a.Check)
 		case "time":
-			if len(a.Timing.Seconds) != 3 || !(slices.Min(a.Timing.Seconds) > 0) {
-				t.Errorf("%+v", a.Timing)
-			}
+			assert.That(t, len(a.Timing.Seconds) == 3 && slices.Min(a.Timing.Seconds) > 0,
+				"%+v", a.Timing)
 		case "sense":
-			if a.Reading == nil {
-				t.Error("no reading")
-			}
+			assert.That(t, a.Reading != nil, "no reading")
 		}
 	})
 }
@@ -163,7 +168,8 @@ func FuzzDecode(f *testing.F) {
 // startAt is Start of a worker that misbehaves, with a limit that honest starts of this binary keep
 // on a busy machine too.
 func startAt(ctx context.Context, fault, step string, limit time.Duration) (*Client, error) {
-	o := Options{Command: []string{"env", modeEnv + "=fault", "NORMBENCH_TEST_FAULT=" + fault, "NORMBENCH_TEST_STEP=" + step, os.Args[0]}, Timeout: limit}
+	o := Options{Command: []string{"env", modeEnv + "=fault", "NORMBENCH_TEST_FAULT=" + fault,
+		"NORMBENCH_TEST_STEP=" + step, os.Args[0]}, Timeout: limit}
 	if step != "hello" {
 		o.Timeout = time.Minute
 	}
@@ -191,10 +197,11 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 		return seen
 	}
 	note("prepare", c.Prepare(t.Context(), small, good))
-	if got, err := b.Check(t.Context(), good, 1); note("check", err) && (len(got.Outputs) != 2 || got.Repeats != 1) {
-		t.Errorf("%s: passes for the check %+v", name, got)
-	}
-	if got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3}); note("time", err) && (len(got.Seconds) != 3 || got.Seconds[1] != 1e-5) {
+	got, err := b.Check(t.Context(), good, 1)
+	assert.That(t, !note("check", err) || len(got.Outputs) == 2 && got.Repeats == 1,
+		"%s: passes for the check %+v", name, got)
+	if got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3}); note("time", err) &&
+		(len(got.Seconds) != 3 || got.Seconds[1] != 1e-5) {
 		t.Errorf("%s: passes for the times %v", name, got.Seconds)
 	}
 	_, err = c.Sense(t.Context())
@@ -206,9 +213,9 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 func oneLine(t *testing.T, name string, err error) {
 	t.Helper()
 	var f *kernels.Failure
-	if text := err.Error(); strings.ContainsAny(text, "\n\x1b\a") || len(text) > maxReason+200 || errors.As(err, &f) && f.Reason == "" {
-		t.Errorf("%s: the error is %.300q", name, text)
-	}
+	text := err.Error()
+	assert.That(t, !strings.ContainsAny(text, "\n\x1b\a") && len(text) <= maxReason+200 &&
+		(!errors.As(err, &f) || f.Reason != ""), "%s: the error is %.300q", name, text)
 }
 
 // A worker that does not start again says why, and blames nobody; one that comes back as another
@@ -219,27 +226,29 @@ func TestGone(t *testing.T) {
 	command := c.o.Command
 	c.o.Command = []string{"sh", "-c", "echo connection refused >&2; exit 255"}
 	c.proc.Kill()
-	if _, err := b.Check(t.Context(), good, 1); err == nil {
-		t.Error("a dead worker answers")
-	}
+	_, err := b.Check(t.Context(), good, 1)
+	assert.That(t, err != nil, "a dead worker answers")
 	for range 3 {
 		_, err := c.Open(t.Context(), small, 7)
 		var f *kernels.Failure
-		if !errors.As(err, &f) || !f.Broken || !f.Before || !strings.Contains(err.Error(), "exit status 255 (connection refused)") {
-			t.Fatalf("%v", err)
-		}
+		assert.Must(t, errors.As(err, &f) && f.Broken && f.Before &&
+			strings.Contains(err.Error(), "exit status 255 (connection refused)"), "%v", err)
 	}
 	c.o.Command = command
 	for _, change := range []func(*kernels.DeviceInfo){
-		func(d *kernels.DeviceInfo) { d.ID = "another" }, func(d *kernels.DeviceInfo) { d.Arch += "1" }, func(d *kernels.DeviceInfo) { d.SMs += 7 },
-		func(d *kernels.DeviceInfo) { d.Driver += "1" }, func(d *kernels.DeviceInfo) { d.Compiler += "1" },
+		func(d *kernels.DeviceInfo) { d.ID = "another" }, func(
+			d *kernels.DeviceInfo) {
+			d.Arch += "1"
+		}, func(d *kernels.DeviceInfo) { d.SMs += 7 },
+		func(d *kernels.DeviceInfo) { d.Driver += "1" },
+		func(d *kernels.DeviceInfo) { d.Compiler += "1" },
 	} {
 		c, gone := start(t, "cpu"), (*kernels.Gone)(nil)
 		change(&c.info)
 		c.kill()
-		if _, err := c.Open(t.Context(), small, 7); !errors.As(err, &gone) || !strings.Contains(err.Error(), "came back as another device") {
-			t.Errorf("%v", err)
-		}
+		_, err := c.Open(t.Context(), small, 7)
+		assert.That(t, errors.As(err, &gone) &&
+			strings.Contains(err.Error(), "came back as another device"), "%v", err)
 	}
 }
 
@@ -250,23 +259,18 @@ func TestStopHanging(t *testing.T) {
 	for _, step := range []string{"prefetch", "close"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		c, err := startAt(ctx, "hangs", step, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		c.o.Timeout = time.Minute
 		time.AfterFunc(50*time.Millisecond, cancel)
 		start := time.Now()
 		if c.Prefetch(small, []kernels.Variant{good}); step == "close" {
 			b, err := c.Open(t.Context(), small, 7)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, err)
 			b.Close()
 		}
 		c.Close()
-		if d := time.Since(start); d > 4*time.Second {
-			t.Errorf("hanging in %s: it took %s", step, d)
-		}
+		d := time.Since(start)
+		assert.That(t, d <= 4*time.Second, "hanging in %s: it took %s", step, d)
 	}
 }
 
@@ -278,16 +282,11 @@ func TestOrphan(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), modeEnv+"=parent of one that hangs")
 	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
+	assert.NoError(t, parent.Start())
 	var pid int
-	if _, err := fmt.Fscan(out, &pid); err != nil || pid == 0 {
-		t.Fatal(pid, err)
-	}
+	_, err = fmt.Fscan(out, &pid)
+	assert.Must(t, err == nil && pid != 0, "%v %v", pid, err)
 	parent.Process.Kill()
 	parent.Wait()
 	for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
@@ -307,7 +306,8 @@ func alive(pid int) bool {
 // parentOfOneThatHangs says the worker's process ID and waits to be killed.
 func parentOfOneThatHangs() {
 	os.Setenv(modeEnv, "ignores the end of its input")
-	c, err := Start(context.Background(), Options{Command: []string{os.Args[0]}, Timeout: time.Minute, Kernels: "hash"})
+	c, err := Start(context.Background(), Options{Command: []string{os.Args[0]},
+		Timeout: time.Minute, Kernels: "hash"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
@@ -31,7 +32,8 @@ func TestMain(m *testing.M) {
 	if mode == "" {
 		os.Exit(m.Run())
 	}
-	hash := map[string]string{"foreign": "", "other kernels": "other"} // a foreign one runs none of our kernels, such as a peer
+	// a foreign one runs none of our kernels, such as a peer
+	hash := map[string]string{"foreign": "", "other kernels": "other"}
 	if _, ok := hash[mode]; !ok {
 		hash[mode] = "hash"
 	}
@@ -40,7 +42,8 @@ func TestMain(m *testing.M) {
 	case "broken device": // its process lives, its context does not
 		dev = &devicetest.Fake{Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
 			if v.Family == "fault" {
-				return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "illegal address", Broken: true}
+				return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "illegal address",
+					Broken: true}
 			}
 			return nil
 		}}
@@ -71,7 +74,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-var small = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 5, N: 33, DType: kernels.BF16, Weight: kernels.BF16}
+var small = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 5, N: 33,
+	DType: kernels.BF16, Weight: kernels.BF16}
 
 var good = kernels.Variant{Family: "rms_fwd/cta_reg"}
 
@@ -81,7 +85,8 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Setenv(modeEnv, mode)
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // else a worker under the race detector takes a second to leave
+	// else a worker under the race detector takes a second to leave
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	if len(command) == 0 {
 		command = []string{os.Args[0]}
 	}
@@ -92,13 +97,14 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 		}
 		// This test binary has no other children.
 		var status syscall.WaitStatus
-		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err != syscall.ECHILD {
-			t.Errorf("a child is left: process %d, %v", pid, err)
-		}
-		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		assert.That(t, err == syscall.ECHILD, "a child is left: process %d", pid)
+		for deadline := time.Now().Add(
+			5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<16)
-				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
+					buf[:runtime.Stack(buf, true)])
 			}
 		}
 	})
@@ -108,18 +114,14 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 func start(t *testing.T, mode string) *Client {
 	t.Helper()
 	c, err := client(t, mode, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return c
 }
 
 func open(t *testing.T, c *Client) kernels.Bench {
 	t.Helper()
 	b, err := c.Open(t.Context(), small, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return b
 }
 
@@ -128,38 +130,35 @@ func works(t *testing.T, b kernels.Bench) {
 	if got, err := b.Check(t.Context(), good, 2); err != nil || !got.OK() || got.Repeats != 2 {
 		t.Fatalf("check: %+v, %v", got, err)
 	}
-	got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3, Flush: 4096, Stages: true})
-	if err != nil || len(got.Seconds) != 3 || len(got.Stages) != 1 || got.Busy <= 0 {
-		t.Fatalf("time: %+v, %v", got, err)
-	}
+	got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3, Flush: 4096,
+		Stages: true})
+	assert.Must(t, err == nil && len(got.Seconds) == 3 && len(got.Stages) == 1 && got.Busy > 0,
+		"time: %+v, %v", got, err)
 }
 
 // failed wants a broken Failure, a bench that says it is gone, and a client that starts anew.
-func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.Status, reason string) {
+func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.Status,
+	reason string) {
 	t.Helper()
 	var f *kernels.Failure
-	if !errors.As(err, &f) || f.Status != want || !f.Broken || !strings.Contains(f.Reason, reason) || strings.Contains(f.Reason, "\n") {
-		t.Fatalf("%#v (%v), want %s, broken, with %q", err, err, want, reason)
-	}
+	assert.Must(t, errors.As(err, &f) && f.Status == want && f.Broken &&
+		strings.Contains(f.Reason, reason) && !strings.Contains(f.Reason, "\n"),
+		"%#v (%v), want %s, broken, with %q", err, err, want, reason)
 	c.o.Timeout = time.Minute
-	if _, err := b.Check(t.Context(), good, 1); !errors.As(err, &f) || f.Status != kernels.StatusCrash || !f.Broken {
-		t.Errorf("the old bench answers %v", err)
-	}
-	if err := b.Close(); err != nil {
-		t.Errorf("close of the old bench: %v", err)
-	}
+	_, err = b.Check(t.Context(), good, 1)
+	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusCrash && f.Broken,
+		"the old bench answers %v", err)
+	err = b.Close()
+	assert.That(t, err == nil, "close of the old bench: %v", err)
 	b = open(t, c)
 	works(t, b)
-	if err := b.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	err = b.Close()
+	assert.That(t, err == nil, "close: %v", err)
 }
 
 func TestClient(t *testing.T) {
 	c := start(t, "cpu")
-	if c.Info().Kind != kernels.KindCPU || c.Info().SMs < 1 {
-		t.Errorf("info %+v", c.Info())
-	}
+	assert.That(t, c.Info().Kind == kernels.KindCPU && c.Info().SMs >= 1, "info %+v", c.Info())
 	c.Prefetch(small, []kernels.Variant{good})
 	works(t, open(t, c))
 	works(t, open(t, c)) // opening the next problem closes the last
@@ -167,19 +166,17 @@ func TestClient(t *testing.T) {
 	var f *kernels.Failure
 	huge := small
 	huge.M, huge.N = 1<<31, 1<<17
-	if _, err := c.Open(t.Context(), huge, 7); err == nil || errors.As(err, &f) || hint.Of(err) == "" {
-		t.Errorf("open %s: %v, hint %q", huge, err, hint.Of(err))
-	}
+	_, err := c.Open(t.Context(), huge, 7)
+	assert.That(t, err != nil && !errors.As(err, &f) && hint.Of(err) != "",
+		"open %s: %v, hint %q", huge, err, hint.Of(err))
 	// A refusal is a result, and the worker stays as it is.
 	b := open(t, c)
 	pid := c.PID()
-	if _, err := b.Check(t.Context(), kernels.Variant{Family: "nobody"}, 1); !errors.As(err, &f) || f.Status != kernels.StatusRefused || f.Broken {
-		t.Errorf("check of nobody: %v", err)
-	}
+	_, err = b.Check(t.Context(), kernels.Variant{Family: "nobody"}, 1)
+	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusRefused && !f.Broken,
+		"check of nobody: %v", err)
 	works(t, b)
-	if c.PID() != pid {
-		t.Error("a refusal started another worker")
-	}
+	assert.Equal(t, c.PID(), pid, "a refusal started another worker")
 }
 
 // rich is a device with all that devices may leave out.
@@ -209,7 +206,8 @@ func (r *rich) Sense(context.Context) (reading kernels.Reading, err error) {
 	return reading, nil
 }
 func (r *rich) Peers() []kernels.Peer {
-	return []kernels.Peer{{Name: "a", System: "A", Version: "1"}, {Name: "b", System: "B", Missing: "not installed"}}
+	return []kernels.Peer{{Name: "a", System: "A", Version: "1"}, {Name: "b", System: "B",
+		Missing: "not installed"}}
 }
 
 func (r *rich) Unkept() string { return "a full disk" }
@@ -218,24 +216,23 @@ func (r *rich) Unkept() string { return "a full disk" }
 // long its client waits.
 func TestOptionalParts(t *testing.T) {
 	c := start(t, "rich")
-	if got, want := c.Peers(), newRich().Peers(); !slices.Equal(got, want) {
-		t.Errorf("peers %+v, want %+v", got, want)
-	}
+	got, want := c.Peers(), newRich().Peers()
+	assert.That(t, slices.Equal(got, want), "peers %+v, want %+v", got, want)
 	for _, pids := range [][]int{{7, 8}, {9}, nil} {
 		c.Beside(pids...)
 		r, err := c.Sense(t.Context())
-		if want := strings.Fields(strings.Trim(fmt.Sprint(pids), "[]")); err != nil || !slices.Equal(r.Others, want) {
-			t.Errorf("beside %v: %v, %v", pids, r.Others, err)
-		}
+		assert.That(t, err == nil &&
+			slices.Equal(r.Others, strings.Fields(strings.Trim(fmt.Sprint(pids), "[]"))),
+			"beside %v: %v, %v", pids, r.Others, err)
 	}
 	b, pid := open(t, c), c.PID()
 	var f *kernels.Failure
-	if _, err := b.Check(t.Context(), kernels.Variant{Family: "hangs"}, 1); !errors.As(err, &f) || f.Status != kernels.StatusCompile || f.Broken || f.Reason != "given up after 20s of 1m0s" {
-		t.Errorf("%+v, %v", f, err)
-	}
-	if works(t, b); c.PID() != pid || pid == 0 || pid == os.Getpid() {
-		t.Errorf("its process is %d, and was %d", c.PID(), pid)
-	}
+	_, err := b.Check(t.Context(), kernels.Variant{Family: "hangs"}, 1)
+	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusCompile && !f.Broken &&
+		f.Reason == "given up after 20s of 1m0s", "%+v, %v", f, err)
+	works(t, b)
+	assert.That(t, c.PID() == pid && pid != 0 && pid != os.Getpid(),
+		"its process is %d, and was %d", c.PID(), pid)
 }
 
 // That cubins do not stay comes with each answer.
@@ -245,9 +242,7 @@ func TestUnkept(t *testing.T) {
 	c.o.Unkept = func(text string) { said += text + "; " }
 	c.Prefetch(small, nil)
 	c.Prefetch(small, nil)
-	if said != "a full disk; a full disk; " {
-		t.Errorf("said %q", said)
-	}
+	assert.Equal(t, said, "a full disk; a full disk; ", "said")
 }
 
 // Whatever takes a worker down costs the problem that it had: the next one opens in another.
@@ -259,11 +254,15 @@ func TestLost(t *testing.T) {
 		status             kernels.Status
 		reason             string
 	}{
-		{"killed while idle", "cpu", good.Family, 0, -1, kernels.StatusCrash, "killed, as when memory runs out"},
-		{"killed while busy", "cpu", devicetest.Spin, 0, 100 * time.Millisecond, kernels.StatusCrash, "killed"},
-		{"hangs", "cpu", devicetest.Spin, 300 * time.Millisecond, 0, kernels.StatusTimeout, "300ms"},
+		{"killed while idle", "cpu", good.Family, 0, -1, kernels.StatusCrash,
+			"killed, as when memory runs out"},
+		{"killed while busy", "cpu", devicetest.Spin, 0, 100 * time.Millisecond,
+			kernels.StatusCrash, "killed"},
+		{"hangs", "cpu", devicetest.Spin, 300 * time.Millisecond, 0, kernels.StatusTimeout,
+			"300ms"},
 		// The last line of its standard error tells why a worker ended.
-		{"crashes", "cpu", devicetest.Crash, 0, 0, kernels.StatusCrash, "exit status 3 (test/crash: exit status 3 as asked)"},
+		{"crashes", "cpu", devicetest.Crash, 0, 0, kernels.StatusCrash,
+			"exit status 3 (test/crash: exit status 3 as asked)"},
 		// A process whose device has faulted is not asked again, even if it lives.
 		{"faults", "broken device", "fault", 0, 0, kernels.StatusLaunch, "illegal address"},
 	} {
@@ -281,9 +280,7 @@ func TestLost(t *testing.T) {
 			}
 			_, err := b.Check(t.Context(), kernels.Variant{Family: test.family}, 1)
 			failed(t, c, b, err, test.status, test.reason)
-			if c.PID() == pid {
-				t.Error("the same process serves on")
-			}
+			assert.That(t, c.PID() != pid, "the same process serves on")
 		})
 	}
 }
@@ -295,13 +292,16 @@ func TestStartErrors(t *testing.T) {
 		script     string         // what one may meet at the other end of ssh
 		status     kernels.Status // "" for an error that is nobody's result, with a hint
 	}{
-		{"old protocol", "does not speak protocol 1", `echo '{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}'; cat`, ""},
+		{"old protocol", "does not speak protocol 1",
+			`echo '{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}'; cat`, ""},
 		{"other kernels", "has other kernels (other) than this normbench (hash)", "", ""},
 		{"no device", "no GPU here", "", ""},
-		{"nonsense", "Welcome to gpu1!", "echo 'Welcome to gpu1! Have a nice day.'; cat", kernels.StatusCrash},
+		{"nonsense", "Welcome to gpu1!", "echo 'Welcome to gpu1! Have a nice day.'; cat",
+			kernels.StatusCrash},
 		{"wrong id", `{\"id\":7}`, `echo '{"id":7}'; cat`, kernels.StatusCrash},
 		{"half a line", "ended: exit status 0", `printf '{"id":1,"hel'`, kernels.StatusCrash},
-		{"ends at once", "ended: exit status 4 (no licence)", "echo starting >&2; echo no licence >&2; exit 4", kernels.StatusCrash},
+		{"ends at once", "ended: exit status 4 (no licence)",
+			"echo starting >&2; echo no licence >&2; exit 4", kernels.StatusCrash},
 		{"closes its output", "closed its output", "exec >&-; sleep 60", kernels.StatusCrash},
 		{"closes its input", "no answer within 300ms", "exec <&-; sleep 60", kernels.StatusTimeout},
 		{"never answers", "no answer within 300ms", "cat >/dev/null", kernels.StatusTimeout},
@@ -315,16 +315,13 @@ func TestStartErrors(t *testing.T) {
 				command = []string{"sh", "-c", test.script}
 			}
 			c, err := client(t, test.name, limit, command...)
-			if err == nil || c != nil {
-				t.Fatalf("started, with %v", err)
-			}
-			if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") || (hint.Of(err) != "") != (test.status == "") {
-				t.Errorf("%q with hint %q, want %q", err, hint.Of(err), test.want)
-			}
+			assert.Must(t, err != nil && c == nil, "started, with %v", err)
+			assert.That(t, strings.Contains(err.Error(), test.want) &&
+				!strings.Contains(err.Error(), "\n") && (hint.Of(err) != "") == (test.status == ""),
+				"%q with hint %q, want %q", err, hint.Of(err), test.want)
 			var f *kernels.Failure
-			if errors.As(err, &f) != (test.status != "") || f != nil && f.Status != test.status {
-				t.Errorf("%#v, want the status %q", err, test.status)
-			}
+			assert.That(t, errors.As(err, &f) == (test.status != "") &&
+				(f == nil || f.Status == test.status), "%#v, want the status %q", err, test.status)
 		})
 	}
 	works(t, open(t, start(t, "foreign"))) // which needs no hash
@@ -334,9 +331,10 @@ func TestStartErrors(t *testing.T) {
 func serve(input string) (answers []answer, raw string, err error) {
 	var out bytes.Buffer
 	r := families.New()
-	err = Serve(context.Background(), strings.NewReader(input), &out, "hash", func() (kernels.Device, error) {
-		return &devicetest.Fake{Registry: r}, nil
-	})
+	err = Serve(context.Background(), strings.NewReader(input), &out, "hash",
+		func() (kernels.Device, error) {
+			return &devicetest.Fake{Registry: r}, nil
+		})
 	for line := range strings.Lines(out.String()) {
 		var a answer
 		if e := json.Unmarshal([]byte(line), &a); e != nil {
@@ -359,11 +357,15 @@ func TestServeMistakes(t *testing.T) {
 		{openIt + `{"id":2,"op":"check"}`, "check takes one variant"},
 		{openIt + `{"id":2,"op":"check","variants":["a@","b@"]}`, "check takes one variant"},
 		{openIt + `{"id":2,"op":"check","variants":["what"]}`, `malformed variant "what"`},
-		{openIt + `{"id":2,"op":"check","variants":["rms_fwd/cta_reg@"],"repeats":99999999999}`, "99999999999 repeats"},
+		{openIt + `{"id":2,"op":"check","variants":["rms_fwd/cta_reg@"],"repeats":99999999999}`,
+			"99999999999 repeats"},
 		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"]}`, "time without options"},
-		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":-1}}`, "-1 samples"},
-		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":99999999999}}`, "99999999999 samples"},
-		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":1,"flush":-8}}`, "flush of -8 bytes"},
+		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":-1}}`,
+			"-1 samples"},
+		{openIt +
+			`{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":99999999999}}`, "99999999999 samples"},
+		{openIt +
+			`{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":1,"flush":-8}}`, "flush of -8 bytes"},
 	} {
 		answers, raw, err := serve(test.input + "\n" + `{"id":3,"op":"hello"}` + "\n")
 		if err != nil || len(answers) < 2 {
@@ -371,24 +373,23 @@ func TestServeMistakes(t *testing.T) {
 			continue
 		}
 		a, last := answers[len(answers)-2], answers[len(answers)-1]
-		if a.ID != 2 || !strings.Contains(a.Error, test.want) || a.Failure != nil {
-			t.Errorf("%s: answer %+v, want the error %q", test.input, a, test.want)
-		}
-		if last.ID != 3 || last.Hello == nil || last.Hello.Protocol != Protocol || last.Hello.Kernels != "hash" {
-			t.Errorf("%s: then hello is answered with %+v", test.input, last)
-		}
+		assert.That(t, a.ID == 2 && strings.Contains(a.Error, test.want) && a.Failure == nil,
+			"%s: answer %+v, want the error %q", test.input, a, test.want)
+		assert.That(t, last.ID == 3 && last.Hello != nil && last.Hello.Protocol == Protocol &&
+			last.Hello.Kernels == "hash", "%s: then hello is answered with %+v", test.input, last)
 	}
 }
 
 // Lines that are no requests end the worker with an error: there is no id to answer to. The end of
 // the input, even within a line, is the orderly end.
 func TestServeMalformed(t *testing.T) {
-	for input, bad := range map[string]bool{"hello\n": true, "[]\n": true, `{"id":"1"}` + "\n": true,
+	for input, bad := range map[string]bool{"hello\n": true, "[]\n": true, `{"id":"1"}` +
+		"\n": true,
 		`{"id":1,"op":"open","problem":"x"}` + "\n": true, "": false, `{"id":1,"op":"he`: false} {
 		_, raw, err := serve(input)
-		if (err != nil) != bad || bad && !strings.Contains(err.Error(), "malformed request") || raw != "" {
-			t.Errorf("%q: %v, %s", input, err, raw)
-		}
+		assert.That(t, (err != nil) == bad &&
+			(!bad || strings.Contains(err.Error(), "malformed request")) && raw == "", "%q: %v, %s",
+			input, err, raw)
 	}
 }
 
@@ -402,13 +403,8 @@ func TestAnother(t *testing.T) {
 	if err == nil {
 		defer d.Close()
 	}
-	if err != nil || d.PID() == 0 || d.PID() == c.PID() {
-		t.Fatalf("%v", err)
-	}
-	if len(d.Peers()) == 0 {
-		t.Error("the environment did not reach it")
-	}
-	if d.o.Stderr != nil || c.o.Stderr != &said || len(c.o.Env) != 0 {
-		t.Errorf("the two share %+v", c.o)
-	}
+	assert.Must(t, err == nil && d.PID() != 0 && d.PID() != c.PID(), "%v", err)
+	assert.That(t, len(d.Peers()) != 0, "the environment did not reach it")
+	assert.That(t, d.o.Stderr == nil && c.o.Stderr == &said && len(c.o.Env) == 0,
+		"the two share %+v", c.o)
 }

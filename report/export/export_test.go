@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
@@ -23,9 +24,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	t.Helper()
 	dir := t.TempDir()
 	w, _, err := record.OpenWriter(dir, ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	defer w.Close()
 	grid := &record.Run{ID: "g", Time: time.Unix(1e9, 0).UTC(), Tool: "v1",
 		Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU",
@@ -36,8 +35,10 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	add := func(run *record.Run, problem, variant string, status kernels.Status, us ...float64) {
 		p := devicetest.Problem(t, problem)
 		v := devicetest.Variant(t, variant)
-		r := &record.Record{Run: run.ID, Time: run.Time, Problem: p, Family: v.Family, Config: v.Config,
-			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us, Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
+		r := &record.Record{Run: run.ID, Time: run.Time, Problem: p, Family: v.Family,
+			Config: v.Config,
+			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us,
+			Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
 		if status != kernels.StatusOK {
 			r.Reason = "as asked"
 		}
@@ -54,17 +55,13 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 			edit(run, r)
 		}
 		r.Key = record.Key(p, v, run.Device, r.Source, run.Protocol)
-		if err := w.AppendAll(r); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, w.AppendAll(r))
 	}
 	for _, run := range []*record.Run{grid, &search, &final} {
 		if edit != nil {
 			edit(run, nil)
 		}
-		if err := w.AppendAll(run); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, w.AppendAll(run))
 	}
 	const p1, p2 = "rmsnorm/fwd/64x256/bf16", "layernorm/bwd/8x16/bf16-wfp32+bias"
 	add(grid, p1, "stream@w8", kernels.StatusOK, 5, 5)
@@ -82,36 +79,26 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 func load(t *testing.T) []*Problem {
 	t.Helper()
 	ps, _, err := Load(records(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(ps) != 2 || len(ps[0].Records) != 5 || len(ps[1].Records) != 2 ||
-		len(ps[1].Records[0].SamplesUS) != 4 {
-		t.Fatalf("%+v", ps)
-	}
+	assert.NoError(t, err)
+	assert.Must(t, len(ps) == 2 && len(ps[0].Records) == 5 && len(ps[1].Records) == 2 &&
+		len(ps[1].Records[0].SamplesUS) == 4, "%+v", ps)
 	return ps
 }
 
 // What kernel_tuner's reader looks at, and what it has beside that.
 func TestKT(t *testing.T) {
 	out := t.TempDir()
-	if n, err := WriteFiles(out, load(t)); n != 4 || err != nil {
-		t.Fatal(n, err)
-	}
+	n, err := WriteFiles(out, load(t))
+	assert.Must(t, n == 4 && err == nil, "%v %v", n, err)
 	data, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256", "gpu.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(data[len(data)-3:]) != "}\n}" {
-		t.Errorf("it does not end as a closed cache: %q", data[len(data)-3:])
-	}
+	assert.NoError(t, err)
+	assert.Equal(t, string(data[len(data)-3:]), "}\n}",
+		"it does not end as a closed cache", data[len(data)-3:])
 	last := -1
 	for _, key := range []string{"device_name", "kernel_name", "problem_size", "tune_params_keys",
 		"tune_params", "objective", "cache"} {
 		i := bytes.Index(data, []byte("\n\""+key+"\":"))
-		if i <= last {
-			t.Errorf("%q stands out of order", key)
-		}
+		assert.That(t, i > last, "%q stands out of order", key)
 		last = i
 	}
 	var f struct {
@@ -122,53 +109,41 @@ func TestKT(t *testing.T) {
 		Stream []float64          `json:"normbench_stream_us"`
 		Cache  map[string]map[string]any
 	}
-	if err := json.Unmarshal(data, &f); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(f.Keys, []string{"family", "block_rows", "warps", "ctas_per_sm"}) {
-		t.Errorf("keys %v", f.Keys)
-	}
-	if len(f.Limits) != 3 ||
-		f.Limits[0] != `(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)` {
-		t.Errorf("restrictions %q", f.Limits)
-	}
+	assert.NoError(t, json.Unmarshal(data, &f))
+	assert.Same(t, f.Keys, []string{"family", "block_rows", "warps", "ctas_per_sm"}, "keys")
+	assert.That(t, len(f.Limits) == 3 &&
+		f.Limits[0] ==
+			`(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)`,
+		"restrictions %q", f.Limits)
 	e := f.Cache["rms_fwd/cta_reg,1,4,-1"]
-	if e == nil || e["time"] != 0.011 || e["benchmark_time"] != 0.022 || e["compile_time"] != 250.0 ||
-		e["verification_time"] != 0.0 {
-		t.Errorf("%v", e)
-	}
+	assert.That(t, e != nil && e["time"] == 0.011 && e["benchmark_time"] == 0.022 &&
+		e["compile_time"] == 250.0 && e["verification_time"] == 0.0, "%v", e)
 	if e := f.Cache["rms_fwd/two_pass,-1,16,2"]; e["time"] != "RuntimeFailedConfig" ||
 		e["__error__"] != e["time"] || e["compile_time"] != nil {
 		t.Errorf("%v", e)
 	}
-	one, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256_rms_fwd_cta_reg", "gpu.json"))
-	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one,
-		[]byte("ctas_per_sm")) {
-		t.Errorf("the family's own file: %v %s", err, one)
-	}
+	one, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256_rms_fwd_cta_reg",
+		"gpu.json"))
+	assert.That(t, err == nil && !bytes.Contains(one, []byte("two_pass")) &&
+		!bytes.Contains(one, []byte("ctas_per_sm")), "the family's own file: %v %s", err, one)
 	// What a bound ruled out has a status of its own.
 	other, err := os.ReadFile(filepath.Join(out, "layernorm_bwd_bf16-wfp32+bias_8x16", "gpu.json"))
-	if err != nil || !bytes.Contains(other, []byte(`"normbench_status":"pruned"`)) {
-		t.Errorf("%v: %s", err, other)
-	}
-	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong", "rms_fwd/two_pass,-1,32,2": "compile",
-		"rms_fwd/two_pass,-1,2,2": "timeout"}
+	assert.That(t, err == nil && bytes.Contains(other, []byte(`"normbench_status":"pruned"`)),
+		"%v: %s", err, other)
+	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong",
+		"rms_fwd/two_pass,-1,32,2": "compile",
+		"rms_fwd/two_pass,-1,2,2":  "timeout"}
 	for key, e := range f.Cache {
-		if e["normbench_status"] != want[key] {
-			t.Errorf("%s has the status %v", key, e["normbench_status"])
-		}
+		assert.Equal(t, e["normbench_status"], want[key], key, "the status")
 	}
-	if len(f.Cache) != 5 || f.Device.ID != "gpu" || f.State != "cold" || !slices.Equal(f.Stream,
-		[]float64{5, 5}) {
-		t.Errorf("%d entries of %+v, %s, stream %v", len(f.Cache), f.Device, f.State, f.Stream)
-	}
+	assert.That(t, len(f.Cache) == 5 && f.Device.ID == "gpu" && f.State == "cold" &&
+		slices.Equal(f.Stream, []float64{5, 5}), "%d entries of %+v, %s, stream %v", len(f.Cache),
+		f.Device, f.State, f.Stream)
 }
 
 func TestBenchfmt(t *testing.T) {
 	var b strings.Builder
-	if err := WriteBenchfmt(&b, load(t)); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, WriteBenchfmt(&b, load(t)))
 	for _, want := range []string{
 		"\nBenchmarkRMSNormFwd/M=64/N=256/dtype=bf16/family=cta_reg/config=br1.w4-1 1 10000 ns/op " +
 			"6.6304e+09 B/s\n",
@@ -177,13 +152,9 @@ func TestBenchfmt(t *testing.T) {
 		"\nBenchmarkLayerNormBwd/M=8/N=16/dtype=bf16/weight=fp32/bias=1/family=reg_persist/config=w4-1 " +
 			"1 10500 ns/op ",
 	} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no line %q in\n%s", want, b.String())
-		}
+		assert.That(t, strings.Contains(b.String(), want), "no line %q in\n%s", want, b.String())
 	}
-	if n := strings.Count(b.String(), "Benchmark"); n != 6 {
-		t.Errorf("%d lines", n)
-	}
+	assert.Equal(t, strings.Count(b.String(), "Benchmark"), 6, "lines")
 }
 
 // Problems that differ are benchmarks that differ.
@@ -195,7 +166,8 @@ func TestBenchNames(t *testing.T) {
 		dtypes := []kernels.DType{kernels.BF16, kernels.FP16, kernels.FP32}
 		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 1 + rng.Int64N(2),
 			N:     1 + rng.Int64N(2),
-			DType: dtypes[rng.IntN(3)], Weight: dtypes[rng.IntN(3)], Bias: coin(), ZeroCentered: coin(), NoWeight: coin(),
+			DType: dtypes[rng.IntN(3)], Weight: dtypes[rng.IntN(3)], Bias: coin(),
+			ZeroCentered: coin(), NoWeight: coin(),
 			Residual: coin(), FP8: coin(), Transpose: coin(), Accumulate: coin()}
 		if coin() {
 			p.Op = kernels.LayerNorm
@@ -207,14 +179,11 @@ func TestBenchNames(t *testing.T) {
 			continue
 		}
 		name := benchName(p)
-		if q, ok := of[name]; ok && q != p {
-			t.Fatalf("%s and %s are both %s", p, q, name)
-		}
+		q, ok := of[name]
+		assert.Must(t, !ok || q == p, "%s and %s are both %s", p, q, name)
 		of[name] = p
 	}
-	if len(of) < 1000 {
-		t.Errorf("only %d problems", len(of))
-	}
+	assert.That(t, len(of) >= 1000, "only %d problems", len(of))
 }
 
 func TestMixed(t *testing.T) {
@@ -232,8 +201,7 @@ func TestMixed(t *testing.T) {
 		},
 	} {
 		_, _, err := Load(records(t, edit))
-		if err == nil || !strings.HasSuffix(err.Error(), want) || hint.Of(err) == "" {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		assert.That(t, err != nil && strings.HasSuffix(err.Error(), want) && hint.Of(err) != "",
+			"got %v, want %s", err, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -28,7 +29,8 @@ func TestChoose(t *testing.T) {
 		want []int // samples, the fastest first
 	}{
 		{named(kernels.PeerVariant), []int{15, 15, 10, 10, 0}},
-		{named(func(n string) kernels.Variant { return kernels.Variant{Family: "my/" + n} }), []int{5, 5, 5, 5, 0}},
+		{named(func(n string) kernels.Variant { return kernels.Variant{Family: "my/" + n} }),
+			[]int{5, 5, 5, 5, 0}},
 	} {
 		f := &devicetest.Fake{
 			Seconds: func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
@@ -46,9 +48,8 @@ func TestChoose(t *testing.T) {
 		for _, a := range arms {
 			samples = append(samples, len(a.Samples))
 		}
-		if err != nil || v != c.vs[1] || !slices.Equal(samples, c.want) || arms[4].Failure == nil {
-			t.Errorf("%v of %v: %v, %v", v, c.vs, samples, err)
-		}
+		assert.That(t, err == nil && v == c.vs[1] && slices.Equal(samples, c.want) &&
+			arms[4].Failure != nil, "%v of %v: %v, %v", v, c.vs, samples, err)
 	}
 }
 
@@ -68,7 +69,6 @@ func TestChooseLost(t *testing.T) {
 			return nil
 		}}
 	c := &Chooser{Registry: r, Device: f, Protocol: sweep.ColdProtocol(f.Info(), 4)}
-	if _, _, err := c.Choose(t.Context(), d.Problem, []kernels.Variant{d.A, d.A}); !errors.Is(err, gone) {
-		t.Errorf("%v, want %v", err, gone)
-	}
+	_, _, err := c.Choose(t.Context(), d.Problem, []kernels.Variant{d.A, d.A})
+	assert.That(t, errors.Is(err, gone), "%v, want %v", err, gone)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -21,9 +22,7 @@ func testDuel(t *testing.T, r *kernels.Registry) Duel {
 	t.Helper()
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x1024/bf16")
 	v, err := r.Base(p, devicetest.H200())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return Duel{Problem: p, A: v, B: v}
 }
 
@@ -33,21 +32,16 @@ func TestFight(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
 	res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r}, d, duelOptions(6))
-	if err != nil || res.Status != kernels.StatusOK {
-		t.Fatalf("%v, %+v", err, res)
-	}
-	if len(res.Rounds) != 6 || len(res.Visits) != 24 || len(res.States) != 6 {
-		t.Fatalf("%d rounds, %d visits, %d states", len(res.Rounds), len(res.Visits), len(res.States))
-	}
+	assert.Must(t, err == nil && res.Status == kernels.StatusOK, "%v, %+v", err, res)
+	assert.Must(t, len(res.Rounds) == 6 && len(res.Visits) == 24 && len(res.States) == 6,
+		"%d rounds, %d visits, %d states", len(res.Rounds), len(res.Visits), len(res.States))
 	for i, v := range res.Visits {
 		want := []string{ArmA, ArmB, ArmA2, ArmStream, ArmA2, ArmB, ArmA, ArmStream}[i%8]
-		if v.Round != i/4 || v.Place != i%4 || v.Arm != want || len(v.SamplesUS) != 4 {
-			t.Errorf("visit %d: %+v, want arm %s", i, v, want)
-		}
+		assert.That(t, v.Round == i/4 && v.Place == i%4 && v.Arm == want && len(v.SamplesUS) == 4,
+			"visit %d: %+v, want arm %s", i, v, want)
 	}
-	if len(res.StagesA) != 2 || len(res.StagesB) != 2 || res.StreamUS <= 0 {
-		t.Errorf("stages %v, %v, stream %g", res.StagesA, res.StagesB, res.StreamUS)
-	}
+	assert.That(t, len(res.StagesA) == 2 && len(res.StagesB) == 2 && res.StreamUS > 0,
+		"stages %v, %v, stream %g", res.StagesA, res.StagesB, res.StreamUS)
 }
 
 // Rounds in an unfit state are kept and do not count; too many make the cell
@@ -65,23 +59,29 @@ func TestFightUnfit(t *testing.T) {
 		"fit": {func(int) kernels.Reading { return fit }, kernels.StatusOK, "", 6},
 		"twice throttled": {func(call int) kernels.Reading {
 			if call < 2 {
-				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980, Throttle: []string{"sw power cap"}}
+				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980,
+					Throttle: []string{"sw power cap"}}
 			}
 			return fit
 		}, kernels.StatusOK, "", 8},
-		"slow clock": {func(int) kernels.Reading { return kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980} },
+		"slow clock": {func(int) kernels.Reading {
+			return kernels.Reading{ClockMHz: 1200,
+				MaxClockMHz: 1980}
+		},
 			kernels.StatusUnfit, "the clock is 1200 MHz of 1980", 9},
-		"shared": {func(int) kernels.Reading { return kernels.Reading{Others: []string{"process 7 (python)"}} },
+		"shared": {func(int) kernels.Reading {
+			return kernels.Reading{Others: []string{"process 7 (python)"}}
+		},
 			kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 9},
-		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} }, kernels.StatusUnfit, "the GPU is sliced (MIG)", 9},
+		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} },
+			kernels.StatusUnfit, "the GPU is sliced (MIG)", 9},
 	} {
-		res, err := Fight(t.Context(), r, &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r}, Reading: test.reading}, d, duelOptions(6))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if res.Status != test.status || !strings.Contains(res.Reason, test.reason) || len(res.States) != test.states {
-			t.Errorf("%s: %s, %q, %d states", name, res.Status, res.Reason, len(res.States))
-		}
+		res, err := Fight(t.Context(), r, &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r},
+			Reading: test.reading}, d, duelOptions(6))
+		assert.NoError(t, err, name)
+		assert.That(t, res.Status == test.status && strings.Contains(res.Reason, test.reason) &&
+			len(res.States) == test.states, "%s: %s, %q, %d states", name, res.Status, res.Reason,
+			len(res.States))
 	}
 }
 
@@ -90,17 +90,18 @@ func TestFightFailures(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
-	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch, kernels.StatusTimeout} {
-		f := &devicetest.Fake{Registry: r, Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
+		kernels.StatusTimeout} {
+		f := &devicetest.Fake{Registry: r, Fail: func(_ kernels.Problem,
+			v kernels.Variant) *kernels.Failure {
 			if v == d.B {
 				return kernels.Failf(status, "as asked")
 			}
 			return nil
 		}}
 		res, err := Fight(t.Context(), r, f, d, duelOptions(6))
-		if err != nil || res.Status != status || !strings.HasPrefix(res.Reason, "B: ") || len(res.Rounds) != 0 {
-			t.Errorf("%s: %v, %+v", status, err, res)
-		}
+		assert.That(t, err == nil && res.Status == status && strings.HasPrefix(res.Reason, "B: ") &&
+			len(res.Rounds) == 0, "%s: %v, %+v", status, err, res)
 	}
 }
 
@@ -111,16 +112,13 @@ func TestOrdersOfDuels(t *testing.T) {
 		d, o := testDuel(t, r), duelOptions(6)
 		d.Problem.M, o.Order, o.Seed = m, OrderRandom, seed
 		res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r}, d, o)
-		if err != nil || len(res.Visits) != 24 {
-			t.Fatalf("%v, %+v", err, res)
-		}
+		assert.Must(t, err == nil && len(res.Visits) == 24, "%v, %+v", err, res)
 		for _, v := range res.Visits {
 			s += v.Arm
 		}
 		return s
 	}
 	one := visits(1, 4096)
-	if visits(1, 4096) != one || visits(1, 8192) == one || visits(2, 4096) == one {
-		t.Error("the orders are of neither the seed nor the problem alone")
-	}
+	assert.That(t, visits(1, 4096) == one && visits(1, 8192) != one && visits(2, 4096) != one,
+		"the orders are of neither the seed nor the problem alone")
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 const benchRecords = 50_000
@@ -15,9 +17,7 @@ const benchRecords = 50_000
 func benchFile(b *testing.B) (path string, size int64) {
 	path = filepath.Join(b.TempDir(), FileName)
 	f, err := os.Create(path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	assert.NoError(b, err)
 	defer f.Close()
 	w := bufio.NewWriterSize(f, 1<<20)
 	run := testRun("r1")
@@ -27,9 +27,7 @@ func benchFile(b *testing.B) (path string, size int64) {
 	}
 	w.Flush()
 	st, err := f.Stat()
-	if err != nil {
-		b.Fatal(err)
-	}
+	assert.NoError(b, err)
 	return path, st.Size()
 }
 
@@ -41,12 +39,8 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		f, err := Load(path)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if len(f.at) != benchRecords {
-			b.Fatalf("%d entries", len(f.at))
-		}
+		assert.NoError(b, err)
+		assert.Must(b, len(f.at) == benchRecords, "%d entries", len(f.at))
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

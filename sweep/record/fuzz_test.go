@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // FuzzRead reads any bytes as a records file: never a panic, one-line errors,
@@ -24,12 +26,12 @@ func FuzzRead(f *testing.F) {
 	f.Add("\xef\xbb\xbf" + whole)
 	f.Add(whole + "total garbage\n")
 	f.Add(whole + whole[:40] + "\n" + whole[:80])
-	for _, to := range [][2]string{{`"device":{"id":"`, `"device":{"id":"../../`}, {`"status":"ok"`, `"status":"ok","status":"crash"`}, {`"status":"ok"`, `"status":""`},
-		{`"samples_us":[`, `"samples_us":[NaN,`}, {`"samples_us":[`, `"samples_us":[],"x":[`}, {`"family":"`, `"family":"\u001b[2J<script>`}, {`"check":{`, `"check":{},"x":{`},
+	for _, to := range [][2]string{{`"device":{"id":"`, `"device":{"id":"../../`}, {`"status":"ok"`,
+		`"status":"ok","status":"crash"`}, {`"status":"ok"`, `"status":""`},
+		{`"samples_us":[`, `"samples_us":[NaN,`}, {`"samples_us":[`, `"samples_us":[],"x":[`},
+		{`"family":"`, `"family":"\u001b[2J<script>`}, {`"check":{`, `"check":{},"x":{`},
 		{`"check":{`, `"check":` + strings.Repeat(`{"a":`, 2000) + `{`}} {
-		if !strings.Contains(whole, to[0]) {
-			f.Errorf("no %s to change", to[0])
-		}
+		assert.That(f, strings.Contains(whole, to[0]), "no %s to change", to[0])
 		changed := ""
 		for line := range strings.Lines(whole) {
 			changed += altered(line, to[0], to[1])
@@ -45,23 +47,17 @@ func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(dir, "f.jsonl")
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		recs, runs, notes, err := readAll(path)
 		file, loadErr := Load(path)
-		if (err == nil) != (loadErr == nil) {
-			t.Fatalf("Read says %v, Load says %v", err, loadErr)
-		}
+		assert.Must(t, (err == nil) == (loadErr == nil), "Read says %v, Load says %v", err, loadErr)
 		if err != nil {
-			if strings.ContainsAny(err.Error(), "\n\r") || err.Error() != loadErr.Error() {
-				t.Fatalf("Read says %q, Load says %q", err, loadErr)
-			}
+			assert.Must(t, !strings.ContainsAny(err.Error(), "\n\r") &&
+				err.Error() == loadErr.Error(), "Read says %q, Load says %q", err, loadErr)
 			return
 		}
-		if !slices.Equal(notes, file.Notes) || len(file.at) > len(recs) {
-			t.Fatalf("notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.at), len(recs))
-		}
+		assert.Must(t, slices.Equal(notes, file.Notes) && len(file.at) <= len(recs),
+			"notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.at), len(recs))
 		var vs []Line
 		for i, r := range recs {
 			if i == 0 || runs[i] != runs[i-1] {
@@ -72,12 +68,9 @@ func FuzzRead(f *testing.F) {
 		if len(vs) == 0 {
 			return
 		}
-		if err := os.WriteFile(path, []byte(lines(t, vs...)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(path, []byte(lines(t, vs...)), 0o644))
 		again, _, notes, err := readAll(path)
-		if err != nil || notes != nil || len(again) != len(recs) {
-			t.Fatalf("again: %d of %d records, %v, %v", len(again), len(recs), notes, err)
-		}
+		assert.Must(t, err == nil && notes == nil && len(again) == len(recs),
+			"again: %d of %d records, %v, %v", len(again), len(recs), notes, err)
 	})
 }

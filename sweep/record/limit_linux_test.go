@@ -5,6 +5,8 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // An append that the disk takes only a part of is taken back, and the next one goes on.
@@ -14,31 +16,21 @@ func TestAppendLimited(t *testing.T) {
 	run := testRun("r")
 	w, _ := openWriter(t, t.TempDir())
 	for _, v := range []Line{run, testRecord(run, 1)} {
-		if err := w.AppendAll(v); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, w.AppendAll(v))
 	}
 	var old syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
 	limit := old
 	limit.Cur = uint64(w.size + 100)
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit))
 	failed := w.AppendAll(testRecord(run, 2))
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
-		t.Fatal(err)
-	}
-	if st, err := os.Stat(w.Path()); failed == nil || err != nil || st.Size() != w.size {
-		t.Errorf("%v, %v: %d bytes, want %d", failed, err, st.Size(), w.size)
-	}
-	if err := w.AppendAll(testRecord(run, 3)); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old))
+	st, err := os.Stat(w.Path())
+	assert.That(t, failed != nil && err == nil && st.Size() == w.size,
+		"%v, %v: %d bytes, want %d", failed, err, st.Size(), w.size)
+	err = w.AppendAll(testRecord(run, 3))
+	assert.That(t, err == nil, "%v", err)
 	w.Close()
-	if f, err := Load(w.Path()); err != nil || len(f.at) != 2 {
-		t.Errorf("%v", err)
-	}
+	f, err := Load(w.Path())
+	assert.That(t, err == nil && len(f.at) == 2, "%v", err)
 }

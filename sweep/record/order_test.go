@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -28,13 +29,11 @@ func TestCompareProblems(t *testing.T) {
 	}
 	for i, a := range ps {
 		for j, b := range ps {
-			if c := record.CompareProblems(a, b); (c == 0) != (i == j) || c != -record.CompareProblems(b, a) {
-				t.Errorf("%+v and %+v compare as %d", a, b, c)
-			}
+			c := record.CompareProblems(a, b)
+			assert.That(t, (c == 0) == (i == j) && c == -record.CompareProblems(b, a),
+				"%+v and %+v compare as %d", a, b, c)
 		}
 	}
 	slices.SortFunc(ps, record.CompareProblems)
-	if !slices.IsSortedFunc(ps, record.CompareProblems) {
-		t.Error("no order")
-	}
+	assert.That(t, slices.IsSortedFunc(ps, record.CompareProblems), "no order")
 }

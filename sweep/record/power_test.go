@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/durable/powercut"
 	"normbench/kernels"
@@ -22,46 +23,40 @@ import (
 // Records that were appended outlive a power cut whatever it leaves, in new folders too; an append
 // that was not is there whole or not at all, and the next writer goes on. learn packs them.
 func TestPowerCutRecords(t *testing.T) {
-	run := record.Run{ID: "r", Time: time.Unix(1e9, 0), Tool: "test", Device: devicetest.H200(), Protocol: record.Protocol{Name: "cold", Samples: 200, Flush: 1, Cold: true}}
+	run := record.Run{ID: "r", Time: time.Unix(1e9, 0), Tool: "test", Device: devicetest.H200(),
+		Protocol: record.Protocol{Name: "cold", Samples: 200, Flush: 1, Cold: true}}
 	p := devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16")
 	one := func(i int) *record.Record {
-		r := &record.Record{Run: "r", Time: run.Time, Problem: p, Family: "rms_fwd/f" + strconv.Itoa(i), Status: kernels.StatusOK, Source: "s", Seed: 1,
-			Check: &kernels.Check{Repeats: 1, Outputs: []kernels.OutputCheck{{Name: "y", Elems: 1}}}, StreamUS: 1, Bytes: p.Bytes()}
+		r := &record.Record{Run: "r", Time: run.Time, Problem: p, Family: "rms_fwd/f" +
+			strconv.Itoa(i), Status: kernels.StatusOK, Source: "s", Seed: 1,
+			Check: &kernels.Check{Repeats: 1, Outputs: []kernels.OutputCheck{{Name: "y",
+				Elems: 1}}}, StreamUS: 1, Bytes: p.Bytes()}
 		for k := range 200 {
 			r.SamplesUS = append(r.SamplesUS, 10+float64((k*i)%7)/1000)
 		}
-		r.Key = record.Key(p, r.Variant(), run.Device, record.Code{Source: "s"}.String(), run.Protocol)
+		r.Key = record.Key(p, r.Variant(), run.Device, record.Code{Source: "s"}.String(),
+			run.Protocol)
 		return r
 	}
 	appends := [][]record.Line{{&run}, {one(1)}, {one(2), one(3), one(4), one(5), one(6)}, {one(7)}}
 	holds := []int{0, 0, 1, 6, 7}
 	powercut.Cuts(t, func(root string, ack func()) {
 		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, vs := range appends {
-			if err := w.AppendAll(vs...); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, w.AppendAll(vs...))
 			ack()
 		}
 		w.Close()
 		text, err := os.ReadFile(w.Path())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		z.Write(text)
 		z.Close()
 		plain := durable.Place{Name: w.Path()}
-		if err := plain.In(record.FileName + ".gz").WriteFrom(&b); err != nil {
-			t.Fatal(err)
-		}
-		if err := plain.Remove(); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, plain.In(record.FileName+".gz").WriteFrom(&b))
+		assert.NoError(t, plain.Remove())
 	}, func(root string, acked int) error {
 		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
 		if err != nil {
@@ -80,13 +75,11 @@ func TestPowerCutRecords(t *testing.T) {
 func TestPowerCutFile(t *testing.T) {
 	texts := []string{"", strings.Repeat("old ", 3000), strings.Repeat("newer ", 2500), "short"}
 	powercut.Cuts(t, func(root string, ack func()) {
-		if err := durable.MakeFolder(filepath.Join(root, "a", "b"), "device/deep"); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, durable.MakeFolder(filepath.Join(root, "a", "b"), "device/deep"))
 		for _, text := range texts[1:] {
-			if err := (durable.Place{Root: filepath.Join(root, "a", "b"), Name: "device/deep/tuned.json"}).WriteFrom(strings.NewReader(text)); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t,
+				(durable.Place{Root: filepath.Join(root, "a", "b"),
+					Name: "device/deep/tuned.json"}).WriteFrom(strings.NewReader(text)))
 			ack()
 		}
 	}, func(root string, acked int) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -29,16 +30,21 @@ var testTime = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 func testRun(id string) *Run {
 	return &Run{
-		ID: id, Time: testTime, Tool: "v1.0.0", Command: []string{"normbench", "sweep", "--shapes", "te"},
-		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", UUID: "GPU-1", Arch: "sm_90",
-			SMs: 132, Driver: "580.1", Compiler: "nvrtc 13.0", CacheBytes: 60 << 20, MemoryBytes: 141 << 30},
-		Env:      map[string]string{"os": "linux/amd64", "host": "gpu1", "commit": "abc"},
-		FloorUS:  2.62,
-		Protocol: Protocol{Name: "cold", Samples: 30, Discard: 5, StageSamples: 10, Flush: 120 << 20, Cold: true},
+		ID: id, Time: testTime, Tool: "v1.0.0", Command: []string{"normbench", "sweep", "--shapes",
+			"te"},
+		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200",
+			UUID: "GPU-1", Arch: "sm_90",
+			SMs: 132, Driver: "580.1", Compiler: "nvrtc 13.0", CacheBytes: 60 << 20,
+			MemoryBytes: 141 << 30},
+		Env:     map[string]string{"os": "linux/amd64", "host": "gpu1", "commit": "abc"},
+		FloorUS: 2.62,
+		Protocol: Protocol{Name: "cold", Samples: 30, Discard: 5, StageSamples: 10,
+			Flush: 120 << 20, Cold: true},
 	}
 }
 
-var testProblem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192, DType: kernels.BF16, Weight: kernels.BF16}
+var testProblem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192,
+	DType: kernels.BF16, Weight: kernels.BF16}
 
 // testRecord is a record like those of a sweep, different for every i.
 func testRecord(run *Run, i int) *Record {
@@ -46,7 +52,8 @@ func testRecord(run *Run, i int) *Record {
 	p := testProblem
 	p.M, p.N = int64(1024<<(i%5)), int64(1024<<(i/5%5))
 	v := kernels.Variant{Family: "rms_bwd/smem_pipe", Config: kernels.NewConfig(
-		kernels.Setting{Knob: kernels.BlockRows, Value: 1 << (i / 25 % 4)}, kernels.Setting{Knob: kernels.Warps, Value: 1 + i/100})}
+		kernels.Setting{Knob: kernels.BlockRows, Value: 1 << (i / 25 % 4)}, kernels.Setting{
+			Knob: kernels.Warps, Value: 1 + i/100})}
 	samples := func(n int, s float64) []float64 {
 		x := make([]float64, n)
 		for i := range x {
@@ -55,13 +62,17 @@ func testRecord(run *Run, i int) *Record {
 		return Micros(x)
 	}
 	return &Record{
-		Run: run.ID, Key: Key(p, v, run.Device, "0123456789abcdef", run.Protocol), Time: testTime.Add(time.Duration(i) * time.Millisecond),
-		Problem: p, Family: v.Family, Config: v.Config, Base: i == 0, Status: kernels.StatusOK, Source: "0123456789abcdef",
-		Seed: 42, Bytes: p.Bytes(), ScratchBytes: 4 * p.N * 264,
+		Run: run.ID, Key: Key(p, v, run.Device, "0123456789abcdef", run.Protocol),
+		Time:    testTime.Add(time.Duration(i) * time.Millisecond),
+		Problem: p, Family: v.Family, Config: v.Config, Base: i == 0, Status: kernels.StatusOK,
+		Source: "0123456789abcdef",
+		Seed:   42, Bytes: p.Bytes(), ScratchBytes: 4 * p.N * 264,
 		Check: &kernels.Check{
 			Outputs: []kernels.OutputCheck{
-				{Name: "dx", Elems: p.M * p.N, MaxErr: digits(0.4375+r.Float64()/8, 3), RelL2: digits(0.0017+r.Float64()/1e4, 3)},
-				{Name: "dw", Elems: p.N, MaxErr: digits(0.25+r.Float64()/8, 3), RelL2: digits(0.0016+r.Float64()/1e4, 3)},
+				{Name: "dx", Elems: p.M * p.N, MaxErr: digits(0.4375+r.Float64()/8, 3),
+					RelL2: digits(0.0017+r.Float64()/1e4, 3)},
+				{Name: "dw", Elems: p.N, MaxErr: digits(0.25+r.Float64()/8, 3),
+					RelL2: digits(0.0016+r.Float64()/1e4, 3)},
 			},
 			Resources: []kernels.Resource{
 				{Stage: "k1", Registers: 64, Shared: 32768, Occupancy: 6, Threads: 256, CTAs: 264},
@@ -77,8 +88,10 @@ func testRecord(run *Run, i int) *Record {
 
 func wrongRecord(run *Run, i int) *Record {
 	r := testRecord(run, i)
-	r.Status, r.Reason, r.SamplesUS, r.Stages = kernels.StatusWrong, `dx is wrong in 3 of 5 elements & "more"`, nil, nil
-	r.Check.Outputs[0].Bad, r.Check.Outputs[0].Got, r.Check.Outputs[0].Want = 3, kernels.Number(math.NaN()), 1.5
+	r.Status, r.Reason, r.SamplesUS, r.Stages = kernels.StatusWrong,
+		`dx is wrong in 3 of 5 elements & "more"`, nil, nil
+	r.Check.Outputs[0].Bad, r.Check.Outputs[0].Got, r.Check.Outputs[0].Want = 3, kernels.Number(
+		math.NaN()), 1.5
 	return r
 }
 
@@ -97,9 +110,7 @@ func appended(t testing.TB, vs ...Line) string {
 	var b strings.Builder
 	for i, v := range vs {
 		line, err := encode(v, len(vs)-i-1, len(vs))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		b.Write(line)
 	}
 	return b.String()
@@ -114,9 +125,7 @@ func altered(line, old, new string) string {
 func writeFile(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), FileName)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -142,21 +151,16 @@ func TestFormat(t *testing.T) {
 	golden := filepath.Join("testdata", "v2.jsonl")
 	devicetest.Golden(t, golden, got)
 	recs, runs, notes, err := readAll(golden)
-	if err != nil || notes != nil {
-		t.Fatal(err, notes)
-	}
-	if diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1)}, recs, cmpOpts); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]*Run{run, run}, runs); diff != "" {
-		t.Error(diff)
-	}
+	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
+	assert.Same(t, recs, []*Record{testRecord(run, 0), wrongRecord(run, 1)}, cmpOpts)
+	assert.Same(t, runs, []*Run{run, run})
 }
 
 func TestKey(t *testing.T) {
 	run := testRun("r")
 	v := kernels.Variant{Family: "f"}
-	key := func(edit func(p *kernels.Problem, v *kernels.Variant, d *kernels.DeviceInfo, source *string, pr *Protocol)) string {
+	key := func(edit func(p *kernels.Problem, v *kernels.Variant, d *kernels.DeviceInfo,
+		source *string, pr *Protocol)) string {
 		p, v, d, s, pr := testProblem, v, run.Device, "s", run.Protocol
 		edit(&p, &v, &d, &s, &pr)
 		return Key(p, v, d, s, pr)
@@ -168,16 +172,12 @@ func TestKey(t *testing.T) {
 		Pr = Protocol
 	)
 	base := key(func(*P, *V, *D, *string, *Pr) {})
-	if !isKey(base) {
-		t.Errorf("%q is no key", base)
-	}
+	assert.That(t, isKey(base), "%q is no key", base)
 	for name, edit := range map[string]func(*P, *V, *D, *string, *Pr){
 		"uuid":   func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.UUID = "x" },
 		"memory": func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.MemoryBytes = 1 },
 	} {
-		if key(edit) != base {
-			t.Errorf("%s changes the key", name)
-		}
+		assert.Equal(t, key(edit), base, name, "changes the key")
 	}
 	seen := map[string]string{base: "nothing"}
 	for name, edit := range map[string]func(*P, *V, *D, *string, *Pr){
@@ -196,9 +196,8 @@ func TestKey(t *testing.T) {
 		"flush":    func(_ *P, _ *V, _ *D, _ *string, pr *Pr) { pr.Flush++ },
 	} {
 		k := key(edit)
-		if other, ok := seen[k]; ok {
-			t.Errorf("%s and %s have the same key", name, other)
-		}
+		other, ok := seen[k]
+		assert.That(t, !ok, "%s and %s have the same key", name, other)
 		seen[k] = name
 	}
 }
@@ -217,23 +216,30 @@ func TestCheckValid(t *testing.T) {
 		"has a stream time of NaN us":       func(r *Record) { r.StreamUS = math.NaN() },
 		"has a wall time of -1 ms":          func(r *Record) { r.WallMS = -1 },
 		"has status crash and yet samples":  func(r *Record) { r.Status = kernels.StatusCrash },
-		"has status crash without a reason": func(r *Record) { r.Status, r.SamplesUS, r.Stages = kernels.StatusCrash, nil, nil },
-		"has status ok without samples":     func(r *Record) { r.SamplesUS = nil },
-		"has a sample of 0 us":              func(r *Record) { r.SamplesUS[3] = 0 },
-		"has a sample of NaN us":            func(r *Record) { r.SamplesUS[3] = math.NaN() },
-		"has a sample of +Inf us in":        func(r *Record) { r.Stages[1].SamplesUS[0] = math.Inf(1) },
-		`has a stage "" with 10 samples`:    func(r *Record) { r.Stages[0].Stage = "" },
-		"error that is not finite":          func(r *Record) { r.Check.Outputs[0].MaxErr = math.Inf(1) },
-		"shape 0x1024 is out of range":      func(r *Record) { r.Problem.M = 0 },
+		"has status crash without a reason": func(
+			r *Record) {
+			r.Status, r.SamplesUS, r.Stages = kernels.StatusCrash, nil, nil
+		},
+		"has status ok without samples": func(r *Record) { r.SamplesUS = nil },
+		"has a sample of 0 us":          func(r *Record) { r.SamplesUS[3] = 0 },
+		"has a sample of NaN us":        func(r *Record) { r.SamplesUS[3] = math.NaN() },
+		"has a sample of +Inf us in": func(r *Record) {
+			r.Stages[1].SamplesUS[0] = math.Inf(
+				1)
+		},
+		`has a stage "" with 10 samples`: func(r *Record) { r.Stages[0].Stage = "" },
+		"error that is not finite": func(r *Record) {
+			r.Check.Outputs[0].MaxErr = math.Inf(
+				1)
+		},
+		"shape 0x1024 is out of range": func(r *Record) { r.Problem.M = 0 },
 	} {
 		r := testRecord(run, 0)
-		if err := r.CheckValid(); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, r.CheckValid())
 		edit(r)
-		if err := r.CheckValid(); err == nil || !strings.Contains(err.Error(), name) || hint.Of(err) == "" {
-			t.Errorf("got %v, want %q", err, name)
-		}
+		err := r.CheckValid()
+		assert.That(t, err != nil && strings.Contains(err.Error(), name) && hint.Of(err) != "",
+			"got %v, want %q", err, name)
 	}
 	for want, edit := range map[string]func(*Run){
 		"run without an ID":         func(r *Run) { r.ID = "" },
@@ -243,9 +249,8 @@ func TestCheckValid(t *testing.T) {
 	} {
 		r := testRun("r1")
 		edit(r)
-		if err := r.CheckValid(); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		err := r.CheckValid()
+		assert.That(t, err != nil && err.Error() == want, "got %v, want %s", err, want)
 	}
 }
 
@@ -254,35 +259,59 @@ func TestReadErrors(t *testing.T) {
 	runLine, rec := lines(t, run), lines(t, testRecord(run, 0))
 	newer := altered(rec, `"schema":2`, `"schema":3`)
 	for name, tc := range map[string]struct{ text, want, hint string }{
-		"empty":         {"", "F is empty", "a sweep writes one"},
-		"blank":         {"\n\n", "F is empty", "a sweep writes one"},
-		"not JSON":      {"hello\n", "F is not a records file", "give a records.jsonl"},
-		"not JSON, 2":   {"hello\nworld\n", "F is not a records file", "give a records.jsonl"},
-		"other JSON":    {"{\"a\": 1}\n", "F:1: not a records line: it has no schema", "JSON Lines"},
-		"array":         {"[1]\n", "F:1: not a records line", "JSON Lines"},
-		"middle":        {runLine + rec[:80] + "\n" + rec, "F:2: not JSON", "delete or mend"},
-		"two on a line": {runLine + rec[:len(rec)-1] + rec + rec, "F:2: the line's checksum does not match", "from a copy"},
-		"not last":      {runLine + rec + "junk\n" + rec, "F:3: not JSON", "delete or mend"},
-		"a digit":       {runLine + rec + strings.Replace(rec, `"seed":42`, `"seed":43`, 1) + rec, "F:3: the line's checksum does not match", "from a copy"},
-		"a comma":       {runLine + rec + strings.Replace(rec, `,"seed"`, `;"seed"`, 1) + rec, "F:3: the line's checksum does not match", "from a copy"},
-		"its end":       {runLine + rec[:len(rec)-2] + "]\n" + rec, "F:2: not JSON", "delete or mend"},
-		"its newline":   {runLine + rec[:len(rec)-1] + "x\n" + rec, "F:2: not JSON", "delete or mend"},
-		"no checksum":   {runLine + rec[:strings.LastIndex(rec, `,"crc"`)] + "}\n", "F:2: the line lacks its checksum", "from a copy"},
-		"to schema 1":   {runLine + strings.Replace(rec, `"schema":2`, `"schema":1`, 1) + rec, "F:2: the line's checksum does not match", "from a copy"},
-		"key":           {runLine + altered(rec, `"key":"3`, `"key":"4`), "F:2: the record's key is not that of its run", "from a copy"},
-		"twice":         {runLine + altered(rec, `"seed":42`, `"seed":42,"seed":42`), "F:2: a field stands twice", "delete or mend"},
-		"torn, middle":  {runLine + rec[:80] + "\n" + rec[:90] + "\n" + rec, "F:2: not JSON", "delete or mend"},
-		"newer":         {runLine + newer, "F:2: schema 3 is newer than 2, the newest that this normbench reads", "update normbench"},
-		"newer types":   {runLine + `{"schema":3,"kind":"record","run":{"id":7}}` + "\n", "F:2: schema 3 is newer than 2, the newest that this normbench reads", "update normbench"},
-		"older":         {altered(runLine, `:2,`, `:1,`), "F:1: schema 1 is older than 2, which this normbench reads", "measure again"},
-		"older, unread": {`{"schema":1,"kind":"run","run":7}` + "\n", "F:1: schema 1 is older than 2, which this normbench reads", "measure again"},
-		"kind":          {runLine + `{"schema":2,"kind":"note"}` + "\n", `F:2: unknown kind "note"`, "run and record"},
-		"no run line":   {rec, `F:1: run "r1" has no line before this record`, "keep the run lines"},
-		"type":          {runLine + altered(rec, `"seed":42`, `"seed":"x"`), `F:2: record line with a bad value at "/seed"`, "delete or mend"},
-		"problem":       {runLine + altered(rec, `rmsnorm/bwd`, `rmsnorm/sideways`), `F:2: unknown pass "sideways"`, "use fwd or bwd"},
-		"config":        {runLine + altered(rec, `"br1.w1"`, `"br1.w"`), `F:2: malformed config "br1.w"`, "a label is"},
-		"invalid":       {runLine + altered(rec, `"status":"ok"`, `"status":"crash"`), "F:2: record of rms_bwd/smem_pipe@br1.w1 on rmsnorm/bwd/1024x1024/bf16 has status crash and yet samples", "ok records"},
-		"invalid run":   {altered(runLine, `"nvidia-h200"`, `""`), "F:1: run r1 without a device", "needs an ID"},
+		"empty":       {"", "F is empty", "a sweep writes one"},
+		"blank":       {"\n\n", "F is empty", "a sweep writes one"},
+		"not JSON":    {"hello\n", "F is not a records file", "give a records.jsonl"},
+		"not JSON, 2": {"hello\nworld\n", "F is not a records file", "give a records.jsonl"},
+		"other JSON": {"{\"a\": 1}\n", "F:1: not a records line: it has no schema",
+			"JSON Lines"},
+		"array":  {"[1]\n", "F:1: not a records line", "JSON Lines"},
+		"middle": {runLine + rec[:80] + "\n" + rec, "F:2: not JSON", "delete or mend"},
+		"two on a line": {runLine + rec[:len(rec)-1] + rec + rec,
+			"F:2: the line's checksum does not match", "from a copy"},
+		"not last": {runLine + rec + "junk\n" + rec, "F:3: not JSON", "delete or mend"},
+		"a digit": {runLine + rec + strings.Replace(rec, `"seed":42`, `"seed":43`, 1) + rec,
+			"F:3: the line's checksum does not match", "from a copy"},
+		"a comma": {runLine + rec + strings.Replace(rec, `,"seed"`, `;"seed"`, 1) + rec,
+			"F:3: the line's checksum does not match", "from a copy"},
+		"its end": {runLine + rec[:len(rec)-2] + "]\n" + rec, "F:2: not JSON",
+			"delete or mend"},
+		"its newline": {runLine + rec[:len(rec)-1] + "x\n" + rec, "F:2: not JSON",
+			"delete or mend"},
+		"no checksum": {runLine + rec[:strings.LastIndex(rec, `,"crc"`)] + "}\n",
+			"F:2: the line lacks its checksum", "from a copy"},
+		"to schema 1": {runLine + strings.Replace(rec, `"schema":2`, `"schema":1`, 1) + rec,
+			"F:2: the line's checksum does not match", "from a copy"},
+		"key": {runLine + altered(rec, `"key":"3`, `"key":"4`),
+			"F:2: the record's key is not that of its run", "from a copy"},
+		"twice": {runLine + altered(rec, `"seed":42`, `"seed":42,"seed":42`),
+			"F:2: a field stands twice", "delete or mend"},
+		"torn, middle": {runLine + rec[:80] + "\n" + rec[:90] + "\n" + rec, "F:2: not JSON",
+			"delete or mend"},
+		"newer": {runLine + newer, "F:2: schema 3 is newer than 2, the newest that this " +
+			"normbench reads", "update normbench"},
+		"newer types": {runLine + `{"schema":3,"kind":"record","run":{"id":7}}` + "\n",
+			"F:2: schema 3 is newer than 2, the newest that this normbench reads",
+			"update normbench"},
+		"older": {altered(runLine, `:2,`, `:1,`),
+			"F:1: schema 1 is older than 2, which this normbench reads", "measure again"},
+		"older, unread": {`{"schema":1,"kind":"run","run":7}` + "\n",
+			"F:1: schema 1 is older than 2, which this normbench reads", "measure again"},
+		"kind": {runLine + `{"schema":2,"kind":"note"}` + "\n", `F:2: unknown kind "note"`,
+			"run and record"},
+		"no run line": {rec, `F:1: run "r1" has no line before this record`,
+			"keep the run lines"},
+		"type": {runLine + altered(rec, `"seed":42`, `"seed":"x"`),
+			`F:2: record line with a bad value at "/seed"`, "delete or mend"},
+		"problem": {runLine + altered(rec, `rmsnorm/bwd`, `rmsnorm/sideways`),
+			`F:2: unknown pass "sideways"`, "use fwd or bwd"},
+		"config": {runLine + altered(rec, `"br1.w1"`, `"br1.w"`),
+			`F:2: malformed config "br1.w"`, "a label is"},
+		"invalid": {runLine + altered(rec, `"status":"ok"`, `"status":"crash"`),
+			"F:2: record of rms_bwd/smem_pipe@br1.w1 on rmsnorm/bwd/1024x1024/bf16 has status " +
+				"crash and yet samples", "ok records"},
+		"invalid run": {altered(runLine, `"nvidia-h200"`, `""`), "F:1: run r1 without a device",
+			"needs an ID"},
 	} {
 		path := writeFile(t, tc.text)
 		want := strings.Replace(tc.want, "F", path, 1)
@@ -300,22 +329,22 @@ func TestReadErrors(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for path, want := range map[string]string{
-		filepath.Join(dir, "gone"): "records " + filepath.Join(dir, "gone") + ": no such file or directory",
-		dir:                        "folder " + dir + " has no records.jsonl",
+		filepath.Join(dir, "gone"): "records " + filepath.Join(dir, "gone") +
+			": no such file or directory",
+		dir: "folder " + dir + " has no records.jsonl",
 	} {
-		if _, err := Load(path); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		_, err := Load(path)
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"got %v, want %s", err, want)
 	}
 	long := writeFile(t, runLine+`{"schema":2,"kind":"`+strings.Repeat("x", maxLine)+"\n")
-	if _, err := Load(long); err == nil || !strings.Contains(err.Error(), "line 2 is longer than 16 MiB") {
-		t.Errorf("got %v", err)
-	}
+	_, err := Load(long)
+	assert.Error(t, err, "line 2 is longer than 16 MiB")
 	stop := errors.New("stop")
 	path := writeFile(t, runLine+rec+rec)
-	if _, err := Read(path, func(*Record, *Run) error { return stop }); !errors.Is(err, stop) || !strings.HasPrefix(err.Error(), path+":2: ") {
-		t.Errorf("got %v", err)
-	}
+	_, err = Read(path, func(*Record, *Run) error { return stop })
+	assert.That(t, errors.Is(err, stop) && strings.HasPrefix(err.Error(), path+":2: "),
+		"got %v", err)
 }
 
 func TestReadTornLine(t *testing.T) {
@@ -327,18 +356,24 @@ func TestReadTornLine(t *testing.T) {
 		n    int
 		note string
 	}{
-		"none":          {"", 1, ""},
-		"byte order":    {"\xef\xbb\xbf", 1, ""}, // as some editors put ahead of a text
-		"one byte":      {"{", 1, "3: dropped the last line, which is incomplete"},
-		"two torn":      {rec[:80] + "\n" + rec[:90], 1, "3: dropped the last 2 lines, which are incomplete"},
-		"cut and zeros": {rec[:80] + "\x00\x00", 1, "3: dropped the last line, which is incomplete"},
-		"cut checksum":  {rec[:len(rec)-5], 1, "3: dropped the last line, which is incomplete"},
-		"half":          {rec[:len(rec)/2], 1, "3: dropped the last line, which is incomplete"},
-		"with newline":  {rec[:len(rec)/2] + "\n", 1, "3: dropped the last line, which is incomplete"},
-		"blank after":   {rec[:len(rec)/2] + "\n\n", 1, "3: dropped the last line, which is incomplete"},
-		"no newline":    {rec[:len(rec)-1], 2, ""},
-		"a digit":       {strings.Replace(rec, `"seed":42`, `"seed":43`, 1), 1, "3: dropped the last line, which is incomplete"},
-		"no end":        {strings.Replace(rec[:len(rec)-1], `"seed":42`, `"seed":43`, 1), 1, "3: dropped the last line, which is incomplete"},
+		"none":       {"", 1, ""},
+		"byte order": {"\xef\xbb\xbf", 1, ""}, // as some editors put ahead of a text
+		"one byte":   {"{", 1, "3: dropped the last line, which is incomplete"},
+		"two torn": {rec[:80] + "\n" + rec[:90], 1,
+			"3: dropped the last 2 lines, which are incomplete"},
+		"cut and zeros": {rec[:80] + "\x00\x00", 1,
+			"3: dropped the last line, which is incomplete"},
+		"cut checksum": {rec[:len(rec)-5], 1, "3: dropped the last line, which is incomplete"},
+		"half":         {rec[:len(rec)/2], 1, "3: dropped the last line, which is incomplete"},
+		"with newline": {rec[:len(rec)/2] + "\n", 1,
+			"3: dropped the last line, which is incomplete"},
+		"blank after": {rec[:len(rec)/2] + "\n\n", 1,
+			"3: dropped the last line, which is incomplete"},
+		"no newline": {rec[:len(rec)-1], 2, ""},
+		"a digit": {strings.Replace(rec, `"seed":42`, `"seed":43`, 1), 1,
+			"3: dropped the last line, which is incomplete"},
+		"no end": {strings.Replace(rec[:len(rec)-1], `"seed":42`, `"seed":43`, 1), 1,
+			"3: dropped the last line, which is incomplete"},
 		"zeros":         {"\x00\x00\x00", 1, "3: dropped the last line, which is incomplete"},
 		"unknown field": {altered(rec, `"seed"`, `"future":{"a":[1,"b"]},"seed"`), 2, ""},
 		"CRLF":          {strings.Replace(rec, "\n", "\r\n", 1), 2, ""},
@@ -349,19 +384,14 @@ func TestReadTornLine(t *testing.T) {
 		}
 		path := writeFile(t, text)
 		recs, _, notes, err := readAll(path)
-		if err != nil || len(recs) != tc.n {
-			t.Errorf("%s: %d records, %v", name, len(recs), err)
-		}
+		assert.That(t, err == nil && len(recs) == tc.n, "%s: %d records, %v", name, len(recs), err)
 		if tc.note != "" {
 			tc.note = path + ":" + tc.note
 		}
-		if got := strings.Join(notes, "\n"); got != tc.note {
-			t.Errorf("%s: notes %q, want %q", name, got, tc.note)
-		}
+		assert.Equal(t, strings.Join(notes, "\n"), tc.note, name, "notes")
 	}
-	if _, _, notes, err := readAll(writeFile(t, `{"schema":2,"ki`)); err != nil || len(notes) != 1 {
-		t.Errorf("torn first line: %v, notes %q", err, notes)
-	}
+	_, _, notes, err := readAll(writeFile(t, `{"schema":2,"ki`))
+	assert.That(t, err == nil && len(notes) == 1, "torn first line: %v, notes %q", err, notes)
 }
 
 func TestReadGzipAndFolder(t *testing.T) {
@@ -377,50 +407,37 @@ func TestReadGzipAndFolder(t *testing.T) {
 	zw.Close()
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName+".gz")
-	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(path, z.Bytes(), 0o644))
 	for _, p := range []string{path, dir} {
 		i := 0
 		notes, err := Read(p, func(r *Record, rr *Run) error {
-			if want := testRecord(run, i); r.Key != want.Key || !slices.Equal(r.SamplesUS, want.SamplesUS) || rr.ID != "r1" {
+			if want := testRecord(run, i); r.Key != want.Key || !slices.Equal(r.SamplesUS,
+				want.SamplesUS) || rr.ID != "r1" {
 				return fmt.Errorf("record %d differs", i)
 			}
 			i++
 			return nil
 		})
-		if err != nil || notes != nil || i != 2000 {
-			t.Errorf("%d records, %v, %v", i, notes, err)
-		}
+		assert.That(t, err == nil && notes == nil && i == 2000, "%d records, %v, %v", i, notes, err)
 	}
-	if err := os.WriteFile(path, z.Bytes()[:z.Len()/2], 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
-		t.Errorf("cut gzip: %v", err)
-	}
-	if _, _, err := OpenWriter(dir, "."); err == nil || !strings.Contains(err.Error(), FileName+".gz: ") {
-		t.Errorf("writer on a cut gzip: %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, FileName)); err == nil {
-		t.Error("a cut gzip was unpacked in part")
-	}
+	assert.NoError(t, os.WriteFile(path, z.Bytes()[:z.Len()/2], 0o644))
+	_, err := Load(path)
+	assert.That(t, err != nil && strings.HasPrefix(err.Error(), path+": "), "cut gzip: %v", err)
+	_, _, err = OpenWriter(dir, ".")
+	assert.Error(t, err, FileName+".gz: ", "writer on a cut gzip")
+	_, err = os.Stat(filepath.Join(dir, FileName))
+	assert.That(t, err != nil, "a cut gzip was unpacked in part")
 	// A whole one is unpacked, to be appended to.
-	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile(path, z.Bytes(), 0o644))
 	w, notes, err := OpenWriter(dir, ".")
-	if err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "unpacked ") {
-		t.Fatalf("writer on gzip: %v, %q", err, notes)
-	}
+	assert.Must(t, err == nil && len(notes) == 1 && strings.HasPrefix(notes[0], "unpacked "),
+		"writer on gzip: %v, %q", err, notes)
 	defer w.Close()
-	if n := len(w.records.at); n != 2000 {
-		t.Errorf("%d keys after unpacking", n)
-	}
+	assert.Equal(t, len(w.records.at), 2000, "keys after unpacking")
 	// A folder of results with one device in it stands for that device's.
-	if f, err := Load(filepath.Dir(dir)); err != nil || f.Path != filepath.Join(dir, FileName) {
-		t.Errorf("folder above: %v, %v", f, err)
-	}
+	f, err := Load(filepath.Dir(dir))
+	assert.That(t, err == nil && f.Path == filepath.Join(dir, FileName),
+		"folder above: %v, %v", f, err)
 }
 
 // ignored is where an entry stands in its file.
@@ -450,16 +467,14 @@ func TestLoad(t *testing.T) {
 	again.Key = testRecord(r1, 0).Key
 	path := writeFile(t, lines(t, append(vs, again)...))
 	f, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]*Run{r1, r2}, f.Runs); diff != "" || f.Path != path {
-		t.Error(diff, f.Path)
-	}
+	assert.NoError(t, err)
+	diff := cmp.Diff([]*Run{r1, r2}, f.Runs)
+	assert.That(t, diff == "" && f.Path == path, "%v %v", diff, f.Path)
 	us := func(s Stage) StageUS { return StageUS{s.Stage, stats.Median(s.SamplesUS)} }
 	a, w, c := again, wrongRecord(r1, 1), testRecord(r1, 2)
 	entry := func(r *Record, run *Run) Entry {
-		e := Entry{Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
+		e := Entry{Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base,
+			Status: r.Status, Reason: r.Reason,
 			Source: r.Source, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
 			StreamUS: r.StreamUS, Differing: r.Check.Differing}
 		for _, v := range r.SamplesUS {
@@ -471,16 +486,12 @@ func TestLoad(t *testing.T) {
 		return e
 	}
 	want := []Entry{entry(w, r1), entry(stale, r1), entry(c, r1), entry(a, r2)}
-	if diff := cmp.Diff(want, entriesOf(f), cmpOpts, ignored); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, entriesOf(f), want, cmpOpts, ignored)
 	latest := []Entry{want[0], want[2], want[3]}
 	for i := range latest { // each is the last base so far
 		latest[i].Base = latest[i].Base && i == len(latest)-1
 	}
-	if diff := cmp.Diff(latest, copies(f.Latest()), cmpOpts, ignored); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, copies(f.Latest()), latest, cmpOpts, ignored)
 }
 
 // The last of a variant is what stands last, also under a key that was there before, and whatever
@@ -495,23 +506,21 @@ func TestLatest(t *testing.T) {
 	short.Time, warm.Time = cold.Time.Add(time.Hour), cold.Time.Add(2*time.Hour)
 	p := testRecord(cold, 0).Problem
 	entry := func(run *Run, family string, us float64, base bool) *Entry {
-		return &Entry{Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base, Summary: stats.Summary{Median: us}}
+		return &Entry{Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base,
+			Summary: stats.Summary{Median: us}}
 	}
 	f := &File{entries: []*Entry{
-		entry(&warm, "a", 1, true), entry(&short, "a", 20, true), entry(cold, "a", 30, true), entry(&warm, "a", 2, true),
+		entry(&warm, "a", 1, true), entry(&short, "a", 20, true), entry(cold, "a", 30,
+			true), entry(&warm, "a", 2, true),
 		entry(&warm, "b", 3, false), entry(cold, "c", 40, true), entry(&warm, "b", 4, false),
 	}}
 	var got []string
 	for _, e := range f.Latest() {
 		got = append(got, fmt.Sprint(e.Variant.Family, " ", e.Median, " ", e.Base))
 	}
-	if want := []string{"a 30 false", "b 4 false", "c 40 true"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	assert.Same(t, got, []string{"a 30 false", "b 4 false", "c 40 true"})
 	for _, e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }) {
-		if e.Run.Protocol.Cold {
-			t.Errorf("%s is cold", e.Variant)
-		}
+		assert.That(t, !e.Run.Protocol.Cold, "%s is cold", e.Variant)
 	}
 }
 
@@ -525,9 +534,7 @@ func TestReadPrintable(t *testing.T) {
 	rec.Family = "my/" + evil
 	rec.Key = Key(rec.Problem, rec.Variant(), run.Device, rec.Source, run.Protocol)
 	recs, runs, _, err := readAll(writeFile(t, lines(t, run, rec)))
-	if err != nil || len(recs) != 1 {
-		t.Fatal(len(recs), err)
-	}
+	assert.Must(t, err == nil && len(recs) == 1, "%v %v", len(recs), err)
 	texts := []string{recs[0].Reason, recs[0].Family}
 	for _, r := range runs {
 		texts = append(texts, r.Device.Name, r.Tool)
@@ -535,28 +542,22 @@ func TestReadPrintable(t *testing.T) {
 			texts = append(texts, k, v)
 		}
 	}
-	if len(texts) != 8 {
-		t.Errorf("%q", texts)
-	}
+	assert.Equal(t, len(texts), 8, texts)
 	for _, text := range texts {
-		if strings.ContainsAny(text, "\n\x1b\a\u202e") || text == "" {
-			t.Errorf("%q", text)
-		}
+		assert.That(t, !strings.ContainsAny(text, "\n\x1b\a\u202e") && text != "", "%q", text)
 	}
 }
 
 // A crash or a timeout without evidence, as records of before have it, is measured again.
 func TestStatusWithoutEvidence(t *testing.T) {
 	run := testRun("r1")
-	for reason, counts := range map[string]bool{"the worker ended": false, "the worker ended" + Evidence + "4 of 4 times)": true} {
+	for reason, counts := range map[string]bool{"the worker ended": false, "the worker ended" +
+		Evidence + "4 of 4 times)": true} {
 		rec := testRecord(run, 0)
 		rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusCrash, reason, nil, nil
 		f, err := Load(writeFile(t, lines(t, run, rec)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, ok := f.Status(rec.Key); ok != counts {
-			t.Errorf("%q: %v", reason, ok)
-		}
+		assert.NoError(t, err)
+		_, ok := f.Status(rec.Key)
+		assert.Equal(t, ok, counts, reason)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -37,42 +37,37 @@ func sinkLines(rs []*Record) (vs []Line) {
 }
 
 // Whatever of the last append is missing, its end after a kill or zeros where pages or sectors are,
-// the next writer has all before it and drops the rest, and readers believe none of it: neither half
-// of a problem's finals nor what its search saw before them. A hole before it stops both.
+// the next writer has all before it and drops the rest, and readers believe none of it: neither
+// half of a problem's finals nor what its search saw before them. A hole before it stops both.
 func TestAppendHoles(t *testing.T) {
 	dir := t.TempDir()
 	run, final := testRun("s"), testRun("f")
 	final.Protocol.Phase = PhaseFinal
 	w, _ := openWriter(t, dir)
 	sizes := []int64{0}
-	for _, vs := range [][]Line{{run}, {final}, {testRecord(run, 9)}, sinkLines(append([]*Record{testRecord(run, 1), testRecord(run, 2)}, finals(final, 3)...))} {
-		if err := w.AppendAll(vs...); err != nil {
-			t.Fatal(err)
-		}
+	for _, vs := range [][]Line{{run}, {final}, {testRecord(run, 9)},
+		sinkLines(append([]*Record{testRecord(run, 1), testRecord(run, 2)}, finals(final, 3)...))} {
+		assert.NoError(t, w.AppendAll(vs...))
 		sizes = append(sizes, w.size)
 	}
 	w.Close()
 	whole, err := os.ReadFile(w.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	check := func(text []byte, n int, what string) { // with the first n-1 appends in it
 		t.Helper()
-		if err := os.WriteFile(w.Path(), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(w.Path(), text, 0o644))
 		f, loadErr := Load(dir)
 		w, notes, err := OpenWriter(dir, ".")
-		if err != nil || loadErr != nil || w.size != sizes[n-1] || len(notes) == 0 && int64(len(text)) > sizes[n-1] {
-			t.Fatalf("append %d, %s: %v, %v, %q", n, what, loadErr, err, notes)
-		}
+		assert.Must(t, err == nil && loadErr == nil && w.size == sizes[n-1] &&
+			(len(notes) != 0 || int64(len(text)) <= sizes[n-1]), "append %d, %s: %v, %v, %q", n,
+			what, loadErr, err, notes)
 		defer w.Close()
-		if diff := cmp.Diff(copies(f.entries), copies(w.Records().entries), cmpOpts, ignored, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("append %d, %s: a reader and the next writer see another file: %s", n, what, diff)
-		}
-		if st, err := os.Stat(w.Path()); err != nil || st.Size() != sizes[n-1] {
-			t.Fatalf("append %d, %s: %d bytes stay, want %d", n, what, st.Size(), sizes[n-1])
-		}
+		assert.Same(t, copies(w.Records().entries), copies(f.entries), "append", n, what,
+			"a reader and the next writer see another file", cmpOpts, ignored,
+			cmpopts.EquateEmpty())
+		st, err := os.Stat(w.Path())
+		assert.Must(t, err == nil && st.Size() == sizes[n-1],
+			"append %d, %s: %d bytes stay, want %d", n, what, st.Size(), sizes[n-1])
 	}
 	const page, sector = 4096, 512
 	for n := 1; n < len(sizes); n++ { // appends
@@ -100,9 +95,7 @@ func TestAppendHoles(t *testing.T) {
 	for _, at := range []int64{0, sizes[1], sizes[2] + 100, sizes[3] - 50} { // not in the last one
 		b := slices.Clone(whole)
 		clear(b[at : at+20])
-		if err := os.WriteFile(w.Path(), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, os.WriteFile(w.Path(), b, 0o644))
 		if w, _, err := OpenWriter(dir, "."); err == nil {
 			t.Errorf("a hole at %d goes unnoticed", at)
 			w.Close()
@@ -123,13 +116,12 @@ func TestFinalsInOrderOfFile(t *testing.T) {
 	cut := strings.Join(strings.SplitAfter(appended(t, sinkLines(a)...), "\n")[:2], "")
 	path := writeFile(t, lines(t, first)+cut+lines(t, second)+appended(t, sinkLines(b)...))
 	f, err := Load(path)
-	if err != nil || len(f.at) != 3 || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], ":2: left out 2 lines of an append") {
-		t.Fatalf("%d entries, %v, notes %q", len(f.at), err, f.Notes)
-	}
+	assert.Must(t, err == nil && len(f.at) == 3 && len(f.Notes) == 1 &&
+		strings.Contains(f.Notes[0], ":2: left out 2 lines of an append"),
+		"%d entries, %v, notes %q", len(f.at), err, f.Notes)
 	for i, e := range entriesOf(f) {
-		if e.Run.ID != "2" || e.Finals().Place != i {
-			t.Errorf("%s of run %s at %d", e.Variant, e.Run.ID, e.Finals().Place)
-		}
+		assert.That(t, e.Run.ID == "2" && e.Finals().Place == i,
+			"%s of run %s at %d", e.Variant, e.Run.ID, e.Finals().Place)
 	}
 }
 
@@ -141,7 +133,10 @@ func TestWriterUnderOthers(t *testing.T) {
 		do   func(dir, path string) error
 		want string
 	}{
-		"mv": {func(dir, path string) error { return os.Rename(path, filepath.Join(dir, "old.jsonl")) },
+		"mv": {func(dir, path string) error {
+			return os.Rename(path, filepath.Join(dir,
+				"old.jsonl"))
+		},
 			"was moved or deleted in the meantime; the 1 records of this run are in DIR/old.jsonl"},
 		"rm": {func(dir, path string) error { return os.Remove(path) },
 			"was moved or deleted in the meantime; the 1 records of this run are gone with it"},
@@ -155,7 +150,8 @@ func TestWriterUnderOthers(t *testing.T) {
 				return err
 			}
 			return os.WriteFile(path, []byte(lines(t, run)), 0o644)
-		}, "was replaced by another in the meantime; the 1 records of this run are in DIR.old/" + FileName},
+		}, "was replaced by another in the meantime; the 1 records of this run are in DIR.old/" +
+			FileName},
 		"truncate": {func(dir, path string) error { return os.Truncate(path, 100) },
 			" to 100 bytes in the meantime; the 1 records of this run are in it as far as it goes"},
 		"append": {func(dir, path string) error {
@@ -174,18 +170,15 @@ func TestWriterUnderOthers(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "results")
 		w, _ := openWriter(t, dir)
 		for _, v := range []Line{run, testRecord(run, 0)} {
-			if err := w.AppendAll(v); err != nil {
-				t.Fatal(err)
-			}
+			assert.NoError(t, w.AppendAll(v))
 		}
-		if err := tc.do(dir, w.Path()); err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, tc.do(dir, w.Path()))
 		err := w.AppendAll(testRecord(run, 1))
 		want := strings.ReplaceAll(tc.want, "DIR", dir)
-		if err == nil || !strings.HasPrefix(err.Error(), "records "+w.Path()+": the file ") || !strings.HasSuffix(err.Error(), want) || hint.Of(err) == "" {
-			t.Errorf("%s:\n got %v\nwant %s", name, err, want)
-		}
+		assert.That(t, err != nil &&
+			strings.HasPrefix(err.Error(), "records "+w.Path()+": the file ") &&
+			strings.HasSuffix(err.Error(), want) && hint.Of(err) != "", "%s:\n got %v\nwant %s",
+			name, err, want)
 	}
 }
 
@@ -197,35 +190,25 @@ func TestLean(t *testing.T) {
 	r.SearchUS, r.GapUS, r.WallMS = 50.272000000000006, 1.0/3, 102.9155761589404
 	r.Check.Busy, r.Check.Compile, r.StreamUS = 0.000944322, 0.2137191, 123456.789
 	text := lines(t, r)
-	if len(text) > 1200 {
-		t.Errorf("%d bytes: %s", len(text), text)
-	}
-	for _, want := range []string{`"search_us":50.272,`, `"gap_us":0.33333,`, `"wall_ms":102.92,`, `"busy":0.00094432,"compile":0.21372}`, `"stream_us":123460,`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in %s", want, text)
-		}
+	assert.That(t, len(text) <= 1200, "%d bytes: %s", len(text), text)
+	for _, want := range []string{`"search_us":50.272,`, `"gap_us":0.33333,`, `"wall_ms":102.92,`,
+		`"busy":0.00094432,"compile":0.21372}`, `"stream_us":123460,`} {
+		assert.That(t, strings.Contains(text, want), "no %s in %s", want, text)
 	}
 	for _, gone := range []string{`"bytes"`, `"bad"`, `"spill"`, `"refused"`} {
-		if strings.Contains(text, gone) {
-			t.Errorf("%s in %s", gone, text)
-		}
+		assert.That(t, !strings.Contains(text, gone), "%s in %s", gone, text)
 	}
 	r.StreamUS = r.StreamUS/3 + 1e-9
 	w, _ := openWriter(t, t.TempDir())
-	if err := errors.Join(w.AppendAll(run), w.AppendAll(r)); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, errors.Join(w.AppendAll(run), w.AppendAll(r)))
 	f, err := Load(w.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(copies(f.entries), copies(w.Records().entries), cmpOpts, ignored, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("what was written is summarized as something else than what is read: %s", diff)
-	}
+	assert.NoError(t, err)
+	assert.Same(t, copies(w.Records().entries), copies(f.entries),
+		"what was written is summarized as something else than what is read", cmpOpts, ignored,
+		cmpopts.EquateEmpty())
 	recs, _, _, err := readAll(writeFile(t, lines(t, run)+text))
-	if err != nil || recs[0].Bytes != r.Problem.Bytes() || recs[0].Status != kernels.StatusOK {
-		t.Errorf("%+v, %v", recs, err)
-	}
+	assert.That(t, err == nil && recs[0].Bytes == r.Problem.Bytes() &&
+		recs[0].Status == kernels.StatusOK, "%+v, %v", recs, err)
 }
 
 // Who else writes to a shared folder can open its lock, and one that is only to be
@@ -234,15 +217,12 @@ func TestLockIsShared(t *testing.T) {
 	dir := t.TempDir()
 	w, _ := openWriter(t, dir)
 	st, err := os.Stat(filepath.Join(dir, LockName))
-	if err != nil || runtime.GOOS != "windows" && st.Mode().Perm()&0o444 != 0o444 {
-		t.Errorf("the lock's mode is %v, %v", st.Mode(), err)
-	}
+	assert.That(t, err == nil && (runtime.GOOS == "windows" || st.Mode().Perm()&0o444 == 0o444),
+		"the lock's mode is %v, %v", st.Mode(), err)
 	w.Close()
-	if err := os.Chmod(filepath.Join(dir, LockName), 0o444); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.Chmod(filepath.Join(dir, LockName), 0o444))
 	openWriter(t, dir)
-	if _, _, err := OpenWriter(dir, "."); err == nil || !strings.HasPrefix(err.Error(), "another sweep") {
-		t.Errorf("second writer: %v", err)
-	}
+	_, _, err = OpenWriter(dir, ".")
+	assert.That(t, err != nil && strings.HasPrefix(err.Error(), "another sweep"),
+		"second writer: %v", err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -16,9 +17,7 @@ import (
 func openWriter(t *testing.T, dir string) (*Writer, Notes) {
 	t.Helper()
 	w, notes, err := OpenWriter(dir, ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	t.Cleanup(func() { w.Close() })
 	return w, notes
 }
@@ -27,41 +26,36 @@ func TestWriter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	run := testRun("r1")
 	w, notes := openWriter(t, dir)
-	if notes != nil || len(w.records.at) != 0 {
-		t.Errorf("a new folder has notes %q, keys %v", notes, w.records.at)
-	}
-	if err := w.AppendAll(testRecord(run, 0)); err == nil || !strings.HasSuffix(err.Error(), `run "r1" has no line before this record`) {
-		t.Errorf("record before its run: %v", err)
-	}
+	assert.That(t, notes == nil && len(w.records.at) == 0,
+		"a new folder has notes %q, keys %v", notes, w.records.at)
+	err := w.AppendAll(testRecord(run, 0))
+	assert.That(t, err != nil &&
+		strings.HasSuffix(err.Error(), `run "r1" has no line before this record`),
+		"record before its run: %v", err)
 	bad := testRecord(run, 0)
 	bad.SamplesUS = nil
 	for _, v := range []Line{run, testRecord(run, 0), wrongRecord(run, 1)} {
-		if err := w.AppendAll(v); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.AppendAll(bad); err == nil {
-			t.Error("an invalid record was written")
-		}
+		assert.NoError(t, w.AppendAll(v))
+		assert.That(t, w.AppendAll(bad) != nil, "an invalid record was written")
 	}
-	if _, _, err := OpenWriter(dir, "."); err == nil || err.Error() != "another sweep is writing to "+dir || hint.Of(err) == "" {
-		t.Errorf("second writer: %v", err)
-	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	_, _, err = OpenWriter(dir, ".")
+	assert.That(t, err != nil && err.Error() == "another sweep is writing to "+dir &&
+		hint.Of(err) != "", "second writer: %v", err)
+	err = w.Close()
+	assert.That(t, err == nil, "%v", err)
 	w, notes = openWriter(t, dir)
 	for i, want := range []kernels.Status{kernels.StatusOK, kernels.StatusWrong, ""} {
-		if got, ok := w.Status(testRecord(run, i).Key); got != want || ok != (want != "") || notes != nil {
-			t.Errorf("record %d is %q, %t; notes %q", i, got, ok, notes)
-		}
+		got, ok := w.Status(testRecord(run, i).Key)
+		assert.That(t, got == want && ok == (want != "") && notes == nil,
+			"record %d is %q, %t; notes %q", i, got, ok, notes)
 	}
 	if err := w.AppendAll(testRecord(run, 2)); err != nil {
 		t.Fatal(err) // its run is in the file
 	}
 	recs, _, notes, err := readAll(w.Path())
-	if diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs, cmpOpts); diff != "" || err != nil || notes != nil {
-		t.Error(diff, err, notes)
-	}
+	diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs,
+		cmpOpts)
+	assert.That(t, diff == "" && err == nil && notes == nil, "%v %v %v", diff, err, notes)
 }
 
 func TestWriterRefuses(t *testing.T) {
@@ -71,26 +65,26 @@ func TestWriterRefuses(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"some notes of mine\n", path + " is not a records file"},
 		{lines(t, run) + "junk\n" + lines(t, run), path + ":2: not JSON"},
-		{altered(lines(t, run), `"schema":2`, `"schema":9`), path + ":1: schema 9 is newer than 2, the newest that this normbench reads"},
+		{altered(lines(t, run), `"schema":2`, `"schema":9`), path +
+			":1: schema 9 is newer than 2, the newest that this normbench reads"},
 	} {
 		os.WriteFile(path, []byte(tc.text), 0o644)
-		if _, _, err := OpenWriter(dir, "."); err == nil || err.Error() != tc.want {
-			t.Errorf("got %v, want %s", err, tc.want)
-		}
-		if got, _ := os.ReadFile(path); string(got) != tc.text {
-			t.Errorf("the refused file was changed to %q", got)
-		}
+		_, _, err := OpenWriter(dir, ".")
+		assert.That(t, err != nil && err.Error() == tc.want, "got %v, want %s", err, tc.want)
+		got, _ := os.ReadFile(path)
+		assert.Equal(t, string(got), tc.text, "the refused file was changed to", got)
 	}
 	file := filepath.Join(dir, "file")
 	os.WriteFile(file, nil, 0o644)
-	if _, _, err := OpenWriter(file, "."); err == nil || err.Error() != "results folder "+file+": not a directory" || hint.Of(err) == "" {
-		t.Errorf("a file as a folder: %v", err)
-	}
+	_, _, err := OpenWriter(file, ".")
+	assert.That(t, err != nil && err.Error() == "results folder "+file+": not a directory" &&
+		hint.Of(err) != "", "a file as a folder: %v", err)
 	if os.Geteuid() != 0 { // root writes everywhere
 		locked := filepath.Join(dir, "locked")
 		os.Mkdir(locked, 0o555)
-		if _, _, err := OpenWriter(locked, "."); err == nil || err.Error() != "results folder "+locked+": permission denied" || hint.Of(err) == "" {
-			t.Errorf("a read-only folder: %v", err)
-		}
+		_, _, err := OpenWriter(locked, ".")
+		assert.That(t, err != nil &&
+			err.Error() == "results folder "+locked+": permission denied" && hint.Of(err) != "",
+			"a read-only folder: %v", err)
 	}
 }

@@ -4,26 +4,26 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
 func TestParseBudget(t *testing.T) {
 	for in, want := range map[string]Budget{
-		"": {}, "5m": {Time: 5 * time.Minute}, "90s": {Time: 90 * time.Second}, "2000x": {Launches: 2000},
-		"300": {Configs: 300}, "10%": {Share: 0.1}, "0.5%": {Share: 0.005}, "100%": {Share: 1},
+		"": {}, "5m": {Time: 5 * time.Minute}, "90s": {Time: 90 * time.Second},
+		"2000x": {Launches: 2000},
+		"300":   {Configs: 300}, "10%": {Share: 0.1}, "0.5%": {Share: 0.005}, "100%": {Share: 1},
 	} {
 		got, err := ParseBudget(in)
-		if err != nil || got != want {
-			t.Errorf("%q: %+v, %v", in, got, err)
-		}
+		assert.That(t, err == nil && got == want, "%q: %+v, %v", in, got, err)
 	}
-	for _, in := range []string{"0", "-1", "0%", "101%", "x", "0x", "-5x", "+5x", "5", "%", "1e9x", "0s", "-5m", "NaN%", "Inf%", "5 m", "+3"} {
+	for _, in := range []string{"0", "-1", "0%", "101%", "x", "0x", "-5x", "+5x", "5", "%", "1e9x",
+		"0s", "-5m", "NaN%", "Inf%", "5 m", "+3"} {
 		if in == "5" {
 			continue
 		}
-		if b, err := ParseBudget(in); err == nil || hint.Of(err) == "" {
-			t.Errorf("%q is %+v", in, b)
-		}
+		b, err := ParseBudget(in)
+		assert.That(t, err != nil && hint.Of(err) != "", "%q is %+v", in, b)
 	}
 }
 
@@ -42,8 +42,6 @@ func TestAllow(t *testing.T) {
 		{Budget{Share: 0.25}, Spent{Configs: 1000}, Allowance{Configs: 25}},
 		{Budget{}, Spent{}, Allowance{}},
 	} {
-		if got := test.b.Allow(100, 1000, test.spent); got != test.want {
-			t.Errorf("%v after %+v: %+v, want %+v", test.b, test.spent, got, test.want)
-		}
+		assert.Equal(t, test.b.Allow(100, 1000, test.spent), test.want, test.b, "after", test.spent)
 	}
 }

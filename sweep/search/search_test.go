@@ -9,11 +9,13 @@ import (
 	"testing"
 	"testing/quick"
 
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
-var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192, DType: kernels.BF16, Weight: kernels.BF16}
+var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192,
+	DType: kernels.BF16, Weight: kernels.BF16}
 
 // space is n variants of two families, the base somewhere in the middle.
 func space(n int, seed uint64) *Space {
@@ -79,14 +81,10 @@ func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64,
 func play(t testing.TB, name string, s *Space, a Allowance, m *machine) (*Board, Log) {
 	t.Helper()
 	strategy, err := New(name, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	b := NewBoard(s, m.noise)
 	log, err := Drive(t.Context(), strategy, b, a, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	return b, log
 }
 
@@ -128,7 +126,8 @@ func TestStrategies(t *testing.T) {
 				t.Logf("%s of %d: %d configs, allowed %d", name, n, b.Measured(), a.Configs)
 				return false
 			}
-			if over := b.Spent().Launches - a.Launches; a.Launches > 0 && over > s.Full*(1+len(s.Keep)) {
+			if over := b.Spent().Launches - a.Launches; a.Launches > 0 &&
+				over > s.Full*(1+len(s.Keep)) {
 				t.Logf("%s of %d: %d launches, allowed %d", name, n, b.Spent().Launches, a.Launches)
 				return false
 			}
@@ -158,9 +157,8 @@ func TestStrategies(t *testing.T) {
 		}
 		return true
 	}
-	if err := quick.Check(check, &quick.Config{MaxCount: 25, Rand: nil}); err != nil {
-		t.Error(err)
-	}
+	err := quick.Check(check, &quick.Config{MaxCount: 25, Rand: nil})
+	assert.That(t, err == nil, "%v", err)
 }
 
 func space2(s *Space) *Space { c := *s; return &c }
@@ -175,14 +173,11 @@ func TestFinds(t *testing.T) {
 	}
 	for _, name := range Names() {
 		b, _ := play(t, name, s, Allowance{}, newMachine(3))
-		if got := m.us(s.Variants[b.pick()]); got > 1.03*best {
-			t.Errorf("%s found %.1f us, the best is %.1f", name, got, best)
-		}
+		got := m.us(s.Variants[b.pick()])
+		assert.That(t, got <= 1.03*best, "%s found %.1f us, the best is %.1f", name, got, best)
 	}
 	b, _ := play(t, Auto, s, Allowance{}, newMachine(3))
-	if b.Measured() > 60 {
-		t.Errorf("auto measured %d of 150", b.Measured())
-	}
+	assert.That(t, b.Measured() <= 60, "auto measured %d of 150", b.Measured())
 }
 
 // A variant that is refused is not measured, and its reason is in the log; all
@@ -193,40 +188,34 @@ func TestRefused(t *testing.T) {
 		m := newMachine(1)
 		m.refuse = func(v kernels.Variant) string { return "bound: for the test" }
 		b, log := play(t, name, s, Allowance{}, m)
-		if b.Measured() != len(s.Keep) || len(log.Refused) == 0 {
-			t.Errorf("%s measured %d, refused %d", name, b.Measured(), len(log.Refused))
-		}
+		assert.That(t, b.Measured() == len(s.Keep) && len(log.Refused) != 0,
+			"%s measured %d, refused %d", name, b.Measured(), len(log.Refused))
 	}
 }
 
 func TestBadSpaces(t *testing.T) {
-	if _, err := New("nosuch", space(3, 1)); err == nil || hint.Of(err) == "" {
-		t.Error(err)
-	}
-	if _, err := New(Auto, &Space{Problem: problem, Full: 1}); err == nil || hint.Of(err) == "" {
-		t.Error("an empty space was taken:", err)
-	}
+	_, err := New("nosuch", space(3, 1))
+	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
+	_, err = New(Auto, &Space{Problem: problem, Full: 1})
+	assert.That(t, err != nil && hint.Of(err) != "", "%v %v", "an empty space was taken:", err)
 	for _, name := range Names() { // a single variant is no trouble
 		s := space(1, 1)
 		b, _ := play(t, name, s, Allowance{}, newMachine(1))
-		if b.pick() != 0 || !b.OK(0) {
-			t.Errorf("%s did not measure the only variant", name)
-		}
+		assert.That(t, b.pick() == 0 && b.OK(0), "%s did not measure the only variant", name)
 	}
 	m := newMachine(1)
 	m.fail = func(kernels.Variant) bool { return true }
 	for _, name := range Names() {
-		if b, log := play(t, name, space(40, 1), Allowance{}, m); b.pick() != 20 || len(log.Failed) == 0 {
-			t.Errorf("%s where all fails: pick %d", name, b.pick())
-		}
+		b, log := play(t, name, space(40, 1), Allowance{}, m)
+		assert.That(t, b.pick() == 20 && len(log.Failed) != 0,
+			"%s where all fails: pick %d", name, b.pick())
 	}
 }
 
 // Short says that the base alone spent the budget.
 func TestShort(t *testing.T) {
-	if _, log := play(t, Auto, space(60, 1), Allowance{Seconds: 1e-9}, newMachine(1)); !log.Short {
-		t.Error("a budget of nothing was enough")
-	}
+	_, log := play(t, Auto, space(60, 1), Allowance{Seconds: 1e-9}, newMachine(1))
+	assert.That(t, log.Short, "a budget of nothing was enough")
 	if _, log := play(t, Auto, space(60, 1), Allowance{Seconds: 1}, newMachine(1)); log.Short {
 		t.Error("a second was too short")
 	}
@@ -242,23 +231,17 @@ func TestTransfer(t *testing.T) {
 	next := space(120, 2)
 	next.Known = h
 	next.Problem.M *= 2
-	if w := h.Winners(next, 1); len(w) != 1 || next.Variants[w[0]] != won {
-		t.Errorf("winners %v", w)
-	}
+	w := h.Winners(next, 1)
+	assert.That(t, len(w) == 1 && next.Variants[w[0]] == won, "winners %v", w)
 	m := newMachine(2)
 	play(t, Auto, next, Allowance{}, m)
-	if !slices.Contains(m.visits[:8], fmt.Sprint(won, " 1")) {
-		t.Errorf("%s is not among the first visits %v", won, m.visits[:8])
-	}
+	assert.That(t, slices.Contains(m.visits[:8], fmt.Sprint(won, " 1")),
+		"%s is not among the first visits %v", won, m.visits[:8])
 	h.Won(s.Problem, won)
-	if n := h.Sharing(next.Problem, won); n != 1 {
-		t.Errorf("shared by %d", n)
-	}
+	assert.Equal(t, h.Sharing(next.Problem, won), 1, "shared by")
 	other := next.Problem
 	other.Pass = kernels.Fwd
-	if n := h.Sharing(other, won); n != 0 {
-		t.Error("the other pass is no neighbour")
-	}
+	assert.Equal(t, h.Sharing(other, won), 0, "the other pass is no neighbour")
 }
 
 // A variant that fails after a visit was measured once.
@@ -267,7 +250,7 @@ func TestFailAfterVisit(t *testing.T) {
 	b.tell(0, 0, []float64{1, 2})
 	b.fail(0)
 	b.fail(1)
-	if got := b.Order(); !slices.Equal(got, []int{0, 1}) || b.Measured() != 2 || b.OK(0) || b.OK(1) {
-		t.Errorf("order %v, %d measured", got, b.Measured())
-	}
+	got := b.Order()
+	assert.That(t, slices.Equal(got, []int{0, 1}) && b.Measured() == 2 && !b.OK(0) && !b.OK(1),
+		"order %v, %d measured", got, b.Measured())
 }

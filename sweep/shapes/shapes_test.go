@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"normbench"
+	"normbench/internal/assert"
 	"normbench/internal/hint"
 )
 
@@ -20,9 +21,7 @@ func TestHeldOut(t *testing.T) {
 	seen := map[int64]string{}
 	for _, name := range f.Names() {
 		g, err := f.Group(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		for _, s := range g {
 			if name != "held-out" {
 				seen[s.N] = name
@@ -30,13 +29,9 @@ func TestHeldOut(t *testing.T) {
 		}
 	}
 	g, _ := f.Group("held-out")
-	if len(g) != 33 {
-		t.Errorf("%d shapes", len(g))
-	}
+	assert.Equal(t, len(g), 33, "shapes")
 	for _, s := range g {
-		if seen[s.N] != "" {
-			t.Errorf("%s: %s has its N", s, seen[s.N])
-		}
+		assert.Equal(t, seen[s.N], "", s, "its N")
 	}
 }
 
@@ -52,9 +47,7 @@ nested:
     - both
     - a
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	got := map[string][]Shape{}
 	for _, n := range f.Names() {
 		got[n], _ = f.Group(n)
@@ -66,16 +59,11 @@ nested:
 		"both":   union,
 		"nested": union,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"both", "a", "b", "nested"}, f.Names()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Same(t, got, want)
+	assert.Same(t, f.Names(), []string{"both", "a", "b", "nested"})
 	_, err = f.Group("c")
-	if err == nil || err.Error() != `s.yaml has no group "c"` || hint.Of(err) != "its groups: both, a, b, nested" {
-		t.Errorf("got %v, hint %q", err, hint.Of(err))
-	}
+	assert.That(t, err != nil && err.Error() == `s.yaml has no group "c"` &&
+		hint.Of(err) == "its groups: both, a, b, nested", "got %v, hint %q", err, hint.Of(err))
 }
 
 func TestParseErrors(t *testing.T) {
@@ -94,7 +82,8 @@ func TestParseErrors(t *testing.T) {
 		{"a: {union: [7]}\n", `s.yaml:1:13: a.union[0]: is a whole number, not a text`},
 		{"a: {union: [b]}\n", `s.yaml:1:13: a.union[0]: unknown group "b"`},
 		{"a: {union: [a]}\n", `s.yaml:1:13: a.union[0]: the union goes in a circle: a -> a`},
-		{"a: {union: [b]}\nb:\n  union: [c]\nc: {union: [a]}\n", `s.yaml:4:13: c.union[0]: the union goes in a circle: a -> b -> c -> a`},
+		{"a: {union: [b]}\nb:\n  union: [c]\nc: {union: [a]}\n",
+			`s.yaml:4:13: c.union[0]: the union goes in a circle: a -> b -> c -> a`},
 		{"a: [[1, 2], 7]\n", `s.yaml:1:13: a[1]: is a whole number, not a shape`},
 		{"a: [[1]]\n", `s.yaml:1:5: a[0]: has 1 numbers, not 2`},
 		{"a: [[1, 2], [1, 2]]\n", `s.yaml:1:13: a[1]: shape 1x2 stands twice`},
@@ -103,12 +92,15 @@ func TestParseErrors(t *testing.T) {
 		{"a: [[0, 2]]\n", `s.yaml:1:6: a[0][0]: 0 is out of range`},
 		{"a: [[-1, 2]]\n", `s.yaml:1:6: a[0][0]: -1 is out of range`},
 		{"a: [[1, 2147483649]]\n", `s.yaml:1:9: a[0][1]: 2147483649 is out of range`},
-		{"a: [[1, 99999999999999999999]]\n", `s.yaml:1:9: a[0][1]: is a fraction, not a whole number`},
+		{"a: [[1, 99999999999999999999]]\n",
+			`s.yaml:1:9: a[0][1]: is a fraction, not a whole number`},
 		{"a: [{shape: [1, 2], weight: 2}]\n", `s.yaml:1:21: a[0].weight: unknown field`},
 		{"a: [{note: x}]\n", `s.yaml:1:5: a[0].shape: is missing`},
 		{"a: [{shape: [1, 2], shape: [1, 3]}]\n", `s.yaml:1:21: a[0].shape: stands twice`},
-		{"a: [{shape: [1, 2], note: 5}]\n", `s.yaml:1:27: a[0].note: is a whole number, not a text`},
-		{"a: &x [[1, 2]]\nb: *x\n", `s.yaml:1:4: a: is an anchor, an alias or a tag, which this file does not have, not a list`},
+		{"a: [{shape: [1, 2], note: 5}]\n",
+			`s.yaml:1:27: a[0].note: is a whole number, not a text`},
+		{"a: &x [[1, 2]]\nb: *x\n",
+			`s.yaml:1:4: a: is an anchor, an alias or a tag, which this file does not have, not a list`},
 	} {
 		_, err := Parse("s.yaml", []byte(tc.in))
 		if err == nil || err.Error() != tc.want {
@@ -122,9 +114,8 @@ func TestParseErrors(t *testing.T) {
 func TestParseList(t *testing.T) {
 	got, err := ParseList("4096x8192, 256x65536,4096x8192")
 	want := []Shape{{4096, 8192, ""}, {256, 65536, ""}}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
+	diff := cmp.Diff(want, got)
+	assert.That(t, diff == "" && err == nil, "%v %v", diff, err)
 	for in, want := range map[string]string{
 		"":                       `malformed shape ""`,
 		"4096":                   `malformed shape "4096"`,
@@ -138,9 +129,9 @@ func TestParseList(t *testing.T) {
 		"1x99999999999999999999": "shape 1x99999999999999999999 is out of range",
 		"ax99999999999999999999": "shape ax99999999999999999999 is out of range",
 	} {
-		if _, err := ParseList(in); err == nil || err.Error() != want || hint.Of(err) == "" {
-			t.Errorf("%q: got %v, want %s", in, err, want)
-		}
+		_, err := ParseList(in)
+		assert.That(t, err != nil && err.Error() == want && hint.Of(err) != "",
+			"%q: got %v, want %s", in, err, want)
 	}
 }
 
@@ -148,12 +139,8 @@ func TestSelect(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	text := "default: [[1, 2]]\nwide: [[3, 4], [5, 6]]\n"
-	if err := os.WriteFile("mine.yaml", []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("plain", []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.WriteFile("mine.yaml", []byte(text), 0o644))
+	assert.NoError(t, os.WriteFile("plain", []byte(text), 0o644))
 	for arg, want := range map[string]string{
 		"smoke":                          "64x256 33x541 16x4096 1x1000",
 		"mine.yaml":                      "1x2",
@@ -170,9 +157,7 @@ func TestSelect(t *testing.T) {
 		for _, x := range got {
 			s = append(s, x.String())
 		}
-		if err != nil || strings.Join(s, " ") != want {
-			t.Errorf("%q: got %v, %v", arg, s, err)
-		}
+		assert.That(t, err == nil && strings.Join(s, " ") == want, "%q: got %v, %v", arg, s, err)
 	}
 	for arg, want := range map[string]string{
 		"":               "no shapes are given",
@@ -194,12 +179,13 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%q: no hint", arg)
 		}
 	}
-	if _, err := Select("smokee"); !strings.Contains(hint.Of(err), "smoke, te, fast-llm") {
-		t.Errorf("hint %q does not list the groups", hint.Of(err))
-	}
+	_, err := Select("smokee")
+	assert.That(t, strings.Contains(hint.Of(err), "smoke, te, fast-llm"),
+		"hint %q does not list the groups", hint.Of(err))
 }
 
-var positioned = regexp.MustCompile(`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is not YAML: .|: .)`)
+var positioned = regexp.MustCompile(
+	`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is not YAML: .|: .)`)
 
 func FuzzParse(f *testing.F) {
 	f.Add(normbench.ShapesYAML)
@@ -213,20 +199,16 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		file, err := Parse("f.yaml", []byte(in))
 		if err != nil {
-			if !positioned.MatchString(err.Error()) || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("error %q", err)
-			}
+			assert.Must(t, positioned.MatchString(err.Error()) &&
+				!strings.Contains(err.Error(), "\n"), "error %q", err)
 			return
 		}
 		for _, n := range file.Names() {
 			g, err := file.Group(n)
-			if err != nil || len(g) == 0 {
-				t.Fatalf("group %q: %v %v", n, g, err)
-			}
+			assert.Must(t, err == nil && len(g) != 0, "group %q: %v %v", n, g, err)
 			for _, s := range g {
-				if s.M < 1 || s.N < 1 || s.M > MaxSide || s.N > MaxSide {
-					t.Fatalf("group %q holds %+v", n, s)
-				}
+				assert.Must(t, s.M >= 1 && s.N >= 1 && s.M <= MaxSide && s.N <= MaxSide,
+					"group %q holds %+v", n, s)
 			}
 		}
 	})

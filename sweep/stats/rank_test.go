@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // Hamilton depression scale of nine patients before and after a tranquilizer:
@@ -45,20 +47,19 @@ func TestSignedRank(t *testing.T) {
 		for _, x := range tc.d {
 			back = slices.Insert(back, 0, -x)
 		}
-		if got := SignedRank(tc.d); math.Abs(got-tc.want) > 1e-15 || SignedRank(back) != got {
-			t.Errorf("%s: p = %.12g, want %.12g", tc.name, got, tc.want)
-		}
+		got := SignedRank(tc.d)
+		assert.That(t, math.Abs(got-tc.want) <= 1e-15 && SignedRank(back) == got,
+			"%s: p = %.12g, want %.12g", tc.name, got, tc.want)
 	}
 	// The least attainable p-values decide how many rounds serve how many cells.
-	for n, want := range map[int]float64{6: 0.03125, 8: 0.0078125, 10: 0.001953125, 12: 0.00048828125,
+	for n, want := range map[int]float64{6: 0.03125, 8: 0.0078125, 10: 0.001953125,
+		12: 0.00048828125,
 		13: 0.000244140625} {
 		d := make([]float64, n)
 		for i := range d {
 			d[i] = float64(i + 1)
 		}
-		if got := SignedRank(d); got != want {
-			t.Errorf("n=%d: least p = %g, want %g", n, got, want)
-		}
+		assert.Equal(t, SignedRank(d), want, "n", n, "least p")
 	}
 }
 
@@ -76,34 +77,33 @@ func TestHodgesLehmann(t *testing.T) {
 		{"twelve", []float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, 1 - 2.0/4096, 0, 0, 9},
 	} {
 		est, lo, hi := HodgesLehmann(tc.d, tc.level)
-		if !near(est, tc.est, 1e-12) || !near(lo, tc.lo, 1e-12) || !near(hi, tc.hi, 1e-12) {
-			t.Errorf("%s: %g [%g, %g], want %g [%g, %g]", tc.name, est, lo, hi, tc.est, tc.lo, tc.hi)
-		}
+		assert.That(t, near(est, tc.est, 1e-12) && near(lo, tc.lo, 1e-12) && near(hi, tc.hi, 1e-12),
+			"%s: %g [%g, %g], want %g [%g, %g]", tc.name, est, lo, hi, tc.est, tc.lo, tc.hi)
 	}
-	if est, lo, hi := HodgesLehmann(nil, 0.95); !math.IsNaN(est) || !math.IsInf(lo, -1) ||
-		!math.IsInf(hi, 1) {
-		t.Errorf("of none: %g [%g, %g]", est, lo, hi)
-	}
+	est, lo, hi := HodgesLehmann(nil, 0.95)
+	assert.That(t, math.IsNaN(est) && math.IsInf(lo, -1) && math.IsInf(hi, 1),
+		"of none: %g [%g, %g]", est, lo, hi)
 	// Ranks of the tables of Wilcoxon, Katti and Wilcox: critical sum plus one.
 	for _, tc := range []struct {
 		n     int
 		level float64
 		k     int
-	}{{6, 0.95, 1}, {8, 0.95, 4}, {10, 0.95, 9}, {12, 0.95, 14}, {20, 0.95, 53}, {25, 0.95, 90}, {10,
+	}{{6, 0.95, 1}, {8, 0.95, 4}, {10, 0.95, 9}, {12, 0.95, 14}, {20, 0.95, 53}, {25, 0.95,
+		90}, {10,
 		0.99, 4}, {20, 0.99, 38}} {
-		if k := walshRank(tc.n, tc.level); k != tc.k {
-			t.Errorf("n=%d level %g: rank %d, want %d", tc.n, tc.level, k, tc.k)
-		}
+		assert.Equal(t, walshRank(tc.n, tc.level), tc.k, "n", tc.n, "level", tc.level, "rank")
 	}
 }
 
 // Benjamini and Hochberg 1995, section 3.1: 15 tests of thrombolysis, of which
 // Bonferroni rejects 3 and they 4. The adjusted values are R's p.adjust.
 func TestAdjusted(t *testing.T) {
-	p := []float64{.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719,
+	p := []float64{.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262,
+		.5719,
 		.6528, .7590, 1}
 	holm := []float64{.0015, .0056, .0247, .114, .2211, .278, .278, .278, .3213, 1, 1, 1, 1, 1, 1}
-	q := []float64{.0015, .003, .0095, .035625, .0603, .063857, .063857, .0645, .0765, .486, .581182,
+	q := []float64{.0015, .003, .0095, .035625, .0603, .063857, .063857, .0645, .0765, .486,
+		.581182,
 		.714875, .753231, .813214, 1}
 	order := rand.New(rand.NewPCG(1, 2)).Perm(len(p))
 	shuffled := make([]float64, len(p))
@@ -112,16 +112,12 @@ func TestAdjusted(t *testing.T) {
 	}
 	h, b := Holm(shuffled), BenjaminiHochberg(shuffled)
 	for i, j := range order {
-		if math.Abs(h[i]-holm[j]) > 1e-6 || math.Abs(b[i]-q[j]) > 1e-6 {
-			t.Errorf("p = %g: Holm %g, want %g; q %g, want %g", p[j], h[i], holm[j], b[i], q[j])
-		}
+		assert.That(t, math.Abs(h[i]-holm[j]) <= 1e-6 && math.Abs(b[i]-q[j]) <= 1e-6,
+			"p = %g: Holm %g, want %g; q %g, want %g", p[j], h[i], holm[j], b[i], q[j])
 	}
-	if len(Holm(nil)) != 0 || len(BenjaminiHochberg(nil)) != 0 {
-		t.Error("of none there are some")
-	}
-	if h := Holm([]float64{0.03, 0.04}); !slices.Equal(h, []float64{0.06, 0.06}) {
-		t.Errorf("Holm of 0.03 and 0.04: %g", h)
-	}
+	assert.That(t, len(Holm(nil)) == 0 && len(BenjaminiHochberg(nil)) == 0,
+		"of none there are some")
+	assert.Same(t, Holm([]float64{0.03, 0.04}), []float64{0.06, 0.06}, "Holm of 0.03 and 0.04")
 }
 
 func TestTimerStep(t *testing.T) {
@@ -158,9 +154,8 @@ func TestTimerStep(t *testing.T) {
 		{"few values", []float64{1, 2, 4}, 0},
 		{"no values", nil, 0},
 	} {
-		if got := TimerStep(tc.x); !near(got, tc.want, 1e-3) {
-			t.Errorf("%s: step %g, want %g", tc.name, got, tc.want)
-		}
+		got := TimerStep(tc.x)
+		assert.That(t, near(got, tc.want, 1e-3), "%s: step %g, want %g", tc.name, got, tc.want)
 	}
 	wrong := 0
 	for range 200 {
@@ -168,9 +163,7 @@ func TestTimerStep(t *testing.T) {
 			wrong++
 		}
 	}
-	if wrong > 2 {
-		t.Errorf("%d of 200 clocks without a step have one", wrong)
-	}
+	assert.That(t, wrong <= 2, "%d of 200 clocks without a step have one", wrong)
 }
 
 func TestGeoMeanCI(t *testing.T) {
@@ -178,12 +171,10 @@ func TestGeoMeanCI(t *testing.T) {
 	m1, lo1, hi1 := GeoMeanCI(one, nil, 0.95, 500, 7)
 	slices.Reverse(one[0])
 	m2, lo2, hi2 := GeoMeanCI(one, nil, 0.95, 500, 7)
-	if m1 != m2 || lo1 != lo2 || hi1 != hi2 || !near(m1, math.Exp(0.02), 1e-12) {
-		t.Errorf("%g [%g, %g], reversed %g [%g, %g]", m1, lo1, hi1, m2, lo2, hi2)
-	}
-	if m, _, _ := GeoMeanCI(nil, nil, 0.95, 10, 0); !math.IsNaN(m) {
-		t.Errorf("of none: %g", m)
-	}
+	assert.That(t, m1 == m2 && lo1 == lo2 && hi1 == hi2 && near(m1, math.Exp(0.02), 1e-12),
+		"%g [%g, %g], reversed %g [%g, %g]", m1, lo1, hi1, m2, lo2, hi2)
+	m, _, _ := GeoMeanCI(nil, nil, 0.95, 10, 0)
+	assert.That(t, math.IsNaN(m), "of none: %g", m)
 }
 
 // The interval holds the truth about as often as it says where cells of one shape share what moves
@@ -213,14 +204,12 @@ func TestGeoMeanCIClusters(t *testing.T) {
 			alone++
 		}
 	}
-	if together < trials*89/100 || alone > trials*70/100 {
-		t.Errorf("of %d, %d hold the truth by shape and %d by cell", trials, together, alone)
-	}
+	assert.That(t, together >= trials*89/100 && alone <= trials*70/100,
+		"of %d, %d hold the truth by shape and %d by cell", trials, together, alone)
 	// A cell by itself and a cluster of one are the same.
 	cells := [][]float64{{0.1, 0.2}, {0.3}, {-0.1, 0.4, 0.2}}
 	m1, lo1, hi1 := GeoMeanCI(cells, nil, 0.95, 100, 1)
 	m2, lo2, hi2 := GeoMeanCI(cells, []int{7, 2, 5}, 0.95, 100, 1)
-	if m1 != m2 || lo1 != lo2 || hi1 != hi2 {
-		t.Errorf("%g [%g, %g], not %g [%g, %g]", m2, lo2, hi2, m1, lo1, hi1)
-	}
+	assert.That(t, m1 == m2 && lo1 == lo2 && hi1 == hi2,
+		"%g [%g, %g], not %g [%g, %g]", m2, lo2, hi2, m1, lo1, hi1)
 }

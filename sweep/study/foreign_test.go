@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/sweep/search"
 )
@@ -238,7 +239,8 @@ type freeBench struct {
 func (m *freeBench) Refuse(kernels.Variant, float64) string        { return "" }
 func (m *freeBench) Announce([]kernels.Variant, []kernels.Variant) {}
 
-func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64, error) {
+func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
+	error) {
 	t := m.f.Times[m.number[v.Family]]
 	if !m.seen[v.Family] {
 		m.seen[v.Family] = true
@@ -263,21 +265,16 @@ func TestFreeSpaces(t *testing.T) {
 			continue // make test-all has them
 		}
 		rows, err := RunFree(t.Context(), f, []string{search.Auto}, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.NoError(t, err)
 		auto := rows[0]
 		sum, n = sum+auto.Score, n+1
-		if auto.Score < 0.4 {
-			t.Errorf("%s: auto scores %.2f", name, auto.Score)
-		}
+		assert.That(t, auto.Score >= 0.4, "%s: auto scores %.2f", name, auto.Score)
 		for _, share := range []int{3, 6, 10} {
-			if mean, _ := auto.Mean(share); mean > RandomRegret(f, share) {
-				t.Errorf("%s: auto's regret at %d%% is %.3f, random's %.3f", name, share, mean, RandomRegret(f, share))
-			}
+			mean, _ := auto.Mean(share)
+			assert.That(t, mean <= RandomRegret(f, share),
+				"%s: auto's regret at %d%% is %.3f, random's %.3f", name, share, mean,
+				RandomRegret(f, share))
 		}
 	}
-	if sum/n < 0.75 {
-		t.Errorf("auto scores %.2f in the mean", sum/n)
-	}
+	assert.That(t, sum/n >= 0.75, "auto scores %.2f in the mean", sum/n)
 }

@@ -3,15 +3,16 @@ package verdict
 import (
 	"math"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 func TestGain(t *testing.T) {
 	a := []float64{103, 102, 104, 103, 102, 104, 103, 103}
 	b := []float64{100, 100, 100, 100, 100, 100, 100, 100}
 	gain, lo, hi, ok := Gain(a, b)
-	if !ok || gain < 0.029 || gain > 0.031 || lo < 0.02 || lo > gain || hi < gain || hi > 0.04 {
-		t.Errorf("%g [%g, %g] %v", gain, lo, hi, ok)
-	}
+	assert.That(t, ok && gain >= 0.029 && gain <= 0.031 && lo >= 0.02 && lo <= gain && hi >= gain &&
+		hi <= 0.04, "%g [%g, %g] %v", gain, lo, hi, ok)
 	if _, _, _, ok := Gain(a[:3], b[:3]); ok {
 		t.Error("an interval of three rounds")
 	}
@@ -37,8 +38,6 @@ func TestRace(t *testing.T) {
 		for i, d := range c.d {
 			a[i], b[i] = 10, 10*math.Exp(d)
 		}
-		if got := Race(a, b); got != c.want {
-			t.Errorf("%v: %s", c.d, got)
-		}
+		assert.Equal(t, Race(a, b), c.want, c.d)
 	}
 }

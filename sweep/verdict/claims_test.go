@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // What `normbench judge --help` and docs/verdicts.md say of a change of 2%: by the noise of the
@@ -14,7 +16,8 @@ func TestFindsByNoise(t *testing.T) {
 		noise       float64
 		rounds      int
 		least, most float64
-	}{{0.006, 12, 0.98, 1}, {0.01, 12, 0.6, 0.8}, {0.02, 12, 0, 0.2}, {0.01, 24, 0.98, 1}, {0.02, 24,
+	}{{0.006, 12, 0.98, 1}, {0.01, 12, 0.6, 0.8}, {0.02, 12, 0, 0.2}, {0.01, 24, 0.98, 1}, {0.02,
+		24,
 		0.35, 0.6}} {
 		found := 0.0
 		for seed := range uint64(cells) {
@@ -28,9 +31,8 @@ func TestFindsByNoise(t *testing.T) {
 				found += 1. / cells
 			}
 		}
-		if found < c.least || found > c.most {
-			t.Errorf("noise of %.1f%%, %d rounds: %.1f%% found", 100*c.noise, c.rounds, 100*found)
-		}
+		assert.That(t, found >= c.least && found <= c.most,
+			"noise of %.1f%%, %d rounds: %.1f%% found", 100*c.noise, c.rounds, 100*found)
 	}
 }
 
@@ -65,8 +67,7 @@ func TestKeptModes(t *testing.T) {
 				wrong += 1. / cells
 			}
 		}
-		if wrong < c.least || wrong > c.most {
-			t.Errorf("a mode kept over %g rounds: %.1f%% called", c.kept, 100*wrong)
-		}
+		assert.That(t, wrong >= c.least && wrong <= c.most,
+			"a mode kept over %g rounds: %.1f%% called", c.kept, 100*wrong)
 	}
 }

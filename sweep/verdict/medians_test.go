@@ -1,6 +1,10 @@
 package verdict
 
-import "testing"
+import (
+	"testing"
+
+	"normbench/internal/assert"
+)
 
 func TestJudgeMedians(t *testing.T) {
 	for _, c := range []struct {
@@ -10,16 +14,15 @@ func TestJudgeMedians(t *testing.T) {
 	}{
 		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.02, Faster},
 		{Median{100, 99, 101}, Median{103, 102, 104}, 0.02, 0.02, Slower},
-		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive}, // the intervals meet
+		// the intervals meet
+		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive},
 		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.04, Inconclusive}, // the stream moved
 		{Median{103, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Faster},
 		{Median{100, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Inconclusive}, // no intervals
 		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.02, Same},
 		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.035, Inconclusive},
 	} {
-		if got := JudgeMedians(c.a, c.b, c.band, c.wide); got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
+		assert.Equal(t, JudgeMedians(c.a, c.b, c.band, c.wide), c.want, c)
 	}
 }
 
@@ -49,8 +52,7 @@ func TestBands(t *testing.T) {
 		wide, ok := WidenBand(band, c.floorA, c.floorB, min(c.a, c.b))
 		got := JudgeMedians(Median{c.a, 0.999 * c.a, 1.001 * c.a},
 			Median{c.b, 0.999 * c.b, 1.001 * c.b}, 0.05, wide)
-		if ok != (c.want != "") || ok && got != c.want {
-			t.Errorf("%+v: got %s, %t", c, got, ok)
-		}
+		assert.That(t, ok == (c.want != "") && (!ok || got == c.want),
+			"%+v: got %s, %t", c, got, ok)
 	}
 }

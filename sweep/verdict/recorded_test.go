@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/sweep/stats"
 )
 
@@ -58,22 +59,17 @@ func TestFinalsAlike(t *testing.T) {
 			if changes++; j.Verdict == Faster {
 				found++
 			}
-			if j.Verdict == Slower || j.Reverse().Verdict == Faster {
-				t.Errorf("%s, seed %d: a change of -5%% is %+v", k.name, seed, j)
-			}
+			assert.That(t, j.Verdict != Slower && j.Reverse().Verdict != Faster,
+				"%s, seed %d: a change of -5%% is %+v", k.name, seed, j)
 		}
 	}
 	t.Logf("%d of %d alike called (%d by a bound above zero alone), %d of %d found", wrong, pairs,
 		naive, found, changes)
-	if pairs < 3000 || wrong > pairs/1000 {
-		t.Errorf("%d of %d pairs that are alike are called", wrong, pairs)
-	}
-	if naive < pairs/20 {
-		t.Errorf("a bound above zero calls %d of %d: the machines show nothing", naive, pairs)
-	}
-	if found < changes*8/10 {
-		t.Errorf("%d of %d changes of 5%% found", found, changes)
-	}
+	assert.That(t, pairs >= 3000 && wrong <= pairs/1000,
+		"%d of %d pairs that are alike are called", wrong, pairs)
+	assert.That(t, naive >= pairs/20,
+		"a bound above zero calls %d of %d: the machines show nothing", naive, pairs)
+	assert.That(t, found >= changes*8/10, "%d of %d changes of 5%% found", found, changes)
 }
 
 func TestJudgeRecorded(t *testing.T) {
@@ -114,16 +110,13 @@ func TestJudgeRecorded(t *testing.T) {
 		"not of one run's rounds": {a, nil, nil, 8, Inconclusive, "no rounds"},
 	} {
 		j := JudgeRounds(x.a, x.b, x.again, 0, x.choices)
-		if j.Verdict != x.want || x.reason != "" && !strings.Contains(j.Reason, x.reason) {
-			t.Errorf("%s: %+v", name, j)
-		}
+		assert.That(t, j.Verdict == x.want &&
+			(x.reason == "" || strings.Contains(j.Reason, x.reason)), "%s: %+v", name, j)
 		back := j.Reverse()
-		if again := back.Reverse(); again.Verdict != j.Verdict || j.Lo > 0 &&
-			!(back.Lo <= back.Effect && back.Effect <= back.Hi) {
-			t.Errorf("%s: turned %+v", name, back)
-		}
-		if claimed(j.Verdict) == (back.Verdict == j.Verdict) {
-			t.Errorf("%s: %s turned is %s", name, j.Verdict, back.Verdict)
-		}
+		assert.That(t, back.Reverse().Verdict == j.Verdict &&
+			(j.Lo <= 0 || back.Lo <= back.Effect && back.Effect <= back.Hi), "%s: turned %+v", name,
+			back)
+		assert.That(t, claimed(j.Verdict) != (back.Verdict == j.Verdict),
+			"%s: %s turned is %s", name, j.Verdict, back.Verdict)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 )
 
@@ -19,7 +20,8 @@ func rounds(n int, effect, control, noise float64) Cell {
 	for i := range n {
 		level := 50 * math.Exp(0.01*float64(i)) // a drift that every round shares
 		arm := func(x float64) float64 { return level * math.Exp(x+noise*r.NormFloat64()) }
-		c.Rounds = append(c.Rounds, Round{arm(0), arm(math.Log1p(effect)), arm(math.Log1p(control))})
+		c.Rounds = append(c.Rounds, Round{arm(0), arm(math.Log1p(effect)),
+			arm(math.Log1p(control))})
 	}
 	return c
 }
@@ -55,56 +57,54 @@ func TestVerdicts(t *testing.T) {
 			"noise of ±0.2%; about 32 rounds would tell"},
 		{"on the band", rounds(24, 0.01, 0, 0.001), Inconclusive,
 			"too close to the least effect of 1.0% to tell"},
-		{"noise", rounds(13, 0.02, 0, 0.02), Inconclusive, "noise of ±3.3%; about 55 rounds would tell"},
+		{"noise", rounds(13, 0.02, 0, 0.02), Inconclusive,
+			"noise of ±3.3%; about 55 rounds would tell"},
 		{"much noise", rounds(14, 0, 0, 0.05), Inconclusive, "noise of ±"},
 		{"A' differs as much", rounds(12, 0.02, 0.015, 0.001), Inconclusive,
 			"a second copy of A differs from A by 1.5%"},
 		{"B is like A, but A' is not", rounds(12, 0, 0.02, 0.001), Inconclusive,
 			"a second copy of A differs from A by 2.0%"},
 		{"far beyond A'", rounds(12, 0.05, 0.015, 0.001), Slower, ""},
-		{"below the step", step(rounds(12, 0.02, 0, 0.001), 2), Inconclusive, "the clock's step is"},
+		{"below the step", step(rounds(12, 0.02, 0, 0.001), 2), Inconclusive,
+			"the clock's step is"},
 		{"above the step", step(rounds(12, 0.10, 0, 0.001), 2), Slower, ""},
 		{"a fine step", step(rounds(12, 0.02, 0, 0.001), 0.032), Slower, ""},
-		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive, "the clock's step is"},
+		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive,
+			"the clock's step is"},
 		{"same to a clock of 1.5%", step(rounds(12, 0, 0, 0.001), 0.8), Inconclusive,
 			"the clock's step is"},
 		{"two modes and a change of 2%", twoModes, Slower, ""},
 		{"two modes", onlyModes, Inconclusive, "two modes, "},
-		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive, "9 rounds, at least 10 are needed"},
+		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive,
+			"9 rounds, at least 10 are needed"},
 		{"none", Cell{}, Inconclusive, "no rounds"},
 		{"none that count", Cell{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1},
 			{-1, 1, 1}}}, Inconclusive, "no rounds"},
 	} {
 		j := Judge([]Cell{tc.c}, Default())[0]
-		if j.Verdict != tc.want || !strings.Contains(j.Reason, tc.reason) ||
-			(j.Reason == "") != (tc.want != Inconclusive) || j.Problem != tc.c.Problem {
-			t.Errorf("%s: %s %q, want %s %q: %+v", tc.name, j.Verdict, j.Reason, tc.want, tc.reason, j)
-		}
-		if _, err := json.Marshal(j); err != nil {
-			t.Errorf("%s: %v", tc.name, err)
-		}
+		assert.That(t, j.Verdict == tc.want && strings.Contains(j.Reason, tc.reason) &&
+			(j.Reason == "") == (tc.want != Inconclusive) && j.Problem == tc.c.Problem,
+			"%s: %s %q, want %s %q: %+v", tc.name, j.Verdict, j.Reason, tc.want, tc.reason, j)
+		_, err := json.Marshal(j)
+		assert.That(t, err == nil, "%s: %v", tc.name, err)
 	}
 	// Rounds that cannot be judged do not count.
 	c := rounds(12, 0.02, 0, 0.002)
 	want := Judge([]Cell{c}, Default())[0]
 	c.Rounds = append(c.Rounds, Round{0, 1, 1}, Round{1, math.NaN(), 1})
-	if got := Judge([]Cell{c}, Default())[0]; got.Rounds != 12 || got.P != want.P ||
-		got.Verdict != want.Verdict {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	if want.P != 2*2.0/4096 || want.Lo >= want.Effect || want.Hi <= want.Effect ||
-		math.Abs(want.Effect-1.02) > 0.002 {
-		t.Errorf("%+v", want)
-	}
+	got := Judge([]Cell{c}, Default())[0]
+	assert.That(t, got.Rounds == 12 && got.P == want.P && got.Verdict == want.Verdict,
+		"%+v, want %+v", got, want)
+	assert.That(t, want.P == 2*2.0/4096 && want.Lo < want.Effect && want.Hi > want.Effect &&
+		math.Abs(want.Effect-1.02) <= 0.002, "%+v", want)
 }
 
 // The number of cells changes nothing of a cell but what it is there to change.
 func TestFamily(t *testing.T) {
 	rule := Default()
 	alone := Judge([]Cell{rounds(12, 0.02, 0, 0.002)}, rule)[0]
-	if alone.Gate != Slower || alone.PHolm != alone.P || alone.Q != alone.P {
-		t.Errorf("alone: %+v", alone)
-	}
+	assert.That(t, alone.Gate == Slower && alone.PHolm == alone.P && alone.Q == alone.P,
+		"alone: %+v", alone)
 	var cells []Cell
 	for range 60 {
 		cells = append(cells, rounds(12, 0.001, 0, 0.002))
@@ -112,26 +112,19 @@ func TestFamily(t *testing.T) {
 	cells[7] = rounds(12, 0.02, 0, 0.002)
 	cells[8] = rounds(24, 0.02, 0, 0.002)
 	j := Judge(cells, rule)
-	if j[7].Verdict != Slower || j[7].P != alone.P || j[7].PHolm != 59*alone.P ||
-		j[7].Gate != Inconclusive || j[7].Q != 30*alone.P {
-		t.Errorf("one of 60 with 12 rounds: %+v", j[7])
-	}
-	if j[8].Verdict != Slower || j[8].Gate != Slower || j[8].PHolm > 60*2*math.Exp2(-23) {
-		t.Errorf("one of 60 with 24 rounds: %+v", j[8])
-	}
-	if j[0].Gate != Same {
-		t.Errorf("a cell that is the same: %+v", j[0])
-	}
-	if got := Judge(nil, rule); len(got) != 0 {
-		t.Errorf("of none: %v", got)
-	}
+	assert.That(t, j[7].Verdict == Slower && j[7].P == alone.P && j[7].PHolm == 59*alone.P &&
+		j[7].Gate == Inconclusive && j[7].Q == 30*alone.P, "one of 60 with 12 rounds: %+v", j[7])
+	assert.That(t, j[8].Verdict == Slower && j[8].Gate == Slower &&
+		j[8].PHolm <= 60*2*math.Exp2(-23), "one of 60 with 24 rounds: %+v", j[8])
+	assert.Equal(t, j[0].Gate, Same, "a cell that is the same", j[0])
+	got := Judge(nil, rule)
+	assert.Equal(t, len(got), 0, "of none", got)
 }
 
 func TestPlan(t *testing.T) {
 	rule := Default()
-	if err := rule.CheckValid(); err != nil {
-		t.Error(err)
-	}
+	err := rule.CheckValid()
+	assert.That(t, err == nil, "%v", err)
 	for name, c := range map[string]struct {
 		effect, noise float64
 		family, at    int
@@ -152,9 +145,7 @@ func TestPlan(t *testing.T) {
 			}
 		}
 		// rounds seeds its noise by n: what counts is that the prefix is judged.
-		if at != c.at {
-			t.Errorf("%s: stops at %d rounds, want %d", name, at, c.at)
-		}
+		assert.Equal(t, at, c.at, name, "stops at", "rounds")
 	}
 	for _, bad := range []func(r *Rule){
 		func(r *Rule) { r.Plan = Plan{} },
@@ -171,16 +162,14 @@ func TestPlan(t *testing.T) {
 	} {
 		r := Default()
 		bad(&r)
-		if err := r.CheckValid(); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%+v: %v", r, err)
-		}
+		err := r.CheckValid()
+		assert.That(t, err != nil && !strings.Contains(err.Error(), "\n"), "%+v: %v", r, err)
 	}
 	one := Default()
 	one.Plan = Pocock(one.Alpha, 12)
-	if err := one.CheckValid(); err != nil || one.More(rounds(12, 0.02, 0, 0.03), 1) ||
-		!one.More(rounds(11, 0.02, 0, 0.001), 1) {
-		t.Errorf("a plan of one look: %v", err)
-	}
+	err = one.CheckValid()
+	assert.That(t, err == nil && !one.More(rounds(12, 0.02, 0, 0.03), 1) &&
+		one.More(rounds(11, 0.02, 0, 0.001), 1), "a plan of one look: %v", err)
 }
 
 func TestSummarize(t *testing.T) {
@@ -188,17 +177,14 @@ func TestSummarize(t *testing.T) {
 		rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
 	judged := Judge(cells, Default())
 	s := Summarize(judged)
-	if s.Cells != 4 || s.Faster != 1 || s.Slower != 1 || s.Same != 1 || s.Inconclusive != 2 ||
-		s.Worst == nil || s.Worst.Effect != judged[2].Effect {
-		t.Errorf("%+v", s)
-	}
+	assert.That(t, s.Cells == 4 && s.Faster == 1 && s.Slower == 1 && s.Same == 1 &&
+		s.Inconclusive == 2 && s.Worst != nil && s.Worst.Effect == judged[2].Effect, "%+v", s)
 	product := 1.0
 	for _, j := range judged[:4] {
 		product *= j.Effect
 	}
-	if math.Abs(s.Mean-math.Pow(product, 0.25)) > 1e-12 || !(s.Lo < s.Mean && s.Mean < s.Hi) {
-		t.Errorf("mean %g [%g, %g] of %g", s.Mean, s.Lo, s.Hi, product)
-	}
+	assert.That(t, math.Abs(s.Mean-math.Pow(product, 0.25)) <= 1e-12 &&
+		s.Lo < s.Mean && s.Mean < s.Hi, "mean %g [%g, %g] of %g", s.Mean, s.Lo, s.Hi, product)
 	// A good mean does not hide a bad cell.
 	for range 30 {
 		cells = append(cells, rounds(12, -0.1, 0, 0.002))
@@ -206,9 +192,7 @@ func TestSummarize(t *testing.T) {
 	if s := Summarize(Judge(cells, Default())); s.Hi > 0.95 || s.Worst.Effect < 1.02 {
 		t.Errorf("%+v", s)
 	}
-	if s := Summarize(nil); s != (Summary{}) {
-		t.Errorf("of none: %+v", s)
-	}
+	assert.Equal(t, Summarize(nil), (Summary{}), "of none")
 }
 
 // Near modes hide a change of 2% only where they are further apart, and make none. They are
@@ -237,9 +221,8 @@ func TestModesApart(t *testing.T) {
 			}
 		}
 		t.Logf("modes %g apart: found %.3f, wrong %.4f, named %.3f", c.mode, found, wrong, named)
-		if found < c.found || wrong > 0.005 || named < c.named {
-			t.Errorf("modes %g apart: found %.3f, wrong %.4f, named %.3f", c.mode, found, wrong, named)
-		}
+		assert.That(t, found >= c.found && wrong <= 0.005 && named >= c.named,
+			"modes %g apart: found %.3f, wrong %.4f, named %.3f", c.mode, found, wrong, named)
 	}
 	for _, k := range kinds {
 		named := 0
@@ -248,8 +231,8 @@ func TestModesApart(t *testing.T) {
 				named++
 			}
 		}
-		if two := k.name == "two modes"; two && named < 300 || !two && named > 10 {
-			t.Errorf("%s: modes in %d of 500 cells", k.name, named)
-		}
+		two := k.name == "two modes"
+		assert.That(t, (!two || named >= 300) && (two || named <= 10),
+			"%s: modes in %d of 500 cells", k.name, named)
 	}
 }

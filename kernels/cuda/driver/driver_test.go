@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"normbench/internal/assert"
 	"normbench/kernels/devicetest"
 	"os"
 	"runtime"
@@ -23,15 +24,13 @@ func open(t testing.TB) *Context {
 	c, err := Open(0)
 	if err == nil {
 		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			err := c.Close()
+			assert.That(t, err == nil, "%v", err)
 		})
 		return c
 	}
-	if os.Getenv("NORMBENCH_REQUIRE_CUDA") == "1" {
-		t.Fatalf("NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
-	}
+	assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") != "1",
+		"NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
 	t.Skip(err)
 	return nil
 }
@@ -51,13 +50,11 @@ func TestNoDevice(t *testing.T) {
 		t.Skipf("%d devices", n)
 	}
 	c, err := Open(0)
-	if err == nil || c != nil || strings.Contains(err.Error(), "\n") {
-		t.Fatalf("got %v, %v", c, err)
-	}
+	assert.Must(t, err != nil && c == nil && !strings.Contains(err.Error(), "\n"),
+		"got %v, %v", c, err)
 	var e *Error
-	if !errors.Is(err, ErrNoDriver) && !errors.As(err, &e) {
-		t.Errorf("neither ErrNoDriver nor *Error: %v", err)
-	}
+	assert.That(t, errors.Is(err, ErrNoDriver) || errors.As(err, &e),
+		"neither ErrNoDriver nor *Error: %v", err)
 	t.Log(err)
 }
 
@@ -67,22 +64,23 @@ func TestError(t *testing.T) {
 		want   string
 		sticky bool
 	}{
-		{&Error{"cuMemAlloc", CodeOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"}, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)", false},
+		{&Error{"cuMemAlloc", CodeOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+			"cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)", false},
 		{&Error{"cuLaunchKernel", 700, ""}, "cuLaunchKernel: CUDA error 700", true},
-		{&Error{"cuStreamSynchronize", 719, "CUDA_ERROR_LAUNCH_FAILED"}, "cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719)", true},
-		{&Error{"cuLaunchKernel", CodeOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)", false},
+		{&Error{"cuStreamSynchronize", 719, "CUDA_ERROR_LAUNCH_FAILED"},
+			"cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719)", true},
+		{&Error{"cuLaunchKernel", CodeOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+			"cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)", false},
 	} {
-		if tt.err.Error() != tt.want || IsSticky(tt.err) != tt.sticky {
-			t.Errorf("got %q, sticky %v, want %q, %v", tt.err, IsSticky(tt.err), tt.want, tt.sticky)
-		}
+		assert.That(t, tt.err.Error() == tt.want && IsSticky(tt.err) == tt.sticky,
+			"got %q, sticky %v, want %q, %v", tt.err, IsSticky(tt.err), tt.want, tt.sticky)
 	}
-	if IsSticky(nil) || IsSticky(ErrNoDriver) || newError("x", 0) != nil || wrap("x", nil) != nil {
-		t.Error("no error is one")
-	}
+	assert.That(t, !IsSticky(nil) && !IsSticky(ErrNoDriver) && newError("x", 0) == nil &&
+		wrap("x", nil) == nil, "no error is one")
 	var e *Error
-	if err := wrap("cuCtxCreate", cu.OutOfMemory); !errors.As(err, &e) || e.Code != CodeOutOfMemory {
-		t.Errorf("got %#v from an error of cu", err)
-	}
+	err := wrap("cuCtxCreate", cu.OutOfMemory)
+	assert.That(t, errors.As(err, &e) && e.Code == CodeOutOfMemory,
+		"got %#v from an error of cu", err)
 }
 
 func TestEnqueueRefuses(t *testing.T) {
@@ -92,13 +90,12 @@ func TestEnqueueRefuses(t *testing.T) {
 		{{Kind: StepLaunch, Args: make([]uint64, maxArgs+1)}},
 		{{Kind: StepCopy, Bytes: -1}},
 	} {
-		if err := c.Enqueue(Stream{}, steps); err == nil || !strings.HasPrefix(err.Error(), "step 0: ") {
-			t.Errorf("%+v: got %v", steps[0], err)
-		}
+		err := c.Enqueue(Stream{}, steps)
+		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "step 0: "),
+			"%+v: got %v", steps[0], err)
 	}
-	if err := c.Enqueue(Stream{}, nil); err != nil {
-		t.Error(err)
-	}
+	err := c.Enqueue(Stream{}, nil)
+	assert.That(t, err == nil, "%v", err)
 }
 
 func TestMemory(t *testing.T) {
@@ -109,43 +106,35 @@ func TestMemory(t *testing.T) {
 	p := must(c.Alloc(2 * n))
 	before := must(c.NewEvent())
 	after := must(c.NewEvent())
-	if done, err := before.Reached(); err != nil || !done {
-		t.Errorf("an event that was never recorded: reached %t, %v", done, err)
-	}
-	if err := c.Enqueue(s, []Step{
+	done, err := before.Reached()
+	assert.That(t, err == nil && done,
+		"an event that was never recorded: reached %t, %v", done, err)
+	assert.NoError(t, c.Enqueue(s, []Step{
 		{Kind: StepRecord, Event: before},
 		{Kind: StepMemset8, Ptr: p, Value: 0x04, Bytes: n},
 		{Kind: StepMemset8, Ptr: p, Value: 0xff, Bytes: 1},
 		{Kind: StepCopy, Ptr: p + n, Src: p, Bytes: n},
 		{Kind: StepRecord, Event: after},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Synchronize(); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	assert.NoError(t, s.Synchronize())
 	got := make([]byte, n)
-	if err := c.CopyFromDevice(got, p+n); err != nil {
-		t.Fatal(err)
-	}
-	if got[0] != 0xff || got[1] != 4 || got[n-1] != 4 {
-		t.Errorf("got % x … % x", got[:4], got[n-4:])
-	}
+	assert.NoError(t, c.CopyFromDevice(got, p+n))
+	assert.That(t, got[0] == 0xff && got[1] == 4 && got[n-1] == 4,
+		"got % x … % x", got[:4], got[n-4:])
 	if done, err := after.Reached(); err != nil || !done {
 		t.Errorf("behind what has ended: reached %t, %v", done, err)
 	}
-	if d, err := after.Elapsed(before); err != nil || d <= 0 || d > 1 {
-		t.Errorf("elapsed %g s, %v", d, err)
-	}
-	if err := c.Free(p); err != nil {
-		t.Error(err)
-	}
+	d, err := after.Elapsed(before)
+	assert.That(t, err == nil && d > 0 && d <= 1, "elapsed %g s, %v", d, err)
+	err = c.Free(p)
+	assert.That(t, err == nil, "%v", err)
 }
 
 // TestFakeDriver runs TestFake in a process that finds a fake libcuda.so.1, so that the
 // trampolines, the layout of steps and the errors are tested without a GPU.
 func TestFakeDriver(t *testing.T) {
-	devicetest.Beside(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory", "NORMBENCH_FAKE_CUDA=1",
+	devicetest.Beside(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory",
+		"NORMBENCH_FAKE_CUDA=1",
 		"NORMBENCH_REQUIRE_CUDA=1")
 }
 
@@ -155,16 +144,16 @@ func TestFake(t *testing.T) {
 	}
 	c := open(t)
 	info := c.Info()
-	if info.Name != "Fake" || info.DriverVersion != 11070 || info.SMs != 16 || info.SharedPerBlockOptin != 97 ||
-		!strings.HasPrefix(info.UUID, "GPU-abababab-") {
-		t.Errorf("info: %+v", info)
-	}
+	assert.That(t, info.Name == "Fake" && info.DriverVersion == 11070 && info.SMs == 16 &&
+		info.SharedPerBlockOptin == 97 && strings.HasPrefix(info.UUID, "GPU-abababab-"),
+		"info: %+v", info)
 	m := must(c.LoadModule([]byte("\x7fELF\x00x"))) // with a NUL inside, as cubins have
 	f := must(m.Function("k"))
 	if err := f.SetMaxDynamicShared(65536); err != nil {
 		t.Error(err)
 	}
-	if regs, local, shared, threads, err := f.Attributes(); err != nil || regs != 104 || local != 103 || shared != 101 || threads != 100 {
+	if regs, local, shared, threads, err := f.Attributes(); err != nil || regs != 104 ||
+		local != 103 || shared != 101 || threads != 100 {
 		t.Errorf("attributes %d %d %d %d, %v", regs, local, shared, threads, err)
 	}
 	if n, err := f.Occupancy(256, 0); err != nil || n != 8 {
@@ -172,26 +161,24 @@ func TestFake(t *testing.T) {
 	}
 	s := must(c.NewStream())
 	p := must(c.Alloc(240))
-	args := func(i uint64) []uint64 { return []uint64{uint64(p) + 80*i, 1<<40 + i, uint64(math.Float32bits(1.5))} }
+	args := func(i uint64) []uint64 {
+		return []uint64{uint64(p) + 80*i, 1<<40 + i,
+			uint64(math.Float32bits(1.5))}
+	}
 	grid, block := [3]int{1, 2, 3}, [3]int{4, 5, 6}
-	if err := c.Enqueue(s, []Step{
+	assert.NoError(t, c.Enqueue(s, []Step{
 		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(0)},
 		{Kind: StepMemset8, Ptr: p + 80, Value: 0xee, Bytes: 160},
 		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(1)},
 		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(2)},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	data := make([]byte, 240)
-	if err := c.CopyFromDevice(data, p); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, c.CopyFromDevice(data, p))
 	for i := range uint64(3) {
 		want := []uint64{1, 2, 3, 4, 5, 6, 7, 0x57, 1<<40 + i, uint64(math.Float32bits(1.5))}
 		for j := range want {
-			if got := binary.LittleEndian.Uint64(data[80*i+8*uint64(j):]); got != want[j] {
-				t.Errorf("launch %d, value %d: got %#x, want %#x", i, j, got, want[j])
-			}
+			assert.Equal(t, binary.LittleEndian.Uint64(data[80*i+8*uint64(j):]), want[j],
+				"launch", i, "value", j)
 		}
 	}
 
@@ -210,17 +197,19 @@ func TestFake(t *testing.T) {
 	}
 
 	var e *Error
-	if _, err := c.Alloc(1 << 50); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" || e.Call != "cuMemAlloc" {
+	if _, err := c.Alloc(1 << 50); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" ||
+		e.Call != "cuMemAlloc" {
 		t.Errorf("got %v", err)
 	}
 	// A function that the driver lacks.
-	cluster := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Args: args(0), Cluster: [3]int{2, 1, 1}}
+	cluster := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Args: args(0),
+		Cluster: [3]int{2, 1, 1}}
 	err := c.Enqueue(s, []Step{cluster})
-	if !errors.As(err, &e) || e.Code != 801 || e.Call != "cuLaunchKernelEx" { // CUDA_ERROR_NOT_SUPPORTED
+	// CUDA_ERROR_NOT_SUPPORTED
+	if !errors.As(err, &e) || e.Code != 801 || e.Call != "cuLaunchKernelEx" {
 		t.Errorf("got %v", err)
 	}
 	err = c.Enqueue(s, []Step{{Kind: StepMemset8, Ptr: p, Bytes: 1}, {Kind: StepLaunch, Func: f}})
-	if err == nil || err.Error() != "step 1: cuLaunchKernel: CUDA error 1" {
-		t.Errorf("got %v", err)
-	}
+	assert.That(t, err != nil && err.Error() == "step 1: cuLaunchKernel: CUDA error 1",
+		"got %v", err)
 }

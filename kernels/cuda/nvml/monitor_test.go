@@ -16,6 +16,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
+	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cuda/driver"
 	"normbench/kernels/devicetest"
@@ -40,7 +41,8 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 	clock := func(c nvml.ClockType) (uint32, nvml.Return) {
 		return map[nvml.ClockType]uint32{nvml.CLOCK_SM: 1200, nvml.CLOCK_MEM: 1593}[c], nvml.SUCCESS
 	}
-	d.GetClockInfoFunc, d.GetMaxClockInfoFunc = clock, func(c nvml.ClockType) (uint32, nvml.Return) {
+	d.GetClockInfoFunc, d.GetMaxClockInfoFunc = clock, func(c nvml.ClockType) (uint32,
+		nvml.Return) {
 		mhz, r := clock(c)
 		return mhz + 10, r
 	}
@@ -48,9 +50,15 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 		return nvml.FEATURE_ENABLED, nvml.FEATURE_DISABLED, nvml.SUCCESS
 	}
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 123_250, nvml.SUCCESS }
-	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 41, nvml.SUCCESS }
+	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) {
+		return 41,
+			nvml.SUCCESS
+	}
 	d.GetCurrentClocksEventReasonsFunc = func() (uint64, nvml.Return) { return 0x5, nvml.SUCCESS }
-	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0x20, nvml.SUCCESS }
+	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) {
+		return 0x20,
+			nvml.SUCCESS
+	}
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{
 			{Pid: uint32(os.Getpid()), UsedGpuMemory: 1 << 20},
@@ -60,9 +68,7 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 		}, nvml.SUCCESS
 	}
 	m, err := open(server, has, d.UUID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	m.inContainer = false
 	m.Beside(4244)
 	return m, d
@@ -70,12 +76,13 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 
 func TestMock(t *testing.T) {
 	m, d := mocked(t, every)
-	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1210, MemClockMHz: 1593, PowerW: 123.25, TemperatureC: 41,
-		Throttle: []string{"sw power cap"}, Others: []string{"process 4242 (python)", "process 4243"}, Confidential: true, ECC: true}
+	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1210, MemClockMHz: 1593, PowerW: 123.25,
+		TemperatureC: 41,
+		Throttle:     []string{"sw power cap"}, Others: []string{"process 4242 (python)",
+			"process 4243"}, Confidential: true, ECC: true}
 	r, err := m.Sample()
-	if err != nil || !reflect.DeepEqual(r, want) || m.DriverVersion() == "" {
-		t.Errorf("%v\ngot  %+v\nwant %+v", err, r, want)
-	}
+	assert.That(t, err == nil && reflect.DeepEqual(r, want) && m.DriverVersion() != "",
+		"%v\ngot  %+v\nwant %+v", err, r, want)
 	d.MigMode = nvml.DEVICE_MIG_ENABLE
 	if r, err := m.Sample(); err != nil || !r.Sliced {
 		t.Errorf("MIG is not noticed: %+v, %v", r, err)
@@ -86,51 +93,55 @@ func TestMock(t *testing.T) {
 		want   int
 	}{{[]int{4242}, 2}, {[]int{4242, 4243, 4244}, 0}, {nil, 3}} {
 		m.Beside(test.beside...)
-		if r, err := m.Sample(); err != nil || len(r.Others) != test.want {
-			t.Errorf("beside %v: others %q, %v", test.beside, r.Others, err)
-		}
+		r, err := m.Sample()
+		assert.That(t, err == nil && len(r.Others) == test.want,
+			"beside %v: others %q, %v", test.beside, r.Others, err)
 	}
 	m.Close()
 }
 
 func TestUnsupported(t *testing.T) {
 	t.Run("old driver", func(t *testing.T) {
-		m, _ := mocked(t, func(symbol string) bool { return symbol != "nvmlDeviceGetCurrentClocksEventReasons" })
-		if r, err := m.Sample(); err != nil || !slices.Equal(r.Throttle, []string{"sw thermal slowdown"}) {
-			t.Errorf("%+v, %v", r, err)
-		}
+		m, _ := mocked(t, func(symbol string) bool {
+			return symbol !=
+				"nvmlDeviceGetCurrentClocksEventReasons"
+		})
+		r, err := m.Sample()
+		assert.That(t, err == nil && slices.Equal(r.Throttle, []string{"sw thermal slowdown"}),
+			"%+v, %v", r, err)
 	})
 	t.Run("nothing", func(t *testing.T) { // and no function is called that is not there
 		m, _ := mocked(t, func(string) bool { return false })
-		if r, err := m.Sample(); err != nil || !reflect.DeepEqual(r, kernels.Reading{}) {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r, err := m.Sample()
+		assert.That(t, err == nil && reflect.DeepEqual(r, kernels.Reading{}), "%+v, %v", r, err)
 	})
 	t.Run("not supported", func(t *testing.T) {
 		m, d := mocked(t, every)
 		d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 7, nvml.ERROR_NOT_SUPPORTED }
-		if r, err := m.Sample(); err != nil || r.PowerW != 0 || r.ClockMHz != 1200 {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r, err := m.Sample()
+		assert.That(t, err == nil && r.PowerW == 0 && r.ClockMHz == 1200, "%+v, %v", r, err)
 	})
 	t.Run("lost", func(t *testing.T) {
 		m, d := mocked(t, every)
-		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) { return 7, nvml.ERROR_GPU_IS_LOST }
-		r, err := m.Sample()
-		if err == nil || !strings.HasPrefix(err.Error(), "nvmlDeviceGetClockInfo: ") || r.ClockMHz != 0 || r.PowerW == 0 {
-			t.Errorf("%+v, %v", r, err)
+		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) {
+			return 7,
+				nvml.ERROR_GPU_IS_LOST
 		}
+		r, err := m.Sample()
+		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "nvmlDeviceGetClockInfo: ") &&
+			r.ClockMHz == 0 && r.PowerW != 0, "%+v, %v", r, err)
 	})
 	t.Run("other GPU", func(t *testing.T) {
-		if m, err := open(dgxa100.New(), every, "GPU-none"); m != nil || err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v, %v", m, err)
-		}
+		m, err := open(dgxa100.New(), every, "GPU-none")
+		assert.That(t, m == nil && err != nil && !strings.Contains(err.Error(), "\n"),
+			"%v, %v", m, err)
 	})
 }
 
 func TestForeign(t *testing.T) {
 	list := func() []nvml.ProcessInfo {
-		return []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3}, {Pid: 30, UsedGpuMemory: 2}}
+		return []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3},
+			{Pid: 30, UsedGpuMemory: 2}}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -147,12 +158,11 @@ func TestForeign(t *testing.T) {
 		{"container, all are seen", []int{5}, true, []int{10, 20, 30}, []int{20, 30, 10}},
 	} {
 		var got []int
-		for _, p := range others(list(), tt.own, tt.container, func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
+		for _, p := range others(list(), tt.own, tt.container,
+			func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
 			got = append(got, int(p.Pid))
 		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
-		}
+		assert.Same(t, got, tt.want, tt.name)
 	}
 }
 
@@ -161,17 +171,14 @@ func TestThrottling(t *testing.T) {
 	for _, r := range reasons {
 		all |= r.bit
 	}
-	if all != nvml.ClocksEventReasonAll {
-		t.Errorf("bits %#x, NVML has %#x", all, uint64(nvml.ClocksEventReasonAll))
-	}
+	assert.Equal(t, all, nvml.ClocksEventReasonAll,
+		"bits", "NVML", uint64(nvml.ClocksEventReasonAll))
 	for mask, want := range map[uint64][]string{
 		0: nil, 0x1: nil, 0x103: nil, 0x4: {"sw power cap"}, 0x6: {"sw power cap"},
 		0xe8:  {"hw slowdown", "sw thermal slowdown", "hw thermal slowdown", "hw power brake"},
 		0x201: {"unknown 0x200"},
 	} {
-		if got := throttling(mask); !slices.Equal(got, want) {
-			t.Errorf("%#x: got %q, want %q", mask, got, want)
-		}
+		assert.Same(t, throttling(mask), want, mask)
 	}
 }
 
@@ -180,9 +187,8 @@ func TestReadOnly(t *testing.T) {
 	reads := regexp.MustCompile(`^(Init|Shutdown|(System|Device)?Get[A-Z].*)$`)
 	for _, i := range []reflect.Type{reflect.TypeFor[library](), reflect.TypeFor[device]()} {
 		for m := range i.NumMethod() {
-			if name := i.Method(m).Name; !reads.MatchString(name) {
-				t.Errorf("%v has %s", i, name)
-			}
+			name := i.Method(m).Name
+			assert.That(t, reads.MatchString(name), "%v has %s", i, name)
 		}
 	}
 }
@@ -192,61 +198,50 @@ func TestReadOnly(t *testing.T) {
 // or that library's own calls could bind to the trampolines.
 func TestNotLinked(t *testing.T) {
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	f, err := elf.Open(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	defer f.Close()
 	libs, err := f.ImportedLibraries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	for _, lib := range libs {
-		if strings.HasPrefix(lib, "libnvidia") || strings.HasPrefix(lib, "libcuda") {
-			t.Errorf("the program needs %s: is a function of it not in symbols.h?", lib)
-		}
+		assert.That(t, !strings.HasPrefix(lib, "libnvidia") && !strings.HasPrefix(lib, "libcuda"),
+			"the program needs %s: is a function of it not in symbols.h?", lib)
 	}
 	symbols, err := f.DynamicSymbols()
-	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-		t.Fatal(err)
-	}
+	assert.Must(t, err == nil || errors.Is(err, elf.ErrNoSymbols), "%v", err)
 	for _, s := range symbols {
-		if s.Name == "cuInit" || s.Name == "cuMemAlloc_v2" {
-			t.Errorf("the program exports or imports %s", s.Name)
-		}
+		assert.That(t, s.Name != "cuInit" && s.Name != "cuMemAlloc_v2",
+			"the program exports or imports %s", s.Name)
 	}
 	now, _ := f.DynValue(elf.DT_BIND_NOW)
 	flags, _ := f.DynValue(elf.DT_FLAGS)
 	flags1, _ := f.DynValue(elf.DT_FLAGS_1)
-	if len(now) > 0 || len(flags) > 0 && flags[0]&uint64(elf.DF_BIND_NOW) != 0 || len(flags1) > 0 && flags1[0]&uint64(elf.DF_1_NOW) != 0 {
-		t.Error("the program binds all names when it starts: link with -Wl,-z,lazy")
-	}
+	assert.That(t, len(now) == 0 && (len(flags) == 0 || flags[0]&uint64(elf.DF_BIND_NOW) == 0) &&
+		(len(flags1) == 0 || flags1[0]&uint64(elf.DF_1_NOW) == 0),
+		"the program binds all names when it starts: link with -Wl,-z,lazy")
 }
 
 // TestFakeNVML runs TestFake in a process that finds a fake libnvidia-ml.so.1, so that the way
 // through go-nvml and the loader is tested without a GPU.
 func TestFakeNVML(t *testing.T) {
-	devicetest.Beside(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake", "NORMBENCH_FAKE_NVML=1")
+	devicetest.Beside(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake",
+		"NORMBENCH_FAKE_NVML=1")
 }
 
 func TestFake(t *testing.T) {
 	if os.Getenv("NORMBENCH_FAKE_NVML") == "" {
 		t.Skip("run by TestFakeNVML")
 	}
-	if _, err := Open("GPU-other"); err == nil {
-		t.Error("a GPU that is not there was opened")
-	}
+	_, err := Open("GPU-other")
+	assert.That(t, err != nil, "a GPU that is not there was opened")
 	m, err := Open("GPU-fake")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980, MemClockMHz: 3201, PowerW: 345.5, Throttle: []string{"sw power cap"}}
-	if r, err := m.Sample(); err != nil || !reflect.DeepEqual(r, want) || m.DriverVersion() != "" {
-		t.Errorf("%+v, %v", r, err)
-	}
+	assert.NoError(t, err)
+	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980, MemClockMHz: 3201, PowerW: 345.5,
+		Throttle: []string{"sw power cap"}}
+	r, err := m.Sample()
+	assert.That(t, err == nil && reflect.DeepEqual(r, want) && m.DriverVersion() == "",
+		"%+v, %v", r, err)
 	m.Close()
 }
 
@@ -254,9 +249,8 @@ func TestFake(t *testing.T) {
 // failure.
 func TestGPU(t *testing.T) {
 	skip := func(err error) {
-		if os.Getenv("NORMBENCH_REQUIRE_CUDA") == "1" {
-			t.Fatalf("NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
-		}
+		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") != "1",
+			"NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
 		t.Skip(err)
 	}
 	if n, err := driver.Count(); err != nil {
@@ -265,25 +259,20 @@ func TestGPU(t *testing.T) {
 		skip(errors.New("no CUDA device"))
 	}
 	ctx, err := driver.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	defer ctx.Close()
 	m, err := Open(ctx.Info().UUID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, err)
 	defer m.Close()
-	if m.DriverVersion() == "" {
-		t.Error("no driver version")
-	}
+	assert.That(t, m.DriverVersion() != "", "no driver version")
 	if raw, r := m.part.GetComputeRunningProcesses(); r == nvml.SUCCESS {
-		t.Logf("processes as NVML lists them: %+v; own %v, in a container %v", raw, m.own, m.inContainer)
+		t.Logf("processes as NVML lists them: %+v; own %v, in a container %v", raw, m.own,
+			m.inContainer)
 	}
 	start := time.Now()
 	r, err := m.Sample()
 	t.Logf("Sample: %v, %+v", time.Since(start), r)
-	if err != nil || r.ClockMHz <= 0 || r.MaxClockMHz > 0 && r.ClockMHz > r.MaxClockMHz {
-		t.Errorf("SM clock %d MHz, at most %d, %v", r.ClockMHz, r.MaxClockMHz, err)
-	}
+	assert.That(t, err == nil && r.ClockMHz > 0 &&
+		(r.MaxClockMHz <= 0 || r.ClockMHz <= r.MaxClockMHz), "SM clock %d MHz, at most %d, %v",
+		r.ClockMHz, r.MaxClockMHz, err)
 }
