@@ -8,12 +8,14 @@ import (
 )
 
 func TestDeviceInfoValidate(t *testing.T) {
-	for _, id := range []string{"nvidia-h200", "cpu-amd-epyc-2c", "replay-nvidia-h200", "NVIDIA_A100.80GB"} {
+	for _, id := range []string{"nvidia-h200", "cpu-amd-epyc-2c", "replay-nvidia-h200",
+		"NVIDIA_A100.80GB"} {
 		err := (&DeviceInfo{ID: id}).Validate()
 		assert.That(t, err == nil, "%v", err)
 	}
 	for _, d := range []DeviceInfo{
-		{}, {ID: "../../../victim"}, {ID: ".."}, {ID: "."}, {ID: ".hidden"}, {ID: "a..b"}, {ID: "a."}, {ID: "a/b"}, {ID: `a\b`}, {ID: "a b"},
+		{}, {ID: "../../../victim"}, {ID: ".."}, {ID: "."}, {ID: ".hidden"}, {ID: "a..b"},
+		{ID: "a."}, {ID: "a/b"}, {ID: `a\b`}, {ID: "a b"},
 		{ID: "a\x1b[2J"}, {ID: "a\n"}, {ID: "a:b"}, {ID: "gpü"}, {ID: strings.Repeat("a", 129)},
 		{ID: "a", SMs: -1}, {ID: "a", CacheBytes: -1}, {ID: "a", PeakRate: -1},
 	} {

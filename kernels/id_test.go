@@ -10,8 +10,9 @@ import (
 
 // The ID that a device makes of its name is one, whatever stands in the name.
 func TestSlug(t *testing.T) {
-	for name, want := range map[string]string{"NVIDIA H200": "nvidia-h200", "NVIDIA A100-SXM4-80GB": "nvidia-a100-sxm4-80gb",
-		"GRID V100D/8Q (vGPU)": "grid-v100d-8q-vgpu", "../../x": "x"} {
+	for name, want := range map[string]string{"NVIDIA H200": "nvidia-h200",
+		"NVIDIA A100-SXM4-80GB": "nvidia-a100-sxm4-80gb",
+		"GRID V100D/8Q (vGPU)":  "grid-v100d-8q-vgpu", "../../x": "x"} {
 		got := Slug(name)
 		assert.That(t, got == want && CheckID(got) == nil, "%q: %q, %v", name, got, CheckID(got))
 	}
@@ -22,7 +23,8 @@ func TestCheckID(t *testing.T) {
 		err := CheckID(id)
 		assert.That(t, err == nil, "%v", err)
 	}
-	for _, id := range []string{"", ".", "..", "../../../victim", "a/b", `a\b`, "a..b", "/etc", "-x", "a b", "a\n", "a\x1b[2J", "é", strings.Repeat("a", 101)} {
+	for _, id := range []string{"", ".", "..", "../../../victim", "a/b", `a\b`, "a..b", "/etc",
+		"-x", "a b", "a\n", "a\x1b[2J", "é", strings.Repeat("a", 101)} {
 		err := CheckID(id)
 		assert.That(t, err != nil && hint.Of(err) != "" &&
 			!strings.ContainsAny(err.Error(), "\n\x1b"), "%q: %v", id, err)

@@ -71,13 +71,15 @@ func TestConfigErrors(t *testing.T) {
 		if err == nil {
 			t.Errorf("ParseConfig(%q) = %q, want an error", in, c)
 		} else if !strings.Contains(err.Error(), part) || hint.Of(err) == "" {
-			t.Errorf("ParseConfig(%q): %q (hint %q), want it to hold %q", in, err, hint.Of(err), part)
+			t.Errorf("ParseConfig(%q): %q (hint %q), want it to hold %q", in, err, hint.Of(err),
+				part)
 		}
 	}
 }
 
 func FuzzParseConfig(f *testing.F) {
-	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br1.st2.w8.st3", "br4.", "br4..w8", "w2147483648", "br004"} {
+	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br1.st2.w8.st3",
+		"br4.", "br4..w8", "w2147483648", "br004"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -110,9 +112,12 @@ func TestUserKnobs(t *testing.T) {
 	k, err := kernels.ParseKnob("tpb")
 	assert.That(t, err == nil && k == tpb && slices.Contains(kernels.Knobs(), tpb),
 		"%+v, %v", k, err)
-	f := &kernels.Family{Knobs: []kernels.Range{kernels.Values(vec, 4, 8), kernels.Values(tpb, 64, 128), kernels.Values(kernels.Warps, 2)},
+	f := &kernels.Family{Knobs: []kernels.Range{kernels.Values(vec, 4, 8), kernels.Values(tpb, 64,
+		128), kernels.Values(kernels.Warps, 2)},
 		Base: func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
-			return kernels.NewConfig(kernels.Setting{Knob: vec, Value: 8}, kernels.Setting{Knob: tpb, Value: 64}, kernels.Setting{Knob: kernels.Warps, Value: 2})
+			return kernels.NewConfig(kernels.Setting{Knob: vec, Value: 8},
+				kernels.Setting{Knob: tpb, Value: 64}, kernels.Setting{Knob: kernels.Warps,
+					Value: 2})
 		},
 		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
 		Plan: func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {

@@ -53,7 +53,8 @@ func TestShapePanels(t *testing.T) {
 			got = append(got, strings.Join(s, ""))
 		}
 	}
-	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 29x17389 " +
+	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 " +
+		"29x17389 " +
 		"256x65536"
 	want := []string{"rms fwd bf16" + order, "", "|0-1|2|3-4-5-6|7|8", "rms bwd bf16" + order,
 		"|0|2|3|5-6|7", "|0-1|2|3-4-5-6|7|8"}
@@ -64,7 +65,8 @@ func TestShapePanels(t *testing.T) {
 			"row", i, "of the table")
 	}
 	// Over no axis the table has the order that the plot has.
-	if a, b := shapes(t, nil).panels(OverShape), g.panels(OverShape); fmt.Sprint(a) != fmt.Sprint(b) {
+	if a, b := shapes(t, nil).panels(OverShape), g.panels(OverShape); fmt.Sprint(a) != fmt.Sprint(
+		b) {
 		t.Errorf("%v\n%v", a, b)
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 func phased(phase string, us float64, configs int) Cell {
 	f := float32(us)
-	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"}, Status: kernels.StatusOK,
+	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"},
+		Status:   kernels.StatusOK,
 		MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
 		Samples: []float32{f, f * 1.001, f * 0.999}}
 }
@@ -22,7 +23,8 @@ func phased(phase string, us float64, configs int) Cell {
 func TestAlike(t *testing.T) {
 	ps := make([]kernels.Problem, 5)
 	for i := range ps {
-		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)), N: 64,
+		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)),
+			N:     64,
 			DType: kernels.BF16, Weight: kernels.BF16}
 	}
 	type cells = map[kernels.Problem]Cell
@@ -65,10 +67,12 @@ func TestAlike(t *testing.T) {
 	assert.NoError(t, Render(&text, c, FormatText))
 	whole := strings.Join(strings.Fields(text.String()), " ")
 	for _, w := range []string{
-		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs " +
+		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 " +
+			"configs " +
 			"(median 4) each.",
 		"B's times: finals in 1 problem, search in 3 problems; of 3 to 40 configs (median 19.5) each.",
-		"INCONCLUSIVE in 1 problem, as one side has times of a search only, and the other none of one.",
+		"INCONCLUSIVE in 1 problem, as one side has times of a search only, and the other none " +
+			"of one.",
 		"INCONCLUSIVE in 1 problem, as the search tried fewer than 8 configs of the slower side",
 		"FASTER or SLOWER in 1 problem of a search",
 	} {

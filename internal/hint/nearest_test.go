@@ -8,7 +8,8 @@ import (
 
 func TestNearest(t *testing.T) {
 	names := []string{"shapes", "samples", "te", "fast-llm"}
-	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples", "fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {
+	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples",
+		"fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {
 		assert.Equal(t, Nearest(word, names), want, "Nearest", word)
 	}
 	assert.Equal(t, DidYouMean("shape", names, "`list` names them"),

@@ -35,10 +35,16 @@ func CPU() kernels.DeviceInfo {
 }
 
 // Problem reads a problem that is right.
-func Problem(t testing.TB, text string) kernels.Problem { return right(t, text, kernels.ParseProblem) }
+func Problem(t testing.TB, text string) kernels.Problem {
+	return right(t, text,
+		kernels.ParseProblem)
+}
 
 // Variant reads a variant that is right.
-func Variant(t testing.TB, text string) kernels.Variant { return right(t, text, kernels.ParseVariant) }
+func Variant(t testing.TB, text string) kernels.Variant {
+	return right(t, text,
+		kernels.ParseVariant)
+}
 
 // Config reads a config that is right.
 func Config(t testing.TB, text string) kernels.Config { return right(t, text, kernels.ParseConfig) }
@@ -78,8 +84,8 @@ func Library(t testing.TB, lib, source string) string {
 	return lib
 }
 
-// Beside runs tests of this binary, by their names with bars, in a process that finds the library of
-// a C file under a name, with more in its environment.
+// Beside runs tests of this binary, by their names with bars, in a process that finds the library
+// of a C file under a name, with more in its environment.
 func Beside(t testing.TB, name, source, tests string, env ...string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -38,7 +38,8 @@ func TestExample(t *testing.T) {
 	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
 		c := newChecker(t, r, arch)
 		for _, f := range fs {
-			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
+			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
+				"rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
 				p := devicetest.Problem(t, text)
 				if f.CheckServes(p) != nil {
 					continue
@@ -58,11 +59,15 @@ func TestCheckFails(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16")
 	for _, test := range []struct{ manifest, source, want string }{
 		{good, strings.Replace(goodSource, "const X *x", "const Q *x", 1), "mine.cu(2)"},
-		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1), "user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
+		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1),
+			"user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and " +
+				"is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
 		{strings.Replace(good, "entry: first", "entry: first<4>", 1), goodSource, "mine.cu"},
-		{strings.Replace(good, "elems: M}", `elems: "M / (8 - w)"}`, 1), goodSource, "scratch[1].elems divides by zero for layernorm/bwd/4096x4096/bf16 with w8.v0.k"},
+		{strings.Replace(good, "elems: M}", `elems: "M / (8 - w)"}`, 1), goodSource,
+			"scratch[1].elems divides by zero for layernorm/bwd/4096x4096/bf16 with w8.v0.k"},
 	} {
-		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu", test.source))
+		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu",
+			test.source))
 		assert.NoError(t, err)
 		_, err = newChecker(t, r, "sm_90").Check(fs[0], p, false)
 		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
@@ -143,7 +148,12 @@ func TestPlain(t *testing.T) {
 	n, err := nvrtc.Find()
 	assert.NoError(t, err)
 	for _, file := range []string{"cuda_bf16.h", "cub/block/block_reduce.cuh"} {
-		if !slices.ContainsFunc(n.Includes(), func(dir string) bool { _, err := os.Stat(filepath.Join(dir, file)); return err == nil }) {
+		if !slices.ContainsFunc(n.Includes(),
+			func(dir string) bool {
+				_, err := os.Stat(filepath.Join(dir, file))
+				return err ==
+					nil
+			}) {
 			t.Skipf("no %s", file)
 		}
 	}
@@ -154,13 +164,16 @@ func TestPlain(t *testing.T) {
 	assert.NoError(t, err)
 	b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).Compile(u.Source, u.Options)
 	assert.NoError(t, err)
-	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin", "mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
+	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin",
+		"mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
 	for _, test := range []struct{ manifest, want string }{
 		{compiled, ""},
-		{strings.Replace(compiled, "int32:", "int64:", 1), "takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
+		{strings.Replace(compiled, "int32:", "int64:", 1),
+			"takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
 		{strings.Replace(compiled, "entry: ", "entry: x", 1), "plain.cubin has no kernel x_Z"},
 	} {
-		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin", string(b.Cubin)))
+		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin",
+			string(b.Cubin)))
 		if err == nil {
 			assert.That(t, fs[0].Version != "", "the cubin is no part of the version")
 			_, err = newChecker(t, r, "sm_90").Check(fs[0], p, true)
@@ -175,8 +188,10 @@ func TestPlain(t *testing.T) {
 func TestBaseline(t *testing.T) {
 	r, _, err := Load(families.New(), folder(t, "plain.yaml", plain, "plain.cu", plainSource))
 	assert.NoError(t, err)
-	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb", "block: threads").Replace(plain)
-	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+"#include \"near.h\"\n", "near.h", "int near;\n"))
+	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb",
+		"block: threads").Replace(plain)
+	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+
+		"#include \"near.h\"\n", "near.h", "int near;\n"))
 	assert.NoError(t, err)
 	r, err = families.WithBaselineOf(r, fs, old.File)
 	assert.Must(t, err == nil, "%v", err)

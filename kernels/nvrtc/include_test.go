@@ -22,19 +22,24 @@ func write(t *testing.T, file, text string) {
 func TestIncludeFolders(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
-	for _, file := range []string{"cuda/targets/x/lib/libnvrtc.so.13.0.88", "cuda/targets/x/include/cuda_fp16.h", "cuda/targets/x/include/cccl/nv/target",
-		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "12/nvidia/cuda_runtime/include/cuda_fp16.h", "12/nvidia/cuda_cccl/include/nv/target",
-		"13/nvidia/cu13/lib/libnvrtc.so.13", "13/nvidia/cu13/include/cuda_fp16.h", "none/lib/libnvrtc.so.13", "none/include/stdio.h"} {
+	for _, file := range []string{"cuda/targets/x/lib/libnvrtc.so.13.0.88",
+		"cuda/targets/x/include/cuda_fp16.h", "cuda/targets/x/include/cccl/nv/target",
+		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "12/nvidia/cuda_runtime/include/cuda_fp16.h",
+		"12/nvidia/cuda_cccl/include/nv/target",
+		"13/nvidia/cu13/lib/libnvrtc.so.13", "13/nvidia/cu13/include/cuda_fp16.h",
+		"none/lib/libnvrtc.so.13", "none/include/stdio.h"} {
 		write(t, at(file), "")
 	}
 	assert.NoError(t, os.Mkdir(at("cuda/lib64"), 0o777))
 	assert.NoError(t,
 		os.Symlink(at("cuda/targets/x/lib/libnvrtc.so.13.0.88"), at("cuda/lib64/libnvrtc.so.13")))
 	for file, want := range map[string][]string{
-		"cuda/lib64/libnvrtc.so.13":               {"cuda/targets/x/include", "cuda/targets/x/include/cccl"},
-		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12": {"12/nvidia/cuda_runtime/include", "12/nvidia/cuda_cccl/include"},
-		"13/nvidia/cu13/lib/libnvrtc.so.13":       {"13/nvidia/cu13/include"},
-		"none/lib/libnvrtc.so.13":                 nil,
+		"cuda/lib64/libnvrtc.so.13": {"cuda/targets/x/include",
+			"cuda/targets/x/include/cccl"},
+		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12": {"12/nvidia/cuda_runtime/include",
+			"12/nvidia/cuda_cccl/include"},
+		"13/nvidia/cu13/lib/libnvrtc.so.13": {"13/nvidia/cu13/include"},
+		"none/lib/libnvrtc.so.13":           nil,
 	} {
 		var paths []string
 		for _, name := range want {
@@ -120,7 +125,8 @@ func TestIncludeKey(t *testing.T) {
 		write(t, filepath.Join(dir, "a.h"), first)
 		write(t, filepath.Join(dir, "in/b.h"), second)
 		s := &shelf{folders: []string{dir}}
-		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`, Headers: map[string]string{"k.cuh": text}}, nil), "\n")
+		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`,
+			Headers: map[string]string{"k.cuh": text}}, nil), "\n")
 	}
 	const uses, nested = "# include <a.h>\n", "#include \"in/b.h\"\n#include <a.h>"
 	base := key(uses, "x", nested, "1")
@@ -138,7 +144,8 @@ func TestIncludeCompiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("NORMBENCH_INCLUDE", dir)
 	c := compiler(t)
-	src := Source{Name: "k.cu", Text: "#include <mine.h>\nextern \"C\" __global__ void k(float* y) { y[0] = MINE; }\n"}
+	src := Source{Name: "k.cu", Text: "#include <mine.h>\nextern \"C\" __global__ void k(float* " +
+		"y) { y[0] = MINE; }\n"}
 	cubins := t.TempDir()
 	_, err := NewCache(cubins, c).Compile(src, fakeOptions)
 	assert.That(t, errors.As(err, new(*CompileError)) && strings.Contains(err.Error(), "mine.h"),

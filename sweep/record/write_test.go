@@ -53,7 +53,8 @@ func TestWriter(t *testing.T) {
 		t.Fatal(err) // its run is in the file
 	}
 	recs, _, notes, err := readAll(w.Path())
-	diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs, cmpOpts)
+	diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs,
+		cmpOpts)
 	assert.That(t, diff == "" && err == nil && notes == nil, "%v %v %v", diff, err, notes)
 }
 
@@ -64,7 +65,8 @@ func TestWriterRefuses(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"some notes of mine\n", path + " is not a records file"},
 		{lines(t, run) + "junk\n" + lines(t, run), path + ":2: not JSON"},
-		{altered(lines(t, run), `"schema":2`, `"schema":9`), path + ":1: schema 9 is newer than 2, the newest that this normbench reads"},
+		{altered(lines(t, run), `"schema":2`, `"schema":9`), path +
+			":1: schema 9 is newer than 2, the newest that this normbench reads"},
 	} {
 		os.WriteFile(path, []byte(tc.text), 0o644)
 		_, _, err := OpenWriter(dir, ".")

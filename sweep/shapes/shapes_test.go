@@ -82,7 +82,8 @@ func TestParseErrors(t *testing.T) {
 		{"a: {union: [7]}\n", `s.yaml:1:13: a.union[0]: is a whole number, not a text`},
 		{"a: {union: [b]}\n", `s.yaml:1:13: a.union[0]: unknown group "b"`},
 		{"a: {union: [a]}\n", `s.yaml:1:13: a.union[0]: the union goes in a circle: a -> a`},
-		{"a: {union: [b]}\nb:\n  union: [c]\nc: {union: [a]}\n", `s.yaml:4:13: c.union[0]: the union goes in a circle: a -> b -> c -> a`},
+		{"a: {union: [b]}\nb:\n  union: [c]\nc: {union: [a]}\n",
+			`s.yaml:4:13: c.union[0]: the union goes in a circle: a -> b -> c -> a`},
 		{"a: [[1, 2], 7]\n", `s.yaml:1:13: a[1]: is a whole number, not a shape`},
 		{"a: [[1]]\n", `s.yaml:1:5: a[0]: has 1 numbers, not 2`},
 		{"a: [[1, 2], [1, 2]]\n", `s.yaml:1:13: a[1]: shape 1x2 stands twice`},
@@ -91,12 +92,15 @@ func TestParseErrors(t *testing.T) {
 		{"a: [[0, 2]]\n", `s.yaml:1:6: a[0][0]: 0 is out of range`},
 		{"a: [[-1, 2]]\n", `s.yaml:1:6: a[0][0]: -1 is out of range`},
 		{"a: [[1, 2147483649]]\n", `s.yaml:1:9: a[0][1]: 2147483649 is out of range`},
-		{"a: [[1, 99999999999999999999]]\n", `s.yaml:1:9: a[0][1]: is a fraction, not a whole number`},
+		{"a: [[1, 99999999999999999999]]\n",
+			`s.yaml:1:9: a[0][1]: is a fraction, not a whole number`},
 		{"a: [{shape: [1, 2], weight: 2}]\n", `s.yaml:1:21: a[0].weight: unknown field`},
 		{"a: [{note: x}]\n", `s.yaml:1:5: a[0].shape: is missing`},
 		{"a: [{shape: [1, 2], shape: [1, 3]}]\n", `s.yaml:1:21: a[0].shape: stands twice`},
-		{"a: [{shape: [1, 2], note: 5}]\n", `s.yaml:1:27: a[0].note: is a whole number, not a text`},
-		{"a: &x [[1, 2]]\nb: *x\n", `s.yaml:1:4: a: is an anchor, an alias or a tag, which this file does not have, not a list`},
+		{"a: [{shape: [1, 2], note: 5}]\n",
+			`s.yaml:1:27: a[0].note: is a whole number, not a text`},
+		{"a: &x [[1, 2]]\nb: *x\n",
+			`s.yaml:1:4: a: is an anchor, an alias or a tag, which this file does not have, not a list`},
 	} {
 		_, err := Parse("s.yaml", []byte(tc.in))
 		if err == nil || err.Error() != tc.want {
@@ -180,7 +184,8 @@ func TestSelect(t *testing.T) {
 		"hint %q does not list the groups", hint.Of(err))
 }
 
-var positioned = regexp.MustCompile(`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is not YAML: .|: .)`)
+var positioned = regexp.MustCompile(
+	`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is not YAML: .|: .)`)
 
 func FuzzParse(f *testing.F) {
 	f.Add(normbench.ShapesYAML)
