@@ -74,5 +74,5 @@ func TestShapePanels(t *testing.T) {
 func TestShapePlot(t *testing.T) {
 	data, err := shapes(t, OverShape).Plot("On a <card>", OverShape)
 	assert.NoError(t, err)
-	devicetest.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
+	assert.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
 }

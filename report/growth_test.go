@@ -50,7 +50,7 @@ func TestGrowth(t *testing.T) {
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		assert.NoError(t, g.Render(&b, f))
-		devicetest.Golden(t, filepath.Join("testdata", "growth."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "growth."+f), b.String())
 		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 		if f == FormatCSV {
 			rows, err := csv.NewReader(&b).ReadAll()

@@ -80,7 +80,7 @@ func TestRender(t *testing.T) {
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		assert.NoError(t, Render(&b, c, f))
-		devicetest.Golden(t, filepath.Join("testdata", "compare."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "compare."+f), b.String())
 		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 		if f == FormatCSV {
 			rows, err := csv.NewReader(&b).ReadAll()
@@ -177,14 +177,14 @@ func TestRenderTable(t *testing.T) {
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		assert.NoError(t, RenderTable(&b, tab, f))
-		devicetest.Golden(t, filepath.Join("testdata", "table."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "table."+f), b.String())
 		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 	}
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		err := RenderTable(&b, &Table{Header: []string{"a", "b"}}, f)
 		assert.That(t, err == nil, "no rows as %s: %v", f, err)
-		devicetest.Golden(t, filepath.Join("testdata", "empty."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "empty."+f), b.String())
 		assert.That(t, RenderTable(brokenWriter{}, tab, f) != nil, "%s: a write error was lost", f)
 	}
 }

@@ -118,7 +118,7 @@ func TestWriteRead(t *testing.T) {
 	assert.That(t, err == nil && st.Mode().Perm() == 0o644, "mode %v, %v", st.Mode(), err)
 	data, _ := os.ReadFile(path)
 	golden := filepath.Join("testdata", "tuned.json")
-	devicetest.Golden(t, golden, string(data))
+	assert.Golden(t, golden, string(data))
 	got, err := Read(path)
 	diff := cmp.Diff(want, got, sameConfig)
 	assert.That(t, diff == "" && err == nil, "%v %v", diff, err)

@@ -68,7 +68,7 @@ func TestClaims(t *testing.T) {
 			for _, f := range append(faults, unmarked(want)...) {
 				t.Errorf("%s: %s", page, f)
 			}
-			if want != text && *update {
+			if want != text && *assert.Update {
 				err = os.WriteFile(page, []byte(want), 0o644)
 			} else if diff := cmp.Diff(text, want); diff != "" {
 				t.Errorf("%s is not what the files have (-update writes it):\n%s", page, diff)

@@ -76,7 +76,7 @@ func TestMapsBrought(t *testing.T) {
 		}
 	}
 	const dir = "../../kernels/families/maps"
-	if *update {
+	if *assert.Update {
 		for name, text := range want {
 			assert.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 		}

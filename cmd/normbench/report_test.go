@@ -69,7 +69,7 @@ func TestMade(t *testing.T) {
 		if filepath.Ext(name) == ".svg" {
 			got, _ = os.ReadFile(drawn)
 		}
-		if *update && code == 0 {
+		if *assert.Update && code == 0 {
 			assert.NoError(t, os.WriteFile(name, got, 0o644))
 		}
 		kept, err := os.ReadFile(name)

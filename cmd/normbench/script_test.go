@@ -38,9 +38,6 @@ import (
 	"normbench/tune"
 )
 
-// update is -update: it writes what the scripts and the pages compare with.
-var update = devicetest.Update
-
 // testAll runs in full what other runs take a part of: `make test-all`.
 var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 
@@ -177,7 +174,7 @@ func TestScripts(t *testing.T) {
 		Cmds:                scriptCommands,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		UpdateScripts:       *update,
+		UpdateScripts:       *assert.Update,
 	})
 }
 

@@ -2,7 +2,6 @@ package imports
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path"
@@ -14,8 +13,6 @@ import (
 
 	"normbench/internal/assert"
 )
-
-var update = flag.Bool("update", false, "rewrite the lines in ARCHITECTURE.md's table")
 
 // A room is a row of ARCHITECTURE.md's table: a folder, what it is for, the lines of Go in it
 // that are not tests, and the most that it may have.
@@ -107,7 +104,7 @@ func TestWeights(t *testing.T) {
 	sum, err := weigh(rooms, lines, []string{"kernels/devicetest", "internal/durable/powercut",
 		"internal/assert"})
 	assert.NoError(t, err)
-	if *update {
+	if *assert.Update {
 		for _, r := range rooms {
 			old := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, r.lines, r.budget)
 			made := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, sum[r.folder],

@@ -5,7 +5,6 @@
 package devicetest
 
 import (
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,20 +53,6 @@ func right[T any](t testing.TB, text string, parse func(string) (T, error)) T {
 	v, err := parse(text)
 	assert.NoError(t, err)
 	return v
-}
-
-// Update is the flag -update: files that tests compare with are written anew.
-var Update = flag.Bool("update", false, "write anew what tests compare with; read the diff")
-
-// Golden holds a text to a file, which -update writes.
-func Golden(t testing.TB, file, got string) {
-	t.Helper()
-	if *Update {
-		assert.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	assert.NoError(t, err)
-	assert.Same(t, got, string(want), file)
 }
 
 // Library compiles a C file to a shared library, or skips the test where there is no compiler.

@@ -75,7 +75,7 @@ func TestBasePlans(t *testing.T) {
 			}
 			b.WriteByte('\n')
 		}
-		devicetest.Golden(t, filepath.Join("testdata", "plans_"+name+".txt"), b.String())
+		assert.Golden(t, filepath.Join("testdata", "plans_"+name+".txt"), b.String())
 	}
 }
 
@@ -106,7 +106,7 @@ func TestSpaceSizes(t *testing.T) {
 					f.Name)
 			}
 		}
-		devicetest.Golden(t, filepath.Join("testdata", "spaces_"+name+".txt"), b.String())
+		assert.Golden(t, filepath.Join("testdata", "spaces_"+name+".txt"), b.String())
 	}
 }
 

@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	_ "embed"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,42 +94,12 @@ func TestCheckUnkept(t *testing.T) {
 
 // plain is a forward as people write it: CUDA's own headers, a template, an int, a knob of its own,
 // no rstd.
-const plain = `name: plain
-op: rmsnorm
-pass: fwd
-options: [--use_fast_math, --std=c++20]
-knobs:
-  tpb: {values: [128, 256], doc: threads of a block}
-base: {tpb: "N > 1024 ? 256 : 128"}
-serves: [{require: bf16 && xb == wb, reason: bf16 only}]
-launches:
-  - source: plain.cu
-    entry: mine::norm<TPB, __nv_bfloat16>
-    grid: M
-    block: tpb
-    args: [x, w, y, {int32: n, value: N}, {float32: eps, value: eps}]
-`
+//
+//go:embed testdata/plain.yaml
+var plain string
 
-const plainSource = `#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-#include <cooperative_groups.h>
-#include <cub/block/block_reduce.cuh>
-namespace mine {
-template <int THREADS, typename T>
-__global__ void norm(const T *x, const T *w, T *y, int n, float eps) {
-  using Reduce = cub::BlockReduce<float, THREADS>;
-  __shared__ typename Reduce::TempStorage storage;
-  __shared__ float sum;
-  float s = 0;
-  for (int i = threadIdx.x; i < n; i += THREADS) s += float(x[i]) * float(x[i]);
-  s = Reduce(storage).Sum(s);
-  if (threadIdx.x == 0) sum = s;
-  cooperative_groups::this_thread_block().sync();
-  for (int i = threadIdx.x; i < n; i += THREADS) y[i] = T(float(x[i]) * rsqrtf(sum / n + eps) * float(w[i]));
-}
-}
-`
+//go:embed testdata/plain.cu
+var plainSource string
 
 func TestPlain(t *testing.T) {
 	dir := folder(t, "plain.yaml", plain, "plain.cu", plainSource)
@@ -148,12 +119,8 @@ func TestPlain(t *testing.T) {
 	n, err := nvrtc.Find()
 	assert.NoError(t, err)
 	for _, file := range []string{"cuda_bf16.h", "cub/block/block_reduce.cuh"} {
-		if !slices.ContainsFunc(n.Includes(),
-			func(dir string) bool {
-				_, err := os.Stat(filepath.Join(dir, file))
-				return err ==
-					nil
-			}) {
+		in := func(dir string) bool { _, err := os.Stat(filepath.Join(dir, file)); return err == nil }
+		if !slices.ContainsFunc(n.Includes(), in) {
 			t.Skipf("no %s", file)
 		}
 	}

@@ -1,20 +1,17 @@
 package manifest_test
 
 import (
+	_ "embed"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	. "normbench/kernels/manifest" // outside of it, as families import it
@@ -23,39 +20,11 @@ import (
 	"normbench/kernels/triton"
 )
 
-const tritonManifest = `name: t
-op: rmsnorm
-pass: fwd
-knobs:
-  w: [4, 8]
-  block: {values: [1024, 4096]}
-base: {w: 4, block: 4096}
-launches:
-  - triton: {source: k.py, function: fwd}
-    grid: ceildiv(M, 2)
-    args: {X: x, W: w, B: b, Y: y, R: rstd, rows: M, n: N, stride: N, k: none, wide: "N > 2", eps: eps, inv: 1.0 / N}
-    constexprs: {BLOCK: block, HAS_W: weight && true, ACC: tl.float32, ACT: "'none'", E: eps, T: dtype(w)}
-    options: {num_warps: w, maxnreg: 8 * w}
-`
+//go:embed testdata/triton.yaml
+var tritonManifest string
 
-const tritonSource = `import triton, helper
-import triton.language as tl
-raise SystemExit("probing runs no code")
-
-@triton.autotune(configs=[], key=[])
-@triton.jit
-def fwd(X, W, B, Y, R, rows, n, stride, wide, eps, inv, BLOCK: tl.constexpr, HAS_W: tl.constexpr,
-        ACC: tl.constexpr, ACT: tl.constexpr, E: tl.constexpr, T: tl.constexpr, MORE: tl.constexpr = 1, k=2):
-    pass
-
-@own_jit()
-def described(X, desc):
-    desc.load([0])
-
-@triton.jit
-def rest(*X):
-    pass
-`
+//go:embed testdata/triton.py
+var tritonSource string
 
 // fakeTriton has Python find a Triton, which is enough to probe.
 func fakeTriton(t *testing.T) (dir string) {
@@ -169,32 +138,13 @@ func TestTritonHosted(t *testing.T) {
 // What is wrong with a manifest of Triton's is an error with its place when it is read.
 func TestTritonErrors(t *testing.T) {
 	fakeTriton(t)
-	for _, test := range []struct{ old, text, want string }{
-		{"source: k.py", "source: j.py", "t.yaml:9:22: launches[0].triton.source: no file j.py"},
-		{"source: k.py, ", "", "stands beside both source and module, or neither"},
-		{"source: k.py", "module: lib.none", "launches[0].triton.function: Python has no module " +
-			"lib.none"},
-		{"function: fwd", "function: rest", "k.py:16: rest takes *args or **kwargs"},
-		{"X: x, W: w", "X: x, Z: w", "t.yaml:11:21: launches[0].args.Z: fwd (k.py:7) has no " +
-			"parameter Z"},
-		{"X: x", "BLOCK: 2, X: x", "BLOCK of fwd (k.py:7) is a constexpr"},
-		{"{num_warps", "{X: 1, num_warps", "options.X: is a parameter of fwd (k.py:7)"},
-		{"{BLOCK", "{Q: 1, BLOCK", "constexprs.Q: fwd (k.py:7) has no parameter Q"},
-		{"n: N", "n: TODO", `launches[0].args.n: unknown name TODO in "TODO"`},
-		{"n: N", "n: dw_partial", `unknown buffer "dw_partial"`},
-		{"n: N", "n: [1]", "launches[0].args.n"},
-		{"ACT: \"'none'\"", "ACT: \"__import__('os')\"", `launches[0].constexprs.ACT`},
-		{"dtype(w)", "dtype(z)", `launches[0].constexprs.T: unknown name z in "dtype(z)"`},
-		{"grid: ceildiv(M, 2)", "grid: [1, 1, 1, 1]", "is one of 4 numbers"},
-		{"function: fwd}", "function: described}", "has no parameter W"},
-	} {
-		manifest := strings.Replace(tritonManifest, test.old, test.text, 1)
-		assert.Must(t, manifest != tritonManifest, "no %q", test.old)
-		_, _, err := Load(families.New(), folder(t, "t.yaml", manifest, "k.py", tritonSource))
-		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
-			hint.Of(err) != "" && !strings.Contains(err.Error(), "\n"), "%s: %v (%s), want %s",
-			test.text, err, hint.Of(err), test.want)
-	}
+	assert.Cases(t, "testdata/triton_errors.txt", func(input string) string {
+		dir := folder(t, "t.yaml", edited(t, tritonManifest, strings.Split(input, "\n")), "k.py",
+			tritonSource)
+		_, _, err := Load(families.New(), dir)
+		return strings.NewReplacer(dir+"/", "", os.Getenv(triton.PythonVariable), "PYTHON").Replace(
+			assert.Refusal(t, err))
+	})
 	described := regexp.MustCompile(`(?s)args:.*`).ReplaceAllString(strings.Replace(tritonManifest,
 		"function: fwd", "function: described", 1), "args: {X: x, desc: y}\n")
 	_, _, err := Load(families.New(), folder(t, "t.yaml", described, "k.py", tritonSource))
@@ -257,62 +207,4 @@ func TestTritonExamples(t *testing.T) {
 	}
 	assert.That(t, (nvrtc.Source{Name: "baseline:user:python:a.b"}).Python() &&
 		!(nvrtc.Source{Name: "user:python.cu"}).Python(), "names of Python")
-}
-
-// What a config of a kernel of Triton costs where nothing is compiled yet, and where all is in the
-// cache: the first of 60, and how many a second follow it.
-func BenchmarkTriton(b *testing.B) {
-	for _, dir := range []string{"triton", "liger"} {
-		b.Run(dir, func(b *testing.B) {
-			r, fs, err := Load(families.New(), "../../examples/"+dir)
-			if err != nil {
-				b.Skip(err)
-			}
-			d := devicetest.H200()
-			var units []cuda.Unit
-			for _, f := range fs {
-				for _, shape := range []string{"4096x4096", "8192x8192"} {
-					p, err := kernels.ParseProblem("rmsnorm/bwd/" + shape + "/bf16")
-					if err != nil || f.Op != p.Op || f.Pass != p.Pass {
-						continue
-					}
-					for _, c := range f.Space(p, d).Configs {
-						u, err := cuda.NewUnit(r, &f.Plan(p, c, d).Launches[0], "sm_90")
-						assert.NoError(b, err)
-						units = append(units, u)
-					}
-				}
-			}
-			units = units[:min(len(units), 60)]
-			for range b.N {
-				b.Setenv("NORMBENCH_CACHE", b.TempDir())
-				for _, how := range []string{"cold", "cached"} {
-					cache := triton.NewCache(nil)
-					start, first := time.Now(), sync.OnceValue(time.Now)
-					var all sync.WaitGroup
-					work := make(chan cuda.Unit, len(units))
-					for _, u := range units {
-						work <- u
-					}
-					close(work)
-					for range runtime.GOMAXPROCS(0) {
-						all.Go(func() {
-							for u := range work {
-								_, err := cache.Compile(u.Source, u.Options)
-								assert.That(b, err == nil, "%v", err)
-								first()
-							}
-						})
-					}
-					all.Wait()
-					b.ReportMetric(first().Sub(start).Seconds(), how+"-s-to-first")
-					b.ReportMetric(time.Since(start).Seconds(), how+"-s-to-all")
-					b.ReportMetric(float64(len(units)-1)/time.Since(first()).Seconds(), how+
-						"-per-s")
-					b.ReportMetric(float64(len(units)), "units")
-					cache.Close()
-				}
-			}
-		})
-	}
 }

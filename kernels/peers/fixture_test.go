@@ -89,7 +89,7 @@ func TestFixture(t *testing.T) {
 	}
 	want, err := json.MarshalIndent(all, "", " ")
 	assert.NoError(t, err)
-	devicetest.Golden(t, fixtureFile, string(want)+"\n")
+	assert.Golden(t, fixtureFile, string(want)+"\n")
 }
 
 // TestPython runs the tests in Python, each where python3 has what it needs.

@@ -48,7 +48,7 @@ func TestPicks(t *testing.T) {
 			}
 		}
 	}
-	devicetest.Golden(t, "testdata/picks_h200.txt", b.String())
+	assert.Golden(t, "testdata/picks_h200.txt", b.String())
 }
 
 // What a preset picks is right, on the cpu device, for small problems of every

@@ -22,7 +22,6 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
 	"normbench/sweep/stats"
 )
 
@@ -149,7 +148,7 @@ func TestFormat(t *testing.T) {
 	run := testRun("r1")
 	got := lines(t, run, testRecord(run, 0), wrongRecord(run, 1))
 	golden := filepath.Join("testdata", "v2.jsonl")
-	devicetest.Golden(t, golden, got)
+	assert.Golden(t, golden, got)
 	recs, runs, notes, err := readAll(golden)
 	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
 	assert.Same(t, recs, []*Record{testRecord(run, 0), wrongRecord(run, 1)}, cmpOpts)

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -20,8 +19,6 @@ import (
 	"normbench/internal/assert"
 	"normbench/sweep/stats"
 )
-
-var update = flag.Bool("update", false, "rewrite traces.md")
 
 // testAll takes all cells, and compares the tables: `make test-all`. Other runs take a tenth.
 var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
@@ -418,7 +415,7 @@ const (
 
 func TestTraces(t *testing.T) {
 	identical, changed := 10000, 2500
-	if !testAll && !*update {
+	if !testAll && !*assert.Update {
 		identical, changed = identical/20, changed/20
 		t.Logf("%d and %d cells per kind, traces.md is not compared", identical, changed)
 	}
@@ -451,7 +448,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("%s: %.1f%% of the changes of 2%% are found", k.name, 100*r)
 		}
 	}
-	if !testAll && !*update {
+	if !testAll && !*assert.Update {
 		return
 	}
 	compareTables(t, tables(null, two, half, all, found)+powers(rule)+legend())
@@ -592,10 +589,10 @@ func compareTables(t *testing.T, got string) {
 	old, tail, ok2 := strings.Cut(rest, docEnd)
 	assert.Must(t, ok1 && ok2, "%s has no place for the tables", docFile)
 	got = "\n" + got + "\n"
-	if !*update && alike(got, old) || got == old {
+	if !*assert.Update && alike(got, old) || got == old {
 		return
 	}
-	assert.Must(t, *update,
+	assert.Must(t, *assert.Update,
 		"the tables of %s are now\n%s\nif that is meant, run go test ./sweep/verdict -update",
 		docFile, got)
 	assert.NoError(t, os.WriteFile(docFile, []byte(head+docBegin+got+docEnd+tail), 0o644))
