@@ -487,7 +487,7 @@ func hostBwdSmemPipe(h *kernels.HostRun, pid int) {
 		}
 		return
 	}
-	storePartials(h, pid, 0, dw, db)
+	storePartials(h, pid, dw, db)
 	ctas := int64(h.Launch.Grid[0])
 	if fused != 0 && h.Mem["counters"].Add(0, 1) == int32(ctas-1) {
 		hostFinish(h, "dw", ctas, 0, p.N)

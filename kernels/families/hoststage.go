@@ -29,28 +29,25 @@ func hostWeights(h *kernels.HostRun) (wf, bf []float32) {
 	return wf, bf
 }
 
-// hostInput loads columns from j on of row i into dst: x, or in a forward with
-// residual x + res, which it also writes to resout the first time it is asked.
-func hostInput(h *kernels.HostRun, dst []float32, i, j int64, first bool) {
+// hostInput loads row i of a forward into dst: x, or with residual x + res, which it also writes to
+// resout.
+func hostInput(h *kernels.HostRun, dst []float32, i int64) {
 	p := h.Problem
-	h.Mem["x"].Load(dst, i*p.N+j)
-	if p.Pass == kernels.Bwd || !p.Residual {
+	h.Mem["x"].Load(dst, i*p.N)
+	if !p.Residual {
 		return
 	}
-	res := h.Row(10, int64(len(dst)))
-	h.Mem["res"].Load(res, i*p.N+j)
-	for k, v := range res {
-		dst[k] += v
+	res := h.Row(10, p.N)
+	h.Mem["res"].Load(res, i*p.N)
+	for j, v := range res {
+		dst[j] += v
 	}
-	if first {
-		h.Mem["resout"].Store(i*p.N+j, dst)
-	}
+	h.Mem["resout"].Store(i*p.N, dst)
 }
 
-// hostOutput stores columns from j on of row i of y, v before fp8's scale:
-// rounded to y's type, and for fp8 scaled, with amax, scale_inv and, if asked,
-// the transpose. Where fp8, plans clear amax first.
-func hostOutput(h *kernels.HostRun, v []float32, i, j int64, transpose bool) {
+// hostOutput stores row i of y, v before fp8's scale: rounded to y's type, and for fp8 scaled, with
+// amax, scale_inv and, if asked, the transpose. Where fp8, plans clear amax first.
+func hostOutput(h *kernels.HostRun, v []float32, i int64, transpose bool) {
 	p, y := h.Problem, h.Mem["y"]
 	if p.FP8 {
 		scale, most := h.Mem["scale"].At(0), float32(0)
@@ -61,31 +58,30 @@ func hostOutput(h *kernels.HostRun, v []float32, i, j int64, transpose bool) {
 			v[k] = f * scale
 		}
 		h.Mem["amax"].MaxFloat(0, most)
-		if i == 0 && j == 0 {
+		if i == 0 {
 			h.Mem["scale_inv"].Set(0, 1/scale)
 		}
 	}
-	y.Store(i*p.N+j, v)
+	y.Store(i*p.N, v)
 	if transpose {
 		yt := h.Mem["yt"]
-		for k := range v {
-			yt.F8[(j+int64(k))*p.M+i] = y.F8[i*p.N+j+int64(k)]
+		for j := range p.N {
+			yt.F8[j*p.M+i] = y.F8[i*p.N+j]
 		}
 	}
 }
 
-// hostGradient stores columns from j on of row i of dx: v, plus the residual's
-// gradient where there is one.
-func hostGradient(h *kernels.HostRun, v []float32, i, j int64) {
+// hostGradient stores row i of dx: v, plus the residual's gradient where there is one.
+func hostGradient(h *kernels.HostRun, v []float32, i int64) {
 	p := h.Problem
 	if p.Residual {
-		res := h.Row(10, int64(len(v)))
-		h.Mem["dres"].Load(res, i*p.N+j)
-		for k, r := range res {
-			v[k] += r
+		res := h.Row(10, p.N)
+		h.Mem["dres"].Load(res, i*p.N)
+		for j, r := range res {
+			v[j] += r
 		}
 	}
-	h.Mem["dx"].Store(i*p.N+j, v)
+	h.Mem["dx"].Store(i*p.N, v)
 }
 
 // hostXhat loads columns from j on of row i of xhat into dst, in a backward:
@@ -130,7 +126,7 @@ func hostStats(h *kernels.HostRun, i int64) (r, mean float32) {
 // eachTile calls f with the first row and the end of each tile of CTA pid,
 // in strides or, with ROW_ORDER, in the CTA's own range: common.cuh, Tiles.
 func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
-	block, ctas, rows := h.Launch.Define("BLOCK_ROWS"), int64(h.Launch.Grid[0]), h.Problem.M
+	block, ctas, rows := max(h.Launch.Define("BLOCK_ROWS"), 1), int64(h.Launch.Grid[0]), h.Problem.M
 	first, stride, end := int64(pid)*block, ctas*block, rows
 	switch h.Launch.Define("ROW_ORDER") {
 	case 2: // bwd_pipe.cuh, Walk
@@ -182,7 +178,7 @@ func hostDX(h *kernels.HostRun, xhat, dy, wf []float32, i int64) {
 	for j, v := range xhat {
 		dy[j] = r * (dy[j] - v*c1 - c2)
 	}
-	hostGradient(h, dy, i, 0)
+	hostGradient(h, dy, i)
 }
 
 // nearly is one, less a rounding of r.
@@ -208,6 +204,24 @@ func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
 		hostDX(h, xhat, dy, wf, i)
 	})
 	return dw, db
+}
+
+// hostBackwards does the rows of CTA pid's tiles, whole ones whatever the design's chunks, and leaves
+// its sums as a partial row.
+func hostBackwards(h *kernels.HostRun, pid int) {
+	dw, db := hostRows(h, pid)
+	storePartials(h, pid, dw, db)
+}
+
+// storePartials stores a CTA's sums of dw and db, as far as the problem has them.
+func storePartials(h *kernels.HostRun, pid int, dw, db []float32) {
+	at := int64(pid) * h.Problem.N
+	if !h.Problem.NoWeight {
+		h.Mem["dw_partial"].Store(at, dw)
+	}
+	if h.Problem.Bias {
+		h.Mem["db_partial"].Store(at, db)
+	}
 }
 
 // hostFinish sums count partial rows, columns lo to hi, adds what was in the gradient before, and
