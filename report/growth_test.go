@@ -109,8 +109,7 @@ func TestPage(t *testing.T) {
 	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, "<table>": 2,
 		"<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0,
 		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1,
-		"rules " +
-			"&amp; &lt;others&gt;</li>": 2} {
+		"rules &amp; &lt;others&gt;</li>": 2} {
 		assert.Equal(t, strings.Count(text, want), times, want, "stands", "times")
 	}
 	for _, foreign := range []string{"http:", "https:", "src=", "@import", "ZgotmplZ"} {

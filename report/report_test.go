@@ -46,20 +46,19 @@ func sample(t testing.TB) *Comparison {
 		}
 		return out
 	}
-	return Compare(
-		Side{Label: "base", Cells: cells(map[string]Cell{
-			"rmsnorm/bwd/4096x8192/bf16":       ok(64.125),
-			"rmsnorm/bwd/256x65536/bf16":       ok(41.5),
-			"rmsnorm/bwd/8192x1024/bf16":       ok(18.25),
-			"rmsnorm/bwd/16384x1024/bf16":      ok(30),
-			"rmsnorm/bwd/576000x384/fp16":      ok(1834.7),
-			"rmsnorm/fwd/4096x8192/bf16-wfp32": ok(40.75),
-			"layernorm/bwd/1x8192/fp32+bias":   wide(ok(4.2)),
-			"layernorm/bwd/29x17389/fp32+bias": failed(kernels.StatusWrong,
-				"dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"),
-			"layernorm/bwd/71x3571/fp32+bias":    ok(6),
-			"layernorm/fwd/173x409/fp32+bias+zc": ok(3),
-		})},
+	return Compare(Side{Label: "base", Cells: cells(map[string]Cell{
+		"rmsnorm/bwd/4096x8192/bf16":       ok(64.125),
+		"rmsnorm/bwd/256x65536/bf16":       ok(41.5),
+		"rmsnorm/bwd/8192x1024/bf16":       ok(18.25),
+		"rmsnorm/bwd/16384x1024/bf16":      ok(30),
+		"rmsnorm/bwd/576000x384/fp16":      ok(1834.7),
+		"rmsnorm/fwd/4096x8192/bf16-wfp32": ok(40.75),
+		"layernorm/bwd/1x8192/fp32+bias":   wide(ok(4.2)),
+		"layernorm/bwd/29x17389/fp32+bias": failed(kernels.StatusWrong,
+			"dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"),
+		"layernorm/bwd/71x3571/fp32+bias":    ok(6),
+		"layernorm/fwd/173x409/fp32+bias+zc": ok(3),
+	})},
 		Side{Label: "results/nvidia-h200/tuned.json", Cells: cells(map[string]Cell{
 			"rmsnorm/bwd/4096x8192/bf16":       ok(52.1),
 			"rmsnorm/bwd/256x65536/bf16":       ok(41.7),
