@@ -153,8 +153,4 @@ func TestDTypeText(t *testing.T) {
 		assert.That(t, float64(m.At(0)) == 1+d.Epsilon() && m.At(1) == 1,
 			"%v: epsilon %g is not the spacing of 1", d, d.Epsilon())
 	}
-	for _, s := range []string{"", "BF16", "fp8", "bf16 "} {
-		d, err := kernels.ParseDType(s)
-		assert.That(t, err != nil, "ParseDType(%q) = %v, want an error", s, d)
-	}
 }

@@ -111,10 +111,38 @@ func Cases(t testing.TB, file string, output func(input string) string) {
 	cases(t, file, "\n\n", "\n----\n", output)
 }
 
-// Lines is Cases for short ones: a case is a line, with => between the input and the output.
+// Lines is Cases for short ones: a case is a line, with => between the input and the output. A
+// quoted input stands for what Go takes it for.
 func Lines(t testing.TB, file string, output func(input string) string) {
 	t.Helper()
-	cases(t, file, "\n", " => ", output)
+	cases(t, file, "\n", " => ", func(input string) string {
+		if text, err := strconv.Unquote(input); err == nil {
+			input = text
+		}
+		return strings.ReplaceAll(output(input), "\n", "; ")
+	})
+}
+
+// Edited applies a diff to a text: lines with + stand for those with - above them, which are deleted
+// where there are none.
+func Edited(t testing.TB, text string, diff []string) string {
+	t.Helper()
+	for len(diff) > 0 {
+		var old, now []string
+		for ; len(diff) > 0 && strings.HasPrefix(diff[0], "-"); diff = diff[1:] {
+			old = append(old, diff[0][1:])
+		}
+		for ; len(diff) > 0 && strings.HasPrefix(diff[0], "+"); diff = diff[1:] {
+			now = append(now, diff[0][1:])
+		}
+		from := strings.Join(old, "\n")
+		if now == nil {
+			from += "\n"
+		}
+		Must(t, old != nil && strings.Contains(text, from), "no %q to edit", old)
+		text = strings.Replace(text, from, strings.Join(now, "\n"), 1)
+	}
+	return text
 }
 
 func cases(t testing.TB, file, end, arrow string, output func(input string) string) {

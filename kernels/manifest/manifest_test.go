@@ -146,28 +146,6 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// edited applies a diff to a text: lines with + stand for those with - above them, which are deleted
-// where there are none.
-func edited(t testing.TB, text string, diff []string) string {
-	t.Helper()
-	for len(diff) > 0 {
-		var old, now []string
-		for ; len(diff) > 0 && strings.HasPrefix(diff[0], "-"); diff = diff[1:] {
-			old = append(old, diff[0][1:])
-		}
-		for ; len(diff) > 0 && strings.HasPrefix(diff[0], "+"); diff = diff[1:] {
-			now = append(now, diff[0][1:])
-		}
-		from := strings.Join(old, "\n")
-		if now == nil {
-			from += "\n"
-		}
-		assert.Must(t, old != nil && strings.Contains(text, from), "no %q to edit", old)
-		text = strings.Replace(text, from, strings.Join(now, "\n"), 1)
-	}
-	return text
-}
-
 // Rules and the device refuse with a reason; a number out of its range is a
 // Fault, which says where it comes from.
 func TestRefuse(t *testing.T) {
@@ -176,7 +154,7 @@ func TestRefuse(t *testing.T) {
 		var problem, config string
 		d := devicetest.H200()
 		fmt.Sscan(lines[0], &problem, &config, &d.Arch)
-		dir := folder(t, "mine.yaml", edited(t, good, lines[1:]), "mine.cu", goodSource)
+		dir := folder(t, "mine.yaml", assert.Edited(t, good, lines[1:]), "mine.cu", goodSource)
 		_, fs, err := Load(families.New(), dir)
 		assert.NoError(t, err)
 		p, f := devicetest.Problem(t, problem), fs[0]
@@ -200,7 +178,7 @@ func TestErrors(t *testing.T) {
 		return strings.ReplaceAll(assert.Refusal(t, err), dir+string(filepath.Separator), "")
 	}
 	assert.Cases(t, "testdata/errors.txt", func(input string) string {
-		return load(edited(t, good, strings.Split(input, "\n")))
+		return load(assert.Edited(t, good, strings.Split(input, "\n")))
 	})
 	// more than 30000 configs, more than 1000 to try, and expressions, nesting and texts without end
 	for _, test := range []struct{ old, new, want string }{

@@ -139,7 +139,7 @@ func TestTritonHosted(t *testing.T) {
 func TestTritonErrors(t *testing.T) {
 	fakeTriton(t)
 	assert.Cases(t, "testdata/triton_errors.txt", func(input string) string {
-		dir := folder(t, "t.yaml", edited(t, tritonManifest, strings.Split(input, "\n")), "k.py",
+		dir := folder(t, "t.yaml", assert.Edited(t, tritonManifest, strings.Split(input, "\n")), "k.py",
 			tritonSource)
 		_, _, err := Load(families.New(), dir)
 		return strings.NewReplacer(dir+"/", "", os.Getenv(triton.PythonVariable), "PYTHON").Replace(
