@@ -2,11 +2,8 @@ package report
 
 import (
 	"bytes"
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,17 +44,7 @@ func growth(t testing.TB, over *Axis) *Growth {
 
 func TestGrowth(t *testing.T) {
 	g := growth(t, OverM)
-	for _, f := range Formats() {
-		var b bytes.Buffer
-		assert.NoError(t, g.Render(&b, f))
-		assert.Golden(t, filepath.Join("testdata", "growth."+f), b.String())
-		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
-		if f == FormatCSV {
-			rows, err := csv.NewReader(&b).ReadAll()
-			assert.That(t, err == nil && len(rows) == 1+20+8, "%d lines of csv, %v", len(rows), err)
-		}
-		assert.That(t, g.Render(brokenWriter{}, f) != nil, "%s: a write error was lost", f)
-	}
+	golden(t, "growth", g.Render)
 	assert.That(t, g.Render(io.Discard, "xml") != nil, "xml is a format")
 	if err := Grow(nil).Render(io.Discard, FormatText); err != nil { // nothing is a report too
 		t.Error(err)
