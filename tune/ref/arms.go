@@ -43,7 +43,6 @@ func (s *Scope) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.
 		return nil, hint.Errorf("give fewer operands, or choose among their variants with #",
 			"%d arms are more than the %d that a report tells apart", len(arms), report.MaxArms)
 	}
-	report.MatchPhases(arms)
 	return arms, nil
 }
 
