@@ -18,11 +18,15 @@ func TestReadingUnfit(t *testing.T) {
 		{kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}, 0.75, "the clock is 1200 MHz of 1980"},
 		{kernels.Reading{ClockMHz: 1200}, 0.75, ""},
 		{kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}, 0, ""},
-		{kernels.Reading{Throttle: []string{"sw power cap", "hw slowdown"}}, 0, "throttled: sw power cap"},
-		{kernels.Reading{Others: []string{"process 7"}, Throttle: []string{"hw slowdown"}}, 0, "the GPU is shared with process 7"},
-		{kernels.Reading{Confidential: true, Sliced: true}, 0, "Confidential Computing is on: CUDA events are unreliable"},
+		{kernels.Reading{Throttle: []string{"sw power cap", "hw slowdown"}}, 0,
+			"throttled: sw power cap"},
+		{kernels.Reading{Others: []string{"process 7"}, Throttle: []string{"hw slowdown"}}, 0,
+			"the GPU is shared with process 7"},
+		{kernels.Reading{Confidential: true, Sliced: true}, 0,
+			"Confidential Computing is on: CUDA events are unreliable"},
 		{kernels.Reading{ECC: true, Sliced: true}, 0, "the GPU is sliced (MIG)"},
-		{kernels.Reading{Sliced: true, Others: []string{"process 7"}}, 0, "the GPU is sliced (MIG)"},
+		{kernels.Reading{Sliced: true, Others: []string{"process 7"}}, 0,
+			"the GPU is sliced (MIG)"},
 	} {
 		assert.Equal(t, tt.r.Unfit(tt.minClock), tt.want, tt.r, "at", tt.minClock)
 	}
@@ -30,7 +34,8 @@ func TestReadingUnfit(t *testing.T) {
 
 // What clears amax takes nothing: the main launch of a check is its first of a kernel.
 func TestCheckMain(t *testing.T) {
-	c := &kernels.Check{Resources: []kernels.Resource{{Stage: "zero", Registers: 1}, {Stage: "k1"}, {Stage: "transpose"}}}
+	c := &kernels.Check{Resources: []kernels.Resource{{Stage: "zero", Registers: 1}, {Stage: "k1"},
+		{Stage: "transpose"}}}
 	got := c.Main()
 	assert.That(t, got != nil && got.Stage == "k1", "main is %+v", got)
 	c.Resources = c.Resources[1:]

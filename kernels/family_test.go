@@ -32,7 +32,8 @@ func toy() *kernels.Family {
 			return nil
 		},
 		Base: func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
-			return kernels.NewConfig(set(kernels.BlockRows, 2), set(kernels.Warps, 8), set(kernels.PerSM, 0))
+			return kernels.NewConfig(set(kernels.BlockRows, 2), set(kernels.Warps, 8),
+				set(kernels.PerSM, 0))
 		},
 		Refuse: func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
 			if c.Get(kernels.BlockRows) == 4 {
@@ -46,8 +47,10 @@ func toy() *kernels.Family {
 				ctas = min(ctas, k*d.SMs)
 			}
 			return kernels.Plan{Launches: []kernels.Launch{{
-				Stage: "k1", Entry: "toy", Grid: [3]int{ctas, 1, 1}, Block: 32 * c.Get(kernels.Warps),
-				Defines: []kernels.Define{{Name: "BLOCK_ROWS", Value: int64(c.Get(kernels.BlockRows))}},
+				Stage: "k1", Entry: "toy", Grid: [3]int{ctas, 1, 1}, Block: 32 * c.Get(
+					kernels.Warps),
+				Defines: []kernels.Define{{Name: "BLOCK_ROWS",
+					Value: int64(c.Get(kernels.BlockRows))}},
 			}}}
 		},
 	}
@@ -71,7 +74,8 @@ func TestSpace(t *testing.T) {
 	cpu := kernels.DeviceInfo{Kind: kernels.KindCPU, SMs: 2}
 	fours := func(ws ...int) (refused []string) {
 		for _, w := range ws {
-			refused = append(refused, fmt.Sprintf("br4.w%d.k0: four rows do not fit", w), fmt.Sprintf("br4.w%d.k2: four rows do not fit", w))
+			refused = append(refused, fmt.Sprintf("br4.w%d.k0: four rows do not fit", w),
+				fmt.Sprintf("br4.w%d.k2: four rows do not fit", w))
 		}
 		return refused
 	}
@@ -84,36 +88,46 @@ func TestSpace(t *testing.T) {
 	}{
 		{
 			name: "base first, aliases and refusals out", d: gpu,
-			configs: []string{"br2.w8.k0", "br1.w4.k0", "br1.w4.k2", "br1.w8.k0", "br1.w8.k2", "br2.w4.k0"},
-			refused: append([]string{"br2.w4.k2: alias: launches the same as br2.w4.k0", "br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(4, 8)...),
+			configs: []string{"br2.w8.k0", "br1.w4.k0", "br1.w4.k2", "br1.w8.k0", "br1.w8.k2",
+				"br2.w4.k0"},
+			refused: append([]string{"br2.w4.k2: alias: launches the same as br2.w4.k0",
+				"br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(4, 8)...),
 		},
 		{
 			name: "the cpu keeps warps at their base", d: cpu,
 			configs: []string{"br2.w8.k0", "br1.w8.k0", "br1.w8.k2"},
-			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(8)...),
+			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"},
+				fours(8)...),
 		},
 		{
 			// The base may lie outside the asked range: it does not run then.
-			name: "an override replaces a range", d: gpu, override: []kernels.Range{kernels.Values(kernels.Warps, 16), kernels.Values(kernels.PerSM, 0)},
+			name: "an override replaces a range", d: gpu, override: []kernels.Range{kernels.Values(
+				kernels.Warps, 16), kernels.Values(kernels.PerSM, 0)},
 			configs: []string{"br1.w16.k0", "br2.w16.k0"},
 			refused: []string{"br4.w16.k0: four rows do not fit"},
 		},
 		{
-			name: "an override reaches what the cpu would keep", d: cpu, override: []kernels.Range{kernels.Values(kernels.Warps, 4), kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.PerSM, 0)},
+			name: "an override reaches what the cpu would keep", d: cpu,
+			override: []kernels.Range{kernels.Values(kernels.Warps, 4),
+				kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.PerSM, 0)},
 			configs: []string{"br1.w4.k0"},
 		},
 		{
-			name: "an override of another family's knob changes nothing", d: cpu, override: []kernels.Range{kernels.Values(kernels.ReduceRows, 1, 2, 3)},
-			configs: []string{"br2.w8.k0", "br1.w8.k0", "br1.w8.k2"},
-			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(8)...),
+			name: "an override of another family's knob changes nothing", d: cpu,
+			override: []kernels.Range{kernels.Values(kernels.ReduceRows, 1, 2, 3)},
+			configs:  []string{"br2.w8.k0", "br1.w8.k0", "br1.w8.k2"},
+			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"},
+				fours(8)...),
 		},
 	} {
 		configs, refused := labels(toy().Space(p, test.d, test.override...))
 		assert.Same(t, configs, test.configs, test.name, "configs")
 		assert.Same(t, refused, test.refused, test.name, "refused")
 		fast, n := toy().Configs(p, test.d, test.override...)
-		if configs, _ := labels(kernels.Space{Configs: fast}); !slices.Equal(configs, test.configs) || n != len(test.refused) {
-			t.Errorf("%s: without reasons %q and %d refused, want %q and %d", test.name, configs, n, test.configs, len(test.refused))
+		if configs, _ := labels(kernels.Space{Configs: fast}); !slices.Equal(configs,
+			test.configs) || n != len(test.refused) {
+			t.Errorf("%s: without reasons %q and %d refused, want %q and %d", test.name, configs, n,
+				test.configs, len(test.refused))
 		}
 	}
 }
@@ -121,15 +135,17 @@ func TestSpace(t *testing.T) {
 func TestRegistry(t *testing.T) {
 	hidden := toy()
 	hidden.Name, hidden.Hidden = "toy/hidden", true
-	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()}, Default: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
-		return kernels.Variant{Family: "toy", Config: toy().Base(p, d)}
-	}}
+	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()},
+		Default: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
+			return kernels.Variant{Family: "toy", Config: toy().Base(p, d)}
+		}}
 	p, d := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
 
 	fs := r.Serving(p)
 	assert.That(t, len(fs) == 1 && fs[0].Name == "toy",
 		"Serving gave %d families; want the visible one alone", len(fs))
-	for _, s := range []string{"rmsnorm/bwd/8x64/bf16", "layernorm/fwd/8x64/bf16", "rmsnorm/fwd/8x64/bf16+bias"} {
+	for _, s := range []string{"rmsnorm/bwd/8x64/bf16", "layernorm/fwd/8x64/bf16",
+		"rmsnorm/fwd/8x64/bf16+bias"} {
 		fs := r.Serving(devicetest.Problem(t, s))
 		assert.Equal(t, len(fs), 0, "families that serve", s)
 	}
@@ -137,15 +153,18 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("Base = %v, %v", v, err)
 	}
 	// A partial config is completed from the base.
-	f, v, plan, err := r.Resolve(p, kernels.Variant{Family: "toy", Config: kernels.NewConfig(set(kernels.BlockRows, 1))}, d)
+	f, v, plan, err := r.Resolve(p, kernels.Variant{Family: "toy",
+		Config: kernels.NewConfig(set(kernels.BlockRows, 1))}, d)
 	assert.That(t, err == nil && f.Name == "toy" && v.String() == "toy@br1.w8.k0" &&
 		plan.Launches[0].Grid[0] == 8, "Resolve = %v, %v, %v, %v", f, v, plan, err)
 	for _, test := range []struct{ variant, problem, want string }{
 		{"nobody@br1", "rmsnorm/fwd/8x64/bf16", `unknown family "nobody"`},
 		{"toy@br1", "layernorm/fwd/8x64/bf16", "toy does not serve layernorm fwd"},
-		{"toy@br1", "rmsnorm/fwd/8x64/bf16+bias", "toy does not serve rmsnorm/fwd/8x64/bf16+bias: no bias"},
+		{"toy@br1", "rmsnorm/fwd/8x64/bf16+bias",
+			"toy does not serve rmsnorm/fwd/8x64/bf16+bias: no bias"},
 		{"toy@st2", "rmsnorm/fwd/8x64/bf16", `toy has no knob "st"`},
-		{"toy@br4", "rmsnorm/fwd/8x64/bf16", "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: four rows do not fit"},
+		{"toy@br4", "rmsnorm/fwd/8x64/bf16", "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: " +
+			"four rows do not fit"},
 	} {
 		v := devicetest.Variant(t, test.variant)
 		_, _, _, err = r.Resolve(devicetest.Problem(t, test.problem), v, d)
@@ -176,9 +195,11 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 			Scratch: []kernels.Scratch{{Name: "s", DType: kernels.FP32, Elems: 8}},
 			Rounds:  []kernels.Rounding{{Output: "dw", DType: kernels.BF16}},
 			Launches: []kernels.Launch{{
-				Stage: "k1", Source: "a.cu", Entry: "a", Grid: [3]int{1, 2, 3}, Block: 32, Shared: 4,
+				Stage: "k1", Source: "a.cu", Entry: "a", Grid: [3]int{1, 2, 3}, Block: 32,
+				Shared:  4,
 				Defines: []kernels.Define{{Name: "D", Value: 1}},
-				Args:    []kernels.Arg{{Kind: kernels.ArgBuffer, Name: "x"}, kernels.Int64("rows", 5), kernels.Float32("eps", 1e-5)},
+				Args: []kernels.Arg{{Kind: kernels.ArgBuffer, Name: "x"}, kernels.Int64("rows",
+					5), kernels.Float32("eps", 1e-5)},
 			}},
 		}
 	}
@@ -221,7 +242,8 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 			}
 			return make()
 		}
-		s := f.Space(devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2})
+		s := f.Space(devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"),
+			kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2})
 		assert.That(t, len(s.Configs) == 2 && len(s.Refused) == 1,
 			"of two equal plans and one with another %s the space has %q", name, s.Configs)
 	}

@@ -48,7 +48,8 @@ func TestMemory(t *testing.T) {
 }
 
 func TestNumberJSON(t *testing.T) {
-	for _, f := range []float64{0, 1, -2.5, 1e-300, 1e300, 0.1, math.MaxFloat64, math.NaN(), math.Inf(1), math.Inf(-1)} {
+	for _, f := range []float64{0, 1, -2.5, 1e-300, 1e300, 0.1, math.MaxFloat64, math.NaN(),
+		math.Inf(1), math.Inf(-1)} {
 		// An infinity in the middle of a line of records must not spoil the line.
 		data, err := json.Marshal(struct{ N kernels.Number }{kernels.Number(f)})
 		if err != nil {
@@ -69,7 +70,8 @@ func TestNumberJSON(t *testing.T) {
 }
 
 func TestCheckReason(t *testing.T) {
-	c := kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 9}, {Name: "rstd", Elems: 3, Bad: 2, First: 1, Got: kernels.Number(math.NaN()), Want: 0.5}}}
+	c := kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 9},
+		{Name: "rstd", Elems: 3, Bad: 2, First: 1, Got: kernels.Number(math.NaN()), Want: 0.5}}}
 	want := "rstd is wrong in 2 of 3 elements, first at 1: got NaN, want 0.5"
 	assert.That(t, !c.OK() && c.Reason() == want, "%v, %q, want %q", c.OK(), c.Reason(), want)
 	c.Outputs[1].Bad = 0

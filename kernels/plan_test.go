@@ -11,8 +11,10 @@ import (
 
 func TestPlanJSON(t *testing.T) {
 	p := Plan{Scratch: []Scratch{{"part", FP32, 64}}, Launches: []Launch{
-		{Stage: "k1", Source: "a.cu", Entry: "sum", Grid: [3]int{132, 1, 1}, Block: 256, Shared: 1024, Cluster: 2, Early: true,
-			Defines: []Define{{"WARPS", 8}}, Args: append(Buffers("x", ""), Int64("rows", 0), Float32("eps", 1e-5))}}}
+		{Stage: "k1", Source: "a.cu", Entry: "sum", Grid: [3]int{132, 1, 1}, Block: 256,
+			Shared: 1024, Cluster: 2, Early: true,
+			Defines: []Define{{"WARPS", 8}}, Args: append(Buffers("x", ""), Int64("rows", 0),
+				Float32("eps", 1e-5))}}}
 	b, err := json.Marshal(p)
 	const want = `{"launches":[{"stage":"k1","source":"a.cu","entry":"sum","grid":[132,1,1],"block":256,"shared":1024,"cluster":2,` +
 		`"resident":false,"early":true,"apart":false,"defines":[{"name":"WARPS","value":8}],` +
@@ -43,7 +45,8 @@ func TestArgBits(t *testing.T) {
 			strings.Contains(plan, "("+test.text+")"), "%s: %x, want %x; %s", test.kind,
 			test.arg.Bits(), test.want, plan)
 	}
-	for name, want := range map[string][2]int64{"int8": {-128, 127}, "uint16": {0, 65535}, "uint64": {0, math.MaxInt64}, "int64": {math.MinInt64, math.MaxInt64}, "bool": {0, 1}} {
+	for name, want := range map[string][2]int64{"int8": {-128, 127}, "uint16": {0, 65535},
+		"uint64": {0, math.MaxInt64}, "int64": {math.MinInt64, math.MaxInt64}, "bool": {0, 1}} {
 		k, _ := ParseArgKind(name)
 		lo, hi := k.Range()
 		assert.That(t, lo == want[0] && hi == want[1], "%s is %d to %d", name, lo, hi)

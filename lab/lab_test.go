@@ -18,7 +18,8 @@ import (
 func TestPreparing(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x4096/bf16")
 	cell := peers.Cell{Problem: p, Variant: kernels.PeerVariant("compile")}
-	got, want := preparing(11, 60, cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 (11 of 60 cells done)"
+	got, want := preparing(11, 60, cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 "+
+		"(11 of 60 cells done)"
 	assert.Equal(t, got, want)
 	if got := preparing(0, 60, peers.Cell{}); !strings.Contains(got, "starting the processes") {
 		t.Errorf("%q", got)
@@ -28,7 +29,10 @@ func TestPreparing(t *testing.T) {
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
 func TestTimerOfCards(t *testing.T) {
 	card := func(us float64) kernels.Device {
-		return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return us * 1e-6 }}
+		return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
+			int) float64 {
+			return us * 1e-6
+		}}
 	}
 	for us, want := range map[float64]string{10.1: "", 9.5: "the cards differ"} {
 		var said strings.Builder
@@ -38,7 +42,8 @@ func TestTimerOfCards(t *testing.T) {
 		assert.Equal(t, run.FloorUS, min(10, us), "a floor", "us of cards with 10 and", us)
 		if second := slices.ContainsFunc(run.SelfTest, func(x record.Trial) bool {
 			return strings.HasPrefix(x.Name, "device 2: ") && !x.OK
-		}); !second || !strings.Contains(run.Failed(), "device 2: ") { // a fake's spin is as short as any launch
+			// a fake's spin is as short as any launch
+		}); !second || !strings.Contains(run.Failed(), "device 2: ") {
 			t.Errorf("%g us: what the second card failed is not kept: %v", us, run.SelfTest)
 		}
 		text := said.String()

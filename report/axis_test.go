@@ -53,8 +53,8 @@ func TestShapePanels(t *testing.T) {
 			got = append(got, strings.Join(s, ""))
 		}
 	}
-	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 29x17389 " +
-		"256x65536"
+	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 " +
+		"29x17389 256x65536"
 	want := []string{"rms fwd bf16" + order, "", "|0-1|2|3-4-5-6|7|8", "rms bwd bf16" + order,
 		"|0|2|3|5-6|7", "|0-1|2|3-4-5-6|7|8"}
 	a, b := strings.Join(got, "\n"), strings.Join(want, "\n")
@@ -64,7 +64,8 @@ func TestShapePanels(t *testing.T) {
 			"row", i, "of the table")
 	}
 	// Over no axis the table has the order that the plot has.
-	if a, b := shapes(t, nil).panels(OverShape), g.panels(OverShape); fmt.Sprint(a) != fmt.Sprint(b) {
+	if a, b := shapes(t, nil).panels(OverShape), g.panels(OverShape); fmt.Sprint(a) != fmt.Sprint(
+		b) {
 		t.Errorf("%v\n%v", a, b)
 	}
 }
@@ -72,5 +73,5 @@ func TestShapePanels(t *testing.T) {
 func TestShapePlot(t *testing.T) {
 	data, err := shapes(t, OverShape).Plot("On a <card>", OverShape)
 	assert.NoError(t, err)
-	devicetest.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
+	assert.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
 }

@@ -16,7 +16,8 @@ func gpuSide(run string, us, floor float64, trials ...record.Trial) report.Side 
 	c := report.Cell{Status: kernels.StatusOK, MedianUS: us, Lo: 0.999 * us, Hi: 1.001 * us}
 	c.SetRun(&record.Run{ID: run, FloorUS: floor, SelfTest: trials,
 		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA}})
-	p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 64, N: 1024, DType: kernels.BF16,
+	p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 64, N: 1024,
+		DType:  kernels.BF16,
 		Weight: kernels.BF16}
 	return report.Side{Label: run, Cells: map[kernels.Problem]report.Cell{p: c}}
 }
@@ -31,7 +32,8 @@ func TestFloors(t *testing.T) {
 	}{
 		{gpuSide("x", 10, 4.6), gpuSide("y", 8, 2.6), report.Unclear,
 			"floor (an empty launch): A 4.60 us, B 2.60 us"},
-		{gpuSide("x", 10, 2.6), gpuSide("y", 8, 2.6), report.Faster, "floor (an empty launch): 2.60 us"},
+		{gpuSide("x", 10, 2.6), gpuSide("y", 8, 2.6), report.Faster,
+			"floor (an empty launch): 2.60 us"},
 		{gpuSide("x", 10, 0), gpuSide("y", 8, 2.6), report.Unclear,
 			"floor (an empty launch): A unknown, B 2.60 us"},
 		{gpuSide("x", 10, 0), gpuSide("x-finals", 8, 0), report.Faster,
@@ -50,8 +52,10 @@ func TestFloors(t *testing.T) {
 	failed := record.Trial{Name: "timer step", Found: "2 us", Wanted: "at most 1 us"}
 	var b strings.Builder
 	assert.NoError(t,
-		report.Render(&b, report.Compare(gpuSide("x", 10, 2.6, failed), gpuSide("y", 8, 2.6)), report.FormatText))
+		report.Render(&b, report.Compare(gpuSide("x", 10, 2.6, failed), gpuSide("y", 8, 2.6)),
+			report.FormatText))
 	assert.That(t,
-		strings.Contains(b.String(), "\nselftest: 1 of 1 checks failed: timer step is 2 us, wanted at most 1 us\n"),
+		strings.Contains(b.String(), "\nselftest: 1 of 1 checks failed: timer step is 2 us, "+
+			"wanted at most 1 us\n"),
 		"the header does not carry the selftest:\n%s", b.String())
 }

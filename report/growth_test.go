@@ -50,7 +50,7 @@ func TestGrowth(t *testing.T) {
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		assert.NoError(t, g.Render(&b, f))
-		devicetest.Golden(t, filepath.Join("testdata", "growth."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "growth."+f), b.String())
 		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 		if f == FormatCSV {
 			rows, err := csv.NewReader(&b).ReadAll()
@@ -76,9 +76,11 @@ func TestPanels(t *testing.T) {
 	ps := g.panels(OverM)
 	var got []string
 	for _, p := range ps {
-		got = append(got, fmt.Sprint(p.what, " ", p.fixed, " ", len(p.lines[0]), " ", len(p.lines[1])))
+		got = append(got, fmt.Sprint(p.what, " ", p.fixed, " ", len(p.lines[0]), " ",
+			len(p.lines[1])))
 	}
-	want := "rms fwd bf16 256 5 0, rms fwd bf16 1024 5 0, rms bwd bf16 256 5 3, rms bwd bf16 1024 5 3"
+	want := "rms fwd bf16 256 5 0, rms fwd bf16 1024 5 0, rms bwd bf16 256 5 3, rms bwd bf16 " +
+		"1024 5 3"
 	assert.Equal(t, strings.Join(got, ", "), want)
 	for i, pt := range ps[3].lines[1][1:] {
 		assert.That(t, pt.X > ps[3].lines[1][i].X, "%v is not in order", ps[3].lines[1])
@@ -101,12 +103,13 @@ func TestPanels(t *testing.T) {
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
 	assert.NoError(t,
-		growth(t, OverM).Page("On a <card>", []*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b))
+		growth(t, OverM).Page("On a <card>",
+			[]*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b))
 	text := b.String()
 	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, "<table>": 2,
 		"<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0,
-		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1, "rules " +
-			"&amp; &lt;others&gt;</li>": 2} {
+		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1,
+		"rules &amp; &lt;others&gt;</li>": 2} {
 		assert.Equal(t, strings.Count(text, want), times, want, "stands", "times")
 	}
 	for _, foreign := range []string{"http:", "https:", "src=", "@import", "ZgotmplZ"} {
@@ -115,7 +118,8 @@ func TestPage(t *testing.T) {
 	assert.That(t, strings.Count(text, "<title>") >= 20, "marks without their values")
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b)
+	err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
+		"rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b)
 	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg"), "%v", err)
 	assert.That(t, growth(t, nil).Page("x", nil).Write(brokenWriter{}) != nil,
 		"a write error was lost")
@@ -129,7 +133,8 @@ func TestStages(t *testing.T) {
 	apart := ok(50)
 	apart.Stages = []record.StageUS{{Stage: "k1", MedianUS: 40}, {Stage: "k2", MedianUS: 10}}
 	p := Grow(nil, Side{Label: "x",
-		Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "layernorm/bwd/2048x16384/bf16"): cell,
+		Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
+			"layernorm/bwd/2048x16384/bf16"): cell,
 			devicetest.Problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
 	var b bytes.Buffer
 	assert.NoError(t, p.Write(&b))
@@ -145,7 +150,8 @@ func TestStages(t *testing.T) {
 func TestLedBy(t *testing.T) {
 	for other, want := range map[string]string{
 		"bf16": "[problem verdict us] [[4x8 SAME 1] [8x8 FASTER 2]] all\nrmsnorm bwd bf16",
-		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 FASTER 2]] " +
+		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 " +
+			"FASTER 2]] " +
 			"all",
 	} {
 		led := (&Table{Title: "all", Header: []string{"problem", "us", "verdict", "none"},

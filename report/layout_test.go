@@ -18,7 +18,8 @@ func newScreen(l Layout) (*Screen, *bytes.Buffer) {
 
 func wideTable() *Table {
 	t := &Table{
-		Title: "a title of so many words that it has to go on in a second line where the terminal has " +
+		Title: "a title of so many words that it has to go on in a second line where the " +
+			"terminal has " +
 			"eighty columns",
 		Header: []string{"problem", "us", "empty", "q", "GB/s", "verdict", "why"},
 		Align:  []Align{Left, Right, Left, Right, Right, Left, Left},
@@ -30,9 +31,11 @@ func wideTable() *Table {
 	for i := range 6 {
 		op := []string{"rmsnorm", "layernorm"}[i/3]
 		t.Rows = append(t.Rows,
-			[]string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005", "3000",
+			[]string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005",
+				"3000",
 				[]string{"FASTER", "SLOWER"}[i%2],
-				"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many words as this"})
+				"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many " +
+					"words as this"})
 	}
 	return t
 }
@@ -75,7 +78,8 @@ func TestLayoutFits(t *testing.T) {
 // Every other format has the whole table, whatever the terminal.
 func TestLayoutFormats(t *testing.T) {
 	for _, format := range []string{FormatMarkdown, FormatCSV, FormatJSON} {
-		narrow, wide := shown(t, wideTable(), Layout{Width: 40, Color: true}, format), shown(t, wideTable(), Layout{Wide: true}, format)
+		narrow, wide := shown(t, wideTable(), Layout{Width: 40, Color: true}, format), shown(t,
+			wideTable(), Layout{Wide: true}, format)
 		assert.Equal(t, narrow, wide, format, "differs by width")
 	}
 }

@@ -28,7 +28,8 @@ func TestMoved(t *testing.T) {
 		{stages(213, 5), stages(213, 5), true, "", 0},
 		{nil, stages(1, 1), true, "", 0},
 	} {
-		r := Row{duel: &ab.Result{StagesA: c.a, StagesB: c.b}, judged: &verdict.Judgement{Effect: 0.9}}
+		r := Row{duel: &ab.Result{StagesA: c.a, StagesB: c.b},
+			judged: &verdict.Judgement{Effect: 0.9}}
 		if c.slower {
 			r.judged.Effect = 1.1
 		}

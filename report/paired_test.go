@@ -80,7 +80,8 @@ func TestPaired(t *testing.T) {
 			(r.Paired.Lo == 0), name, out.String())
 		turned := versus(t, test.b, test.a).Rows[0]
 		assert.That(t,
-			turned.Mark == map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same, Unclear: Unclear}[r.Mark] &&
+			turned.Mark == map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same,
+				Unclear: Unclear}[r.Mark] &&
 				math.Abs(turned.Speedup*r.Speedup-1) <= 1e-9 &&
 				math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) <= 1e-9,
 			"%s: %s %+v, turned %s %+v", name, r.Mark, r.Paired, turned.Mark, turned.Paired)
@@ -114,7 +115,8 @@ func TestEqual(t *testing.T) {
 				!strings.Contains(out.String(), "SAME") &&
 				!strings.Contains(out.String(), "1.000-1.000"), "%s: %v\n%s", f, err, out.String())
 			assert.That(t,
-				f != FormatText || strings.Contains(out.String(), "no finals in 1 problem") == test.alone,
+				f != FormatText || strings.Contains(out.String(), "no finals in 1 problem") ==
+					test.alone,
 				"%s", out.String())
 			if f != FormatCSV {
 				continue

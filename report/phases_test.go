@@ -13,7 +13,8 @@ import (
 
 func phased(phase string, us float64, configs int) Cell {
 	f := float32(us)
-	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"}, Status: kernels.StatusOK,
+	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"},
+		Status:   kernels.StatusOK,
 		MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
 		Lo: us * 0.999, Hi: us * 1.001, Samples: []float32{f, f * 1.001, f * 0.999}}
 }
@@ -22,7 +23,8 @@ func phased(phase string, us float64, configs int) Cell {
 func TestAlike(t *testing.T) {
 	ps := make([]kernels.Problem, 4)
 	for i := range ps {
-		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)), N: 64,
+		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)),
+			N:     64,
 			DType: kernels.BF16, Weight: kernels.BF16}
 	}
 	type cells = map[kernels.Problem]Cell

@@ -23,7 +23,8 @@ func TestProgressChosen(t *testing.T) {
 			Base: family == "base", Chosen: chosen, SearchUS: 1, StreamUS: 5, Finals: 3}
 		// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of
 		// the times are the last.
-		for i, noise := range []float64{0.5, 0.51, 0.53, 0.52, 0.54, 2, 2.1, 1.9, 2.2, 2.05, 1, 1.001} {
+		for i, noise := range []float64{0.5, 0.51, 0.53, 0.52, 0.54, 2, 2.1, 1.9, 2.2, 2.05, 1,
+			1.001} {
 			x := us * noise
 			if family != "base" {
 				x /= 1 + 0.02*float64(i)
@@ -36,7 +37,8 @@ func TestProgressChosen(t *testing.T) {
 		best *record.Record
 		want string
 	}{
-		{finals("chosen", 9, "fastest"), ": chosen 7.4 us (67% of stream, 1.23x base, FASTER) chosen@\n"},
+		{finals("chosen", 9, "fastest"), ": chosen 7.4 us (67% of stream, 1.23x base, FASTER) " +
+			"chosen@\n"},
 		{finals("chosen", 10.9, "fastest"),
 			": chosen 9.0 us (55% of stream, 1.02x base, INCONCLUSIVE) chosen@\n"},
 		{finals("base", 10, "base: none is faster beyond doubt"),
@@ -66,7 +68,8 @@ func TestProgressChosen(t *testing.T) {
 			at(finals("base", 10, ""), 0)
 		}
 		got := out.String()
-		assert.That(t, strings.HasPrefix(got, "normbench: [1/6] ") && strings.HasSuffix(got, test.want),
+		assert.That(t, strings.HasPrefix(got, "normbench: [1/6] ") && strings.HasSuffix(got,
+			test.want),
 			"%q, want %q", got, test.want)
 	}
 }

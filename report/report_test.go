@@ -22,7 +22,8 @@ func ok(us float64) Cell {
 	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist",
 		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
 		MedianUS: us, Lo: us * 0.999, Hi: us * 1.001, StreamUS: 50, Status: kernels.StatusOK,
-		Stages: []record.StageUS{{Stage: "k1", MedianUS: us * 0.9}, {Stage: "k2", MedianUS: us * 0.08}}}
+		Stages: []record.StageUS{{Stage: "k1", MedianUS: us * 0.9},
+			{Stage: "k2", MedianUS: us * 0.08}}}
 }
 
 func failed(s kernels.Status, reason string) Cell {
@@ -45,20 +46,19 @@ func sample(t testing.TB) *Comparison {
 		}
 		return out
 	}
-	return Compare(
-		Side{Label: "base", Cells: cells(map[string]Cell{
-			"rmsnorm/bwd/4096x8192/bf16":       ok(64.125),
-			"rmsnorm/bwd/256x65536/bf16":       ok(41.5),
-			"rmsnorm/bwd/8192x1024/bf16":       ok(18.25),
-			"rmsnorm/bwd/16384x1024/bf16":      ok(30),
-			"rmsnorm/bwd/576000x384/fp16":      ok(1834.7),
-			"rmsnorm/fwd/4096x8192/bf16-wfp32": ok(40.75),
-			"layernorm/bwd/1x8192/fp32+bias":   wide(ok(4.2)),
-			"layernorm/bwd/29x17389/fp32+bias": failed(kernels.StatusWrong,
-				"dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"),
-			"layernorm/bwd/71x3571/fp32+bias":    ok(6),
-			"layernorm/fwd/173x409/fp32+bias+zc": ok(3),
-		})},
+	return Compare(Side{Label: "base", Cells: cells(map[string]Cell{
+		"rmsnorm/bwd/4096x8192/bf16":       ok(64.125),
+		"rmsnorm/bwd/256x65536/bf16":       ok(41.5),
+		"rmsnorm/bwd/8192x1024/bf16":       ok(18.25),
+		"rmsnorm/bwd/16384x1024/bf16":      ok(30),
+		"rmsnorm/bwd/576000x384/fp16":      ok(1834.7),
+		"rmsnorm/fwd/4096x8192/bf16-wfp32": ok(40.75),
+		"layernorm/bwd/1x8192/fp32+bias":   wide(ok(4.2)),
+		"layernorm/bwd/29x17389/fp32+bias": failed(kernels.StatusWrong,
+			"dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"),
+		"layernorm/bwd/71x3571/fp32+bias":    ok(6),
+		"layernorm/fwd/173x409/fp32+bias+zc": ok(3),
+	})},
 		Side{Label: "results/nvidia-h200/tuned.json", Cells: cells(map[string]Cell{
 			"rmsnorm/bwd/4096x8192/bf16":       ok(52.1),
 			"rmsnorm/bwd/256x65536/bf16":       ok(41.7),
@@ -79,7 +79,7 @@ func TestRender(t *testing.T) {
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		assert.NoError(t, Render(&b, c, f))
-		devicetest.Golden(t, filepath.Join("testdata", "compare."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "compare."+f), b.String())
 		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 		if f == FormatCSV {
 			rows, err := csv.NewReader(&b).ReadAll()
@@ -93,9 +93,9 @@ func TestRender(t *testing.T) {
 		hint.Of(err))
 }
 
-// Two sides are told apart by their medians and intervals: of one run, or without samples, from the tie
-// band on, of two runs from 5% or twice what the stream moved. Few samples are not. How medians are
-// judged, package verdict tests.
+// Two sides are told apart by their medians and intervals: of one run, or without samples, from the
+// tie band on, of two runs from 5% or twice what the stream moved. Few samples are not. How medians
+// are judged, package verdict tests.
 func TestMarks(t *testing.T) {
 	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
 	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
@@ -146,7 +146,8 @@ func TestCompareNothing(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	for _, c := range []*Comparison{
 		Compare(Side{Label: "a"}, Side{Label: "b"}),
-		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}},
+		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash,
+			"x")}},
 			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK,
 				MedianUS: math.NaN(), Lo: math.NaN()}}}),
 		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
@@ -175,14 +176,14 @@ func TestRenderTable(t *testing.T) {
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		assert.NoError(t, RenderTable(&b, tab, f))
-		devicetest.Golden(t, filepath.Join("testdata", "table."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "table."+f), b.String())
 		assert.That(t, f != FormatJSON || json.Valid(b.Bytes()), "not JSON")
 	}
 	for _, f := range Formats() {
 		var b bytes.Buffer
 		err := RenderTable(&b, &Table{Header: []string{"a", "b"}}, f)
 		assert.That(t, err == nil, "no rows as %s: %v", f, err)
-		devicetest.Golden(t, filepath.Join("testdata", "empty."+f), b.String())
+		assert.Golden(t, filepath.Join("testdata", "empty."+f), b.String())
 		assert.That(t, RenderTable(brokenWriter{}, tab, f) != nil, "%s: a write error was lost", f)
 	}
 }
@@ -200,11 +201,13 @@ func TestColumns(t *testing.T) {
 	for f, want := range map[string]string{
 		FormatText: "T\n\n  time     half\n──────  ───────\n1.235!  0.61728\n     !        " +
 			"0\n\ntime: of day\nnote\n",
-		FormatMarkdown: "**T**\n\n|   time |    half | NaN |\n|-------:|--------:|----:|\n| 1.235! | " +
+		FormatMarkdown: "**T**\n\n|   time |    half | NaN |\n|-------:|--------:|----:|\n" +
+			"| 1.235! | " +
 			"0.61728 |     |\n|      ! |       0 |     |\n\n- note\n",
 		FormatCSV: "us,name,nan\n1.23456,x,\n,x,\n",
 		FormatJSON: "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"us\": 1.23456, \"name\": \"x\", " +
-			"\"nan\": null},\n    {\"us\": null, \"name\": \"x\", \"nan\": null}\n  ],\n  \"notes\": [\n  " +
+			"\"nan\": null},\n    {\"us\": null, \"name\": \"x\", \"nan\": null}\n  ],\n" +
+			"  \"notes\": [\n  " +
 			"  \"note\"\n  ]\n}\n",
 	} {
 		var b bytes.Buffer
@@ -219,13 +222,15 @@ type brokenWriter struct{}
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestNumbers(t *testing.T) {
-	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00", 64.125: "64.12",
+	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00",
+		64.125: "64.12",
 		99.996: "100.0", 123.45: "123.5", 999.96: "1000", 1834.7: "1835"} {
 		assert.Equal(t, Micros(us), want, "Micros", us)
 	}
 	assert.Equal(t, Ratio(1.2345), "1.23x")
 	// Only a number of JSON is one there.
-	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3", "NaN": `"NaN"`,
+	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3",
+		"NaN":  `"NaN"`,
 		"1.2x": `"1.2x"`, "true": `"true"`, "01": `"01"`, "1 2": `"1 2"`} {
 		var b bytes.Buffer
 		tab := &Table{Header: []string{"x"}, Align: []Align{Right}, Rows: [][]string{{cell}}}

@@ -48,7 +48,8 @@ run() {
 duel() {
 	local name=$1 a=$2 b=$3 json=$state/$1.json rc=0
 	if [ -e "$json" ]; then set -- --resume "$json"; else set -- --out "$state/new"; fi
-	run "$name" compare "$a" "$b" "${gpu[@]}" --live --peer-jobs 0 "$@" || rc=$?
+	[[ $a != peer:* ]] || set -- --peer-jobs 0 "$@"
+	run "$name" compare "$a" "$b" "${gpu[@]}" --live "$@" || rc=$?
 	mv "$state"/new/*/compare-*.json "$json" 2>/dev/null || true
 	rm -rf "$state/new"
 	return "$rc"

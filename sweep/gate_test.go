@@ -72,7 +72,8 @@ func TestOneGPUByTurns(t *testing.T) {
 			assert.Equal(t, problems, 3, "problems to share")
 			return []kernels.Device{b}, nil
 		}
-		ts := tasks(t, 12, "rmsnorm/bwd/300x1024/bf16", "rmsnorm/bwd/500x2048/bf16", "rmsnorm/fwd/300x1024/bf16")
+		ts := tasks(t, 12, "rmsnorm/bwd/300x1024/bf16", "rmsnorm/bwd/500x2048/bf16",
+			"rmsnorm/fwd/300x1024/bf16")
 		sum, err := Run(t.Context(), registry, []kernels.Device{a}, ts, &memory{}, o)
 		assert.NoError(t, err)
 		assert.That(t, a.timed.Load() != 0 && b.timed.Load() != 0,

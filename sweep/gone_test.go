@@ -50,9 +50,11 @@ func mortal(way string, lives *int) *devicetest.Fake {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			return &kernels.Failure{Status: kernels.StatusTimeout, Reason: "no answer", Broken: true}
+			return &kernels.Failure{Status: kernels.StatusTimeout, Reason: "no answer",
+				Broken: true}
 		}
-		return &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: exit status 255", Broken: true}
+		return &kernels.Failure{Status: kernels.StatusCrash,
+			Reason: "the worker ended: exit status 255", Broken: true}
 	}
 	return f
 }
@@ -88,9 +90,14 @@ func TestRunDeviceGone(t *testing.T) {
 								"%s after %d, beside another %v: %d records of %d, %v", way, lives,
 								beside, got, n, err)
 						case got == n: // it went wrong in the stages of the last
-						case !errors.As(err, &left) || hint.Of(err) == "" || strings.Contains(err.Error(), "\n") ||
-							!strings.HasSuffix(err.Error(), fmt.Sprintf(" is gone: %d variants are unmeasured", n-got)) && !strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are unmeasured", n-got)):
-							t.Errorf("%s after %d: %d records of %d, %v, gone %q", way, lives, got, n, err, sum.Gone)
+						case !errors.As(err, &left) || hint.Of(err) == "" ||
+							strings.Contains(err.Error(), "\n") ||
+							!strings.HasSuffix(err.Error(),
+								fmt.Sprintf(" is gone: %d variants are unmeasured", n-got)) &&
+								!strings.HasSuffix(err.Error(),
+									fmt.Sprintf("; %d variants are unmeasured", n-got)):
+							t.Errorf("%s after %d: %d records of %d, %v, gone %q", way, lives, got,
+								n, err, sum.Gone)
 						}
 						d := time.Since(start)
 						assert.That(t, d <= time.Hour, "%s after %d: it took %s", way, lives, d)
@@ -114,7 +121,8 @@ func TestSearchDeviceGone(t *testing.T) {
 				o.Run.Protocol = searching
 				o.Search = &Searching{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
 				o.Search.Final.ID, o.Search.Final.Protocol = "r2", final
-				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink, o)
+				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink,
+					o)
 				assert.That(t, err != nil &&
 					strings.HasSuffix(err.Error(), "problems are unmeasured"), "%s after %d: %v",
 					way, lives, err)
@@ -134,17 +142,19 @@ func TestRunFlaky(t *testing.T) {
 	fatal := map[kernels.Variant]bool{ts[0].Variants[5]: true}
 	for _, p := range []float64{0, 0.01, 0.03, 0.1, 0.3} {
 		for seed := range uint64(4) {
-			for _, o := range []Options{options(2), searching(search.Grid, search.Budget{}), func() Options {
-				o := options(2)
-				o.Contest, o.Run.Protocol = 4, ContestProtocol(o.Run.Protocol, "test", 4)
-				return o
-			}()} {
+			for _, o := range []Options{options(2), searching(search.Grid, search.Budget{}),
+				func() Options {
+					o := options(2)
+					o.Contest, o.Run.Protocol = 4, ContestProtocol(o.Run.Protocol, "test", 4)
+					return o
+				}()} {
 				synctest.Test(t, func(t *testing.T) {
 					sink := &memory{}
 					f, rng := fake(), rand.New(rand.NewPCG(seed, 40))
 					f.Hook = func(_ context.Context, op string, v kernels.Variant) error {
 						if rng.Float64() < p || fatal[v] && op == "check" {
-							return &kernels.Failure{Status: kernels.StatusCrash, Reason: "as scripted", Broken: true}
+							return &kernels.Failure{Status: kernels.StatusCrash,
+								Reason: "as scripted", Broken: true}
 						}
 						return nil
 					}
@@ -156,10 +166,12 @@ func TestRunFlaky(t *testing.T) {
 					for _, r := range sink.variants() {
 						switch {
 						case r.Status == kernels.StatusOK && !fatal[r.Variant()]:
-						case r.Status == kernels.StatusCrash && fatal[r.Variant()] && strings.Contains(r.Reason, record.Evidence):
+						case r.Status == kernels.StatusCrash && fatal[r.Variant()] &&
+							strings.Contains(r.Reason, record.Evidence):
 							guilty++
 						default:
-							t.Errorf("p %g, seed %d: %s is %s: %s", p, seed, r.Variant(), r.Status, r.Reason)
+							t.Errorf("p %g, seed %d: %s is %s: %s", p, seed, r.Variant(), r.Status,
+								r.Reason)
 						}
 					}
 					assert.That(t, err != nil || guilty != 0,
@@ -207,8 +219,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A device is retired for dying, not for a long wait before its first death; and at once for dying of
-// its own stream or sensors.
+// A device is retired for dying, not for a long wait before its first death; and at once for dying
+// of its own stream or sensors.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, dev := newLedger(1), &devicetest.Fake{}

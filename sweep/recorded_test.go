@@ -15,14 +15,17 @@ import (
 func TestRecorded(t *testing.T) {
 	r := families.New()
 	p := devicetest.Problem(t, "rmsnorm/bwd/8192x4096/bf16")
-	odd := kernels.Variant{Family: "rms_bwd/smem_pipe", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 3})}
+	odd := kernels.Variant{Family: "rms_bwd/smem_pipe",
+		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 3})}
 	other := odd
 	other.Config = kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 4})
 	gone := kernels.Variant{Family: "rms_bwd/gone"}
-	info := kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Arch: "sm_90", SMs: 132}
+	info := kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Arch: "sm_90",
+		SMs: 132}
 	d, err := replay.New(info, "file", 1, []replay.Measurement{
 		{Problem: p, Variant: odd, SamplesUS: []float64{5}},
-		{Problem: p, Variant: other, Status: kernels.StatusWrong, Reason: "it is", SamplesUS: []float64{4}},
+		{Problem: p, Variant: other, Status: kernels.StatusWrong, Reason: "it is",
+			SamplesUS: []float64{4}},
 		{Problem: p, Variant: gone, SamplesUS: []float64{3}},
 	})
 	assert.NoError(t, err)

@@ -16,7 +16,8 @@ import (
 func TestStagesFail(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		fail := func(kernels.Problem, kernels.Variant) *kernels.Failure {
-			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted", Broken: broken}
+			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted",
+				Broken: broken}
 		}
 		ts := tasks(t, 3, pool[1]) // two launches each
 		sink, f := &memory{}, fake()
@@ -37,13 +38,17 @@ func TestRunOpenFails(t *testing.T) {
 	lost := func(from, to int) func(kernels.Problem, int) error {
 		return func(q kernels.Problem, attempt int) error {
 			if q == first && from <= attempt && attempt < to {
-				return fmt.Errorf("in other words: %w", kernels.Failf(kernels.StatusCrash, "no device"))
+				return fmt.Errorf("in other words: %w", kernels.Failf(kernels.StatusCrash,
+					"no device"))
 			}
 			return nil
 		}
 	}
-	fail := func(at kernels.Variant, s kernels.Status) func(kernels.Problem, kernels.Variant) *kernels.Failure {
-		return func(p kernels.Problem, v kernels.Variant) *kernels.Failure { return failIf(p == first && v == at, s) }
+	fail := func(at kernels.Variant, s kernels.Status) func(kernels.Problem,
+		kernels.Variant) *kernels.Failure {
+		return func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+			return failIf(p == first && v == at, s)
+		}
 	}
 	for _, tc := range []struct {
 		name       string
@@ -68,7 +73,8 @@ func TestRunOpenFails(t *testing.T) {
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
 			var left *Unfinished
 			assert.That(t, errors.As(err, &left) == (tc.unmeasured > 0) &&
-				(err == nil || strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are unmeasured", tc.unmeasured))),
+				(err == nil || strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are "+
+					"unmeasured", tc.unmeasured))),
 				"%s: %v", tc.name, err)
 			n := len(sink.variants())
 			assert.That(t, n == 8-tc.unmeasured && sum.Failed == tc.crashed,
@@ -101,7 +107,8 @@ func TestRunTrouble(t *testing.T) {
 		want string
 	}{
 		{"open", &devicetest.Fake{OpenError: opening}, trouble.Error()},
-		{"a wrong stream", &devicetest.Fake{Fail: wrong}, "the stream of " + second.String() + ": y is wrong in 1 of 16384 elements, first at 16383: got NaN, want 1"},
+		{"a wrong stream", &devicetest.Fake{Fail: wrong}, "the stream of " + second.String() +
+			": y is wrong in 1 of 16384 elements, first at 16383: got NaN, want 1"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := tc.fake
@@ -123,7 +130,8 @@ func TestRunDifferentDevices(t *testing.T) {
 	other := fake()
 	other.DeviceInfo = devicetest.CPU()
 	sink := &memory{}
-	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink, options(2))
+	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink,
+		options(2))
 	assert.That(t, err != nil && err.Error() == "the devices differ: nvidia-h200 and cpu-two-2c" &&
 		len(sink.runs) == 0, "got %v, %d runs", err, len(sink.runs))
 }

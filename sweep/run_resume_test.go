@@ -25,7 +25,8 @@ func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
 }
 
 // resume runs ts into dir and returns the variants that were measured.
-func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake, o Options) ([]kernels.Variant, Summary) {
+func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake,
+	o Options) ([]kernels.Variant, Summary) {
 	t.Helper()
 	w, done := writer(t, dir)
 	defer done()
@@ -54,7 +55,8 @@ func TestRunResumes(t *testing.T) {
 		}
 	}
 	if one.Family == "" {
-		s, err := Grid(t.Context(), registry, parse(t, pool[0]), devicetest.H200(), []string{"rms_bwd/two_pass"}, nil)
+		s, err := Grid(t.Context(), registry, parse(t, pool[0]), devicetest.H200(),
+			[]string{"rms_bwd/two_pass"}, nil)
 		assert.NoError(t, err)
 		one = s[0].Variants[1]
 	}
@@ -96,7 +98,8 @@ func TestRunResumes(t *testing.T) {
 	}
 
 	o.RetryFailed = true
-	if vs, sum := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, []kernels.Variant{bad}) || sum.Skipped != 3 {
+	if vs, sum := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs,
+		[]kernels.Variant{bad}) || sum.Skipped != 3 {
 		t.Errorf("--retry-failed: %v, %+v", vs, sum)
 	}
 	if vs, _ := resume(t, dir, registry, ts, fake(), o); len(vs) != 0 {

@@ -46,7 +46,8 @@ func TestRunCanceled(t *testing.T) {
 			// Every finished measurement is kept.
 			times := 0
 			for _, c := range append(a.Calls("time"), b.Calls("time")...) {
-				if l := len(planOf(t, c).Launches); !isStream(c.Variants[0]) && (l == 1 || c.Options.Stages) {
+				if l := len(planOf(t, c).Launches); !isStream(c.Variants[0]) &&
+					(l == 1 || c.Options.Stages) {
 					times++
 				}
 			}
@@ -100,7 +101,8 @@ func stuck(say error) kernels.Device {
 // keep the variant from being measured ever after, nor the error.
 func TestRunCanceledDevice(t *testing.T) {
 	for _, say := range []error{
-		&kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: signal: terminated", Broken: true},
+		&kernels.Failure{Status: kernels.StatusCrash,
+			Reason: "the worker ended: signal: terminated", Broken: true},
 		errors.New("broken pipe"),
 		context.Canceled,
 	} {
@@ -108,7 +110,8 @@ func TestRunCanceledDevice(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			sink := &memory{}
-			_, err := Run(ctx, registry, []kernels.Device{stuck(say), stuck(say)}, tasks(t, 3, pool[:3]...), sink, options(2))
+			_, err := Run(ctx, registry, []kernels.Device{stuck(say), stuck(say)},
+				tasks(t, 3, pool[:3]...), sink, options(2))
 			assert.That(t, errors.Is(err, context.DeadlineExceeded), "%v: got %v", say, err)
 			rs := sink.variants()
 			assert.Equal(t, len(rs), 0, say, "records")
@@ -134,7 +137,8 @@ func TestRunSinkFails(t *testing.T) {
 				failedAt = time.Now()
 				return full
 			}
-			sum, err := Run(t.Context(), registry, devices(a, b), tasks(t, 4, pool[:4]...), sink, options(2))
+			sum, err := Run(t.Context(), registry, devices(a, b), tasks(t, 4, pool[:4]...), sink,
+				options(2))
 			assert.That(t, errors.Is(err, full), "at %d: got %v", at, err)
 			d := time.Since(failedAt)
 			assert.That(t, d <= 100*time.Millisecond, "at %d: it took %s", at, d)

@@ -115,7 +115,8 @@ func grid(t testing.TB, problems ...string) []Task {
 func options(samples int) Options {
 	d := devicetest.H200()
 	return Options{
-		Run:  record.Run{ID: "r1", Time: time.Unix(1e9, 0), Tool: "test", Device: d, Protocol: ColdProtocol(d, samples)},
+		Run: record.Run{ID: "r1", Time: time.Unix(1e9, 0), Tool: "test", Device: d,
+			Protocol: ColdProtocol(d, samples)},
 		Seed: 7,
 	}
 }
@@ -161,14 +162,18 @@ func TestRun(t *testing.T) {
 	var want []*record.Record
 	for _, task := range ts {
 		p := task.Problem
-		base := record.Record{Run: "r1", Problem: p, Status: kernels.StatusOK, Seed: 7, Bytes: p.Bytes(), StreamUS: 10}
-		for _, v := range append([]kernels.Variant{{Family: registry.StreamOf(p)}}, task.Variants...) {
+		base := record.Record{Run: "r1", Problem: p, Status: kernels.StatusOK, Seed: 7,
+			Bytes: p.Bytes(), StreamUS: 10}
+		for _, v := range append([]kernels.Variant{{Family: registry.StreamOf(p)}},
+			task.Variants...) {
 			_, v, plan, err := registry.Resolve(p, v, f.Info())
 			assert.NoError(t, err)
 			r := base
-			code, err := Code(registry, families.NewIdentity(registry, f.Info().Kind), p, v, f.Info())
+			code, err := Code(registry, families.NewIdentity(registry, f.Info().Kind), p, v,
+				f.Info())
 			assert.Must(t, err == nil && code.Launch != "", "%v %v", code, err)
-			r.Family, r.Config, r.Source, r.Launch, r.Base = v.Family, v.Config, code.Source, code.Launch, v == task.Base
+			r.Family, r.Config, r.Source, r.Launch, r.Base = v.Family, v.Config, code.Source,
+				code.Launch, v == task.Base
 			r.Key = record.Key(p, v, f.Info(), code.String(), o.Run.Protocol)
 			if isStream(v) {
 				r.Family = record.Stream
@@ -184,7 +189,8 @@ func TestRun(t *testing.T) {
 					for i, share := range []float64{0.75, 0.25} {
 						s := record.Stage{Stage: plan.Launches[i].Stage}
 						for k := range samples / 2 {
-							s.SamplesUS = append(s.SamplesUS, record.Micros([]float64{share * seconds(p, v, samples+2+k)})...)
+							s.SamplesUS = append(s.SamplesUS,
+								record.Micros([]float64{share * seconds(p, v, samples+2+k)})...)
 						}
 						r.Stages = append(r.Stages, s)
 					}
@@ -277,7 +283,8 @@ func pick(n int, parts ...any) int {
 	return int(h.Sum32()>>8) % n
 }
 
-var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile, kernels.StatusResource, kernels.StatusLaunch,
+var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile,
+	kernels.StatusResource, kernels.StatusLaunch,
 	kernels.StatusWrong, kernels.StatusTimeout, kernels.StatusCrash}
 
 // Any jobs on any number of devices, with failures of every kind in between:
@@ -302,7 +309,8 @@ func TestRunRandom(t *testing.T) {
 				return nil
 			}
 			s := failures[pick(len(failures), seed, v, p)]
-			return &kernels.Failure{Status: s, Reason: "as scripted", Broken: s == kernels.StatusLaunch && pick(2, v) > 0}
+			return &kernels.Failure{Status: s, Reason: "as scripted",
+				Broken: s == kernels.StatusLaunch && pick(2, v) > 0}
 		}
 		var fakes []*devicetest.Fake
 		for range 1 + rnd.IntN(3) {

@@ -55,19 +55,30 @@ func (r *run) startSearch() error {
 }
 
 // unsearched are all variants of a task, unless its base has a record of the finals, which is the
-// last that a search writes.
+// last that a search writes. The base is of searches in other families too: so one saw all that
+// this task keeps, and another of its variants.
 func (r *run) unsearched(t Task) []kernels.Variant {
 	final := r.o.Search.Final.Protocol
-	if !r.holds(r.key(t.Problem, t.Base, final)) {
-		return t.Variants
-	}
+	seen, others := 0, len(t.Variants) == 1
 	for _, v := range t.Variants {
+		known := false
 		for _, pr := range []record.Protocol{r.o.Run.Protocol, final} {
-			if s, ok := r.keys.Status(r.key(t.Problem, v, pr)); ok && s != record.StatusPruned {
-				r.sum.Skipped++
+			if s, ok := r.keys.Status(r.key(t.Problem, v, pr)); ok {
+				known = true
+				if s != record.StatusPruned {
+					seen++
+				}
 			}
 		}
+		others = others || known && v != t.Base
+		if !known && slices.Contains(t.Keep, v) {
+			return t.Variants
+		}
 	}
+	if !others || !r.holds(r.key(t.Problem, t.Base, final)) {
+		return t.Variants
+	}
+	r.sum.Skipped += seen
 	return nil
 }
 

@@ -75,8 +75,10 @@ func TestSearch(t *testing.T) {
 			assert.That(t, !r.Base || len(r.BaseAgainUS) == 8,
 				"%s: no second copy of the base", strategy)
 		}
-		if last := finals[len(finals)-1]; !last.Base || winners != 2 || entries != 1 || len(finals) < 10 {
-			t.Errorf("%s: %d finals, %d winners, %d entries, the last is %s", strategy, len(finals), winners, entries, last.Variant())
+		if last := finals[len(finals)-1]; !last.Base || winners != 2 || entries != 1 ||
+			len(finals) < 10 {
+			t.Errorf("%s: %d finals, %d winners, %d entries, the last is %s", strategy, len(finals),
+				winners, entries, last.Variant())
 		}
 		// The same again: nothing, as the base of each problem has its final.
 		sink.keys = map[string]kernels.Status{}
@@ -87,10 +89,39 @@ func TestSearch(t *testing.T) {
 		assert.That(t, again.Measured == 0 && again.Skipped == sum.Measured,
 			"%s again: %+v, after %+v", strategy, again, sum)
 		// A search by another budget is another search.
-		left, problems, err := Left(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink)
+		left, problems, err := Left(registry, devicetest.H200(), ts, searching(strategy,
+			search.Budget{Share: 0.5}), sink)
 		assert.That(t, err == nil && problems == 2 &&
 			left == len(ts[0].Variants)+len(ts[1].Variants), "left %d of %d problems, %v", left,
 			problems, err)
+	}
+}
+
+// A search in other families has the base in common with one before, and is one of its own.
+func TestSearchElsewhere(t *testing.T) {
+	ts, sink := tasks(t, 60, pool[0]), &memory{}
+	all := ts[0].Variants
+	for _, part := range []struct {
+		name     string
+		variants []kernels.Variant
+		keep     []kernels.Variant
+		done     bool
+	}{
+		{"a half", all[:30], nil, false},
+		{"the same", all[:30], nil, true},
+		{"the other half", append([]kernels.Variant{ts[0].Base}, all[30:59]...), nil, false},
+		{"both", all[:59], nil, true},
+		{"another to keep", all, all[59:], false},
+	} {
+		ts[0].Variants, ts[0].Keep = part.variants, part.keep
+		sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), fake())
+		if (sum.Measured == 0) != part.done {
+			t.Errorf("%s: measured %d", part.name, sum.Measured)
+		}
+		sink.keys = map[string]kernels.Status{}
+		for _, r := range sink.records {
+			sink.keys[r.Key] = r.Status
+		}
 	}
 }
 
@@ -100,13 +131,21 @@ func TestSearchFailures(t *testing.T) {
 	base := ts[0].Base
 	for name, fail := range map[string]func(v kernels.Variant) *kernels.Failure{
 		"some wrong": func(v kernels.Variant) *kernels.Failure {
-			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8, kernels.StatusWrong)
+			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8,
+				kernels.StatusWrong)
 		},
 		"some crash": func(v kernels.Variant) *kernels.Failure {
-			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8, kernels.StatusCrash)
+			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8,
+				kernels.StatusCrash)
 		},
-		"the base wrong": func(v kernels.Variant) *kernels.Failure { return failIf(v == base, kernels.StatusWrong) },
-		"all fail":       func(v kernels.Variant) *kernels.Failure { return failIf(!isStream(v), kernels.StatusLaunch) },
+		"the base wrong": func(v kernels.Variant) *kernels.Failure {
+			return failIf(v == base,
+				kernels.StatusWrong)
+		},
+		"all fail": func(v kernels.Variant) *kernels.Failure {
+			return failIf(!isStream(v),
+				kernels.StatusLaunch)
+		},
 	} {
 		f := fake()
 		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure { return fail(v) }
@@ -161,14 +200,16 @@ func TestSearchFreshInputs(t *testing.T) {
 		checks[v]++
 		// Check and its outcome ask twice; after the search's come the rounds, then
 		// the fresh check.
-		return failIf(v == winner && f.Calls("open")[len(f.Calls("open"))-1].Seed != 7, kernels.StatusWrong)
+		return failIf(v == winner && f.Calls("open")[len(f.Calls("open"))-1].Seed != 7,
+			kernels.StatusWrong)
 	}
 	sink = &memory{}
 	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
 	_, finals = byPhase(sink)
 	for _, r := range finals {
 		assert.That(t,
-			r.Variant() != winner || r.Status == kernels.StatusWrong && strings.HasPrefix(r.Reason, "on fresh inputs: "),
+			r.Variant() != winner || r.Status == kernels.StatusWrong && strings.HasPrefix(r.Reason,
+				"on fresh inputs: "),
 			"the wrong winner is %s: %s", r.Status, r.Reason)
 		assert.That(t, r.Chosen == "" || r.Variant() != winner, "it was chosen all the same")
 	}
@@ -176,10 +217,12 @@ func TestSearchFreshInputs(t *testing.T) {
 
 func TestSearchBudgets(t *testing.T) {
 	ts := tasks(t, 60, pool[0], "rmsnorm/bwd/600x1024/bf16")
-	for text, want := range map[string]string{"1x": "budget 1x is too small to measure the bases of 2 problems", "1": "budget 1 is too small"} {
+	for text, want := range map[string]string{"1x": "budget 1x is too small to measure the bases " +
+		"of 2 problems", "1": "budget 1 is too small"} {
 		b, err := search.ParseBudget(text)
 		assert.NoError(t, err)
-		_, err = Run(t.Context(), registry, devices(fake()), ts, &memory{}, searching(search.Auto, b))
+		_, err = Run(t.Context(), registry, devices(fake()), ts, &memory{}, searching(search.Auto,
+			b))
 		least := map[string]string{"1x": "give 4x or more", "1": "give 2 or more"}[text]
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), want) &&
 			strings.HasPrefix(hint.Of(err), least), "%s: %v (%s)", text, err, hint.Of(err))
@@ -187,7 +230,8 @@ func TestSearchBudgets(t *testing.T) {
 	err := search.ErrShort(ts[0].Problem, 2, "1ms", 300*time.Millisecond)
 	assert.That(t, strings.HasPrefix(hint.Of(err), "give 2s or more"), "%v (%s)", err, hint.Of(err))
 	sink := &memory{}
-	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: time.Nanosecond}), fake())
+	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: time.Nanosecond}),
+		fake())
 	assert.That(t, sum.Short == 2 && sum.Problems == 2, "a nanosecond: %+v", sum)
 	// The finals are within the budget too: of the base alone, one round.
 	_, finals := byPhase(sink)
@@ -219,4 +263,27 @@ func TestSearchBudgets(t *testing.T) {
 	mustRun(t, ts, sink, searching(search.Random, search.Budget{Configs: 20}), fake())
 	searched, _ := byPhase(sink)
 	assert.Equal(t, len(searched), 20, "variants of a budget of 20")
+}
+
+// What the search of a problem saw and its finals are one append, and each of the
+// finals says how many they are: a kill leaves all of a problem or nothing.
+func TestSearchAppendsOnce(t *testing.T) {
+	ts := tasks(t, 6, pool[0], pool[1])
+	sink := &memory{}
+	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), fake())
+	assert.Must(t, len(sink.whole) == 2, "%d appends for 2 problems", len(sink.whole))
+	for _, rs := range sink.whole {
+		finals := 0
+		for _, r := range rs {
+			if strings.HasSuffix(r.Run, "-finals") {
+				finals++
+			} else if r.Finals != 0 {
+				t.Errorf("%s of the search counts %d finals", r.Variant(), r.Finals)
+			}
+		}
+		last := rs[len(rs)-1]
+		assert.That(t, finals >= 2 && last.Finals == finals && last.Base &&
+			rs[0].Problem == last.Problem, "%d finals, the last of %d, base %v", finals,
+			last.Finals, last.Base)
+	}
 }

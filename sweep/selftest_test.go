@@ -29,7 +29,8 @@ type keepingBench struct {
 	k keeping
 }
 
-func (b keepingBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+func (b keepingBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (
+	kernels.Timing, error) {
 	t, err := b.Bench.Time(ctx, v, o)
 	if v.Family == "rms_fwd/kept" && o.Persist && len(t.Stages) > 0 {
 		factor := b.k.ours
@@ -55,8 +56,12 @@ func TestSelfTestKept(t *testing.T) {
 		{0.6, 0.93, false, "0.93x; 0.60x"}, // a part is left
 		{1, 1, true, "1.00x; 1.00x: none kept"},
 	} {
-		fake := &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return 10e-6 }}
-		trials, floor, err := sweep.SelfTest(t.Context(), families.New(), keeping{fake, c.plain, c.ours})
+		fake := &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
+			int) float64 {
+			return 10e-6
+		}}
+		trials, floor, err := sweep.SelfTest(t.Context(), families.New(), keeping{fake, c.plain,
+			c.ours})
 		assert.NoError(t, err)
 		assert.That(t, floor >= 9.99 && floor <= 10.01,
 			"a floor of %g us, every launch takes 10", floor)

@@ -16,7 +16,8 @@ import (
 // A sweep's times in an unfit state are taken again; what stays unfit is a row
 // without a time.
 func TestRunUnfit(t *testing.T) {
-	throttled := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980, Throttle: []string{"hw slowdown"}}
+	throttled := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980,
+		Throttle: []string{"hw slowdown"}}
 	for name, test := range map[string]struct {
 		bad    int // readings until the device is fit; the stream takes the first
 		status kernels.Status
@@ -64,7 +65,8 @@ func TestImpossible(t *testing.T) {
 		{"in time", p, known, 4800e9, cold, 2, 30, 15, ""},
 		{"too fast", p, known, 4800e9, cold, 2, 30, 13, "peak is 4800"},
 		{"no peak said", p, known, 0, cold, 2, 30, 13, "peak is 4800"},
-		{"a peak that no such card has", p, known, 9e18, cold, 2, 30, 15, "no such card moves more than 5040"},
+		{"a peak that no such card has", p, known, 9e18, cold, 2, 30, 15,
+			"no such card moves more than 5040"},
 		{"likewise, not known", p, other, 9e18, cold, 2, 30, 15, "no such card moves more than"},
 		{"not known, by its stream", p, other, 0, cold, 2, 30, 6, "warm, or miscounted"},
 		{"not known, in time", p, other, 0, cold, 2, 30, 8, ""},
@@ -103,7 +105,8 @@ func TestRunImpossible(t *testing.T) {
 			Run(t.Context(), registry, devices(f), ts, sink, o)
 			for _, r := range sink.records {
 				assert.That(t,
-					name != "each" && r.Variant() != ts[0].Variants[3] || r.Status == kernels.StatusUnfit,
+					name != "each" && r.Variant() != ts[0].Variants[3] ||
+						r.Status == kernels.StatusUnfit,
 					"%s: %s is %s", name, r.Variant(), r.Status)
 			}
 		}
@@ -122,7 +125,8 @@ func TestPossible(t *testing.T) {
 			if r.Status == kernels.StatusOK {
 				n++
 				assert.Equal(t,
-					Impossible(r.Problem, run.Device, run.Protocol, run.EmptyUS(), r.StreamUS, stats.Median(r.SamplesUS)),
+					Impossible(r.Problem, run.Device, run.Protocol, run.EmptyUS(), r.StreamUS,
+						stats.Median(r.SamplesUS)),
 					"", path, r.Variant(), r.Problem)
 			}
 			return nil

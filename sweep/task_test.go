@@ -57,7 +57,8 @@ func TestGrid(t *testing.T) {
 			var override []kernels.Range
 			has := func(name string) bool {
 				f, _ := r.Lookup(name)
-				return slices.ContainsFunc(f.Knobs, func(k kernels.Range) bool { return k.Knob == kernels.BlockRows })
+				return slices.ContainsFunc(f.Knobs,
+					func(k kernels.Range) bool { return k.Knob == kernels.BlockRows })
 			}
 			if rnd.IntN(2) == 0 && (only == nil || slices.ContainsFunc(only, has)) {
 				override = append(override, kernels.Values(kernels.BlockRows, 1<<rnd.IntN(3)))
@@ -124,14 +125,22 @@ func TestGridErrors(t *testing.T) {
 		want     string
 	}{
 		{pool[0], []string{"rms_bwd/nobody"}, nil, `unknown family "rms_bwd/nobody"`},
-		{pool[0], []string{"rms_bwd/two_pass", "ln_fwd/two_pass"}, nil, "family ln_fwd/two_pass serves none of the problems asked for"},
-		{pool[0], []string{"rms_bwd/stream"}, nil, "family rms_bwd/stream serves none of the problems asked for"}, // it is no design
-		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
-		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
-		{pool[1], []string{"rms_fwd/two_pass", "never"}, nil, "every config of family never is refused, at first as it never runs"},
-		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil, "rmsnorm/bwd/4194304x16384/bf16 needs 1.5 TiB, but NVIDIA H200 has 131.3 GiB"},
+		{pool[0], []string{"rms_bwd/two_pass", "ln_fwd/two_pass"}, nil,
+			"family ln_fwd/two_pass serves none of the problems asked for"},
+		// it is no design
+		{pool[0], []string{"rms_bwd/stream"}, nil,
+			"family rms_bwd/stream serves none of the problems asked for"},
+		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)},
+			`no family in this sweep has the knob "rc"`},
+		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1),
+			kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
+		{pool[1], []string{"rms_fwd/two_pass", "never"}, nil,
+			"every config of family never is refused, at first as it never runs"},
+		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil,
+			"rmsnorm/bwd/4194304x16384/bf16 needs 1.5 TiB, but NVIDIA H200 has 131.3 GiB"},
 	} {
-		_, err := Grid(t.Context(), r, parse(t, tc.problem), devicetest.H200(), tc.only, tc.override)
+		_, err := Grid(t.Context(), r, parse(t, tc.problem), devicetest.H200(), tc.only,
+			tc.override)
 		assert.That(t, err != nil && err.Error() == tc.want && hint.Of(err) != "" &&
 			!strings.ContainsRune(err.Error(), '\n'),
 			"%s, only %q, override %v: got %v, want %s, with a hint", tc.problem, tc.only,

@@ -17,7 +17,8 @@ func TestUpdateHalves(t *testing.T) {
 	first := table(t)
 	first.Device = devicetest.H200()
 	assert.NoError(t, first.Write(p))
-	m := &rule.Map{Device: first.Device, Rasters: []rule.Raster{*rule.Blank(rule.Classes()[0], 16, first.Device.SMs)}}
+	m := &rule.Map{Device: first.Device, Rasters: []rule.Raster{*rule.Blank(rule.Classes()[0], 16,
+		first.Device.SMs)}}
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {

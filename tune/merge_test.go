@@ -13,7 +13,8 @@ import (
 
 // The finals of a problem: what the search chose stands, with their numbers.
 func TestPickFinal(t *testing.T) {
-	run := &record.Run{ID: "f", Time: time.Unix(1e9, 0), Protocol: record.Protocol{Phase: record.PhaseFinal}}
+	run := &record.Run{ID: "f", Time: time.Unix(1e9, 0),
+		Protocol: record.Protocol{Phase: record.PhaseFinal}}
 	older := &record.Run{ID: "g", Time: time.Unix(9e8, 0)}
 	final := func(variant string, us, searched float64) record.Entry {
 		e := entry(t, p1, variant, us)
@@ -32,7 +33,8 @@ func TestPickFinal(t *testing.T) {
 		edit(&f)
 		e.Final = &f
 	}
-	change(&chosen, func(f *record.Final) { f.Chosen = "takes least of the device, of 2 within 1.0%" })
+	change(&chosen,
+		func(f *record.Final) { f.Chosen = "takes least of the device, of 2 within 1.0%" })
 	base := final("f@w8 base", 100, 99)
 	again := final("f@w8", 100.3, 0)
 	change(&base, func(f *record.Final) { f.BaseAgain = again.Finals().Rounds })
@@ -40,12 +42,14 @@ func TestPickFinal(t *testing.T) {
 	change(&held, func(f *record.Final) { f.Entry = true })
 	grid := entry(t, p1, "g@w1", 10) // of an older run
 	grid.Run = older
-	table := &Table{Entries: Pick([]record.Entry{grid, chosen, base, held, final("g@w4", 80, 79.5)})}
+	table := &Table{Entries: Pick([]record.Entry{grid, chosen, base, held, final("g@w4", 80,
+		79.5)})}
 	e := table.Entries[0]
 	switch {
 	case e.Variant().String() != "f@w4" || e.SearchUS != 79 || e.Chosen == "":
 		t.Errorf("%+v", e)
-	case e.Speedup < 1.24 || e.Speedup > 1.25 || len(e.SpeedupCI) != 2 || e.SpeedupCI[0] > e.Speedup:
+	case e.Speedup < 1.24 || e.Speedup > 1.25 || len(e.SpeedupCI) != 2 ||
+		e.SpeedupCI[0] > e.Speedup:
 		t.Errorf("speedup %g %g", e.Speedup, e.SpeedupCI)
 	case e.RunnerUp == nil || e.RunnerUp.Family != "g" || e.RunnerUp.MarginPercent > 0:
 		t.Errorf("runner-up %+v", e.RunnerUp)
@@ -73,17 +77,24 @@ func TestProven(t *testing.T) {
 		true: {
 			{MedianUS: 10},
 			{MedianUS: 10, Speedup: 1, Base: &Rival{MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8.9, 9.1}, Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2},
+				Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8.9, 9.1},
+				Base: &Rival{Family: "f", MedianUS: 10}},
 		},
 		false: {
 			{MedianUS: 10, Speedup: 0.95, Base: &Rival{MedianUS: 10}},
 			{MedianUS: 11, Speedup: 1, Base: &Rival{MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, Base: &Rival{Family: "f", MedianUS: 10, GainLo: 0.05}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{0.99, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 0.95, SpeedupCI: []float64{1.05, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 11, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8, 10}, Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, Base: &Rival{Family: "f", MedianUS: 10,
+				GainLo: 0.05}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{0.99, 1.2},
+				Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 0.95, SpeedupCI: []float64{1.05, 1.2},
+				Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 11, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2},
+				Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8, 10},
+				Base: &Rival{Family: "f", MedianUS: 10}},
 		},
 	} {
 		for _, e := range entries {
@@ -95,40 +106,48 @@ func TestProven(t *testing.T) {
 // An entry is replaced only where the lower bound of the gain is 2%, or where it
 // says nothing any more.
 func TestReplaces(t *testing.T) {
-	type edit func(o, e *Table)
-	one := func(tab *Table) *Entry { return &tab.Entries[0] }
+	entryOf := func(family, config string, us float64) Entry {
+		return Entry{Problem: devicetest.Problem(t, p1), Family: family,
+			Config: devicetest.Config(t, config), Source: "s", MedianUS: us,
+			CIUS: []float64{us - 0.5, us + 0.5}, Samples: 20}
+	}
+	held := func(e *Entry, family string, us, gain float64) {
+		e.Held = &Rival{Family: family, MedianUS: us, GainLo: gain}
+		if family == "old" {
+			e.Held.Config = devicetest.Config(t, "w8")
+		}
+	}
 	for name, test := range map[string]struct {
-		edit edit
+		us   float64
+		edit func(old, now *Table, e *Entry)
 		want string
 	}{
-		"clearly faster":    {func(o, e *Table) {}, "new@w4"},
-		"by a hair":         {func(o, e *Table) { one(e).MedianUS, one(e).CIUS = 99.5, []float64{99, 100} }, "old@w8"},
-		"by 2% and noise":   {func(o, e *Table) { one(e).MedianUS, one(e).CIUS = 97, []float64{96, 98} }, "old@w8"},
-		"slower":            {func(o, e *Table) { one(e).MedianUS, one(e).CIUS = 120, []float64{119, 121} }, "old@w8"},
-		"without intervals": {func(o, e *Table) { one(e).CIUS = nil }, "old@w8"},
-		"paired, 3%": {func(o, e *Table) {
-			one(e).Held = &Rival{Family: "old", Config: one(o).Config, MedianUS: 93, GainLo: 0.03}
+		"clearly faster":     {90, func(_, _ *Table, e *Entry) {}, "new@w4"},
+		"by a hair":          {99.5, func(_, _ *Table, e *Entry) {}, "old@w8"},
+		"by 2% and noise":    {97, func(_, _ *Table, e *Entry) { e.CIUS[1] = 98 }, "old@w8"},
+		"slower":             {120, func(_, _ *Table, e *Entry) {}, "old@w8"},
+		"without intervals":  {90, func(_, _ *Table, e *Entry) { e.CIUS = nil }, "old@w8"},
+		"paired, 3%":         {90, func(_, _ *Table, e *Entry) { held(e, "old", 93, 0.03) }, "new@w4"},
+		"paired, 1%":         {90, func(_, _ *Table, e *Entry) { held(e, "old", 91, 0.01) }, "old@w8"},
+		"paired with others": {90, func(_, _ *Table, e *Entry) { held(e, "x", 91, 0.01) }, "new@w4"},
+		"warm over cold": {90, func(_, now *Table, _ *Entry) { now.Protocol.Cold = false },
+			"old@w8"},
+		"cold over warm": {120, func(old, _ *Table, e *Entry) {
+			old.Protocol.Cold, e.CIUS = false, nil
 		}, "new@w4"},
-		"paired, 1%": {func(o, e *Table) {
-			one(e).Held = &Rival{Family: "old", Config: one(o).Config, MedianUS: 91, GainLo: 0.01}
-		}, "old@w8"},
-		"paired with others": {func(o, e *Table) { one(e).Held = &Rival{Family: "x", MedianUS: 91, GainLo: 0.01} }, "new@w4"},
-		"warm over cold":     {func(o, e *Table) { e.Protocol.Cold = false }, "old@w8"},
-		"cold over warm":     {func(o, e *Table) { o.Protocol.Cold = false; one(e).MedianUS, one(e).CIUS = 120, nil }, "new@w4"},
-		"stale": {func(o, e *Table) {
-			one(e).Family, one(e).Source = "old", "new"
-			one(e).MedianUS, one(e).CIUS = 120, nil
+		"stale": {120, func(_, _ *Table, e *Entry) {
+			e.Family, e.Source, e.CIUS = "old", "new", nil
 		}, "old@w4"},
 	} {
 		o, e := table(t), table(t)
-		o.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "old", Config: devicetest.Config(t, "w8"), Source: "s", MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
-		e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "new", Config: devicetest.Config(t, "w4"), Source: "s", MedianUS: 90, CIUS: []float64{89.5, 90.5}, Samples: 20}}
-		test.edit(o, e)
+		o.Entries = []Entry{entryOf("old", "w8", 100)}
+		e.Entries = []Entry{entryOf("new", "w4", test.us)}
+		test.edit(o, e, &e.Entries[0])
 		m, n, err := Merge(o, e, asOf(o))
 		assert.NoError(t, err)
 		v := m.Entries[0].Variant()
-		assert.Equal(t, v.String(), test.want, name, v)
-		assert.Equal(t, (n == 1), (test.want != "old@w8"), name, n, "changed")
+		assert.Equal(t, v.String(), test.want, name)
+		assert.Equal(t, n == 1, test.want != "old@w8", name, "is a change")
 	}
 	// The same variant again brings its numbers up to date; fewer samples do not.
 	o, e := table(t), table(t)
@@ -142,8 +161,10 @@ func TestReplaces(t *testing.T) {
 	}
 	// Of stale entries nothing stays that was measured anew.
 	e = table(t)
-	e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "h", Source: "s", MedianUS: 500, Samples: 20}}
-	if m, n, _ := Merge(o, e, func(string) string { return "other" }); n != 1 || len(m.Entries) != 3 || m.Entries[1].Family != "h" {
+	e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "h", Source: "s",
+		MedianUS: 500, Samples: 20}}
+	if m, n, _ := Merge(o, e, func(string) string { return "other" }); n != 1 ||
+		len(m.Entries) != 3 || m.Entries[1].Family != "h" {
 		t.Errorf("%d replaced: %+v", n, m.Entries)
 	}
 	// Nothing of a warm table gets into a cold one, nor the other way round.
@@ -154,7 +175,8 @@ func TestReplaces(t *testing.T) {
 	}
 	o.Entries, e.Entries = e.Entries, e.Entries[:1]
 	if m, _, _ := Merge(e, o, asOf(e)); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
-		t.Errorf("a cold table over a warm one has %d entries, cold: %v", len(m.Entries), m.Protocol.Cold)
+		t.Errorf("a cold table over a warm one has %d entries, cold: %v", len(m.Entries),
+			m.Protocol.Cold)
 	}
 }
 

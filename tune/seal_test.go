@@ -38,7 +38,9 @@ func TestChecksum(t *testing.T) {
 func TestFinalsByPlace(t *testing.T) {
 	var es []record.Entry
 	for i, v := range []string{"f@w1", "f@w2"} {
-		run := &record.Run{ID: v, Time: time.Unix(1e9-int64(i)*3600, 0), Device: kernels.DeviceInfo{ID: "d"}, Protocol: record.Protocol{Phase: record.PhaseFinal}}
+		run := &record.Run{ID: v, Time: time.Unix(1e9-int64(i)*3600, 0),
+			Device: kernels.DeviceInfo{ID: "d"}, Protocol: record.Protocol{
+				Phase: record.PhaseFinal}}
 		e := entry(t, p1, v, 10)
 		e.Run, e.Final = run, &record.Final{SearchUS: 10, Chosen: "fastest", Place: 2 + i}
 		es = append(es, e)

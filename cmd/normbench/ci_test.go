@@ -82,7 +82,8 @@ func TestWorkflows(t *testing.T) {
 				}
 				pushed := w.git(t, w.origin, "branch", "--list", "sweep-*")
 				assert.That(t,
-					!strings.Contains(text, "sweep") || file == "github.yml" || (pushed != "") == (code == "0"),
+					!strings.Contains(text, "sweep") || file == "github.yml" ||
+						(pushed != "") == (code == "0"),
 					"exit code %s, and pushed %q", code, pushed)
 			})
 		}
@@ -127,7 +128,8 @@ func workflow(t *testing.T, file string, data []byte) (jobs []ciJob) {
 		script := slices.Concat(all[e.Extends].BeforeScript, e.Script)
 		for _, step := range e.Steps {
 			if step.Run != "" { // in a shell of its own
-				script = append(script, "bash --noprofile --norc -eo pipefail <<'STEP'\n"+step.Run+"\nSTEP")
+				script = append(script, "bash --noprofile --norc -eo pipefail <<'STEP'\n"+step.Run+
+					"\nSTEP")
 			}
 		}
 		if len(script) == 0 || strings.HasPrefix(name, ".") {
@@ -173,7 +175,8 @@ func newRunner(t *testing.T, code string) *runner {
 	}
 	devices, err := os.ReadDir(results)
 	assert.Must(t, err == nil && len(devices) == 1, "%v %v", devices, err)
-	w.env = append(os.Environ(), "CODE="+code, "RAN="+filepath.Join(top, "ran"), "DEVICE="+devices[0].Name(),
+	w.env = append(os.Environ(), "CODE="+code, "RAN="+filepath.Join(top, "ran"), "DEVICE="+
+		devices[0].Name(),
 		"PATH="+filepath.Join(top, "path")+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+top, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=x",
 		"GIT_AUTHOR_EMAIL=x@x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@x",

@@ -49,7 +49,8 @@ var (
 )
 
 // claimPages hold measured numbers.
-var claimPages = []string{"README.md", "docs/performance.md", "docs/verdicts.md", "docs/learn.md", "docs/search.md", "results/README.md", "results/*/README.md", "results/*/*/README.md"}
+var claimPages = []string{"README.md", "docs/performance.md", "docs/verdicts.md", "docs/learn.md",
+	"docs/search.md", "results/README.md", "results/*/README.md", "results/*/*/README.md"}
 
 func TestClaims(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
@@ -67,7 +68,7 @@ func TestClaims(t *testing.T) {
 			for _, f := range append(faults, unmarked(want)...) {
 				t.Errorf("%s: %s", page, f)
 			}
-			if want != text && *update {
+			if want != text && *assert.Update {
 				err = os.WriteFile(page, []byte(want), 0o644)
 			} else if diff := cmp.Diff(text, want); diff != "" {
 				t.Errorf("%s is not what the files have (-update writes it):\n%s", page, diff)
@@ -82,8 +83,11 @@ func TestClaims(t *testing.T) {
 func TestClaimsFound(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	for text, faults := range map[string]int{
-		"9.70<!--= verdicts/same-rms_bwd-two_pass.txt least A us-->": 0, "4096x8192, 3 warps, `--target 2%` and 5%<!--= set-->": 0,
-		"1<!--= no.txt count-->": 1, "1<!--= selftest.txt text (no) such-->": 1, "1<!--= selftest.txt least no column-->": 1,
+		"9.70<!--= verdicts/same-rms_bwd-two_pass.txt least A us-->":                                      0,
+		"4096x8192, 3 warps, `--target 2%` and 5%<!--= set-->":                                            0,
+		"1<!--= no.txt count-->":                                                                          1,
+		"1<!--= selftest.txt text (no) such-->":                                                           1,
+		"1<!--= selftest.txt least no column-->":                                                          1,
 		"<!--= search/naive.txt rows-->\n||\n||\n|base|1.44|1.44|1.44|1.44|54.5|1|0.1|0.2|\n<!-- end -->": 0,
 		"<!--= search/naive.txt rows-->\n||\n||\n|base|1.44|1.44|1.44|1.45|54.5|1|0.1|0.2|\n<!-- end -->": 1, "1.5x as fast": 1, "takes 12 us.": 1, "by 3%": 1, "400 GB/s": 1, "5us<!--= set-->\n\nand 6 us": 1,
 	} {
@@ -97,7 +101,8 @@ func TestClaimsFound(t *testing.T) {
 // TestSealed reads every file below results that has checksums, so that a changed byte is noticed.
 func TestSealed(t *testing.T) {
 	files := 0
-	if err := filepath.WalkDir(filepath.Join("..", "..", "results"), func(path string, e os.DirEntry, err error) error {
+	if err := filepath.WalkDir(filepath.Join("..", "..", "results"), func(path string,
+		e os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".json") && !strings.HasSuffix(path, ".gz") {
 			return err
 		}
@@ -155,12 +160,14 @@ func rerun(text string) string {
 	for _, c := range commands(text) {
 		args, err := shlex.Split(c.text)
 		shown := strings.Count(c.output, "\n")
-		if err != nil || shown == 0 || len(args) < 3 || args[0] != "normbench" || args[1] != "report" || !strings.HasPrefix(args[2], "results/") {
+		if err != nil || shown == 0 || len(args) < 3 || args[0] != "normbench" ||
+			args[1] != "report" || !strings.HasPrefix(args[2], "results/") {
 			continue
 		}
 		if code, out, _ := normbench(args[1:]); code == 0 {
 			lines := strings.SplitAfter(out, "\n")
-			text = strings.Replace(text, c.output, strings.Join(lines[:min(shown, len(lines))], ""), 1)
+			text = strings.Replace(text, c.output, strings.Join(lines[:min(shown, len(lines))], ""),
+				1)
 		}
 	}
 	return text
@@ -176,7 +183,8 @@ func unmarked(text string) (faults []string) {
 		}
 		rest := claim.ReplaceAllString(paragraph, "")
 		if m := figure.FindStringIndex(rest); m != nil {
-			faults = append(faults, fmt.Sprintf("a figure without a marker: %q", rest[max(m[0]-30, 0):m[1]]))
+			faults = append(faults, fmt.Sprintf("a figure without a marker: %q",
+				rest[max(m[0]-30, 0):m[1]]))
 		}
 	}
 	return faults
@@ -233,7 +241,8 @@ func answer(claim string) (any, error) {
 	for _, r := range rows {
 		line := strings.Join(slices.Collect(maps.Values(r)), " ")
 		if slices.ContainsFunc(strings.Fields(rest[len(column):]), func(either string) bool {
-			return !slices.ContainsFunc(strings.Split(either, "|"), func(w string) bool { return strings.Contains(line, w) })
+			return !slices.ContainsFunc(strings.Split(either, "|"),
+				func(w string) bool { return strings.Contains(line, w) })
 		}) {
 			continue
 		}
@@ -242,7 +251,8 @@ func answer(claim string) (any, error) {
 			values = append(values, x)
 		}
 	}
-	queries := map[string]func([]float64) float64{"mean": stats.GeoMean, "least": slices.Min[[]float64], "most": slices.Max[[]float64],
+	queries := map[string]func([]float64) float64{"mean": stats.GeoMean,
+		"least": slices.Min[[]float64], "most": slices.Max[[]float64],
 		"count": func(x []float64) float64 { return float64(len(x)) }}
 	query, ok := queries[words[1]]
 	if !ok || len(values) == 0 && words[1] != "count" {
@@ -268,7 +278,8 @@ func runField(path, field string) (string, error) {
 		return "", err
 	}
 	s, ok := map[string]string{"tool": run.Run.Tool, "driver_version": run.Run.Device.DriverVersion,
-		"date": run.Run.Time.UTC().Format("2006-01-02"), "peers": strings.Join(run.Peers, "; ")}[field]
+		"date": run.Run.Time.UTC().Format("2006-01-02"), "peers": strings.Join(run.Peers,
+			"; ")}[field]
 	if !ok {
 		return "", fmt.Errorf("a run has no %s here", field)
 	}
@@ -291,7 +302,8 @@ func tableRows(path string) (rows []map[string]string, err error) {
 		runes, from := []rune(line), 0
 		for _, rule := range strings.Fields(lines[at]) {
 			to := from + utf8.RuneCountInString(rule)
-			list = append(list, strings.TrimSpace(string(runes[min(from, len(runes)):min(to, len(runes))])))
+			list = append(list, strings.TrimSpace(string(runes[min(from, len(runes)):min(to,
+				len(runes))])))
 			from = to + 2
 		}
 		return list
@@ -355,7 +367,8 @@ func peersTable(pattern string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := "| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the stream | peers |\n|---|---|---|---|---|---|---|\n"
+	text := "| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the " +
+		"stream | peers |\n|---|---|---|---|---|---|---|\n"
 	for _, file := range files {
 		run, err := report.ReadLive(file)
 		if err != nil {
@@ -390,8 +403,11 @@ func peersTable(pattern string) (string, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			x := rows[name]
-			text += fmt.Sprintf("| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n", name, stats.GeoMean(x.gain),
-				slices.Min(x.gain), slices.Max(x.gain), x.verdicts[verdict.Faster], len(x.gain), x.verdicts[verdict.Slower],
+			text += fmt.Sprintf(
+				"| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n", name,
+				stats.GeoMean(x.gain),
+				slices.Min(x.gain), slices.Max(x.gain), x.verdicts[verdict.Faster], len(x.gain),
+				x.verdicts[verdict.Slower],
 				stats.GeoMean(x.ours), stats.GeoMean(x.peer), peers)
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/verdict"
-	"normbench/tune/ref"
 )
 
 // A compareConfig is what the flags of compare ask for.
@@ -117,7 +117,7 @@ func compareRecorded(e *env, cfg *compareConfig, wanted func(kernels.Problem) bo
 		for _, o := range table.OneSided {
 			has[o.Side] = o.Problem
 		}
-		return ref.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
+		return lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {

@@ -113,7 +113,10 @@ func evenDevice() kernels.Device {
 	}}
 }
 
-func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicetest.Typical(p, v, 0) }
+func evenSeconds(p kernels.Problem, v kernels.Variant) float64 {
+	return devicetest.Typical(p, v,
+		0)
+}
 
 // faultyWorker serves an evenDevice and misbehaves: FAULT STEP N MARK has it do the fault
 // in the N-th request of a step and after; with a MARK only once, of which that file keeps note.
@@ -195,14 +198,17 @@ func fakePython() {
 	d := withPeers{&devicetest.Fake{}, []kernels.Peer{
 		{Name: "torch", System: "PyTorch eager", Version: "torch 9.9"},
 		{Name: "compile", System: "torch.compile", Version: "torch 9.9", Builds: "compiles"},
-		{Name: "compile-max", System: "torch.compile, tuned", Version: "torch 9.9", Builds: "tunes"},
+		{Name: "compile-max", System: "torch.compile, tuned", Version: "torch 9.9",
+			Builds: "tunes"},
 		{Name: "liger", System: "Liger-Kernel", Version: "liger-kernel 9.9", Builds: "compiles"},
 		{Name: "quack", System: "quack", Missing: "ModuleNotFoundError: No module named 'quack'"},
-		{Name: "te", System: "TransformerEngine", Version: "transformer-engine 9.9", Builds: "compiles"},
+		{Name: "te", System: "TransformerEngine", Version: "transformer-engine 9.9",
+			Builds: "compiles"},
 	}}
 	for i, arg := range os.Args[1:] {
 		if arg == "--peer" && strings.HasPrefix(os.Args[i+2], kernels.Callable) {
-			d.peers = append(d.peers, kernels.Peer{Name: os.Args[i+2], System: "mine", Version: "source 1"})
+			d.peers = append(d.peers, kernels.Peer{Name: os.Args[i+2], System: "mine",
+				Version: "source 1"})
 		}
 	}
 	if os.Getenv("NORMBENCH_TEST_PEERS") == "none" {
@@ -231,7 +237,8 @@ func fakePython() {
 		}
 		return nil
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) {
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device,
+		error) {
 		if os.Getenv("NORMBENCH_TEST_PEERS") == "no torch" {
 			return nil, hint.Errorf("install PyTorch there", "fake-python has no torch: as asked")
 		}

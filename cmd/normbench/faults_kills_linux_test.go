@@ -57,7 +57,8 @@ func (h *harness) killed(j job, r *rand.Rand, sig syscall.Signal) (v toll) {
 			var err error
 			reading, writing, err = os.Pipe()
 			assert.Must(h.t, err == nil, "%v", err)
-			p = &proc{h: h, cmd: exec.Command("normbench", j.with(dir)...), done: make(chan struct{})}
+			p = &proc{h: h, cmd: exec.Command("normbench", j.with(dir)...),
+				done: make(chan struct{})}
 			p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 			if p.cmd.Stderr = writing; r.IntN(2) == 0 {
 				p.cmd.Stdout = writing
@@ -86,7 +87,8 @@ func (h *harness) killed(j job, r *rand.Rand, sig syscall.Signal) (v toll) {
 		switch {
 		case !j.search():
 		case sig == syscall.SIGKILL || sig == syscall.SIGPIPE:
-			whole = func(p kernels.Problem) bool { return p == s.last } // its table was about to be written
+			// its table was about to be written
+			whole = func(p kernels.Problem) bool { return p == s.last }
 		default:
 			whole = none
 		}
@@ -114,7 +116,8 @@ func (h *harness) mounts() bool {
 func (h *harness) fullDisk(j job, r *rand.Rand) (v toll) {
 	dir := h.folder()
 	assert.NoError(h.t,
-		syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", 4+4*r.IntN(int(j.size)/4096+3))))
+		syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", 4+4*r.IntN(int(j.size)/4096+
+			3))))
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
 	p := h.start(j.with(dir))
 	code := p.ended(&v, 0, exitTrouble)
@@ -145,7 +148,8 @@ func (h *harness) readOnly(i int) (v toll) {
 		{"tune", from, "--plot", filepath.Join(dir, "rules.svg")},
 		{"report", from, "--html", filepath.Join(dir, "page.html")},
 		{"export", from, "--format", "kt-cache", "--out", filepath.Join(dir, "caches")},
-		{"bench", "base", "--worker", "normbench-faulty", "--shapes", "4096x1024", "--op", "rmsnorm",
+		{"bench", "base", "--worker", "normbench-faulty", "--shapes", "4096x1024", "--op",
+			"rmsnorm",
 			"--pass", "fwd", "--out", filepath.Join(dir, "out")},
 	}
 	if i%2 == 1 { // with something in it that must stay
@@ -164,7 +168,8 @@ func (h *harness) readOnly(i int) (v toll) {
 func (h *harness) limited(j job, what string, n int) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
-	p := h.startCommand("sh", append([]string{"-c", fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`, what,
+	p := h.startCommand("sh", append([]string{"-c", fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`,
+		what,
 		n), "sh"}, j.with(dir)...)...)
 	codes := []int{0, exitTrouble}
 	if what == "-n" && n < 12 {
@@ -217,7 +222,8 @@ func (h *harness) changed(j job, what int, r *rand.Rand) (v toll) {
 	case 3:
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 		if err == nil {
-			f.Write(old[:bytes.IndexByte(old, '\n')+1]) // at once: half a line would be damage of its own
+			// at once: half a line would be damage of its own
+			f.Write(old[:bytes.IndexByte(old, '\n')+1])
 			f.Close()
 		}
 	case 4:
@@ -263,7 +269,8 @@ func (h *harness) twoWriters(j job, r *rand.Rand) (v toll) {
 		v.wrongf("both are refused: %s %s", first.stderr(), second.stderr())
 	}
 	for _, p := range []*proc{first, second} {
-		if p.cmd.ProcessState.ExitCode() != 0 && !strings.Contains(p.stderr(), "another sweep is writing") {
+		if p.cmd.ProcessState.ExitCode() != 0 && !strings.Contains(p.stderr(),
+			"another sweep is writing") {
 			v.wrongf("%s", p.stderr())
 		}
 	}

@@ -64,7 +64,10 @@ func TestFaultHarness(t *testing.T) {
 	h.class("closed pipe", 30, 2*runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
 	if h.mounts() {
-		h.class("full disk", 40, 1, func(i int, r *rand.Rand) toll { return h.fullDisk(both(i), r) })
+		h.class("full disk", 40, 1, func(i int, r *rand.Rand) toll {
+			return h.fullDisk(both(i),
+				r)
+		})
 		h.class("read-only disk", 12, 1, func(i int, r *rand.Rand) toll { return h.readOnly(i) })
 	} else {
 		fmt.Println("no tmpfs may be mounted here: neither full nor read-only disks")
@@ -78,12 +81,16 @@ func TestFaultHarness(t *testing.T) {
 	h.class("two writers", 30, runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.twoWriters(both(i), r) })
 	for _, f := range h.readers {
-		h.class(f.name, f.share, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
+		h.class(f.name, f.share, runtime.NumCPU(),
+			func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
 	}
 	h.workerFaults()
 	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
 		h.class("dies at random, "+p, 60, 4,
-			func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })
+			func(i int, r *rand.Rand) toll {
+				return h.flaky(both(i), "dies", "any", p,
+					p != "p0.1")
+			})
 	}
 	h.class("every n-th answer is junk", 40, 4, func(i int, r *rand.Rand) toll {
 		step := []string{"sense", "check", "time", "open"}[i/2%4]
@@ -101,7 +108,8 @@ func (v *toll) wrongf(format string, args ...any) {
 }
 
 func (v *toll) add(w toll) {
-	v.lost, v.duplicated, v.wrong = append(v.lost, w.lost...), append(v.duplicated, w.duplicated...),
+	v.lost, v.duplicated, v.wrong = append(v.lost, w.lost...), append(v.duplicated,
+		w.duplicated...),
 		append(v.wrong, w.wrong...)
 }
 
@@ -205,10 +213,12 @@ func (j job) search() bool { return slices.Contains(j.args, search.Auto) }
 // prepare measures what the faults are to disturb.
 func (h *harness) prepare() {
 	shapes := "4096x1024,2048x1024,1024x1024,512x1024,4096x512,2048x512"
-	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd", "--family",
+	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
+		"--family",
 		"rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
 	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
-		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals", "4",
+		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals",
+		"4",
 		"--rounds", "6"}
 	for i := range h.jobs {
 		j := &h.jobs[i]
@@ -336,7 +346,8 @@ func (h *harness) state(dir string, mayFail int) (s state, v toll) {
 	s.notes, err = record.Read(path, func(r *record.Record, run *record.Run) error {
 		us := record.Micros([]float64{evenSeconds(r.Problem, r.Variant())})[0]
 		for _, got := range slices.Concat(r.SamplesUS, r.BaseAgainUS) {
-			if r.Family == record.Stream { // which is recorded under another name than it is launched
+			// which is recorded under another name than it is launched
+			if r.Family == record.Stream {
 				break
 			}
 			if math.Abs(got-us) > 2e-3*us {
@@ -401,10 +412,12 @@ func (h *harness) tuned(dir string, s state, mayLack func(kernels.Problem) bool)
 			v.wrongf("%s has an entry and no record", e.Problem)
 		case math.Abs(e.MedianUS-us) > 2e-3*us:
 			v.wrongf("%s of %s takes %g us in the table", e.Variant(), e.Problem, e.MedianUS)
-		case e.Variant() != won && evenSeconds(e.Problem, won) < 0.98*evenSeconds(e.Problem, e.Variant()):
+		case e.Variant() != won && evenSeconds(e.Problem, won) < 0.98*evenSeconds(e.Problem,
+			e.Variant()):
 			v.wrongf("%s is in the table for %s, %s won", e.Variant(), e.Problem, won)
 		case !e.Proven():
-			v.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(), e.Problem)
+			v.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(),
+				e.Problem)
 		}
 	}
 	for p := range s.won {

@@ -47,7 +47,8 @@ func (h *harness) inside(args []string) (o outcome) {
 		families.New())
 	o.stdout, o.stderr = stdout.String(), stderr.String()
 	for _, a := range args {
-		if path, _, _ := strings.Cut(strings.TrimPrefix(a, "tuned:"), "#"); strings.HasPrefix(path, h.dir) {
+		if path, _, _ := strings.Cut(strings.TrimPrefix(a, "tuned:"), "#"); strings.HasPrefix(path,
+			h.dir) {
 			o.stdout = strings.ReplaceAll(o.stdout, path, "FILE")
 		}
 	}
@@ -133,7 +134,8 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 		for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
 			at++
 		}
-		v.wrongf("%s: %s%s, want %s; %q became %q", commands[i], got.stdout, got.stderr, f.want[i].stdout,
+		v.wrongf("%s: %s%s, want %s; %q became %q", commands[i], got.stdout, got.stderr,
+			f.want[i].stdout,
 			around(f.data, at), around(b, at))
 	}
 	return v
@@ -153,7 +155,8 @@ func (h *harness) prepareReaders() {
 		assert.NoError(h.t, err)
 		return b
 	}
-	records, search := filepath.Join(h.done[0], record.FileName), filepath.Join(h.done[1], record.FileName)
+	records, search := filepath.Join(h.done[0], record.FileName), filepath.Join(h.done[1],
+		record.FileName)
 	pack := func(text []byte) []byte {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
@@ -161,7 +164,8 @@ func (h *harness) prepareReaders() {
 		z.Close()
 		return b.Bytes()
 	}
-	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024",
+	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes",
+		"4096x1024,2048x1024",
 		"--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out",
 		in("live")}))
 	live, _ := filepath.Glob(in("live/*/compare-*.json"))
@@ -187,18 +191,22 @@ func (h *harness) prepareReaders() {
 	}
 	examples, err := filepath.Abs(filepath.Join("..", "..", "examples", "kernels"))
 	assert.NoError(h.t, err)
-	manifest, source := filepath.Join(examples, "rms_warp.yaml"), filepath.Join(examples, "rms_warp.cu")
+	manifest, source := filepath.Join(examples, "rms_warp.yaml"), filepath.Join(examples,
+		"rms_warp.cu")
 	ofKernels := func(path string) [][]string {
 		for _, name := range []string{manifest, source} {
 			if filepath.Base(name) != filepath.Base(path) {
-				err := os.WriteFile(filepath.Join(filepath.Dir(path), filepath.Base(name)), read(name), 0o644)
+				err := os.WriteFile(filepath.Join(filepath.Dir(path), filepath.Base(name)),
+					read(name), 0o644)
 				assert.That(h.t, err == nil, "%v", err)
 			}
 		}
 		return [][]string{
-			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp", "--problem",
+			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp",
+				"--problem",
 				"rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
-			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu", "--shapes",
+			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu",
+				"--shapes",
 				"8x64", "--op", "rmsnorm", "--pass", "fwd"},
 		}
 	}
@@ -206,14 +214,17 @@ func (h *harness) prepareReaders() {
 	assert.NoError(h.t, err)
 	rounds := []byte("round,a,b,twin\n")
 	for i := range 12 {
-		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+0.01*float64(i%4),
+		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+
+			0.01*float64(i%4),
 			10+0.01*float64(i%5))
 	}
 	h.readers = []reader{
-		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records), sealed: true,
-			lines: true, commands: ofRecords},
-		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true,
-			lines: true, commands: ofRecords},
+		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records),
+			sealed: true,
+			lines:  true, commands: ofRecords},
+		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search),
+			sealed: true,
+			lines:  true, commands: ofRecords},
 		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)),
 			sealed: true, commands: ofRecords},
 		{name: "tuned.json", share: 60, path: "tuned.json",

@@ -39,8 +39,10 @@ func helpOf(t *testing.T, path string) string {
 // Every command has examples, of commands and flags that there are. A help can be read at once: one
 // default per flag, placeholders in capitals.
 func TestHelp(t *testing.T) {
-	flagLine := regexp.MustCompile(`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -[hv])?(?:  |$)`)
-	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
+	flagLine := regexp.MustCompile(
+		`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -[hv])?(?:  |$)`)
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(),
+		func() {})}
 	app := e.app()
 	paths := map[string]bool{}
 	eachCommand(app.Commands, "", func(path string, c *cli.Command) {
@@ -66,7 +68,8 @@ func TestHelp(t *testing.T) {
 			for _, w := range words {
 				name, flag := strings.CutPrefix(w, "--")
 				assert.That(t,
-					!flag || slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }),
+					!flag || slices.ContainsFunc(cmd.Flags,
+						func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }),
 					"%s: no flag --%s", text, name)
 			}
 		}
@@ -90,8 +93,9 @@ func TestHelp(t *testing.T) {
 // A long command is folded before its flags; what has no place to break stays as it is.
 func TestFolded(t *testing.T) {
 	for text, want := range map[string]string{
-		"normbench sweep --out out":               "normbench sweep --out out",
-		"normbench sweep --shapes 4x64 --out out": "normbench sweep \\\n       --shapes 4x64 --out out",
+		"normbench sweep --out out": "normbench sweep --out out",
+		"normbench sweep --shapes 4x64 --out out": "normbench sweep \\\n       --shapes 4x64 " +
+			"--out out",
 		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n       " +
 			"--abcdefghijklmnopqrstuvwxyz012345",
 	} {

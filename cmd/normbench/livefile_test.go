@@ -41,19 +41,22 @@ func smallLive(t testing.TB, change func(*report.Live)) []byte {
 func TestReadLive(t *testing.T) {
 	damaged := func(change func(*report.Live)) string { return string(smallLive(t, change)) }
 	flipped := durable.SealText(smallLive(t, func(*report.Live) {}))
-	flipped[bytes.LastIndexAny(flipped[:bytes.LastIndex(flipped, []byte(`"crc"`))], "0123456789")] ^= 1
+	flipped[bytes.LastIndexAny(flipped[:bytes.LastIndex(flipped, []byte(`"crc"`))],
+		"0123456789")] ^= 1
 	for name, c := range map[string]struct{ text, want string }{
-		"no JSON":  {"{", "is no live compare: unexpected end of JSON input"},
-		"a table":  {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
-		"newer":    {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
-		"a digit":  {string(flipped), "checksum does not match"},
-		"null":     {damaged(func(r *report.Live) { r.Duels[1] = nil }), "duel 2 is null"},
-		"unjudged": {damaged(func(r *report.Live) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
+		"no JSON": {"{", "is no live compare: unexpected end of JSON input"},
+		"a table": {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
+		"newer":   {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
+		"a digit": {string(flipped), "checksum does not match"},
+		"null":    {damaged(func(r *report.Live) { r.Duels[1] = nil }), "duel 2 is null"},
+		"unjudged": {damaged(func(r *report.Live) { r.Judged = nil }),
+			"2 duels are ok, and 0 are judged"},
 		"no rounds": {damaged(func(r *report.Live) { r.Duels[0].Rounds = nil }),
 			"layernorm/bwd/32768x1024/bf16+bias has no rounds"},
 		"no worst": {damaged(func(r *report.Live) { r.Summary.Worst = nil }),
 			"its summary of 2 cells has no worst"},
-		"lawless": {damaged(func(r *report.Live) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
+		"lawless": {damaged(func(r *report.Live) { r.Rule.Plan.Looks = nil }),
+			"a plan without looks"},
 		"no op": {strings.Replace(damaged(func(*report.Live) {}), "layernorm/bwd", "norm/bwd", 1),
 			"is no live compare: "},
 	} {
@@ -100,7 +103,8 @@ func TestGateShown(t *testing.T) {
 	for i, h := range rows[0] {
 		row[h] = rows[2][i]
 	}
-	for h, want := range map[string]string{"problem": "layernorm/bwd/16384x2048/bf16+bias", "m": "16384",
+	for h, want := range map[string]string{"problem": "layernorm/bwd/16384x2048/bf16+bias",
+		"m":    "16384",
 		"mark": "?", "verdict": "INCONCLUSIVE", "rounds": "12",
 		"speedup": "0.8", "gate_confirmed": "false", "again_speedup": "0.8",
 		"again_verdict": "INCONCLUSIVE", "again_reason": "two modes, 6.0% apart"} {
@@ -192,7 +196,8 @@ func FuzzParseLive(f *testing.F) {
 		run := &report.Live{Match: *m}
 		run.Score()
 		assert.NoError(t, run.Render(io.Discard, report.FormatText))
-		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK && len(run.Duels[0].Rounds) > 100 {
+		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
+			len(run.Duels[0].Rounds) > 100 {
 			return // judging takes the square of the rounds
 		}
 		run.Judge()

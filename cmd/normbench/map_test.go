@@ -41,7 +41,8 @@ func TestMap(t *testing.T) {
 	d := devicetest.H200()
 	ps := 0
 	for _, s := range shapes.Everything.Draw(2000, 5) {
-		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte", "layernorm/fwd/2-byte",
+		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte",
+			"layernorm/fwd/2-byte",
 			"layernorm/bwd/2-byte"} {
 			class, err := rule.ParseClass(c)
 			assert.NoError(t, err)
@@ -75,7 +76,7 @@ func TestMapsBrought(t *testing.T) {
 		}
 	}
 	const dir = "../../kernels/families/maps"
-	if *update {
+	if *assert.Update {
 		for name, text := range want {
 			assert.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 		}
@@ -86,7 +87,8 @@ func TestMapsBrought(t *testing.T) {
 	for _, f := range files {
 		got, err := os.ReadFile(filepath.Join(dir, f.Name()))
 		assert.That(t, err == nil && bytes.Equal(got, want[f.Name()]),
-			"%s is not the map of its tuned.json (%v): go test ./cmd/normbench -run "+"TestMapsBrought -update",
+			"%s is not the map of its tuned.json (%v): go test ./cmd/normbench -run "+
+				"TestMapsBrought -update",
 			f.Name(), err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"normbench/internal/assert"
 )
 
-// chromium is a headless browser. Without one the test is skipped, as in all runs but `make test-all`;
-// where $NORMBENCH_REQUIRE_BROWSER says that there is one, as in make nightly, it fails.
+// chromium is a headless browser. Without one the test is skipped, as in all runs but `make
+// test-all`; where $NORMBENCH_REQUIRE_BROWSER says that there is one, as in make nightly, it fails.
 func chromium(t *testing.T) string {
 	t.Helper()
 	if !testAll {
@@ -89,7 +89,8 @@ func show(t *testing.T, browser, page, scheme string) (all []showing) {
 	for name, text := range map[string]string{"frames.html": frames, "watched.html": page} {
 		assert.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+	args := []string{"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+		"--no-first-run",
 		"--disable-background-networking", "--user-data-dir=" + filepath.Join(dir, "profile"),
 		"--virtual-time-budget=5000", "--dump-dom", "file://" + filepath.Join(dir, "frames.html")}
 	if scheme == "dark" {
@@ -101,7 +102,8 @@ func show(t *testing.T, browser, page, scheme string) (all []showing) {
 	text, _, _ := strings.Cut(rest, "</output>")
 	err = json.Unmarshal([]byte(html.UnescapeString(text)), &all)
 	assert.Must(t, err == nil && len(all) == 2, "%d showings, %v: %s", len(all), err, out)
-	slices.SortFunc(all, func(a, b showing) int { return a.Width - b.Width }) // the order is the browser's
+	// the order is the browser's
+	slices.SortFunc(all, func(a, b showing) int { return a.Width - b.Width })
 	return all
 }
 
@@ -119,8 +121,10 @@ func TestPagesInBrowser(t *testing.T) {
 	learn := func(html string) (code int, errs string) {
 		// the same command goes on, so a busy machine takes longer
 		for budget := 4; budget <= 64; budget *= 2 {
-			if code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget), "--domain",
-				"M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out)(html); code == 0 {
+			if code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget),
+				"--domain",
+				"M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out)(html); code ==
+				0 {
 				break
 			}
 		}
@@ -134,13 +138,17 @@ func TestPagesInBrowser(t *testing.T) {
 		numbers string // heading of a column that sorts as numbers
 		filter  string // that leaves some rows of its table, and not all
 	}{
-		{"live", made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz"), "<svg",
-			[]string{"<dt>clocks</dt>", "<dt>date</dt><dd>2026-11-26", "<dt>device</dt><dd>NVIDIA H100",
-				"<dt>driver</dt>", ">2026-11-26<", "</b>slower<", `<i class="t0"></i>k1<`}, "B us", "262144x64"},
+		{"live", made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz"),
+			"<svg",
+			[]string{"<dt>clocks</dt>", "<dt>date</dt><dd>2026-11-26",
+				"<dt>device</dt><dd>NVIDIA H100",
+				"<dt>driver</dt>", ">2026-11-26<", "</b>slower<", `<i class="t0"></i>k1<`}, "B us",
+			"262144x64"},
 		{"recorded", made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200",
 			"--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd"), "<svg",
 			[]string{">NVIDIA H200, 2026-11-", "</b>inconclusive<"}, "A us", "8192x2048"},
-		{"sweep", made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm",
+		{"sweep", made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op",
+			"rmsnorm",
 			"--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep")), "<svg",
 			[]string{"</b>slower<"}, "A us", ""},
 		{"learn", learn, `<svg viewBox`, []string{`</b>cells with an answer`, "<dt>budget</dt>"},
@@ -156,13 +164,15 @@ func TestPagesInBrowser(t *testing.T) {
 		data, err := os.ReadFile(file)
 		assert.NoError(t, err)
 		text := string(data)
-		verdict, chart, table := strings.Index(text, `class="tally"`), strings.Index(text, page.chart),
+		verdict, chart, table := strings.Index(text, `class="tally"`), strings.Index(text,
+			page.chart),
 			strings.Index(text, "<table")
 		assert.That(t, 0 < verdict && verdict < chart && chart <= table,
 			"%s: verdict at %d, chart at %d, table at %d", page.name, verdict, chart, table)
 		policy := `content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; ` +
 			`img-src data:">`
-		for _, want := range append(page.wants, policy, "@media print", "<dt>device</dt>", "<dt>protocol</dt>",
+		for _, want := range append(page.wants, policy, "@media print", "<dt>device</dt>",
+			"<dt>protocol</dt>",
 			"<dt>normbench</dt>", "<dt>date</dt>") {
 			assert.That(t, strings.Contains(text, want), "%s has no %s", page.name, want)
 		}
@@ -170,7 +180,8 @@ func TestPagesInBrowser(t *testing.T) {
 		watched := strings.Replace(text, policy, policy+watching, 1) + tells
 		for _, scheme := range []string{"light", "dark"} {
 			for i, got := range show(t, browser, watched, scheme) {
-				want := showing{Wrong: []string{}, Width: []int{400, 1400}[i], Light: scheme == "light",
+				want := showing{Wrong: []string{}, Width: []int{400, 1400}[i],
+					Light:   scheme == "light",
 					Filters: true, Sorts: true}
 				assert.Equal(t, fmt.Sprint(got), fmt.Sprint(want), page.name, scheme, got, want)
 			}

@@ -17,14 +17,17 @@ import (
 	"normbench/tune"
 )
 
-// Each command that writes is cut off behind each of its steps. Whatever that leaves, a table, a map
-// or a compare is whole, and of the records only the last append may be torn. What the command had
-// said it was done with is there, and the same command goes on.
+// Each command that writes is cut off behind each of its steps. Whatever that leaves, a table, a
+// map or a compare is whole, and of the records only the last append may be torn. What the command
+// had said it was done with is there, and the same command goes on.
 func TestPowerCutCommands(t *testing.T) {
 	device := devicetest.CPU().ID
-	sweep := []string{"sweep", "--op", "rmsnorm", "--pass", "fwd", "--samples", "2", "--seed", "1", "--worker", "normbench-faulty", "--out", "OUT"}
-	search := append(slices.Clone(sweep), "--shapes", "512x1024,256x1024", "--strategy", "auto", "--budget", "6", "--finals", "2", "--rounds", "6")
-	grid := append(slices.Clone(sweep), "--shapes", "512x1024", "--family", "rms_fwd/two_pass", "--strategy", "grid")
+	sweep := []string{"sweep", "--op", "rmsnorm", "--pass", "fwd", "--samples", "2", "--seed", "1",
+		"--worker", "normbench-faulty", "--out", "OUT"}
+	search := append(slices.Clone(sweep), "--shapes", "512x1024,256x1024", "--strategy", "auto",
+		"--budget", "6", "--finals", "2", "--rounds", "6")
+	grid := append(slices.Clone(sweep), "--shapes", "512x1024", "--family", "rms_fwd/two_pass",
+		"--strategy", "grid")
 	for _, c := range []struct {
 		name   string
 		before [][]string // what was there is on the disk
@@ -32,10 +35,13 @@ func TestPowerCutCommands(t *testing.T) {
 	}{
 		{"sweep", nil, search},
 		{"sweep, into a table", [][]string{grid}, search},
-		{"tune", [][]string{grid}, []string{"tune", "OUT/" + device, "--out", "OUT/" + device + "/" + tune.FileName, "--plot", "OUT/map.svg"}},
-		{"learn", nil, []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
+		{"tune", [][]string{grid}, []string{"tune", "OUT/" + device, "--out", "OUT/" + device +
+			"/" + tune.FileName, "--plot", "OUT/map.svg"}},
+		{"learn", nil, []string{"learn", "--worker", "normbench-faulty", "--domain",
+			"M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
 			"--prior", "none", "--budget", "300ms", "--out", "OUT"}},
-		{"compare", nil, []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "1024x1024,512x1024", "--op", "rmsnorm", "--pass", "fwd",
+		{"compare", nil, []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes",
+			"1024x1024,512x1024", "--op", "rmsnorm", "--pass", "fwd",
 			"--worker", "normbench-fake ab", "--out", "OUT", "--html", "OUT/page.html"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -56,7 +62,11 @@ func TestPowerCutCommands(t *testing.T) {
 					ack()
 				}
 				assert.NoError(t,
-					leftFiles(root, func(name string, _ []byte) error { whole[name] = true; return nil }))
+					leftFiles(root, func(name string,
+						_ []byte) error {
+						whole[name] = true
+						return nil
+					}))
 			}, func(root string, acked int) error {
 				found := map[string]bool{}
 				err := leftFiles(root, func(name string, data []byte) error {
@@ -102,7 +112,8 @@ func leftFiles(root string, each func(name string, data []byte) error) error {
 func leftWhole(path string, data []byte) error {
 	switch filepath.Ext(path) {
 	case ".jsonl":
-		w, _, err := record.OpenWriter(filepath.Dir(filepath.Dir(path)), filepath.Base(filepath.Dir(path)))
+		w, _, err := record.OpenWriter(filepath.Dir(filepath.Dir(path)),
+			filepath.Base(filepath.Dir(path)))
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,8 @@ func TestLinks(t *testing.T) {
 	}
 	shallow, err := git("rev-parse", "--is-shallow-repository")
 	history := err == nil && shallow == "false"
-	// The rows of results that name this commit are measured anew; the commit itself has not landed.
+	// The rows of results that name this commit are measured anew; the commit itself has not
+	// landed.
 	commits := map[string]bool{}
 	checked := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md",
@@ -43,7 +44,8 @@ func TestLinks(t *testing.T) {
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
 			assert.NoError(t, err)
-			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""),
+				-1) {
 				_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
 				assert.That(t, err == nil, "%s: %v", page, err)
 				checked++

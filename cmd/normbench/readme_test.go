@@ -173,7 +173,8 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	}
 	checkOutputs(t, words)
 	// there is no Python in $PATH
-	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text, "examples/triton") ||
+	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text,
+		"examples/triton") ||
 		strings.Contains(text, "examples/liger") || strings.Contains(text, "verify py:") {
 		code, _, stderr := normbench(words)
 		assert.That(t, code == exitTrouble && strings.Contains(stderr, "Python"),
@@ -239,7 +240,8 @@ func checkOutputs(t *testing.T, words []string) {
 	for i, w := range words[:len(words)-1] {
 		to := words[i+1]
 		assert.That(t,
-			!slices.Contains([]string{"--out", "--plot", "--html", "--resume"}, w) || to == "out" || strings.HasPrefix(to, "out/") || strings.HasPrefix(to, "docs/"),
+			!slices.Contains([]string{"--out", "--plot", "--html", "--resume"}, w) || to == "out" ||
+				strings.HasPrefix(to, "out/") || strings.HasPrefix(to, "docs/"),
 			"%s writes to %s, which is not below out", strings.Join(words, " "), to)
 	}
 }
@@ -265,7 +267,8 @@ func (o *output) String() string {
 // normbench runs the program in this process.
 func normbench(args []string) (code int, stdout, stderr string) {
 	var out, err output
-	code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &out, &err, families.New())
+	code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &out, &err,
+		families.New())
 	return code, out.String(), err.String()
 }
 
@@ -312,7 +315,8 @@ func checkGPU(t *testing.T, words []string) {
 		code, _, stderr := normbench(append(rest, "--device=cpu", "--dry-run"))
 		// It may be too large for this machine, or have no host stage.
 		assert.That(t,
-			code == 0 || strings.Contains(stderr, " needs ") || strings.Contains(stderr, "it runs on a GPU only"),
+			code == 0 || strings.Contains(stderr, " needs ") || strings.Contains(stderr,
+				"it runs on a GPU only"),
 			"%s: exit code %d on a cpu\n%s", strings.Join(words, " "), code, stderr)
 	}
 	if out != "" { // what it would have written, for the commands behind it
@@ -347,8 +351,9 @@ func checkTargets(t *testing.T, root string, targets []string) {
 
 // The parser is what would let commands through unseen.
 func TestReadmeCommands(t *testing.T) {
-	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ " +
-		"x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
+	got := commands(
+		"$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ " +
+			"x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
 	want := []command{{3, "a b", "its output\n"}, {5, "c  d", ""}, {13, "e", ""}}
 	assert.That(t, slices.Equal(got, want), "%+v, want %+v", got, want)
 }

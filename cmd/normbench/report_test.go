@@ -15,8 +15,8 @@ import (
 	"normbench/tune"
 )
 
-// A folder stands for what its finals chose, as a tuned table does that was made from nothing, and is
-// the same where that is the base.
+// A folder stands for what its finals chose, as a tuned table does that was made from nothing, and
+// is the same where that is the base.
 func TestCompareChosen(t *testing.T) {
 	from := filepath.Join("..", "..", "results", "nvidia-h100-80gb-hbm3")
 	table, err := tune.Read(filepath.Join(from, tune.FileName))
@@ -31,7 +31,8 @@ func TestCompareChosen(t *testing.T) {
 		assert.Equal(t, (kernels.Variant{Family: r.B.Family, Config: r.B.Config}), x.Variant(),
 			r.Problem, "the table")
 		assert.That(t,
-			r.A.Family != r.B.Family || r.A.Config != r.B.Config || r.Mark == report.Equal && r.Speedup == 1,
+			r.A.Family != r.B.Family || r.A.Config != r.B.Config || r.Mark == report.Equal &&
+				r.Speedup == 1,
 			"%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
 	}
 }
@@ -47,12 +48,15 @@ func TestMade(t *testing.T) {
 	}
 	for _, pass := range []string{"fwd", "bwd"} {
 		for _, op := range []string{"rmsnorm", "layernorm"} {
-			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op + "-" + pass + ".json.gz", "--over", "shape"}
+			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op +
+				"-" + pass + ".json.gz", "--over", "shape"}
 		}
 		for side, over := range map[string]string{"rows": "M", "cols": "N"} {
 			of, file := []string{"report", "--pass", pass, "--over", over}, "-"+side+"-"+pass+".svg"
-			made["docs/growth"+file] = append(slices.Clone(of), results+"/growth#base", "--shapes", "growth-"+side)
-			made["docs/growth-peers"+file] = append(of, results+"/growth-peers#base", results+"/growth-peers#peers")
+			made["docs/growth"+file] = append(slices.Clone(of), results+"/growth#base", "--shapes",
+				"growth-"+side)
+			made["docs/growth-peers"+file] = append(of, results+"/growth-peers#base", results+
+				"/growth-peers#peers")
 		}
 	}
 	drawn := filepath.Join(t.TempDir(), "x.svg")
@@ -65,14 +69,15 @@ func TestMade(t *testing.T) {
 		if filepath.Ext(name) == ".svg" {
 			got, _ = os.ReadFile(drawn)
 		}
-		if *update && code == 0 {
+		if *assert.Update && code == 0 {
 			assert.NoError(t, os.WriteFile(name, got, 0o644))
 		}
 		kept, err := os.ReadFile(name)
 		assert.That(t, err == nil && code == 0 && bytes.Equal(kept, got),
 			"%s is not what %s makes (%v, exit code %d)\n%s", name, args, err, code, stderr)
 		assert.That(t,
-			!strings.HasPrefix(name, "docs/peers") || strings.Contains(stdout, "A = peer:best, B = tuned:"),
+			!strings.HasPrefix(name, "docs/peers") || strings.Contains(stdout,
+				"A = peer:best, B = tuned:"),
 			"%s does not say who is who\n%s", args, stdout)
 	}
 }

@@ -38,9 +38,6 @@ import (
 	"normbench/tune"
 )
 
-// update is -update: it writes what the scripts and the pages compare with.
-var update = devicetest.Update
-
 // testAll runs in full what other runs take a part of: `make test-all`.
 var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 
@@ -56,8 +53,10 @@ func TestMain(m *testing.M) {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r())) }
 	}
 	testscript.Main(m, map[string]func(){
-		"normbench":        program(families.New),
-		"normbench-test":   program(func() *kernels.Registry { return devicetest.Registry(families.New()) }),
+		"normbench": program(families.New),
+		"normbench-test": program(func() *kernels.Registry {
+			return devicetest.Registry(families.New())
+		}),
 		"normbench-fake":   fakeWorker,
 		"normbench-faulty": faultyWorker,
 		"fake-python":      fakePython,
@@ -106,7 +105,8 @@ func keptCompiler() {
 // raceEnabled says whether this binary was built with -race.
 func raceEnabled() bool {
 	info, _ := debug.ReadBuildInfo()
-	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race",
+		Value: "true"})
 }
 
 // smallCache makes a flush short: half of the suite's time was writing through twice the L3 of a
@@ -139,7 +139,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("KEPT", compiler(t))
 			e.Setenv("NORMBENCH_CACHE", cubins)
 			e.Setenv("CUBINS", cubins)
-			// of the script crash: half a second a sweep, of which little passes before it is stopped
+			// of the script crash: half a second a sweep, of which little passes before it is
+			// stopped
 			samples, budget := "400", "2s"
 			if raceEnabled() {
 				samples, budget = "5", "12s"
@@ -172,7 +173,7 @@ func TestScripts(t *testing.T) {
 		Cmds:                scriptCommands,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		UpdateScripts:       *update,
+		UpdateScripts:       *assert.Update,
 	})
 }
 
@@ -266,8 +267,8 @@ func runs(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// start runs a program, normbench in this process, and returns its exit code; -1 where a signal ended
-// it.
+// start runs a program, normbench in this process, and returns its exit code; -1 where a signal
+// ended it.
 func start(ts *testscript.TestScript, args []string) (code int, stdout, stderr string) {
 	if args[0] == "normbench" && len(args) > 1 && args[1] != "worker" {
 		code, stdout, stderr = runHere(ts, args[1:])
@@ -329,7 +330,8 @@ func bad(ts *testscript.TestScript, neg bool, args []string) {
 		fail("something on standard output")
 	}
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
-	if len(lines) < 2 || strings.Count(stderr, "error:") != 1 || strings.Count(stderr, "hint:") != 1 {
+	if len(lines) < 2 || strings.Count(stderr, "error:") != 1 ||
+		strings.Count(stderr, "hint:") != 1 {
 		fail("want one error and one hint")
 	}
 	message, ok1 := strings.CutPrefix(lines[len(lines)-2], "normbench: error: ")
@@ -394,7 +396,8 @@ func stopafter(ts *testscript.TestScript, neg bool, args []string) {
 	file := ts.MkAbs(args[1])
 	count := func() int {
 		b, _ := os.ReadFile(file)
-		return bytes.Count(b, []byte(`"kind":"record"`)) - bytes.Count(b, []byte(`"family":"stream"`))
+		return bytes.Count(b, []byte(`"kind":"record"`)) - bytes.Count(b,
+			[]byte(`"family":"stream"`))
 	}
 	n += count()
 	stop(ts, func(string) bool { return count() >= n }, args[2:])
@@ -457,7 +460,8 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	ts.Check(cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	for deadline := time.Now().Add(2 * time.Minute); !ready(ts.ReadFile("stopped")); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ready(ts.ReadFile("stopped")); time.Sleep(
+		time.Millisecond) {
 		select {
 		case <-done:
 			ts.Fatalf("%s ended before it was to be stopped: %s\n%s", args[1], cmd.ProcessState,
@@ -466,7 +470,8 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 		}
 		if time.Now().After(deadline) {
 			cmd.Process.Kill()
-			ts.Fatalf("%s is not ready to be stopped after 2 min\n%s", args[1], ts.ReadFile("stopped"))
+			ts.Fatalf("%s is not ready to be stopped after 2 min\n%s", args[1],
+				ts.ReadFile("stopped"))
 		}
 	}
 	ts.Check(cmd.Process.Signal(signal))
@@ -479,7 +484,8 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 		ts.Fatalf("%s lives 20 s after the signal\n%s", args[1], ts.ReadFile("stopped"))
 	}
 	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
-		ts.Fatalf("after the signal: %s, want code %s\n%s", cmd.ProcessState, args[0], ts.ReadFile("stopped"))
+		ts.Fatalf("after the signal: %s, want code %s\n%s", cmd.ProcessState, args[0],
+			ts.ReadFile("stopped"))
 	}
 }
 
@@ -513,7 +519,8 @@ func records(ts *testscript.TestScript, neg bool, args []string) {
 	for _, a := range args[2:] {
 		s, n, _ := strings.Cut(a, "=")
 		if got := strconv.Itoa(statuses[s]); got != n {
-			ts.Fatalf("%s has %s variants with status %s, want %s: %v", args[0], got, s, n, statuses)
+			ts.Fatalf("%s has %s variants with status %s, want %s: %v", args[0], got, s, n,
+				statuses)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 // A plain go build names its commit as make does.
 func TestNamed(t *testing.T) {
-	commit := debug.BuildSetting{Key: "vcs.revision", Value: "7239f7c2ff93fe9f34a9b65a109e091c0404cb80"}
+	commit := debug.BuildSetting{Key: "vcs.revision",
+		Value: "7239f7c2ff93fe9f34a9b65a109e091c0404cb80"}
 	for _, c := range []struct {
 		module   string
 		settings []debug.BuildSetting

@@ -1,15 +1,20 @@
 // Package assert has the comparisons of tests. One that fails says the value that it got, the value
-// that was wanted, and the context: what they are of, such as the name of a case.
+// that was wanted, and the context: what they are of, such as the name of a case. What is long is
+// compared with a file, which -update writes.
 package assert
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"normbench/internal/hint"
 )
 
 // That reports the message where a condition does not hold.
@@ -67,6 +72,92 @@ func Error(t testing.TB, err error, text string, context ...any) {
 	if err == nil || !strings.Contains(err.Error(), text) {
 		t.Errorf("%sgot error %v, want one that says %q", about(context), err, text)
 	}
+}
+
+// Refusal is an error and its hint, a line each, for Cases; "ok" where there is none.
+func Refusal(t testing.TB, err error) string {
+	t.Helper()
+	if err == nil {
+		return "ok"
+	}
+	text := err.Error() + "\nhint: " + hint.Of(err)
+	if hint.Of(err) == "" || strings.Count(text, "\n") > 1 {
+		t.Errorf("no error of one line with a hint of one: %s", text)
+	}
+	return text
+}
+
+// Update is the flag -update: files that tests compare with are written anew.
+var Update = flag.Bool("update", false, "write anew what tests compare with; read the diff")
+
+// Golden holds a text to a file, which -update writes.
+func Golden(t testing.TB, file, got string) {
+	t.Helper()
+	if *Update {
+		NoError(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	NoError(t, err)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
+	}
+}
+
+// Cases holds a function to a file of its inputs and outputs, of which -update writes the outputs.
+// A case is a paragraph: the input, a line of four dashes, the output. One that begins with # is a
+// comment. A quoted input stands for what Go takes it for.
+func Cases(t testing.TB, file string, output func(input string) string) {
+	t.Helper()
+	cases(t, file, "\n\n", "\n----\n", output)
+}
+
+// Lines is Cases for short ones: a case is a line, with => between the input and the output.
+func Lines(t testing.TB, file string, output func(input string) string) {
+	t.Helper()
+	cases(t, file, "\n", " => ", func(input string) string {
+		return strings.ReplaceAll(output(input), "\n", "; ")
+	})
+}
+
+// Edited applies a diff to a text: lines with + stand for those with - above them, which are deleted
+// where there are none.
+func Edited(t testing.TB, text string, diff []string) string {
+	t.Helper()
+	for len(diff) > 0 {
+		var old, now []string
+		for ; len(diff) > 0 && strings.HasPrefix(diff[0], "-"); diff = diff[1:] {
+			old = append(old, diff[0][1:])
+		}
+		for ; len(diff) > 0 && strings.HasPrefix(diff[0], "+"); diff = diff[1:] {
+			now = append(now, diff[0][1:])
+		}
+		from := strings.Join(old, "\n")
+		if now == nil {
+			from += "\n"
+		}
+		Must(t, old != nil && strings.Contains(text, from), "no %q to edit", old)
+		text = strings.Replace(text, from, strings.Join(now, "\n"), 1)
+	}
+	return text
+}
+
+func cases(t testing.TB, file, end, arrow string, output func(input string) string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	NoError(t, err)
+	got := strings.Split(strings.TrimSpace(string(text)), end)
+	for i, c := range got {
+		input, _, _ := strings.Cut(c, strings.TrimRight(arrow, " \n"))
+		if c == "" || strings.HasPrefix(c, "#") {
+			continue
+		}
+		plain, err := strconv.Unquote(input)
+		if err != nil {
+			plain = input
+		}
+		got[i] = strings.TrimRight(input+arrow+output(plain), " \n")
+	}
+	Golden(t, file, strings.Join(got, end)+"\n")
 }
 
 func about(context []any) string {

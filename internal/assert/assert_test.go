@@ -41,7 +41,8 @@ func TestReports(t *testing.T) {
 		{func() { NoError(r, nil) }, ""},
 		{func() { NoError(r, full, "writing") }, "fatal: writing: the disk is full"},
 		{func() { Error(r, full, "full") }, ""},
-		{func() { Error(r, full, "empty") }, `got error the disk is full, want one that says "empty"`},
+		{func() { Error(r, full, "empty") },
+			`got error the disk is full, want one that says "empty"`},
 		{func() { Error(r, nil, "") }, `got error <nil>, want one that says ""`},
 	} {
 		r.said = ""

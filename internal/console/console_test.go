@@ -55,7 +55,8 @@ func TestWait(t *testing.T) {
 		time.Sleep(time.Minute)
 		want := []string{"checking a, for 5 s", "checking b", "opening", "opening, for 9 s",
 			"checking b, for 19 s"}
-		got := strings.Split(strings.ReplaceAll(strings.TrimSpace(out.String()), "normbench: ", ""), "\n")
+		got := strings.Split(strings.ReplaceAll(strings.TrimSpace(out.String()), "normbench: ", ""),
+			"\n")
 		assert.Equal(t, strings.Join(got, "; "), strings.Join(want, "; "), got, want)
 	})
 }

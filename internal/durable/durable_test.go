@@ -14,7 +14,9 @@ import (
 	"normbench/internal/hint"
 )
 
-func writeFile(path, text string) error { return Place{Name: path}.WriteFrom(strings.NewReader(text)) }
+func writeFile(path, text string) error {
+	return Place{Name: path}.WriteFrom(strings.NewReader(text))
+}
 
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
@@ -39,17 +41,26 @@ func TestWriteFile(t *testing.T) {
 // What a killed writer left goes with the next write, old as it must be, and nothing else does.
 func TestStale(t *testing.T) {
 	for name, write := range map[string]func(dir string) error{
-		"write":      func(dir string) error { return writeFile(filepath.Join(dir, "a.json"), "x") },
-		"MakeFolder": func(dir string) error { return MakeFolder(filepath.Dir(dir), filepath.Base(dir)) },
+		"write": func(dir string) error {
+			return writeFile(filepath.Join(dir, "a.json"),
+				"x")
+		},
+		"MakeFolder": func(dir string) error {
+			return MakeFolder(filepath.Dir(dir),
+				filepath.Base(dir))
+		},
 	} {
 		dir := t.TempDir()
 		old := time.Now().Add(-2 * staleAfter)
-		for file, at := range map[string]time.Time{".a.json.tmp-12": old, ".check.tmp-7": old, ".a.json.tmp-13": time.Now(), ".a.json.tmp-x": old, "a.tmp-1": old} {
+		for file, at := range map[string]time.Time{".a.json.tmp-12": old, ".check.tmp-7": old,
+			".a.json.tmp-13": time.Now(), ".a.json.tmp-x": old, "a.tmp-1": old} {
 			assert.NoError(t,
-				errors.Join(os.WriteFile(filepath.Join(dir, file), nil, 0o600), os.Chtimes(filepath.Join(dir, file), at, at)))
+				errors.Join(os.WriteFile(filepath.Join(dir, file), nil, 0o600),
+					os.Chtimes(filepath.Join(dir, file), at, at)))
 		}
 		assert.NoError(t, write(dir))
-		for file, want := range map[string]bool{".a.json.tmp-12": false, ".check.tmp-7": false, ".a.json.tmp-13": true, ".a.json.tmp-x": true, "a.tmp-1": true} {
+		for file, want := range map[string]bool{".a.json.tmp-12": false, ".check.tmp-7": false,
+			".a.json.tmp-13": true, ".a.json.tmp-x": true, "a.tmp-1": true} {
 			_, err := os.Lstat(filepath.Join(dir, file))
 			assert.Equal(t, (err == nil), want, name, file, err)
 		}
@@ -83,12 +94,16 @@ func TestPlaceStaysBelow(t *testing.T) {
 	for _, dir := range []string{in, out, filepath.Join(in, "store"), filepath.Join(in, "plain")} {
 		assert.NoError(t, os.Mkdir(dir, 0o755))
 	}
-	for link, to := range map[string]string{"inner": "store", "outer": "../out", "plain/file": "../store/file", "plain/leads": "../../out/file", "plain/rooted": filepath.Join(out, "file")} {
+	for link, to := range map[string]string{"inner": "store", "outer": "../out",
+		"plain/file": "../store/file", "plain/leads": "../../out/file",
+		"plain/rooted": filepath.Join(out, "file")} {
 		if err := os.Symlink(to, filepath.Join(in, link)); err != nil {
 			t.Skip(err)
 		}
 	}
-	for name, ok := range map[string]bool{"plain/new": true, "plain/file": true, "inner/other": true, "plain/leads": false, "plain/rooted": false, "outer/file": false, "../out/file": false} {
+	for name, ok := range map[string]bool{"plain/new": true, "plain/file": true,
+		"inner/other": true, "plain/leads": false, "plain/rooted": false, "outer/file": false,
+		"../out/file": false} {
 		p := Place{Root: in, Name: name}
 		err := p.WriteFrom(strings.NewReader(name))
 		got, _ := os.ReadFile(filepath.Join(in, name))
@@ -173,8 +188,10 @@ func TestNoFile(t *testing.T) {
 	if err := os.Symlink(os.DevNull, link); err != nil {
 		t.Skip(err)
 	}
-	for path, want := range map[string]string{link: "a device", os.DevNull: "a device", dir: "a folder"} {
-		for what, err := range map[string]error{"check": Place{Name: path}.Check(), "write": writeFile(path, "x")} {
+	for path, want := range map[string]string{link: "a device", os.DevNull: "a device",
+		dir: "a folder"} {
+		for what, err := range map[string]error{"check": Place{Name: path}.Check(),
+			"write": writeFile(path, "x")} {
 			assert.That(t, err != nil && strings.Contains(err.Error(), want) && hint.Of(err) != "",
 				"%s %s: %v", what, path, err)
 		}
@@ -192,7 +209,8 @@ func TestNoFile(t *testing.T) {
 // A name may have as many bytes as the file system takes, also in the middle of a character.
 func TestLongNames(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229), strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {
+	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229),
+		strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {
 		path := filepath.Join(dir, name)
 		err := writeFile(path, "x")
 		assert.That(t, err == nil, "%d bytes: %v", len(name), err)

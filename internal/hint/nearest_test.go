@@ -1,16 +1,18 @@
-package hint
+package hint_test
 
 import (
 	"testing"
 
 	"normbench/internal/assert"
+	"normbench/internal/hint"
 )
 
 func TestNearest(t *testing.T) {
 	names := []string{"shapes", "samples", "te", "fast-llm"}
-	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples", "fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {
-		assert.Equal(t, Nearest(word, names), want, "Nearest", word)
+	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples",
+		"fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {
+		assert.Equal(t, hint.Nearest(word, names), want, "Nearest", word)
 	}
-	assert.Equal(t, DidYouMean("shape", names, "`list` names them"),
+	assert.Equal(t, hint.DidYouMean("shape", names, "`list` names them"),
 		"did you mean shapes? `list` names them")
 }

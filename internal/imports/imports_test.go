@@ -45,7 +45,8 @@ func parse(t *testing.T, root string) []file {
 		}
 		base := filepath.Base(name)
 		if d.IsDir() {
-			if name != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
+			if name != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") ||
+				base == "testdata" || base == "vendor") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -93,9 +94,13 @@ type rule struct {
 }
 
 var rules = []rule{
-	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "lab", "cmd"}, tests: true},
-	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/assert", "internal/durable", "internal/hint", "internal/nvlib", "internal/proc"}, tests: true},
-	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/assert", "internal/hint"}, tests: true, optional: true},
+	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "lab", "cmd"},
+		tests: true},
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker",
+		"kernels/replay"}, only: []string{"kernels", "internal/assert", "internal/durable",
+		"internal/hint", "internal/nvlib", "internal/proc"}, tests: true},
+	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/assert", "internal/hint"},
+		tests: true, optional: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
 	// that it judges, nor they from it.
 	{of: []string{"kernels/reference"}, only: []string{"kernels"}},
@@ -103,13 +108,16 @@ var rules = []rule{
 	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
 	// Launch rules are data, which families look up.
 	{of: []string{"kernels/rule"}, never: []string{"kernels/families"}},
-	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/durable", "internal/hint", "internal/nvlib", "internal/proc"}},
+	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/durable", "internal/hint",
+		"internal/nvlib", "internal/proc"}},
 	{of: []string{"kernels/triton"}, only: []string{"kernels", "internal/hint", "internal/proc"}},
 	// Strategies are pure: they ask, and are told.
-	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/assert", "internal/hint", "sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
+	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/assert", "internal/hint",
+		"sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "lab", "cmd"}, tests: true},
 	// Operands are sides of a report, of tuned tables too.
-	{of: []string{"tune"}, except: "tune/ref", never: []string{"report", "lab", "cmd"}, tests: true, optional: true},
+	{of: []string{"tune"}, except: "tune/ref", never: []string{"report", "lab", "cmd"}, tests: true,
+		optional: true},
 	{of: []string{"tune/ref"}, never: []string{"lab", "cmd"}, tests: true},
 	{of: []string{"lab"}, never: []string{"cmd"}, tests: true},
 	{of: []string{"report"}, never: []string{"tune", "lab", "cmd"}, tests: true, optional: true},
@@ -132,7 +140,8 @@ func broken(files []file) (lines []string) {
 	for _, f := range files {
 		dir := path.Dir(f.name)
 		for _, r := range rules {
-			if f.test() && !r.tests || dir == r.except || !slices.ContainsFunc(r.of, func(d string) bool { return within(dir, d) }) {
+			if f.test() && !r.tests || dir == r.except || !slices.ContainsFunc(r.of,
+				func(d string) bool { return within(dir, d) }) {
 				continue
 			}
 			for _, p := range f.own {
@@ -143,17 +152,21 @@ func broken(files []file) (lines []string) {
 					below = func(d string) bool { return p == d }
 				}
 				if slices.ContainsFunc(r.never, below) {
-					lines = append(lines, f.name+" imports "+p+", which "+strings.Join(r.of, ", ")+" must not")
+					lines = append(lines, f.name+" imports "+p+", which "+strings.Join(r.of, ", ")+
+						" must not")
 				}
 				if len(r.only) > 0 && !slices.ContainsFunc(r.only, below) {
-					lines = append(lines, f.name+" imports "+p+"; "+strings.Join(r.of, ", ")+" know only "+strings.Join(r.only, ", "))
+					lines = append(lines, f.name+" imports "+p+"; "+strings.Join(r.of, ", ")+
+						" know only "+strings.Join(r.only, ", "))
 				}
 			}
 		}
 		for _, p := range f.foreign {
 			for lib, home := range homes {
-				if within(p, lib) && !slices.ContainsFunc(home, func(h string) bool { return f.name == h || within(dir, h) }) {
-					lines = append(lines, f.name+" imports "+p+", which is for "+strings.Join(home, ", ")+" only")
+				if within(p, lib) && !slices.ContainsFunc(home,
+					func(h string) bool { return f.name == h || within(dir, h) }) {
+					lines = append(lines, f.name+" imports "+p+", which is for "+strings.Join(home,
+						", ")+" only")
 				}
 			}
 		}
@@ -174,7 +187,8 @@ func TestImports(t *testing.T) {
 	for _, r := range rules {
 		for _, d := range r.of {
 			assert.That(t,
-				r.optional || slices.ContainsFunc(files, func(f file) bool { return within(path.Dir(f.name), d) }),
+				r.optional || slices.ContainsFunc(files,
+					func(f file) bool { return within(path.Dir(f.name), d) }),
 				"the rule for %s has no files", d)
 		}
 	}

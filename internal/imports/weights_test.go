@@ -2,7 +2,6 @@ package imports
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path"
@@ -14,8 +13,6 @@ import (
 
 	"normbench/internal/assert"
 )
-
-var update = flag.Bool("update", false, "rewrite the lines in ARCHITECTURE.md's table")
 
 // A room is a row of ARCHITECTURE.md's table: a folder, what it is for, the lines of Go in it
 // that are not tests, and the most that it may have.
@@ -78,11 +75,13 @@ func overweight(rooms []room, sum map[string]int) (bad []string) {
 		n := sum[r.folder]
 		switch {
 		case n > r.budget:
-			bad = append(bad, fmt.Sprintf("%s has %d lines, %d more than its budget", r.folder, n, n-r.budget))
+			bad = append(bad, fmt.Sprintf("%s has %d lines, %d more than its budget", r.folder, n,
+				n-r.budget))
 		case n == 0:
 			bad = append(bad, fmt.Sprintf("%s has no lines", r.folder))
 		case 10*max(n-r.lines, r.lines-n) > n+100:
-			bad = append(bad, fmt.Sprintf("%s has %d lines, the table says %d: go test ./internal/imports -update", r.folder, n, r.lines))
+			bad = append(bad, fmt.Sprintf("%s has %d lines, the table says %d: go test "+
+				"./internal/imports -update", r.folder, n, r.lines))
 		}
 	}
 	return bad
@@ -102,12 +101,14 @@ func TestWeights(t *testing.T) {
 		assert.NoError(t, err)
 		lines[f.name] = bytes.Count(b, []byte("\n"))
 	}
-	sum, err := weigh(rooms, lines, []string{"kernels/devicetest", "internal/durable/powercut", "internal/assert"})
+	sum, err := weigh(rooms, lines, []string{"kernels/devicetest", "internal/durable/powercut",
+		"internal/assert"})
 	assert.NoError(t, err)
-	if *update {
+	if *assert.Update {
 		for _, r := range rooms {
 			old := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, r.lines, r.budget)
-			made := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, sum[r.folder], r.budget)
+			made := fmt.Sprintf("| `%s/` | %s | %d | %d |", r.folder, r.purpose, sum[r.folder],
+				r.budget)
 			if !bytes.Contains(text, []byte(old)) {
 				old, made = strings.Replace(old, "/`", "`", 1), strings.Replace(made, "/`", "`", 1)
 			}

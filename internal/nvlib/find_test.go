@@ -11,7 +11,8 @@ import (
 	"normbench/internal/assert"
 )
 
-var probe = Library{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []string{"libprobe.so.13", "libprobe.so.12"},
+var probe = Library{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []string{"libprobe.so.13",
+	"libprobe.so.12"},
 	Folders: []string{"extras/PROBE/lib64", "targets/*/lib"}}
 
 // A place that comes earlier is tried earlier, and in it the better soname.
@@ -49,7 +50,8 @@ func TestFind(t *testing.T) {
 				strings.HasSuffix(err.Error(), "libprobe.so.13 does not load") &&
 				!strings.Contains(err.Error(), "\n"), "none loads: %v", err)
 			assert.Same(t,
-				slices.DeleteFunc(slices.Clone(tried), func(p string) bool { return !slices.Contains(want, p) }),
+				slices.DeleteFunc(slices.Clone(tried),
+					func(p string) bool { return !slices.Contains(want, p) }),
 				want, "tried", tried)
 			continue
 		}

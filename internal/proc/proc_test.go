@@ -40,9 +40,13 @@ func TestTail(t *testing.T) {
 // A descendant that keeps the output open holds up neither Kill nor Close, and is ended where it
 // is of the child's group.
 func TestDescendants(t *testing.T) {
-	for _, end := range []func(*Child){(*Child).Kill, func(c *Child) { c.Close(t.Context(), time.Minute) }} {
+	for _, end := range []func(*Child){(*Child).Kill, func(c *Child) {
+		c.Close(t.Context(),
+			time.Minute)
+	}} {
 		start := time.Now()
-		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"}, MaxLine: 100})
+		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"},
+			MaxLine: 100})
 		assert.NoError(t, err)
 		line, err := c.Line(t.Context(), time.Now().Add(time.Minute))
 		assert.That(t, err == nil && string(line) == "{}\n", "%q, %v", line, err)
@@ -57,11 +61,15 @@ func TestDescendants(t *testing.T) {
 // Credentials of the environment are not passed on; what finds programs, libraries and hosts is.
 func TestSecrets(t *testing.T) {
 	for name, want := range map[string]bool{
-		"GITHUB_TOKEN": true, "CI_JOB_JWT": true, "CI_REGISTRY_PASSWORD": true, "AWS_SECRET_ACCESS_KEY": true,
-		"AWS_ACCESS_KEY_ID": true, "GOOGLE_APPLICATION_CREDENTIALS": true, "OPENAI_API_KEY": true, "GH_PAT": true,
-		"db_passwd": true, "BORG_PASSPHRASE": true,
-		"PATH": false, "HOME": false, "LD_LIBRARY_PATH": false, "SSH_AUTH_SOCK": false, "CUDA_VISIBLE_DEVICES": false,
-		"NORMBENCH_NVRTC": false, "PYTHONPATH": false,
+		"GITHUB_TOKEN": true, "CI_JOB_JWT": true, "CI_REGISTRY_PASSWORD": true,
+		"AWS_SECRET_ACCESS_KEY": true,
+		"AWS_ACCESS_KEY_ID":     true, "GOOGLE_APPLICATION_CREDENTIALS": true,
+		"OPENAI_API_KEY": true,
+		"GH_PAT":         true,
+		"db_passwd":      true, "BORG_PASSPHRASE": true,
+		"PATH": false, "HOME": false, "LD_LIBRARY_PATH": false, "SSH_AUTH_SOCK": false,
+		"CUDA_VISIBLE_DEVICES": false,
+		"NORMBENCH_NVRTC":      false, "PYTHONPATH": false,
 	} {
 		assert.Equal(t, isSecret(name+"=a TOKEN"), want, name)
 	}

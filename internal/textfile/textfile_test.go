@@ -16,12 +16,14 @@ import (
 
 func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	for text, want := range map[string]string{"abc": "abc", "\xef\xbb\xbfabc": "abc", "": "", zipped("abc"): "abc"} {
+	for text, want := range map[string]string{"abc": "abc", "\xef\xbb\xbfabc": "abc", "": "",
+		zipped("abc"): "abc"} {
 		assert.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		got, err := Read(path, 64)
 		assert.That(t, err == nil && string(got) == want, "%q: %q, %v", text, got, err)
 	}
-	for name, text := range map[string]string{"torn": zipped("abc")[:12], "torn at once": zipped("abc")[:5], "a bomb": zipped(strings.Repeat("a", 1000))} {
+	for name, text := range map[string]string{"torn": zipped("abc")[:12],
+		"torn at once": zipped("abc")[:5], "a bomb": zipped(strings.Repeat("a", 1000))} {
 		assert.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		if got, err := Read(path, 64); err == nil {
 			t.Errorf("%s: %q", name, got)

@@ -9,7 +9,8 @@ import (
 )
 
 func TestDocument(t *testing.T) {
-	for _, tt := range []struct{ text, want string }{ // want of the error, or of the place of the document
+	// want of the error, or of the place of the document
+	for _, tt := range []struct{ text, want string }{
 		{"a: 1\nb: [2, 3]\n", "f.yaml:1:1"},
 		{"# a comment\n---\n  a: 1\n", "f.yaml:3:3"},
 		{"- 1\n- 2\n", "f.yaml:1:1"},
@@ -21,7 +22,8 @@ func TestDocument(t *testing.T) {
 		{"a: \xff", "f.yaml"},
 		{"a: b: c\n", "f.yaml:1:5: mapping values are not allowed in this context"},
 		{"a: 1\na: 2\n", "f.yaml:1:1"}, // the caller's to say
-		{strings.Repeat("# ...................................\n", MaxSize/38+1), "f.yaml: YAML of more than 256 KiB"},
+		{strings.Repeat("# ...................................\n", MaxSize/38+1),
+			"f.yaml: YAML of more than 256 KiB"},
 	} {
 		document, err := Document("f.yaml", []byte(tt.text), "help")
 		got := document.At
@@ -36,12 +38,15 @@ func TestDocument(t *testing.T) {
 }
 
 func TestTypeName(t *testing.T) {
-	document, err := Document("f", []byte("text: a\nnumber: 3\nfraction: 0.5\nbool: yes\ntruth: true\nlist: [1]\nmapping: {a: 1}\none:\n  a: 1\nanchor: &x 1\nalias: *x\ntag: !t 1\n"), "")
+	document, err := Document("f", []byte("text: a\nnumber: 3\nfraction: 0.5\nbool: yes\n"+
+		"truth: true\nlist: [1]\nmapping: {a: 1}\none:\n  a: 1\nanchor: &x 1\nalias: *x\n"+
+		"tag: !t 1\n"), "")
 	assert.NoError(t, err)
 	entries, err := document.Entries("")
 	assert.NoError(t, err)
 	const alias = "an anchor, an alias or a tag, which this file does not have"
-	want := []string{"a text", "a whole number", "a fraction", "a text", "true or false", "a list", "a mapping", "a mapping", alias, alias, alias}
+	want := []string{"a text", "a whole number", "a fraction", "a text", "true or false", "a list",
+		"a mapping", "a mapping", alias, alias, alias}
 	for i, e := range entries {
 		assert.Equal(t, e.Value.TypeName(), want[i], e.Key.Text)
 	}
@@ -62,7 +67,8 @@ func FuzzDocument(f *testing.F) {
 			_, err = document.Entries("help")
 		}
 		assert.That(t,
-			err == nil || !strings.ContainsAny(err.Error(), "\n") && strings.HasPrefix(err.Error(), "f"),
+			err == nil || !strings.ContainsAny(err.Error(), "\n") && strings.HasPrefix(err.Error(),
+				"f"),
 			"%v", err)
 	})
 }

@@ -24,10 +24,12 @@ const smallCache = 16 << 20
 func TestMain(m *testing.M) {
 	if os.Getenv("NORMBENCH_TEST_WORKER") == "" {
 		os.Setenv("NORMBENCH_TEST_WORKER", "cpu") // of what the tests start
-		os.Setenv("GORACE", "atexit_sleep_ms=0")  // else it takes a second to leave under the race detector
+		// else it takes a second to leave under the race detector
+		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device, error) {
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device,
+		error) {
 		return cpu.New(devicetest.Registry(families.New())).WithCache(smallCache), nil
 	})
 	if err != nil {
@@ -37,14 +39,16 @@ func TestMain(m *testing.M) {
 }
 
 func open(t *testing.T, limit time.Duration) kernels.Device {
-	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "test"})
+	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]},
+		Timeout: limit, Kernels: "test"})
 	assert.NoError(t, err)
 	return c
 }
 
 func TestInWorker(t *testing.T) {
 	t.Parallel()
-	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) }, devicetest.Registry(families.New()))
+	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) },
+		devicetest.Registry(families.New()))
 }
 
 func TestWorkerSurvives(t *testing.T) {
@@ -55,7 +59,8 @@ func TestWorkerSurvives(t *testing.T) {
 // A done context ends a run between two launches, with the context's error.
 func TestCancelled(t *testing.T) {
 	r := families.New()
-	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
+	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd,
+		M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
 	assert.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -72,8 +77,12 @@ func TestPanicIsAFailure(t *testing.T) {
 	r := devicetest.Registry(families.New())
 	f, err := r.Lookup(devicetest.Wrong)
 	assert.NoError(t, err)
-	f.Host = map[string]kernels.HostStage{"wrong": func(h *kernels.HostRun, pid int) { h.Mem["nothing"].At(0) }}
-	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
+	f.Host = map[string]kernels.HostStage{"wrong": func(h *kernels.HostRun,
+		pid int) {
+		h.Mem["nothing"].At(0)
+	}}
+	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd,
+		M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
 	assert.NoError(t, err)
 	_, err = b.Check(t.Context(), kernels.Variant{Family: devicetest.Wrong}, 1)
 	assert.That(t, err != nil && err.(*kernels.Failure).Status == kernels.StatusCrash,

@@ -46,7 +46,8 @@ func (c *slowCache) begun(t *testing.T, n int) string {
 }
 
 func launch(n int64) *kernels.Launch {
-	return &kernels.Launch{Stage: "k1", Source: "reduce.cu", Entry: "k", Defines: []kernels.Define{{Name: "N", Value: n}}}
+	return &kernels.Launch{Stage: "k1", Source: "reduce.cu", Entry: "k",
+		Defines: []kernels.Define{{Name: "N", Value: n}}}
 }
 
 func plans(ns ...int64) (list []kernels.Plan) {

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv("NORMBENCH_TEST_WORKER") == "" {
 		os.Exit(m.Run())
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device, error) {
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device,
+		error) {
 		return cuda.Open(devicetest.Registry(families.New()), 0)
 	})
 	if err != nil {
@@ -34,7 +35,8 @@ func TestMain(m *testing.M) {
 // open starts a worker on GPU 0, or skips the test where there is none.
 func open(t *testing.T, limit time.Duration) kernels.Device {
 	t.Setenv("NORMBENCH_TEST_WORKER", "cuda")
-	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "test"})
+	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]},
+		Timeout: limit, Kernels: "test"})
 	if err != nil {
 		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") == "", "%v", err)
 		t.Skip(err)
@@ -43,7 +45,8 @@ func open(t *testing.T, limit time.Duration) kernels.Device {
 }
 
 func TestConformance(t *testing.T) {
-	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) }, devicetest.Registry(families.New()))
+	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) },
+		devicetest.Registry(families.New()))
 }
 
 func TestWorkerSurvives(t *testing.T) { devicetest.Survive(t, open) }

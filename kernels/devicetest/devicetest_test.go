@@ -21,7 +21,8 @@ func TestKernelsCompile(t *testing.T) {
 	}
 	r := Registry(families.New())
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
-	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias+zc"} {
+	for _, text := range []string{"rmsnorm/fwd/33x541/bf16",
+		"rmsnorm/fwd/33x541/fp16-wfp32+bias+zc"} {
 		p := Problem(t, text)
 		f, err := r.Lookup(Wrong) // all are entries of one file
 		assert.NoError(t, err)

@@ -5,7 +5,6 @@
 package devicetest
 
 import (
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,10 +34,16 @@ func CPU() kernels.DeviceInfo {
 }
 
 // Problem reads a problem that is right.
-func Problem(t testing.TB, text string) kernels.Problem { return right(t, text, kernels.ParseProblem) }
+func Problem(t testing.TB, text string) kernels.Problem {
+	return right(t, text,
+		kernels.ParseProblem)
+}
 
 // Variant reads a variant that is right.
-func Variant(t testing.TB, text string) kernels.Variant { return right(t, text, kernels.ParseVariant) }
+func Variant(t testing.TB, text string) kernels.Variant {
+	return right(t, text,
+		kernels.ParseVariant)
+}
 
 // Config reads a config that is right.
 func Config(t testing.TB, text string) kernels.Config { return right(t, text, kernels.ParseConfig) }
@@ -48,20 +53,6 @@ func right[T any](t testing.TB, text string, parse func(string) (T, error)) T {
 	v, err := parse(text)
 	assert.NoError(t, err)
 	return v
-}
-
-// Update is the flag -update: files that tests compare with are written anew.
-var Update = flag.Bool("update", false, "write anew what tests compare with; read the diff")
-
-// Golden holds a text to a file, which -update writes.
-func Golden(t testing.TB, file, got string) {
-	t.Helper()
-	if *Update {
-		assert.NoError(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	assert.NoError(t, err)
-	assert.Same(t, got, string(want), file)
 }
 
 // Library compiles a C file to a shared library, or skips the test where there is no compiler.
@@ -78,8 +69,8 @@ func Library(t testing.TB, lib, source string) string {
 	return lib
 }
 
-// Beside runs tests of this binary, by their names with bars, in a process that finds the library of
-// a C file under a name, with more in its environment.
+// Beside runs tests of this binary, by their names with bars, in a process that finds the library
+// of a C file under a name, with more in its environment.
 func Beside(t testing.TB, name, source, tests string, env ...string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -64,7 +64,8 @@ type job struct {
 
 // A Call is one call of a method of a Fake or its Benches.
 type Call struct {
-	Op       string // "prefetch", "open", "check", "time", "close" (of a Bench), "end" (of the device)
+	// "prefetch", "open", "check", "time", "close" (of a Bench), "end" (of the device)
+	Op       string
 	Problem  kernels.Problem
 	Variants []kernels.Variant // as they were given
 	Seed     uint64
@@ -121,7 +122,8 @@ func (f *Fake) Info() kernels.DeviceInfo {
 
 // Prefetch implements kernels.Device.
 func (f *Fake) Prefetch(p kernels.Problem, vs []kernels.Variant) {
-	defer f.enter(Call{Op: "prefetch", Problem: p, Variants: append([]kernels.Variant(nil), vs...)})()
+	defer f.enter(Call{Op: "prefetch", Problem: p, Variants: append([]kernels.Variant(nil),
+		vs...)})()
 }
 
 // Open implements kernels.Device.
@@ -183,12 +185,15 @@ type fakeBench struct {
 }
 
 // begin is what Check and Time share: it completes v and plays its failure.
-func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant, fails ...func(kernels.Problem, kernels.Variant) *kernels.Failure) (kernels.Variant, []string, error) {
+func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant,
+	fails ...func(kernels.Problem, kernels.Variant) *kernels.Failure) (kernels.Variant, []string,
+	error) {
 	if b.closed {
 		panic("devicetest: " + op + " on a closed bench")
 	}
 	if b.broken {
-		return v, nil, &kernels.Failure{Status: kernels.StatusCrash, Reason: "the device has lost the problem", Broken: true}
+		return v, nil, &kernels.Failure{Status: kernels.StatusCrash,
+			Reason: "the device has lost the problem", Broken: true}
 	}
 	if err := ctx.Err(); err != nil {
 		return v, nil, err
@@ -213,9 +218,11 @@ func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant, fai
 		if fail == nil {
 			continue
 		}
-		if failure := fail(b.p, v); failure != nil && (failure.Status != kernels.StatusWrong || op == "time") {
+		if failure := fail(b.p, v); failure != nil && (failure.Status != kernels.StatusWrong ||
+			op == "time") {
 			c := *failure
-			c.Broken = c.Broken || c.Status == kernels.StatusCrash || c.Status == kernels.StatusTimeout
+			c.Broken = c.Broken || c.Status == kernels.StatusCrash ||
+				c.Status == kernels.StatusTimeout
 			b.broken = c.Broken
 			return v, nil, &c
 		}
@@ -224,8 +231,10 @@ func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant, fai
 }
 
 // Check implements kernels.Bench.
-func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
-	defer b.f.enter(Call{Op: "check", Problem: b.p, Variants: []kernels.Variant{v}, Repeats: repeats})()
+func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check,
+	error) {
+	defer b.f.enter(Call{Op: "check", Problem: b.p, Variants: []kernels.Variant{v},
+		Repeats: repeats})()
 	v, stages, err := b.begin(ctx, "check", v, b.f.Fail)
 	if err != nil {
 		return kernels.Check{}, err
@@ -233,16 +242,19 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 	c := kernels.Check{Repeats: max(repeats, 1), Busy: 1e-3, Compile: 0.25}
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
-			c.Outputs = append(c.Outputs, kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), MaxErr: 0.5, RelL2: t.DType.Epsilon() / 4})
+			c.Outputs = append(c.Outputs, kernels.OutputCheck{Name: t.Name, Elems: t.Elems(),
+				MaxErr: 0.5, RelL2: t.DType.Epsilon() / 4})
 		}
 	}
 	for _, s := range stages {
-		c.Resources = append(c.Resources, kernels.Resource{Stage: s, Registers: 64, Occupancy: 2, Threads: 256, CTAs: 264})
+		c.Resources = append(c.Resources, kernels.Resource{Stage: s, Registers: 64, Occupancy: 2,
+			Threads: 256, CTAs: 264})
 	}
 	if b.f.Fail != nil {
 		if failure := b.f.Fail(b.p, v); failure != nil { // StatusWrong: the others are out already
 			o := &c.Outputs[0]
-			o.Bad, o.First, o.Got, o.Want, o.MaxErr = 1, o.Elems-1, kernels.Number(math.NaN()), 1, math.MaxFloat32
+			o.Bad, o.First, o.Got, o.Want, o.MaxErr = 1, o.Elems-1, kernels.Number(math.NaN()), 1,
+				math.MaxFloat32
 		}
 	}
 	return c, nil
@@ -250,7 +262,8 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 
 // Time implements kernels.Bench. Of several stages, the first takes three
 // quarters of a sample.
-func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (
+	kernels.Timing, error) {
 	defer b.f.enter(Call{Op: "time", Problem: b.p, Variants: []kernels.Variant{v}, Options: o})()
 	fails := []func(kernels.Problem, kernels.Variant) *kernels.Failure{b.f.Fail, b.f.FailTime}
 	if o.Stages {
@@ -273,7 +286,8 @@ func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeO
 	for range o.Samples {
 		s := seconds(b.p, v, b.f.samples[job{b.p, v}])
 		b.f.samples[job{b.p, v}]++
-		if b.f.Warm > 0 && o.Flush == 0 && !o.Rotate && b.p.Bytes() > 1<<20 && b.p.Bytes() < b.f.Info().CacheBytes {
+		if b.f.Warm > 0 && o.Flush == 0 && !o.Rotate && b.p.Bytes() > 1<<20 &&
+			b.p.Bytes() < b.f.Info().CacheBytes {
 			s *= b.f.Warm
 		}
 		t.Seconds = append(t.Seconds, s)

@@ -148,7 +148,8 @@ func family(name, entry string, host kernels.HostStage) *kernels.Family {
 				},
 				Args: append(kernels.Buffers("x", "w", bias, "y", "rstd"),
 					kernels.Int64("rows", p.M), kernels.Int64("cols", p.N),
-					kernels.Int64("element", int64(c.Get(kernels.CTAs))), kernels.Float32("eps", kernels.Eps)),
+					kernels.Int64("element", int64(c.Get(kernels.CTAs))), kernels.Float32("eps",
+						kernels.Eps)),
 			}}}
 		},
 		Host: map[string]kernels.HostStage{entry: host},

@@ -53,7 +53,8 @@ var Faults = map[string]string{
 
 // Misbehave is a worker: it passes requests on to an honest one, and that one's answers
 // back, but for a request whose step is due, where it does the fault.
-func Misbehave(in io.Reader, out io.WriteCloser, honest func(in io.Reader, out io.Writer), fault string, due func(step string) bool) {
+func Misbehave(in io.Reader, out io.WriteCloser, honest func(in io.Reader, out io.Writer),
+	fault string, due func(step string) bool) {
 	requests, toHonest := io.Pipe()
 	fromHonest, answers := io.Pipe()
 	go func() {
@@ -95,7 +96,8 @@ func misbehave(out io.WriteCloser, fault, step string, id, samples int) bool {
 	text := strings.ReplaceAll(Faults[fault], "ID", strconv.Itoa(id))
 	if before, rest, ok := strings.Cut(text, "["); ok && strings.Contains(rest, "*]") {
 		one, after, _ := strings.Cut(rest, "*]")
-		text = before + "[" + strings.TrimSuffix(strings.Repeat(one+",", max(samples, 1)), ",") + "]" + after
+		text = before + "[" + strings.TrimSuffix(strings.Repeat(one+",", max(samples, 1)), ",") +
+			"]" + after
 	}
 	switch fault {
 	case "dies":

@@ -96,7 +96,8 @@ func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Benc
 }
 
 // right checks v and wants a right answer of the same bits every time.
-func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem, v kernels.Variant) kernels.Check {
+func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem,
+	v kernels.Variant) kernels.Check {
 	t.Helper()
 	const repeats = 3
 	c, err := b.Check(t.Context(), v, repeats)
@@ -140,7 +141,8 @@ func (s *suite) info(t *testing.T) {
 	assert.That(t, d.Name != "" && d.Arch != "" && d.Compiler != "" && d.SMs >= 1 &&
 		d.CacheBytes >= 1<<10 && d.MemoryBytes >= 0, "incomplete: %+v", d)
 	assert.That(t,
-		d.Kind != kernels.KindCUDA || d.Driver != "" && d.UUID != "" && d.MemoryBytes != 0 && d.SharedPerBlock != 0 && d.RegsPerSM != 0,
+		d.Kind != kernels.KindCUDA || d.Driver != "" && d.UUID != "" && d.MemoryBytes != 0 &&
+			d.SharedPerBlock != 0 && d.RegsPerSM != 0,
 		"incomplete for a GPU: %+v", d)
 	assert.Equal(t, s.dev.Info(), d, "the second answer is another", "then")
 }
@@ -195,9 +197,11 @@ func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c 
 		return
 	}
 	// The driver's own copies and memsets have none.
-	launches := slices.DeleteFunc(slices.Clone(plan.Launches), func(l kernels.Launch) bool { return !l.IsKernel() })
+	launches := slices.DeleteFunc(slices.Clone(plan.Launches),
+		func(l kernels.Launch) bool { return !l.IsKernel() })
 	if len(c.Resources) != len(launches) {
-		t.Errorf("%s on %s: resources of %d kernels, the plan has %d", v, p, len(c.Resources), len(launches))
+		t.Errorf("%s on %s: resources of %d kernels, the plan has %d", v, p, len(c.Resources),
+			len(launches))
 		return
 	}
 	for i, l := range launches {
@@ -223,7 +227,8 @@ func (s *suite) stream(t *testing.T) {
 			}
 		}
 		assert.That(t, n != 0, "no stream family")
-	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32", "layernorm/bwd/90x1024/bf16+bias")
+	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32",
+		"layernorm/bwd/90x1024/bf16+bias")
 }
 
 func (s *suite) time(t *testing.T) {
@@ -256,13 +261,15 @@ func (s *suite) time(t *testing.T) {
 				"sample %d: the stages take %g s, all of it %g s", k, sums[k], v)
 		}
 		assert.That(t,
-			p.Pass != kernels.Bwd || len(got.Stages) == 2 && got.Stages[0].Stage == "k1" && got.Stages[1].Stage == "k2",
+			p.Pass != kernels.Bwd || len(got.Stages) == 2 && got.Stages[0].Stage == "k1" &&
+				got.Stages[1].Stage == "k2",
 			"the base of a backward has stages %v, want k1 and k2", got.Stages)
 	}, "rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/1000x1024/bf16+bias")
 }
 
 // timing takes samples that are as many as asked for and positive.
-func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant, o kernels.TimeOptions) kernels.Timing {
+func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant,
+	o kernels.TimeOptions) kernels.Timing {
 	t.Helper()
 	start := time.Now()
 	got, err := b.Time(t.Context(), v, o)
@@ -331,7 +338,8 @@ func (s *suite) failures(t *testing.T) {
 		return kernels.NewConfig(kernels.Setting{Knob: k, Value: v})
 	}
 	for _, v := range []kernels.Variant{
-		{Family: base.Family, Config: config(kernels.BlockRows, 3)},    // a value that no design takes
+		// a value that no design takes
+		{Family: base.Family, Config: config(kernels.BlockRows, 3)},
 		{Family: base.Family, Config: config(kernels.VectorBytes, 16)}, // rows are odd
 		{Family: "test/wrong"},     // another pass
 		{Family: "rms_bwd/nobody"}, // no such family
@@ -374,7 +382,9 @@ func (s *suite) mistakes(t *testing.T) {
 		b := s.bench(t, p, 7)
 		for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
 			for _, family := range []string{Wrong, Unwritten} {
-				v := kernels.Variant{Family: family, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: int(element)})}
+				v := kernels.Variant{Family: family,
+					Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs,
+						Value: int(element)})}
 				c, err := b.Check(t.Context(), v, 2)
 				assert.NoError(t, err, v)
 				y := c.Outputs[0]
@@ -392,7 +402,8 @@ func (s *suite) mistakes(t *testing.T) {
 		c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 2)
 		assert.That(t, err == nil && c.OK() && c.Differing == 1,
 			"racy: %v, %q, %d elements differ, want 1", err, c.Reason(), c.Differing)
-		if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil || c.Differing != 0 {
+		if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil ||
+			c.Differing != 0 {
 			t.Errorf("racy, run once: %v, %d elements differ", err, c.Differing)
 		}
 	}, "rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc")
@@ -407,7 +418,8 @@ func (s *suite) reference(t *testing.T) {
 		b := s.bench(t, p, seed)
 		for i := range 8 {
 			element := i * (len(want) - 1) / 7
-			v := kernels.Variant{Family: Wrong, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
+			v := kernels.Variant{Family: Wrong,
+				Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
 			c, err := b.Check(t.Context(), v, 1)
 			assert.Must(t, err == nil && c.Outputs[0].First == int64(element),
 				"%s: %v, %+v", v, err, c.Outputs)
@@ -416,7 +428,8 @@ func (s *suite) reference(t *testing.T) {
 				math.Abs(got-want[element]) <= 1e-11*math.Max(math.Abs(want[element]), 1),
 				"y[%d] should be %.17g, the device wants %.17g", element, want[element], got)
 		}
-	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias", "rmsnorm/fwd/19x130/fp32-wbf16+zc")
+	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias",
+		"rmsnorm/fwd/19x130/fp32-wbf16+zc")
 }
 
 // remembering times a kernel that checks find right, and that stops working after a while.
@@ -447,7 +460,8 @@ func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.
 		ops    []string
 	}{
 		// A fault is a launch failure where the driver lives to tell.
-		{Crash, time.Minute, []kernels.Status{kernels.StatusCrash, kernels.StatusLaunch}, []string{"check", "time"}},
+		{Crash, time.Minute, []kernels.Status{kernels.StatusCrash, kernels.StatusLaunch},
+			[]string{"check", "time"}},
 		// Long enough for a GPU's process to start and compile within it.
 		{Spin, 3 * time.Second, []kernels.Status{kernels.StatusTimeout}, []string{"check"}},
 	} {

@@ -108,30 +108,52 @@ func TestVariants(t *testing.T) {
 	for _, test := range []struct{ problem, family, config string }{
 		// A row whose vectors divide among the threads, but whose chunks do not: split read what is
 		// behind it, and dx was wrong in nearly all elements at 605x33024 (H200).
-		{"rmsnorm/bwd/2x8448/bf16", "rms_bwd/split", "br1.w4.v2.u4.rg16.dc32.rc0.rr0.rw0.er0.lb0.ch0"},
+		{"rmsnorm/bwd/2x8448/bf16", "rms_bwd/split",
+			"br1.w4.v2.u4.rg16.dc32.rc0.rr0.rw0.er0.lb0.ch0"},
 		// Two clusters take seven rows in turn. Each meets once for a row, and ends without
 		// another.
-		{"layernorm/fwd/7x8299/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v16.st2.k0.p4.ro0.cp1.rl0.cl2.lb0.ch0"},
-		{"layernorm/fwd/7x16640/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v0.st1.k0.p8.ro0.cp2.rl1.cl4.lb0.ch0"},
-		{"rmsnorm/fwd/7x16640/bf16", "rms_fwd/smem_pipe", "br1.w4.v0.st2.k0.p8.ro0.cp2.rl0.cl4.lb0.ch0"},
+		{"layernorm/fwd/7x8299/bf16+bias", "ln_fwd/smem_pipe",
+			"br1.w4.v16.st2.k0.p4.ro0.cp1.rl0.cl2.lb0.ch0"},
+		{"layernorm/fwd/7x16640/bf16+bias", "ln_fwd/smem_pipe",
+			"br1.w4.v0.st1.k0.p8.ro0.cp2.rl1.cl4.lb0.ch0"},
+		{"rmsnorm/fwd/7x16640/bf16", "rms_fwd/smem_pipe",
+			"br1.w4.v0.st2.k0.p8.ro0.cp2.rl0.cl4.lb0.ch0"},
 		// Rows that are the last to leave a cache, on each way to a thread. It must be smaller than
 		// they are.
 		{"rmsnorm/fwd/7x1031/bf16", "rms_fwd/one_shot", "br1.w4.v0.u1.cl1.lb0.ch6"},
-		{"layernorm/fwd/9x1028/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch6"},
-		{"rmsnorm/fwd/9x2048/bf16", "rms_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp2.rl0.cl1.lb0.ch4"},
+		{"layernorm/fwd/9x1028/bf16+bias", "ln_fwd/smem_pipe",
+			"br1.w4.v0.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch6"},
+		{"rmsnorm/fwd/9x2048/bf16", "rms_fwd/smem_pipe",
+			"br1.w4.v0.st1.k0.p0.ro0.cp2.rl0.cl1.lb0.ch4"},
 		// Whole CTAs, which have no guards, and a last one of less rows, with several rows to a
 		// thread.
 		{"rmsnorm/fwd/21x256/bf16", "rms_fwd/one_shot", "br4.w1.v0.u4.cl1.lb0.ch2"},
 		{"layernorm/fwd/27x512/bf16+bias", "ln_fwd/one_shot", "br8.w4.v0.u2.cl1.lb0.ch0"},
-		{"layernorm/fwd/7x256/fp16+bias", "ln_fwd/one_shot", "br8.w1.v0.u4.cl1.lb0.ch0"}, // the last is the only one
+		// the last is the only one
+		{"layernorm/fwd/7x256/fp16+bias", "ln_fwd/one_shot", "br8.w1.v0.u4.cl1.lb0.ch0"},
 		// Weights that end at each word of a vector and between two, in every kernel that cuts them
 		// out.
-		{"layernorm/fwd/11x1025/bf16+bias", "ln_fwd/smem_pipe", "br2.w2.v16.st1.k4.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
-		{"rmsnorm/fwd/11x1028/bf16-wfp32", "rms_fwd/smem_pipe", "br1.w4.v16.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
-		{"layernorm/fwd/11x1027/bf16-wfp32+bias", "ln_fwd/cta_reg", "br1.w4.v16.st1.k0.p0.ho0.ro0.tp1.tr64.tc64.tw4.lb0.ch0"},
-		{"layernorm/fwd/11x1030/fp16+bias", "ln_fwd/cta_reg", "br4.w4.v16.st1.k0.p0.ho1.ro0.tp1.tr64.tc64.tw4.lb0.ch2"},
+		{"layernorm/fwd/11x1025/bf16+bias", "ln_fwd/smem_pipe",
+			"br2.w2.v16.st1.k4.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
+		{"rmsnorm/fwd/11x1028/bf16-wfp32", "rms_fwd/smem_pipe",
+			"br1.w4.v16.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
+		{"layernorm/fwd/11x1027/bf16-wfp32+bias", "ln_fwd/cta_reg",
+			"br1.w4.v16.st1.k0.p0.ho0.ro0.tp1.tr64.tc64.tw4.lb0.ch0"},
+		{"layernorm/fwd/11x1030/fp16+bias", "ln_fwd/cta_reg",
+			"br4.w4.v16.st1.k0.p0.ho1.ro0.tp1.tr64.tc64.tw4.lb0.ch2"},
 		{"layernorm/fwd/11x1029/bf16+bias", "ln_fwd/one_shot", "br2.w2.v16.u2.cl1.lb0.ch0"},
-		{"layernorm/bwd/11x1031/bf16+bias", "ln_bwd/smem_pipe", "br1.w4.v0.st2.k0.p3.u1.ro0.pt0.cp2.rl0.sa0.cl1.fd0.rc0.rr0.rw0.er1.lb0.ch0"},
+		{"layernorm/bwd/11x1031/bf16+bias", "ln_bwd/smem_pipe",
+			"br1.w4.v0.st2.k0.p3.u1.ro0.pt0.cp2.rl0.sa0.cl1.fd0.rc0.rr0.rw0.er1.lb0.ch0"},
+		// Sums that the last CTA makes, or CTAs add in memory; in two levels, of groups of four and of
+		// two, and of three clusters.
+		{"rmsnorm/bwd/33x544/bf16", "rms_bwd/smem_pipe",
+			"br8.w4.v0.st2.p4.u2.ro1.pt0.cp1.rl0.sa0.cl1.fd1.rc0.rr0.rw0.er0.lb0.ch0"},
+		{"layernorm/bwd/33x544/bf16+bias", "ln_bwd/smem_pipe",
+			"br4.w4.v0.st2.p5.u1.ro0.pt0.cp1.rl0.sa0.cl1.fd3.rc0.rr0.rw0.er0.lb0.ch0"},
+		{"rmsnorm/bwd/70x256/bf16+acc", "rms_bwd/smem_pipe",
+			"br4.w4.v0.st2.p16.u1.ro0.pt1.cp1.rl0.sa0.cl1.fd2.rc0.rr0.rw0.er0.lb0.ch0"},
+		{"layernorm/bwd/33x544/bf16-wfp32+bias", "ln_bwd/smem_pipe",
+			"br4.w4.v0.st1.p6.u1.ro0.pt0.cp1.rl0.sa0.cl2.fd2.rc0.rr0.rw0.er0.lb0.ch0"},
 		// The narrowest vectors, several rows to a CTA, the last CTA less.
 		{"rmsnorm/fwd/37x257/bf16", "rms_fwd/one_shot", "br8.w8.v0.u1.cl1.lb0.ch0"},
 		{"layernorm/fwd/13x777/bf16+bias", "ln_fwd/one_shot", "br2.w2.v0.u1.cl1.lb0.ch2"},
@@ -160,15 +182,18 @@ func TestVariants(t *testing.T) {
 		{"rmsnorm/fwd/432x256/bf16+fp8t", "rms_fwd/band", "br64.w8.v0.st1.k2.cl1.ch2"},
 		{"rmsnorm/fwd/48x512/bf16+fp8t", "rms_fwd/band", "br32.w16.v0.st2.k1.cl1.ch2"},
 		// Tiles that end behind the row, at a whole word and at any byte.
-		{"rmsnorm/fwd/37x1004/bf16+fp8t", "rms_fwd/stats_first", "br4.w4.v16.cr1.tr32.tc128.tw8.lb0.ch0"},
-		{"layernorm/fwd/29x2173/bf16+bias+fp8t", "ln_fwd/stats_first", "br1.w2.v16.cr4.tr64.tc64.tw4.lb0.ch2"},
+		{"rmsnorm/fwd/37x1004/bf16+fp8t", "rms_fwd/stats_first",
+			"br4.w4.v16.cr1.tr32.tc128.tw8.lb0.ch0"},
+		{"layernorm/fwd/29x2173/bf16+bias+fp8t", "ln_fwd/stats_first",
+			"br1.w2.v16.cr4.tr64.tc64.tw4.lb0.ch2"},
 	} {
 		t.Run(test.problem+" "+test.family, func(t *testing.T) {
 			sampled(t)
 			t.Parallel()
 			dev := small()
 			dev.CacheBytes = 1 << 10
-			checkRight(t, e, test.problem, dev, kernels.Variant{Family: test.family, Config: devicetest.Config(t, test.config)})
+			checkRight(t, e, test.problem, dev, kernels.Variant{Family: test.family,
+				Config: devicetest.Config(t, test.config)})
 		})
 	}
 }
@@ -181,11 +206,16 @@ func TestDefaultPicks(t *testing.T) {
 	}
 	e := emulator(t)
 	for _, text := range []string{
-		"rmsnorm/fwd/1x64/bf16", "rmsnorm/fwd/3x130/bf16", "rmsnorm/fwd/270x257/bf16", "rmsnorm/fwd/270x333/fp16", "rmsnorm/fwd/265x778/bf16",
-		"layernorm/fwd/266x300/bf16+bias", "layernorm/fwd/265x777/fp16+bias", "layernorm/fwd/120x901/bf16+bias",
-		"rmsnorm/bwd/1x777/fp16", "rmsnorm/bwd/5x333/bf16", "rmsnorm/bwd/70x512/bf16", "rmsnorm/bwd/540x300/bf16", "rmsnorm/bwd/540x100/bf16",
-		"layernorm/bwd/1x4100/bf16+bias", "layernorm/bwd/7x6144/bf16+bias", "layernorm/bwd/540x258/bf16+bias", "layernorm/bwd/540x333/bf16+bias",
-		"rmsnorm/bwd/270x1029/bf16", "rmsnorm/bwd/270x1024/fp16", "layernorm/bwd/140x4501/bf16+bias", "layernorm/fwd/140x4501/bf16+bias",
+		"rmsnorm/fwd/1x64/bf16", "rmsnorm/fwd/3x130/bf16", "rmsnorm/fwd/270x257/bf16",
+		"rmsnorm/fwd/270x333/fp16", "rmsnorm/fwd/265x778/bf16",
+		"layernorm/fwd/266x300/bf16+bias", "layernorm/fwd/265x777/fp16+bias",
+		"layernorm/fwd/120x901/bf16+bias",
+		"rmsnorm/bwd/1x777/fp16", "rmsnorm/bwd/5x333/bf16", "rmsnorm/bwd/70x512/bf16",
+		"rmsnorm/bwd/540x300/bf16", "rmsnorm/bwd/540x100/bf16",
+		"layernorm/bwd/1x4100/bf16+bias", "layernorm/bwd/7x6144/bf16+bias",
+		"layernorm/bwd/540x258/bf16+bias", "layernorm/bwd/540x333/bf16+bias",
+		"rmsnorm/bwd/270x1029/bf16", "rmsnorm/bwd/270x1024/fp16",
+		"layernorm/bwd/140x4501/bf16+bias", "layernorm/fwd/140x4501/bf16+bias",
 	} {
 		t.Run(text, func(t *testing.T) {
 			sampled(t)
@@ -196,7 +226,8 @@ func TestDefaultPicks(t *testing.T) {
 }
 
 // checkRight holds variants to the reference, or without any what d is given by default.
-func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo, vs ...kernels.Variant) {
+func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo,
+	vs ...kernels.Variant) {
 	t.Helper()
 	p, r := devicetest.Problem(t, problem), families.New()
 	if len(vs) == 0 {
@@ -215,7 +246,8 @@ func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo,
 
 var (
 	picks = flag.Int("picks", 4, "how many problems TestRandomPicks draws")
-	seed  = flag.Uint64("seed", today(), "what it draws them from, and which eighth of the other problems runs; the day's number without one")
+	seed  = flag.Uint64("seed", today(), "what it draws them from, and which eighth of the other "+
+		"problems runs; the day's number without one")
 )
 
 // today is the number of the day, so that other problems run each day.
@@ -244,7 +276,10 @@ func TestRandomPicks(t *testing.T) {
 	}
 	d.CacheBytes, d.SMs = d.CacheBytes*16/int64(d.SMs), 16
 	r := rand.New(rand.NewPCG(*seed, 0))
-	between := func(least, most float64) int { return int(least * math.Pow(most/least, r.Float64())) }
+	between := func(least, most float64) int {
+		return int(least * math.Pow(most/least,
+			r.Float64()))
+	}
 	t.Logf("-picks %d -seed %d", *picks, *seed)
 	for range *picks {
 		rows, cols := between(1, 20000), between(16, 66000)
@@ -256,7 +291,8 @@ func TestRandomPicks(t *testing.T) {
 		}
 		kind := []string{"bf16", "bf16", "fp16", "bf16-wfp32"}[r.IntN(4)]
 		op := []string{"rmsnorm/%s/%dx%d/%s", "layernorm/%s/%dx%d/%s+bias"}[r.IntN(2)]
-		text := fmt.Sprintf(op, []string{"fwd", "bwd"}[r.IntN(2)], rows, cols, kind) + []string{"", "", "", "+zc", "+residual"}[r.IntN(5)]
+		text := fmt.Sprintf(op, []string{"fwd", "bwd"}[r.IntN(2)], rows, cols, kind) + []string{"",
+			"", "", "+zc", "+residual"}[r.IntN(5)]
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			checkRight(t, e, text, d)
@@ -276,7 +312,10 @@ func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []k
 		configs = append(configs, base)
 	}
 	space, _ := f.Configs(p, d)
-	space = slices.DeleteFunc(space, func(c kernels.Config) bool { return slices.Contains(configs, c) })
+	space = slices.DeleteFunc(space, func(c kernels.Config) bool {
+		return slices.Contains(configs,
+			c)
+	})
 	slices.SortFunc(space, func(a, b kernels.Config) int { return cmp.Compare(hash(a), hash(b)) })
 	return append(configs, space[:min(n, len(space))]...)
 }
@@ -292,8 +331,10 @@ func TestMistakes(t *testing.T) {
 		{head + `if (t < 12) y[t] = x[t + 1]; }`, "signal: segmentation fault"},
 		{head + `y[t - 1] = x[0]; }`, "signal: segmentation fault"},
 		{head + `y[0] = __ldg((const float4 *)(x + 1)).x; }`, "an access is not aligned"},
-		{head + `if (t < 20) __syncthreads(); else __syncwarp(); }`, "all threads wait, and nothing happens"},
-		{head + `while (*(volatile float *)y != 7.f) __nanosleep(1); }`, "all threads wait, and nothing happens"},
+		{head + `if (t < 20) __syncthreads(); else __syncwarp(); }`,
+			"all threads wait, and nothing happens"},
+		{head + `while (*(volatile float *)y != 7.f) __nanosleep(1); }`,
+			"all threads wait, and nothing happens"},
 		{head + `__builtin_assume(t < 5); }`, "an assumption does not hold"},
 		{head + `asm volatile("bar.sync 3;"); }`, `k.cu: the emulator has no "bar.sync 3;"`},
 		{head + `asm volatile("unfinished }`, "a string without an end"},
@@ -303,14 +344,17 @@ func TestMistakes(t *testing.T) {
 			if (t == 0) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
 				asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(x), "r"(16), "r"(at) : "memory"); } }`,
 			"a CTA has ended before its bulk copies"},
-		{head + `__shared__ float s[44]; s[t] = x[t % n]; __syncthreads(); if (t < 12) y[t] = s[(t + 1) % 12]; }`, ""},
+		{head +
+			`__shared__ float s[44]; s[t] = x[t % n]; __syncthreads(); if (t < 12) y[t] = s[(t + 1) % 12]; }`, ""},
 	} {
 		r := &kernels.Registry{File: func(string) (string, error) { return test.text, nil }}
-		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 12), "y": kernels.NewMemory(kernels.FP32, 12)}
+		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 12),
+			"y": kernels.NewMemory(kernels.FP32, 12)}
 		for i := range mem["x"].F32 {
 			mem["x"].F32[i] = float32(i)
 		}
-		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44, Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12))}
+		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44,
+			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12))}
 		err := e.Run(t.Context(), r, l, mem)
 		if test.want == "" {
 			want := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}
@@ -326,7 +370,8 @@ func TestMistakes(t *testing.T) {
 // Whatever follows asm, there is a source or an error; a source without it stays as it is,
 // and a statement leaves what is around it.
 func FuzzWithoutPTX(f *testing.F) {
-	f.Add(`a; asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(g(lo, ")"))); b;`)
+	f.Add(
+		`a; asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(g(lo, ")"))); b;`)
 	f.Add(`asm("" : "+r"(v.word[i])); asm volatile("" ::: "memory");`)
 	f.Add(`asm ( "prmt.b32 %0, %1, 0, 0x1044;" : "=r"(lo) : "r"(f(a ? b : c)))`)
 	f.Add("asm(\"\\")
@@ -339,7 +384,8 @@ func FuzzWithoutPTX(f *testing.F) {
 			return
 		}
 		const one = `asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(f(p)), "r"(rank));`
-		if got, err := withoutPTX(text + "\n" + one + text); err != nil || got != text+"\nemulate::onRank(r, f(p), rank);"+text {
+		if got, err := withoutPTX(text + "\n" + one + text); err != nil || got != text+
+			"\nemulate::onRank(r, f(p), rank);"+text {
 			t.Errorf("%q around a statement: %q, %v", text, got, err)
 		}
 	})

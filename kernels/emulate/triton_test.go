@@ -34,12 +34,14 @@ func TestTriton(t *testing.T) {
 		b, err := device(t, e, r, small()).Open(t.Context(), p, today())
 		assert.NoError(t, err)
 		defer b.Close()
-		return b.Check(t.Context(), kernels.Variant{Family: fs[i].Name, Config: fs[i].Base(p, small())}, 1)
+		return b.Check(t.Context(), kernels.Variant{Family: fs[i].Name, Config: fs[i].Base(p,
+			small())}, 1)
 	}
 	for i, problems := range [][]string{
 		{"rmsnorm/bwd/7x541/bf16", "rmsnorm/bwd/1x33/fp16", "rmsnorm/bwd/3x1/fp32-wbf16"},
 		{"rmsnorm/fwd/7x541/bf16", "rmsnorm/fwd/1x33/fp16+noweight", "rmsnorm/fwd/3x1/fp32"},
-		{"layernorm/bwd/7x541/bf16+bias"}, {"layernorm/fwd/7x541/bf16+bias"}, {"rmsnorm/bwd/7x541/bf16"}, {"rmsnorm/fwd/7x541/bf16+zc"},
+		{"layernorm/bwd/7x541/bf16+bias"}, {"layernorm/fwd/7x541/bf16+bias"},
+		{"rmsnorm/bwd/7x541/bf16"}, {"rmsnorm/fwd/7x541/bf16+zc"},
 	} {
 		for _, p := range problems {
 			dir, i := examples, i
@@ -47,19 +49,22 @@ func TestTriton(t *testing.T) {
 				dir, i = liger, i-2
 			}
 			switch c, err := check(dir, p, i); {
-			case err != nil && strings.Contains(err.Error(), "needs numpy") && os.Getenv("NORMBENCH_REQUIRE_TRITON") == "":
+			case err != nil && strings.Contains(err.Error(), "needs numpy") &&
+				os.Getenv("NORMBENCH_REQUIRE_TRITON") == "":
 				t.Skip(err)
 			case err != nil || !c.OK():
 				t.Errorf("%s: %v %s", p, err, c.Reason())
 			}
 		}
 	}
-	for old, test := range map[string]string{"+ eps)": "- eps * 99999)", "y = x * rstd": "y = x.nope(rstd)"} {
+	for old, test := range map[string]string{"+ eps)": "- eps * 99999)",
+		"y = x * rstd": "y = x.nope(rstd)"} {
 		dir := t.TempDir()
 		for _, name := range []string{"rms.py", "rms_forward.yaml"} {
 			b, err := os.ReadFile(examples + "/" + name)
 			if err == nil {
-				err = os.WriteFile(dir+"/"+name, []byte(strings.ReplaceAll(string(b), old, test)), 0o666)
+				err = os.WriteFile(dir+"/"+name, []byte(strings.ReplaceAll(string(b), old, test)),
+					0o666)
 			}
 			assert.NoError(t, err)
 		}

@@ -30,16 +30,6 @@ var bwdRules = map[string][]string{
 		"br4.bc256.w1.k0.sp0.so1.pt1",    // Fast-LLM's two passes
 		"br8.bc256.w1.p3.sp4096.so1.pt1", // and its single one
 	},
-	// The fused sums of llm.c and of quack's first version, the order of rows, narrow partial rows,
-	// clusters on narrow rows. Eight threads to a row take every shape but the widest.
-	"smem_pipe": {
-		"fd1", "fd3", "ro1", "pt1", "ch2.lb1", "st1",
-		"br4.w1.u1.fd2.p16",        // up to four groups of four
-		"br4.w1.u1.fd2.p5.pt1",     // two of two, and one of one
-		"br8.w1.u2.fd1.p4.ro1.cp1", // a CTA without rows
-		"br4.w1.u1.cl2.p6",         // three clusters
-		"br4.w1.u1.cl2.p6.fd2",     // and their sums in two levels
-	},
 }
 
 // bwdShapes are narrow and wide, odd, and with fewer rows than a tile.
@@ -51,7 +41,8 @@ func bwdProblems() []kernels.Problem {
 		for _, d := range kernels.DTypes() {
 			for j, w := range []kernels.DType{d, kernels.FP32} {
 				for k, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
-					ps = append(ps, kernels.Problem{Op: op, Pass: kernels.Bwd, M: s[0], N: s[1], DType: d, Weight: w,
+					ps = append(ps, kernels.Problem{Op: op, Pass: kernels.Bwd, M: s[0], N: s[1],
+						DType: d, Weight: w,
 						Bias: (i/2+k)%2 == 1, ZeroCentered: (i+j)%2 == 1})
 				}
 			}
@@ -114,17 +105,28 @@ func TestBwdPlans(t *testing.T) {
 		first            string // argument
 		rounds           string
 	}{
-		{"layernorm/bwd/4096x8192/bf16+bias", "ln_bwd/reg_persist@so1.pt1.p132.ro0", 132, kernels.BF16, "y", "dw db dw dx"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@pt0.p132.ro1", 128, kernels.FP32, "x", ""}, // 4 CTAs would have no rows
-		{"rmsnorm/bwd/4096x8192/bf16-wfp32", "rms_bwd/reg_persist@pt1.p100", 100, kernels.FP32, "x", ""},
-		{"rmsnorm/bwd/4096x12288/bf16", "rms_bwd/two_pass@br1.bc8192.w16.k0.p0.sp0", 4096, kernels.FP32, "x", ""},
-		{"rmsnorm/bwd/32768x1024/bf16", "rms_bwd/two_pass@br8.bc1024.w4.p264.sp1024.so1.pt1", 264, kernels.BF16, "y", "dw dw dx"},
-		{"rmsnorm/bwd/8192x16384/bf16", "rms_bwd/two_pass@br1.bc16384.w32.p264.sp16384.so1.pt1.lb0", 264, kernels.BF16, "y", "dw dw dx"},
-		{"layernorm/bwd/8192x16384/bf16+bias", "ln_bwd/two_pass@br4.bc4096.w16.k0.p0.sp0.so1.pt1.lb0", 2048, kernels.BF16, "y", "dw db dw dx"},
+		{"layernorm/bwd/4096x8192/bf16+bias", "ln_bwd/reg_persist@so1.pt1.p132.ro0", 132,
+			kernels.BF16, "y", "dw db dw dx"},
+		// 4 CTAs would have no rows
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@pt0.p132.ro1", 128, kernels.FP32, "x",
+			""},
+		{"rmsnorm/bwd/4096x8192/bf16-wfp32", "rms_bwd/reg_persist@pt1.p100", 100, kernels.FP32, "x",
+			""},
+		{"rmsnorm/bwd/4096x12288/bf16", "rms_bwd/two_pass@br1.bc8192.w16.k0.p0.sp0", 4096,
+			kernels.FP32, "x", ""},
+		{"rmsnorm/bwd/32768x1024/bf16", "rms_bwd/two_pass@br8.bc1024.w4.p264.sp1024.so1.pt1", 264,
+			kernels.BF16, "y", "dw dw dx"},
+		{"rmsnorm/bwd/8192x16384/bf16", "rms_bwd/two_pass@br1.bc16384.w32.p264.sp16384.so1.pt1.lb0",
+			264, kernels.BF16, "y", "dw dw dx"},
+		{"layernorm/bwd/8192x16384/bf16+bias",
+			"ln_bwd/two_pass@br4.bc4096.w16.k0.p0.sp0.so1.pt1.lb0", 2048, kernels.BF16, "y",
+			"dw db dw dx"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k4.p1", 1, kernels.FP32, "x", ""},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k1.p0", 132, kernels.FP32, "x", ""},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@br4.bc8192.p999999", 1024, kernels.FP32, "x", ""},
-		{"layernorm/bwd/4096x1024/bf16+bias", "ln_bwd/reg_persist@k8.p77", 77, kernels.FP32, "x", ""},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@br4.bc8192.p999999", 1024, kernels.FP32,
+			"x", ""},
+		{"layernorm/bwd/4096x1024/bf16+bias", "ln_bwd/reg_persist@k8.p77", 77, kernels.FP32, "x",
+			""},
 		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/cta_reg@p77", 77, kernels.FP32, "x", ""},
 		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/two_pass@p77", 77, kernels.FP32, "x", ""},
 	} {
@@ -155,11 +157,15 @@ func TestBwdRefusals(t *testing.T) {
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@so2", "saved_output is 0 or 1"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@pt2", "partial_type is 0 or 1"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@ch5", "cache hints are 1 or 4"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/smem_pipe@cp2.ch4", "keeping x in the cache pays only"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/smem_pipe@cp2.ch4",
+			"keeping x in the cache pays only"},
 		{"rmsnorm/bwd/16384x8192/bf16", "rms_bwd/smem_pipe@cp1.cl1.ch4", "no legal instruction"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb5", "at most 32 CTAs and 64 warps"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb4", "do not fit in its registers"},
-		{"rmsnorm/bwd/4096x16384/bf16", "rms_bwd/two_pass@p132.pt1", "would be rounded with every tile"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb5",
+			"at most 32 CTAs and 64 warps"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb4",
+			"do not fit in its registers"},
+		{"rmsnorm/bwd/4096x16384/bf16", "rms_bwd/two_pass@p132.pt1",
+			"would be rounded with every tile"},
 		{"rmsnorm/bwd/20000x262144/bf16", "rms_bwd/two_pass@br1.k0.p0", "of memory"},
 		{"rmsnorm/bwd/4096x1024/bf16", "rms_bwd/two_pass@bc8192.w32", "idle"},
 	} {

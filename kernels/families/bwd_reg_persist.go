@@ -48,7 +48,7 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 			}
 			return common.WithReduce(p, c, ctas, k1)
 		},
-		Host: map[string]kernels.HostStage{"reg_persist": hostRegPersist, "reduce": hostReduce},
+		Host: map[string]kernels.HostStage{"reg_persist": hostBackwards, "reduce": hostReduce},
 	}
 }
 
@@ -198,21 +198,4 @@ func refuseStages(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 		return fmt.Errorf("no CTA has a second tile to load ahead")
 	}
 	return nil
-}
-
-func hostRegPersist(h *kernels.HostRun, pid int) {
-	dw, db := hostRows(h, pid)
-	storePartials(h, pid, 0, dw, db)
-}
-
-// storePartials stores columns from j on of a CTA's sums of dw and db, as far as the problem has
-// them.
-func storePartials(h *kernels.HostRun, pid int, j int64, dw, db []float32) {
-	at := int64(pid)*h.Problem.N + j
-	if !h.Problem.NoWeight {
-		h.Mem["dw_partial"].Store(at, dw)
-	}
-	if h.Problem.Bias {
-		h.Mem["db_partial"].Store(at, db)
-	}
 }

@@ -48,7 +48,7 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 			}
 			return common.WithReduce(p, c, ctas, k1)
 		},
-		Host: map[string]kernels.HostStage{"two_pass": hostBwdTwoPass, "reduce": hostReduce},
+		Host: map[string]kernels.HostStage{"two_pass": hostBackwards, "reduce": hostReduce},
 	}
 }
 
@@ -131,87 +131,4 @@ func refuseOwnRow(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 		return fmt.Errorf("%d partial rows take %s of memory", ctas, kernels.FormatBytes(sums))
 	}
 	return nil
-}
-
-func hostBwdTwoPass(h *kernels.HostRun, pid int) {
-	p := h.Problem
-	N, rows := p.N, h.Launch.Define("BLOCK_ROWS")
-	chunk, single := h.Launch.Define("BLOCK_COLS"), h.Launch.Define("SINGLE_PASS") == 1
-	if single {
-		chunk = N
-	}
-	width := min(chunk, N)
-	xhat, dy, dw := h.Row(0, width), h.Row(1, width), h.Row(2, width)
-	var db []float32
-	if p.Bias {
-		db = h.Row(3, width)
-	}
-	c1, c2 := h.Row(4, rows), h.Row(5, rows)
-	wf, _ := hostWeights(h)
-	load := func(i, j int64) (xs, ds []float32) {
-		n := min(chunk, N-j)
-		hostXhat(h, xhat[:n], wf, i, j)
-		h.Mem["dy"].Load(dy[:n], i*N+j)
-		return xhat[:n], dy[:n]
-	}
-	first := true
-	eachTile(h, pid, func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
-			var s1, s2 float32
-			for j := int64(0); j < N; j += chunk {
-				xs, ds := load(i, j)
-				for k, w := range wf[j:][:len(ds)] {
-					ds[k] *= w
-				}
-				s1 += dot(ds, xs)
-				if p.Op == kernels.LayerNorm {
-					s2 += sum(ds)
-				}
-			}
-			c1[i-lo], c2[i-lo] = s1/float32(N), s2/float32(N)
-		}
-		for j := int64(0); j < N; j += chunk {
-			n := min(chunk, N-j)
-			dw, db := dw[:n], db[:min(n, int64(len(db)))]
-			switch {
-			case first:
-				clear(dw)
-				clear(db)
-			case !single:
-				loadPartials(h, pid, j, dw, db)
-			}
-			for i := lo; i < hi; i++ {
-				xs, ds := load(i, j)
-				rstd, _ := hostStats(h, i)
-				for k := range ds {
-					dw[k] += ds[k] * xs[k]
-				}
-				for k := range db {
-					db[k] += ds[k]
-				}
-				for k, w := range wf[j:][:n] {
-					ds[k] = rstd * (ds[k]*w - xs[k]*c1[i-lo] - c2[i-lo])
-				}
-				hostGradient(h, ds, i, j)
-			}
-			if !single {
-				storePartials(h, pid, j, dw, db)
-			}
-		}
-		first = false
-	})
-	if single {
-		storePartials(h, pid, 0, dw, db)
-	}
-}
-
-// loadPartials loads what storePartials stored.
-func loadPartials(h *kernels.HostRun, pid int, j int64, dw, db []float32) {
-	at := int64(pid)*h.Problem.N + j
-	if !h.Problem.NoWeight {
-		h.Mem["dw_partial"].Load(dw, at)
-	}
-	if h.Problem.Bias {
-		h.Mem["db_partial"].Load(db, at)
-	}
 }

@@ -47,7 +47,8 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 }
 
 // unitsOf are what a plan's kernels are compiled from.
-func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan, arch string) (units []cuda.Unit) {
+func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan,
+	arch string) (units []cuda.Unit) {
 	t.Helper()
 	for _, l := range plan.Launches {
 		if l.IsKernel() {
@@ -93,7 +94,8 @@ func TestCompile(t *testing.T) {
 		}
 	}
 	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Spec().Bias}
+		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16,
+			Weight: kernels.BF16, Bias: op.Spec().Bias}
 		add(p, "sm_80", "sm_90", "sm_100")
 		p.N, p.DType, p.ZeroCentered = 541, kernels.FP16, p.HasWeight()
 		if !p.HasWeight() {
@@ -108,7 +110,8 @@ func TestCompile(t *testing.T) {
 		}
 	}
 	for _, s := range kernels.Ops() { // a plain source has a default of each macro
-		for _, name := range []string{"plain_" + s.Short + "_fwd.cu", "plain_" + s.Short + "_bwd.cu"} {
+		for _, name := range []string{"plain_" + s.Short + "_fwd.cu", "plain_" + s.Short +
+			"_bwd.cu"} {
 			u, err := cuda.NewUnit(r, &kernels.Launch{Source: name}, "sm_90")
 			assert.NoError(t, err)
 			units[name] = u
@@ -125,7 +128,8 @@ func TestCompile(t *testing.T) {
 				b, err := cache.Compile(u.Source, u.Options)
 				mu.Lock()
 				if err != nil {
-					t.Errorf("%s for %s with %v: %v", u.Source.Name, u.Options.Arch, u.Options.Defines, err)
+					t.Errorf("%s for %s with %v: %v", u.Source.Name, u.Options.Arch,
+						u.Options.Defines, err)
 				} else {
 					for name, k := range b.Kernels {
 						// An array that is indexed at run time lies in local memory, without a word
@@ -134,7 +138,8 @@ func TestCompile(t *testing.T) {
 						assert.That(t, k.StackBytes <= 0 || k.SpillStoreBytes != 0,
 							"%s of %s for %s has %d bytes of stack and spills nothing; %v", name,
 							u.Source.Name, u.Options.Arch, k.StackBytes, u.Options.Defines)
-						t.Logf("%s %s: %d registers, %d bytes spilled; %v", u.Options.Arch, name, k.Registers, k.SpillStoreBytes, u.Options.Defines)
+						t.Logf("%s %s: %d registers, %d bytes spilled; %v", u.Options.Arch, name,
+							k.Registers, k.SpillStoreBytes, u.Options.Defines)
 					}
 				}
 				mu.Unlock()

@@ -27,7 +27,8 @@ func TestExtremeConfigs(t *testing.T) {
 	}
 	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
 		for _, n := range []int64{64, 4095} {
-			p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: n, DType: kernels.BF16, Weight: kernels.BF16}
+			p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: n, DType: kernels.BF16,
+				Weight: kernels.BF16}
 			for _, f := range r.Families {
 				if f.CheckServes(p) != nil {
 					continue

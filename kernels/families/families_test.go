@@ -27,15 +27,18 @@ func eachOpPass(f func(op kernels.Op, pass kernels.Pass)) {
 // type and every option.
 func corners() []kernels.Problem {
 	var ps []kernels.Problem
-	for _, s := range [][2]int64{{1, 1}, {1, 8192}, {3, 1}, {5, 7}, {33, 541}, {64, 256}, {130, 96}, {17, 4100}} {
+	for _, s := range [][2]int64{{1, 1}, {1, 8192}, {3, 1}, {5, 7}, {33, 541}, {64, 256}, {130, 96},
+		{17, 4100}} {
 		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s[0], N: s[1], DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Spec().Bias})
+			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s[0], N: s[1],
+				DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Spec().Bias})
 		})
 	}
 	for _, d := range kernels.DTypes() {
 		for _, w := range []kernels.DType{d, kernels.FP32} {
 			eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-				p := kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: w, ZeroCentered: true, Bias: w == kernels.FP32}
+				p := kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: w,
+					ZeroCentered: true, Bias: w == kernels.FP32}
 				if !p.HasWeight() {
 					p = kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: d}
 				}
@@ -60,14 +63,16 @@ func transposed() []kernels.Problem {
 			}
 		}
 	}
-	return append(ps, kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 68, N: 260, DType: kernels.FP32, Weight: kernels.BF16, FP8: true, Transpose: true})
+	return append(ps, kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 68, N: 260,
+		DType: kernels.FP32, Weight: kernels.BF16, FP8: true, Transpose: true})
 }
 
 // options are the problems of one shape with each option that a pass has.
 func options(m, n int64) []kernels.Problem {
 	var ps []kernels.Problem
 	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-		p := kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.BF16, Weight: kernels.BF16}
+		p := kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.BF16,
+			Weight: kernels.BF16}
 		for _, set := range []func(p *kernels.Problem){
 			func(p *kernels.Problem) { p.NoWeight = true },
 			func(p *kernels.Problem) { p.Residual = true },
@@ -91,10 +96,12 @@ func hostile() []kernels.Problem {
 	var ps []kernels.Problem
 	for _, d := range kernels.DTypes() {
 		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 24, N: 136, DType: d, Weight: d, Bias: op.Spec().Bias})
+			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 24, N: 136, DType: d, Weight: d,
+				Bias: op.Spec().Bias})
 		})
 	}
-	fp8 := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 16, N: 136, DType: kernels.BF16, Weight: kernels.BF16, FP8: true}
+	fp8 := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 16, N: 136,
+		DType: kernels.BF16, Weight: kernels.BF16, FP8: true}
 	both := fp8
 	both.Transpose = true
 	return append(ps, fp8, both)
@@ -139,7 +146,8 @@ func checkAll(t *testing.T, p kernels.Problem, seed uint64) {
 		if f.CheckServes(p) != nil || f.Hidden && !f.Stream { // the ruler's families write nothing
 			continue
 		}
-		if p.M != 33 && p.M != 36 && slices.ContainsFunc(f.Files, func(name string) bool { return path.Ext(name) == ".yaml" }) {
+		if p.M != 33 && p.M != 36 && slices.ContainsFunc(f.Files,
+			func(name string) bool { return path.Ext(name) == ".yaml" }) {
 			continue // host stages of another family stand in: two shapes show that they do
 		}
 		s := f.Space(p, dev.Info())

@@ -2,7 +2,6 @@ package families
 
 import (
 	"fmt"
-	"math"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
@@ -53,7 +52,7 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 				Args:    append(fwdArgs(p), fp8Args(p, c)...),
 			})
 		},
-		Host: map[string]kernels.HostStage{"two_pass": hostFwdTwoPass, "transpose": hostTranspose},
+		Host: map[string]kernels.HostStage{"two_pass": hostForwards, "transpose": hostTranspose},
 	}
 }
 
@@ -112,68 +111,4 @@ func tileWords(p kernels.Problem, c kernels.Config) int64 {
 	_, vec := common.Vectors(p, c)
 	each := int64(c.Get(kernels.BlockCols)) / (int64(c.Get(kernels.Warps)*32) * vec)
 	return each * max(vec*p.DType.Size()/4, 1) * int64(c.Get(kernels.BlockRows))
-}
-
-func hostFwdTwoPass(h *kernels.HostRun, pid int) {
-	p := h.Problem
-	chunk := h.Launch.Define("BLOCK_COLS")
-	if h.Launch.Define("SINGLE_PASS") == 1 {
-		hostForwards(h, pid)
-		return
-	}
-	buf := h.Row(0, min(chunk, p.N))
-	wf, bf := hostWeights(h)
-	transpose := transposesHere(h)
-	eachTileRow(h, pid, func(i int64) {
-		mean, rstd := hostChunkStats(h, buf, i, chunk)
-		for j := int64(0); j < p.N; j += chunk {
-			part := buf[:min(chunk, p.N-j)]
-			hostInput(h, part, i, j, false)
-			wp := wf[j:][:len(part)]
-			for k := range part {
-				part[k] = (part[k] - mean) * rstd * wp[k]
-			}
-			if bf != nil {
-				for k, b := range bf[j:][:len(part)] {
-					part[k] += b
-				}
-			}
-			hostOutput(h, part, i, j, transpose)
-		}
-	})
-}
-
-// hostChunkStats computes and stores the statistics of row i from one reading,
-// a chunk at a time: fwd_two_pass.cu says how.
-func hostChunkStats(h *kernels.HostRun, buf []float32, i, chunk int64) (mean, rstd float32) {
-	p := h.Problem
-	var s1, s2, shift float32
-	if p.Op == kernels.LayerNorm {
-		shift = h.Mem["x"].At(i * p.N)
-		if p.Residual {
-			shift += h.Mem["res"].At(i * p.N)
-		}
-		if shift-shift != 0 {
-			shift = 0
-		}
-	}
-	for j := int64(0); j < p.N; j += chunk {
-		part := buf[:min(chunk, p.N-j)]
-		hostInput(h, part, i, j, true)
-		for k := range part {
-			part[k] -= shift
-		}
-		s2 += dot(part, part)
-		if p.Op == kernels.LayerNorm {
-			s1 += sum(part)
-		}
-	}
-	d := s1 / float32(p.N)
-	rstd = float32(1 / math.Sqrt(float64(max(s2/float32(p.N)-d*d, 0)+kernels.Eps)))
-	h.Mem["rstd"].Set(i, rstd)
-	mean = shift + d
-	if p.Op == kernels.LayerNorm {
-		h.Mem["mean"].Set(i, mean)
-	}
-	return mean, rstd
 }

@@ -10,7 +10,7 @@ import (
 // mean, then the sum of squares around it, then y. It stores r and the mean.
 func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
 	p, spec := h.Problem, h.Problem.Op.Spec()
-	hostInput(h, row, i, 0, true)
+	hostInput(h, row, i)
 	if spec.Centered {
 		mean := sum(row) / float32(p.N)
 		for j := range row {
@@ -33,13 +33,13 @@ func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
 	}
 }
 
-// hostForwards does the rows of CTA pid's tiles.
+// hostForwards does the rows of CTA pid's tiles, whole ones whatever the design's chunks.
 func hostForwards(h *kernels.HostRun, pid int) {
 	row := h.Row(0, h.Problem.N)
 	wf, bf := hostWeights(h)
 	transpose := transposesHere(h)
 	eachTileRow(h, pid, func(i int64) {
 		hostNormalize(h, row, wf, bf, i)
-		hostOutput(h, row, i, 0, transpose)
+		hostOutput(h, row, i, transpose)
 	})
 }

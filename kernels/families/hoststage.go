@@ -29,28 +29,25 @@ func hostWeights(h *kernels.HostRun) (wf, bf []float32) {
 	return wf, bf
 }
 
-// hostInput loads columns from j on of row i into dst: x, or in a forward with
-// residual x + res, which it also writes to resout the first time it is asked.
-func hostInput(h *kernels.HostRun, dst []float32, i, j int64, first bool) {
+// hostInput loads row i of a forward into dst: x, or with residual x + res, which it also writes to
+// resout.
+func hostInput(h *kernels.HostRun, dst []float32, i int64) {
 	p := h.Problem
-	h.Mem["x"].Load(dst, i*p.N+j)
-	if p.Pass == kernels.Bwd || !p.Residual {
+	h.Mem["x"].Load(dst, i*p.N)
+	if !p.Residual {
 		return
 	}
-	res := h.Row(10, int64(len(dst)))
-	h.Mem["res"].Load(res, i*p.N+j)
-	for k, v := range res {
-		dst[k] += v
+	res := h.Row(10, p.N)
+	h.Mem["res"].Load(res, i*p.N)
+	for j, v := range res {
+		dst[j] += v
 	}
-	if first {
-		h.Mem["resout"].Store(i*p.N+j, dst)
-	}
+	h.Mem["resout"].Store(i*p.N, dst)
 }
 
-// hostOutput stores columns from j on of row i of y, v before fp8's scale:
-// rounded to y's type, and for fp8 scaled, with amax, scale_inv and, if asked,
-// the transpose. Where fp8, plans clear amax first.
-func hostOutput(h *kernels.HostRun, v []float32, i, j int64, transpose bool) {
+// hostOutput stores row i of y, v before fp8's scale: rounded to y's type, and for fp8 scaled, with
+// amax, scale_inv and, if asked, the transpose. Where fp8, plans clear amax first.
+func hostOutput(h *kernels.HostRun, v []float32, i int64, transpose bool) {
 	p, y := h.Problem, h.Mem["y"]
 	if p.FP8 {
 		scale, most := h.Mem["scale"].At(0), float32(0)
@@ -61,31 +58,30 @@ func hostOutput(h *kernels.HostRun, v []float32, i, j int64, transpose bool) {
 			v[k] = f * scale
 		}
 		h.Mem["amax"].MaxFloat(0, most)
-		if i == 0 && j == 0 {
+		if i == 0 {
 			h.Mem["scale_inv"].Set(0, 1/scale)
 		}
 	}
-	y.Store(i*p.N+j, v)
+	y.Store(i*p.N, v)
 	if transpose {
 		yt := h.Mem["yt"]
-		for k := range v {
-			yt.F8[(j+int64(k))*p.M+i] = y.F8[i*p.N+j+int64(k)]
+		for j := range p.N {
+			yt.F8[j*p.M+i] = y.F8[i*p.N+j]
 		}
 	}
 }
 
-// hostGradient stores columns from j on of row i of dx: v, plus the residual's
-// gradient where there is one.
-func hostGradient(h *kernels.HostRun, v []float32, i, j int64) {
+// hostGradient stores row i of dx: v, plus the residual's gradient where there is one.
+func hostGradient(h *kernels.HostRun, v []float32, i int64) {
 	p := h.Problem
 	if p.Residual {
-		res := h.Row(10, int64(len(v)))
-		h.Mem["dres"].Load(res, i*p.N+j)
-		for k, r := range res {
-			v[k] += r
+		res := h.Row(10, p.N)
+		h.Mem["dres"].Load(res, i*p.N)
+		for j, r := range res {
+			v[j] += r
 		}
 	}
-	h.Mem["dx"].Store(i*p.N+j, v)
+	h.Mem["dx"].Store(i*p.N, v)
 }
 
 // hostXhat loads columns from j on of row i of xhat into dst, in a backward:
@@ -127,39 +123,21 @@ func hostStats(h *kernels.HostRun, i int64) (r, mean float32) {
 	return h.Mem[spec.Saved[0]].At(i), mean
 }
 
-// eachTile calls f with the first row and the end of each tile of CTA pid,
-// in strides or, with ROW_ORDER, in the CTA's own range: common.cuh, Tiles.
-func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
-	block, ctas, rows := h.Launch.Define("BLOCK_ROWS"), int64(h.Launch.Grid[0]), h.Problem.M
+// eachTileRow calls f with each row of CTA pid's tiles, in strides or, with ROW_ORDER, in the CTA's
+// own range: common.cuh, Tiles.
+func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
+	block, ctas, rows := max(h.Launch.Define("BLOCK_ROWS"), 1), int64(h.Launch.Grid[0]), h.Problem.M
 	first, stride, end := int64(pid)*block, ctas*block, rows
-	switch h.Launch.Define("ROW_ORDER") {
-	case 2: // bwd_pipe.cuh, Walk
-		first, stride, end = rows*int64(pid)/ctas, block, rows*int64(pid+1)/ctas
-	case 1:
+	if h.Launch.Define("ROW_ORDER") == 1 {
 		share := kernels.CeilDiv(kernels.CeilDiv(rows, block), ctas) * block
 		first, stride = int64(pid)*share, block
 		end = min(first+share, rows)
 	}
 	for lo := first; lo < end; lo += stride {
-		f(lo, min(lo+block, end))
-	}
-}
-
-// eachTileRow calls f with each row of CTA pid's tiles.
-func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
-	eachTile(h, pid, func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
+		for i := lo; i < min(lo+block, end); i++ {
 			f(i)
 		}
-	})
-}
-
-// ofClusters is a run as clusters of so many CTAs see it, where rows are dealt to these.
-func ofClusters(h *kernels.HostRun, ctas int) *kernels.HostRun {
-	launch, run := *h.Launch, *h
-	launch.Grid[0] /= ctas
-	run.Launch = &launch
-	return &run
+	}
 }
 
 // hostDX stores row i of dx, of its xhat and dy. It overwrites dy.
@@ -182,7 +160,7 @@ func hostDX(h *kernels.HostRun, xhat, dy, wf []float32, i int64) {
 	for j, v := range xhat {
 		dy[j] = r * (dy[j] - v*c1 - c2)
 	}
-	hostGradient(h, dy, i, 0)
+	hostGradient(h, dy, i)
 }
 
 // nearly is one, less a rounding of r.
@@ -210,36 +188,43 @@ func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
 	return dw, db
 }
 
-// hostFinish sums count partial rows, columns lo to hi, adds what was in the gradient before, and
-// stores the result to out: reduce.cuh, finish. name is dw or db.
-func hostFinish(h *kernels.HostRun, name string, count, lo, hi int64) {
-	N, partial := h.Problem.N, h.Mem[name+"_partial"]
-	acc, part := h.Row(12, hi-lo), h.Row(13, hi-lo)
-	clear(acc)
-	for p := range count {
-		partial.Load(part, p*N+lo)
-		for j, v := range part {
-			acc[j] += v
-		}
+// hostBackwards does the rows of CTA pid's tiles, whole ones whatever the design's chunks, and leaves
+// its sums as a partial row.
+func hostBackwards(h *kernels.HostRun, pid int) {
+	dw, db := hostRows(h, pid)
+	at := int64(pid) * h.Problem.N
+	if !h.Problem.NoWeight {
+		h.Mem["dw_partial"].Store(at, dw)
 	}
-	if h.Problem.Accumulate {
-		h.Mem[name+"_in"].Load(part, lo)
-		for j, v := range part {
-			acc[j] += v
-		}
+	if h.Problem.Bias {
+		h.Mem["db_partial"].Store(at, db)
 	}
-	h.Mem[name].Store(lo, acc)
 }
 
+// hostReduce sums the partial rows of some columns of a gradient, adds what was in the gradient
+// before, and stores the result: reduce.cuh, finish.
 func hostReduce(h *kernels.HostRun, pid int) {
-	name := "dw"
+	name, cols, n := "dw", h.Launch.Define("REDUCE_COLS"), h.Problem.N
 	if pid >= h.Launch.Grid[0] { // second row of the grid
 		pid -= h.Launch.Grid[0]
 		name = "db"
 	}
-	lo := int64(pid) * h.Launch.Define("REDUCE_COLS")
-	hi := min(lo+h.Launch.Define("REDUCE_COLS"), h.Problem.N)
-	hostFinish(h, name, h.Launch.Define("PARTIALS"), lo, hi)
+	lo := int64(pid) * cols
+	acc, part := h.Row(12, min(cols, n-lo)), h.Row(13, min(cols, n-lo))
+	clear(acc)
+	add := func(from *kernels.Memory, at int64) {
+		from.Load(part, at)
+		for j, v := range part {
+			acc[j] += v
+		}
+	}
+	for p := range h.Launch.Define("PARTIALS") {
+		add(h.Mem[name+"_partial"], p*n+lo)
+	}
+	if h.Problem.Accumulate {
+		add(h.Mem[name+"_in"], lo)
+	}
+	h.Mem[name].Store(lo, acc)
 }
 
 // sum and dot use four accumulators: the additions of one would wait for each

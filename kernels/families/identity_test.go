@@ -54,8 +54,10 @@ func embedded(t *testing.T, exts ...string) []string {
 func comment(text string) string {
 	text = regexp.MustCompile(`(?m)^(\s*)// \w+`).ReplaceAllString(text, "$1// Reworded")
 	lines := strings.SplitAfter(text, "\n")
-	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "package ") }) + 1
-	return strings.Join(lines[:at], "") + "\n// A new comment.\n\n/* And\n another. */\n" + strings.Join(lines[at:], "")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "package ") }) +
+		1
+	return strings.Join(lines[:at], "") + "\n// A new comment.\n\n/* And\n another. */\n" +
+		strings.Join(lines[at:], "")
 }
 
 // differing are the families whose identity is another, in order.
@@ -73,9 +75,15 @@ func TestIdentityOfComments(t *testing.T) {
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
 		before := sources(t, kind, "", nil)
 		for what, edit := range map[string]func(string) string{
-			"comments":      comment,
-			"ends of lines": func(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") },
-			"indents":       func(text string) string { return strings.ReplaceAll(text, "\n", "\n\n\t ") },
+			"comments": comment,
+			"ends of lines": func(text string) string {
+				return strings.ReplaceAll(text, "\n",
+					"\r\n")
+			},
+			"indents": func(text string) string {
+				return strings.ReplaceAll(text, "\n",
+					"\n\n\t ")
+			},
 		} {
 			got := differing(before, sources(t, kind, "all", edit))
 			assert.That(t, len(got) == 0, "%s: %s change the identities of %v", kind, what, got)
@@ -83,13 +91,14 @@ func TestIdentityOfComments(t *testing.T) {
 	}
 }
 
-// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU. On a
-// CPU an edit of Go changes all with host stages.
+// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU. On
+// a CPU an edit of Go changes all with host stages.
 func TestIdentityOfFiles(t *testing.T) {
 	r := families.New()
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
 		before := sources(t, kind, "", nil)
-		for i, file := range append(embedded(t, ".cu", ".cuh", ".go", ".yaml"), "kernels/dtype.go", "common/reduce.go") {
+		for i, file := range append(embedded(t, ".cu", ".cuh", ".go", ".yaml"), "kernels/dtype.go",
+			"common/reduce.go") {
 			of := 8
 			if (path.Ext(file) == ".go") == (kind == kernels.KindCPU) { // it is of this kind
 				of = 2
@@ -97,7 +106,9 @@ func TestIdentityOfFiles(t *testing.T) {
 			if !sampled(i, of) {
 				continue
 			}
-			got := differing(before, sources(t, kind, file, func(text string) string { return text + "\nvar more int;\n" }))
+			got := differing(before, sources(t, kind, file, func(text string) string {
+				return text + "\nvar more int;\n"
+			}))
 			var want []string
 			for _, f := range r.Families {
 				switch path.Ext(file) {

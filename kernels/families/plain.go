@@ -37,7 +37,7 @@ func plain(op kernels.Op, pass kernels.Pass) *kernels.Family {
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			return planPlain(source, p, c, d)
 		},
-		Host: map[string]kernels.HostStage{"forward": hostForward, "backward": hostBackward,
+		Host: map[string]kernels.HostStage{"forward": hostForwards, "backward": hostBackward,
 			"gradients": hostGradients},
 	}
 }
@@ -108,27 +108,16 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 	return kernels.Plan{Launches: []kernels.Launch{k1, k2}}
 }
 
-// hostForward is forward of all plain_*_fwd.cu.
-func hostForward(h *kernels.HostRun, pid int) {
-	p := h.Problem
-	row := h.Row(0, p.N)
-	wf, bf := hostWeights(h)
-	for i := int64(pid); i < p.M; i += int64(h.Launch.Grid[0]) {
-		hostNormalize(h, row, wf, bf, i)
-		h.Mem["y"].Store(i*p.N, row)
-	}
-}
-
 // hostBackward is backward of all plain_*_bwd.cu.
 func hostBackward(h *kernels.HostRun, pid int) {
 	p := h.Problem
 	xhat, dy := h.Row(0, p.N), h.Row(1, p.N)
 	wf, _ := hostWeights(h)
-	for i := int64(pid); i < p.M; i += int64(h.Launch.Grid[0]) {
+	eachTileRow(h, pid, func(i int64) {
 		hostXhat(h, xhat, wf, i, 0)
 		h.Mem["dy"].Load(dy, i*p.N)
 		hostDX(h, xhat, dy, wf, i)
-	}
+	})
 }
 
 // hostGradients is gradients of all plain_*_bwd.cu.

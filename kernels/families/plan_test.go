@@ -75,7 +75,7 @@ func TestBasePlans(t *testing.T) {
 			}
 			b.WriteByte('\n')
 		}
-		devicetest.Golden(t, filepath.Join("testdata", "plans_"+name+".txt"), b.String())
+		assert.Golden(t, filepath.Join("testdata", "plans_"+name+".txt"), b.String())
 	}
 }
 
@@ -102,15 +102,17 @@ func TestSpaceSizes(t *testing.T) {
 						aliases++
 					}
 				}
-				fmt.Fprintf(&b, "%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases, f.Name)
+				fmt.Fprintf(&b, "%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases,
+					f.Name)
 			}
 		}
-		devicetest.Golden(t, filepath.Join("testdata", "spaces_"+name+".txt"), b.String())
+		assert.Golden(t, filepath.Join("testdata", "spaces_"+name+".txt"), b.String())
 	}
 }
 
 // valid holds a plan to what CUDA and the devices take for granted.
-func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Family, c kernels.Config, plan kernels.Plan) {
+func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Family,
+	c kernels.Config, plan kernels.Plan) {
 	t.Helper()
 	bad := func(format string, args ...any) {
 		t.Helper()
@@ -140,7 +142,8 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 				bad("no buffer %q", a.Name)
 			}
 		}
-		if l.Grid[0] < 1 || l.Grid[0] > 1<<31-1 || l.Grid[1] < 1 || l.Grid[1] > 65535 || l.Grid[2] < 1 || l.Grid[2] > 65535 {
+		if l.Grid[0] < 1 || l.Grid[0] > 1<<31-1 || l.Grid[1] < 1 || l.Grid[1] > 65535 ||
+			l.Grid[2] < 1 || l.Grid[2] > 65535 {
 			bad("grid %v", l.Grid)
 		}
 		if !l.IsKernel() {
@@ -165,7 +168,8 @@ func TestSpacesAreSound(t *testing.T) {
 	}
 	r := families.New()
 	rng := rand.New(rand.NewPCG(4, 4))
-	ps := []kernels.Problem{devicetest.Problem(t, "rmsnorm/bwd/1x1/fp32"), devicetest.Problem(t, "layernorm/fwd/262144x1/bf16+bias")}
+	ps := []kernels.Problem{devicetest.Problem(t, "rmsnorm/bwd/1x1/fp32"), devicetest.Problem(t,
+		"layernorm/fwd/262144x1/bf16+bias")}
 	for range 6 {
 		ps = append(ps, drawn(rng))
 	}
@@ -207,7 +211,8 @@ func TestSpacesAreSound(t *testing.T) {
 func TestCacheHints(t *testing.T) {
 	r, d := families.New(), devicetest.H200()
 	served := map[string]bool{}
-	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t", "layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
+	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t",
+		"layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
 		p := devicetest.Problem(t, text)
 		for _, f := range r.Serving(p) {
 			base := f.Base(p, d)
@@ -219,14 +224,16 @@ func TestCacheHints(t *testing.T) {
 			small.CacheBytes = p.M * p.N * p.DType.Size()
 			for _, hint := range []int{4, 5, 7, 8} {
 				assert.That(t,
-					f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}), small) != nil,
+					f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}),
+						small) != nil,
 					"%s takes cache hint %d on %s", f.Name, hint, p)
 			}
 		}
 	}
 	for _, f := range r.Families {
 		assert.That(t,
-			f.Hidden || served[f.Name] || !slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }),
+			f.Hidden || served[f.Name] || !slices.ContainsFunc(f.Knobs,
+				func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }),
 			"%s was not tried", f.Name)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"normbench/kernels/rule"
 )
 
-// wild is a map of an H200, a third of whose cells have any configs that are accepted there: of four
-// classes, with split lines and rows.
+// wild is a map of an H200, a third of whose cells have any configs that are accepted there: of
+// four classes, with split lines and rows.
 var wild = sync.OnceValue(func() *rule.Map {
 	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.With(), devicetest.H200()
 	m := &rule.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
@@ -32,7 +32,8 @@ var wild = sync.OnceValue(func() *rule.Map {
 		}
 		for _, align := range rule.Aligns(c.Bytes) {
 			x := rule.Blank(c, align, d.SMs)
-			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells, Evidence: x.Lines[0].Evidence})
+			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells,
+				Evidence: x.Lines[0].Evidence})
 			for line := range x.Lines {
 				for cell := range x.Rows {
 					b := x.Box(line, cell, d.SMs)
@@ -61,7 +62,8 @@ func drawn(r *rand.Rand) kernels.Problem {
 	types := kernels.DTypes()
 	for {
 		side := func(bits int) int64 { return 1<<r.IntN(bits) + r.Int64N(1<<r.IntN(bits)) }
-		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(20), N: side(16), DType: types[r.IntN(len(types))], Weight: types[r.IntN(len(types))],
+		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(20), N: side(16),
+			DType: types[r.IntN(len(types))], Weight: types[r.IntN(len(types))],
 			Bias: r.IntN(2) == 0, ZeroCentered: r.IntN(3) == 0, Residual: r.IntN(3) == 0}
 		if r.IntN(2) == 0 {
 			p.Op = kernels.LayerNorm
@@ -79,9 +81,11 @@ func drawn(r *rand.Rand) kernels.Problem {
 			p.M = (p.M + 15) / 16 * 16
 		}
 		if r.IntN(5) == 0 {
-			p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false, p.DType
+			p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false,
+				p.DType
 		}
-		if rule.Inside(p.M, p.N) && p.Validate() == nil && p.DType != kernels.E4M3 && p.Weight != kernels.E4M3 {
+		if rule.Inside(p.M, p.N) && p.Validate() == nil && p.DType != kernels.E4M3 &&
+			p.Weight != kernels.E4M3 {
 			return p
 		}
 	}
@@ -126,27 +130,19 @@ func TestDefaultRuns(t *testing.T) {
 func TestLookupAllocates(t *testing.T) {
 	d := devicetest.H200()
 	b := families.Book(families.With(), families.Step(d), d)
-	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "layernorm/bwd/4097x8191/bf16+bias"} {
+	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
+		"layernorm/bwd/4097x8191/bf16+bias"} {
 		p := devicetest.Problem(t, text)
 		assert.Equal(t, testing.AllocsPerRun(100, func() { b.Answer(p) }), 0,
 			text, "a lookup allocates", "times")
 	}
 }
 
-func BenchmarkLookup(b *testing.B) {
-	d := devicetest.H200()
-	book := families.Book(families.With(), families.Step(d), d)
-	p := devicetest.Problem(b, "layernorm/bwd/4097x8191/bf16+bias")
-	b.ReportAllocs()
-	for b.Loop() {
-		book.Answer(p)
-	}
-}
-
 // TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted
 // where the analytic one is.
 func TestFamilyBase(t *testing.T) {
-	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(), rand.New(rand.NewPCG(38, 3))
+	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(),
+		rand.New(rand.NewPCG(38, 3))
 	mapped := 0
 	for range draws(2000) {
 		p := drawn(draw)
@@ -170,7 +166,8 @@ func TestSteps(t *testing.T) {
 		err := kernels.CheckID(k.ID)
 		assert.That(t, err == nil && k.Source != "" && k.Arch != "" && k.SMs >= 1 &&
 			k.CacheBytes >= 1 && k.SharedPerBlock >= 48<<10, "%s: %v, %+v", k.Key, err, k)
-		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()}, &k.DeviceInfo).Near))
+		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()},
+			&k.DeviceInfo).Near))
 	}
 	want := fmt.Sprint([]string{"h200 3", "h100 2", "a100 0", "b200 1", "l40s 0", "rtx5090 1"})
 	assert.Equal(t, fmt.Sprint(got), want, got)
@@ -185,9 +182,11 @@ func TestRefused(t *testing.T) {
 		m.Rasters[i].Legend = slices.Clone(m.Rasters[i].Legend)
 	}
 	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
-	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(kernels.Setting{Knob: kernels.Warps, Value: 4096})
+	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(
+		kernels.Setting{Knob: kernels.Warps, Value: 4096})
 	found := strings.Join(append(m.Unknown(reg), m.Refused(reg, m.Device)...), "\n")
-	for _, want := range []string{`unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
+	for _, want := range []string{`unknown family "rms_fwd/gone"`,
+		"is refused in a part of the cell"} {
 		assert.That(t, strings.Contains(found, want), "no %q in %s", want, found)
 	}
 	for _, k := range rule.KnownDevices() {
@@ -290,8 +289,10 @@ func TestExports(t *testing.T) {
 		most    int
 	}{
 		{"program", step.Map, devicetest.H200(), 0, nil, 128 << 10},
-		{"everything", wild(), devicetest.H200(), 0, nil, 160 << 10}, // drawn at random, it packs worse
-		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
+		// drawn at random, it packs worse
+		{"everything", wild(), devicetest.H200(), 0, nil, 160 << 10},
+		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384},
+			64 << 10},
 		{"h100", wild(), h100, 2, nil, 128 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -301,7 +302,8 @@ func TestExports(t *testing.T) {
 			if !testAll {
 				test.bytes = 2 // packing the classes of all types takes ten seconds
 			}
-			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device), test.device)
+			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device),
+				test.device)
 			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
 			classes := sampledClasses(test.bytes, 4)
 			var in, want strings.Builder
@@ -312,13 +314,15 @@ func TestExports(t *testing.T) {
 					p.M = min(p.M, rule.MaxElems/p.N)
 				}
 				sum := 0
-				for i, on := range []bool{p.Bias, p.ZeroCentered, p.NoWeight, p.Residual, p.FP8 && !p.Transpose, p.Transpose, p.Accumulate} {
+				for i, on := range []bool{p.Bias, p.ZeroCentered, p.NoWeight, p.Residual, p.FP8 &&
+					!p.Transpose, p.Transpose, p.Accumulate} {
 					if on {
 						sum += 1 << i
 					}
 				}
 				fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, sum)
-				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) || !slices.Contains(classes, rule.ClassOf(p)) {
+				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) ||
+					!slices.Contains(classes, rule.ClassOf(p)) {
 					fmt.Fprintln(&want)
 					continue
 				}
@@ -327,11 +331,13 @@ func TestExports(t *testing.T) {
 				assert.Must(t, err == nil, "%s: %v", p, err)
 				fmt.Fprintln(&want, answerLine(v))
 			}
-			for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096", "4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
+			for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096",
+				"4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
 				fmt.Fprintln(&in, "rmsnorm fwd", sides, "bf16 0")
 				fmt.Fprintln(&want)
 			}
-			check := func(t *testing.T, format, file string, edit func(string) string, commands ...[]string) {
+			check := func(t *testing.T, format, file string, edit func(string) string,
+				commands ...[]string) {
 				text, err := book.Export(classes, test.columns, format)
 				assert.NoError(t, err)
 				assert.That(t, len(text) <= test.most, "%d bytes", len(text))
@@ -342,10 +348,12 @@ func TestExports(t *testing.T) {
 				for _, args := range commands {
 					cmd := exec.Command(args[0], args[1:]...)
 					out.Reset()
-					cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(in.String()), &out, &stderr
+					cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(
+						in.String()), &out, &stderr
 					assert.NoError(t, cmd.Run(), args, stderr.String())
 				}
-				got, want, asked := strings.Split(out.String(), "\n"), strings.Split(want.String(), "\n"), strings.Split(in.String(), "\n")
+				got, want, asked := strings.Split(out.String(), "\n"), strings.Split(want.String(),
+					"\n"), strings.Split(in.String(), "\n")
 				assert.Must(t, len(got) == len(want), "%d answers, want %d", len(got), len(want))
 				for i := range want {
 					assert.Must(t, strings.TrimSpace(got[i]) == want[i],
@@ -358,19 +366,26 @@ func TestExports(t *testing.T) {
 					"%v, %d bytes", err, len(text))
 			})
 			t.Run("python", func(t *testing.T) {
-				check(t, "python", "main.py", func(s string) string { return s + pythonMain }, []string{found(t, "python3"), "main.py"})
+				check(t, "python", "main.py", func(s string) string { return s + pythonMain },
+					[]string{found(t, "python3"), "main.py"})
 			})
 			if test.name != "program" {
 				return // the data differ, not the code
 			}
 			t.Run("go", func(t *testing.T) {
 				check(t, "go", "main.go", func(s string) string {
-					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n", 1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n", 1) + goMain
+					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n",
+						1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n",
+						1) + goMain
 				}, []string{"go", "run", "main.go"})
 			})
 			t.Run("cpp", func(t *testing.T) {
-				check(t, "cpp", "main.cc", func(s string) string { return strings.Replace(s, "#pragma once", "", 1) + cppMain },
-					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O0", "-o", "main", "main.cc"}, []string{"./main"})
+				check(t, "cpp", "main.cc", func(s string) string {
+					return strings.Replace(s,
+						"#pragma once", "", 1) + cppMain
+				},
+					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror",
+						"-O0", "-o", "main", "main.cc"}, []string{"./main"})
 			})
 		})
 	}
@@ -444,7 +459,8 @@ func TestLaunches(t *testing.T) {
 						if asked++; !known {
 							unknown++
 						} else if n != want {
-							t.Errorf("%s: %s: %s %s is %d, the run has %v, %d", q, v, l.Stage, name, want, x, n)
+							t.Errorf("%s: %s: %s %s is %d, the run has %v, %d", q, v, l.Stage, name,
+								want, x, n)
 						}
 					}
 					for k := range l.Grid {

@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	_ "embed"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +39,8 @@ func TestExample(t *testing.T) {
 	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
 		c := newChecker(t, r, arch)
 		for _, f := range fs {
-			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
+			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
+				"rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
 				p := devicetest.Problem(t, text)
 				if f.CheckServes(p) != nil {
 					continue
@@ -58,11 +60,15 @@ func TestCheckFails(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16")
 	for _, test := range []struct{ manifest, source, want string }{
 		{good, strings.Replace(goodSource, "const X *x", "const Q *x", 1), "mine.cu(2)"},
-		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1), "user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
+		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1),
+			"user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and " +
+				"is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
 		{strings.Replace(good, "entry: first", "entry: first<4>", 1), goodSource, "mine.cu"},
-		{strings.Replace(good, "elems: M}", `elems: "M / (8 - w)"}`, 1), goodSource, "scratch[1].elems divides by zero for layernorm/bwd/4096x4096/bf16 with w8.v0.k"},
+		{strings.Replace(good, "elems: M}", `elems: "M / (8 - w)"}`, 1), goodSource,
+			"scratch[1].elems divides by zero for layernorm/bwd/4096x4096/bf16 with w8.v0.k"},
 	} {
-		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu", test.source))
+		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu",
+			test.source))
 		assert.NoError(t, err)
 		_, err = newChecker(t, r, "sm_90").Check(fs[0], p, false)
 		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
@@ -88,42 +94,12 @@ func TestCheckUnkept(t *testing.T) {
 
 // plain is a forward as people write it: CUDA's own headers, a template, an int, a knob of its own,
 // no rstd.
-const plain = `name: plain
-op: rmsnorm
-pass: fwd
-options: [--use_fast_math, --std=c++20]
-knobs:
-  tpb: {values: [128, 256], doc: threads of a block}
-base: {tpb: "N > 1024 ? 256 : 128"}
-serves: [{require: bf16 && xb == wb, reason: bf16 only}]
-launches:
-  - source: plain.cu
-    entry: mine::norm<TPB, __nv_bfloat16>
-    grid: M
-    block: tpb
-    args: [x, w, y, {int32: n, value: N}, {float32: eps, value: eps}]
-`
+//
+//go:embed testdata/plain.yaml
+var plain string
 
-const plainSource = `#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-#include <cooperative_groups.h>
-#include <cub/block/block_reduce.cuh>
-namespace mine {
-template <int THREADS, typename T>
-__global__ void norm(const T *x, const T *w, T *y, int n, float eps) {
-  using Reduce = cub::BlockReduce<float, THREADS>;
-  __shared__ typename Reduce::TempStorage storage;
-  __shared__ float sum;
-  float s = 0;
-  for (int i = threadIdx.x; i < n; i += THREADS) s += float(x[i]) * float(x[i]);
-  s = Reduce(storage).Sum(s);
-  if (threadIdx.x == 0) sum = s;
-  cooperative_groups::this_thread_block().sync();
-  for (int i = threadIdx.x; i < n; i += THREADS) y[i] = T(float(x[i]) * rsqrtf(sum / n + eps) * float(w[i]));
-}
-}
-`
+//go:embed testdata/plain.cu
+var plainSource string
 
 func TestPlain(t *testing.T) {
 	dir := folder(t, "plain.yaml", plain, "plain.cu", plainSource)
@@ -143,7 +119,8 @@ func TestPlain(t *testing.T) {
 	n, err := nvrtc.Find()
 	assert.NoError(t, err)
 	for _, file := range []string{"cuda_bf16.h", "cub/block/block_reduce.cuh"} {
-		if !slices.ContainsFunc(n.Includes(), func(dir string) bool { _, err := os.Stat(filepath.Join(dir, file)); return err == nil }) {
+		in := func(dir string) bool { _, err := os.Stat(filepath.Join(dir, file)); return err == nil }
+		if !slices.ContainsFunc(n.Includes(), in) {
 			t.Skipf("no %s", file)
 		}
 	}
@@ -154,13 +131,16 @@ func TestPlain(t *testing.T) {
 	assert.NoError(t, err)
 	b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).Compile(u.Source, u.Options)
 	assert.NoError(t, err)
-	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin", "mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
+	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin",
+		"mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
 	for _, test := range []struct{ manifest, want string }{
 		{compiled, ""},
-		{strings.Replace(compiled, "int32:", "int64:", 1), "takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
+		{strings.Replace(compiled, "int32:", "int64:", 1),
+			"takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
 		{strings.Replace(compiled, "entry: ", "entry: x", 1), "plain.cubin has no kernel x_Z"},
 	} {
-		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin", string(b.Cubin)))
+		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin",
+			string(b.Cubin)))
 		if err == nil {
 			assert.That(t, fs[0].Version != "", "the cubin is no part of the version")
 			_, err = newChecker(t, r, "sm_90").Check(fs[0], p, true)
@@ -175,8 +155,10 @@ func TestPlain(t *testing.T) {
 func TestBaseline(t *testing.T) {
 	r, _, err := Load(families.New(), folder(t, "plain.yaml", plain, "plain.cu", plainSource))
 	assert.NoError(t, err)
-	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb", "block: threads").Replace(plain)
-	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+"#include \"near.h\"\n", "near.h", "int near;\n"))
+	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb",
+		"block: threads").Replace(plain)
+	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+
+		"#include \"near.h\"\n", "near.h", "int near;\n"))
 	assert.NoError(t, err)
 	r, err = families.WithBaselineOf(r, fs, old.File)
 	assert.Must(t, err == nil, "%v", err)

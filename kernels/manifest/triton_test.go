@@ -1,20 +1,17 @@
 package manifest_test
 
 import (
+	_ "embed"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	. "normbench/kernels/manifest" // outside of it, as families import it
@@ -23,50 +20,24 @@ import (
 	"normbench/kernels/triton"
 )
 
-const tritonManifest = `name: t
-op: rmsnorm
-pass: fwd
-knobs:
-  w: [4, 8]
-  block: {values: [1024, 4096]}
-base: {w: 4, block: 4096}
-launches:
-  - triton: {source: k.py, function: fwd}
-    grid: ceildiv(M, 2)
-    args: {X: x, W: w, B: b, Y: y, R: rstd, rows: M, n: N, stride: N, k: none, wide: "N > 2", eps: eps, inv: 1.0 / N}
-    constexprs: {BLOCK: block, HAS_W: weight && true, ACC: tl.float32, ACT: "'none'", E: eps, T: dtype(w)}
-    options: {num_warps: w, maxnreg: 8 * w}
-`
+//go:embed testdata/triton.yaml
+var tritonManifest string
 
-const tritonSource = `import triton, helper
-import triton.language as tl
-raise SystemExit("probing runs no code")
-
-@triton.autotune(configs=[], key=[])
-@triton.jit
-def fwd(X, W, B, Y, R, rows, n, stride, wide, eps, inv, BLOCK: tl.constexpr, HAS_W: tl.constexpr,
-        ACC: tl.constexpr, ACT: tl.constexpr, E: tl.constexpr, T: tl.constexpr, MORE: tl.constexpr = 1, k=2):
-    pass
-
-@own_jit()
-def described(X, desc):
-    desc.load([0])
-
-@triton.jit
-def rest(*X):
-    pass
-`
+//go:embed testdata/triton.py
+var tritonSource string
 
 // fakeTriton has Python find a Triton, which is enough to probe.
 func fakeTriton(t *testing.T) (dir string) {
 	t.Helper()
-	python, err := exec.Command("python3", "-c", "import sys; sys.stdlib_module_names; print(sys.executable, end='')").Output()
+	python, err := exec.Command("python3", "-c",
+		"import sys; sys.stdlib_module_names; print(sys.executable, end='')").Output()
 	if err != nil {
 		t.Skip("no Python 3.10 or later")
 	}
 	dir = t.TempDir()
 	for name, text := range map[string]string{"triton/__init__.py": "__version__ = '3.6.0'\nraise 1", "lib/__init__.py": "raise 1",
-		"lib/kernels.py": "import lib.tools\n" + strings.Replace(tritonSource, ", helper", "", 1), "lib/tools.py": "SIZE = 1\n"} {
+		"lib/kernels.py": "import lib.tools\n" + strings.Replace(tritonSource, ", helper", "",
+			1), "lib/tools.py": "SIZE = 1\n"} {
 		assert.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
 		assert.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 	}
@@ -79,12 +50,19 @@ func fakeTriton(t *testing.T) (dir string) {
 func TestTritonPlan(t *testing.T) {
 	dir := fakeTriton(t)
 	for text, want := range map[string]string{
-		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 T=fp32 num_warps=4 maxnreg=32 " +
-			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 k=None wide=True eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, , N > 2=1, eps=1e-05, 1.0 / N=0.00024414063)\n",
-		"rmsnorm/fwd/1x2/fp16+noweight": "grid=1,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=False ACC=tl.float32 ACT='none' E=1e-05 T=fp16 num_warps=4 maxnreg=32 " +
-			"X=*fp16 W=None B=None Y=*fp16 R=*fp32 rows=1 n=2 stride=2 k=None wide=True eps=0.5 inv=0.5 (x, , , y, rstd, M=1, N=2, N=2, , N > 2=0, eps=1e-05, 1.0 / N=0.5)\n",
+		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 " +
+			"BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 T=fp32 num_warps=4 maxnreg=32 " +
+			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 k=None wide=True " +
+			"eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, , N > 2=1, eps=1e-05, 1.0 / " +
+			"N=0.00024414063)\n",
+		"rmsnorm/fwd/1x2/fp16+noweight": "grid=1,1,1 block=128 shared=0 triton=3.6.0 0 " +
+			"BLOCK=4096 HAS_W=False ACC=tl.float32 ACT='none' E=1e-05 T=fp16 num_warps=4 " +
+			"maxnreg=32 " +
+			"X=*fp16 W=None B=None Y=*fp16 R=*fp32 rows=1 n=2 stride=2 k=None wide=True eps=0.5 " +
+			"inv=0.5 (x, , , y, rstd, M=1, N=2, N=2, , N > 2=0, eps=1e-05, 1.0 / N=0.5)\n",
 	} {
-		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource, "helper.py", "HELP = 1\n", "other.py", "NO = 1"))
+		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource,
+			"helper.py", "HELP = 1\n", "other.py", "NO = 1"))
 		assert.NoError(t, err, hint.Of(err))
 		p := devicetest.Problem(t, text)
 		got := fs[0].Plan(p, fs[0].Base(p, devicetest.H200()), devicetest.H200()).String()
@@ -94,7 +72,8 @@ func TestTritonPlan(t *testing.T) {
 		assert.Equal(t, strings.Join(fs[0].Files, " "), "user:helper.py user:k.py user:t.yaml",
 			"its files")
 		id, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
-		changed, changedFS, loadErr := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource, "helper.py", "HELP = 2\n"))
+		changed, changedFS, loadErr := Load(families.New(), folder(t, "t.yaml", tritonManifest,
+			"k.py", tritonSource, "helper.py", "HELP = 2\n"))
 		assert.Must(t, err == nil && loadErr == nil, "%v %v", err, loadErr)
 		now, err := families.NewIdentity(changed, kernels.KindCUDA).Source(changedFS[0])
 		assert.That(t, err == nil && now != id,
@@ -118,8 +97,9 @@ func TestTritonPlan(t *testing.T) {
 		"versions %s and %s", first, now)
 }
 
-// The published kernels compile from where they are installed. Their library's own launch is the base
-// wherever it is served: no constraint refuses it. PyTorch, which their modules import, is a stub.
+// The published kernels compile from where they are installed. Their library's own launch is the
+// base wherever it is served: no constraint refuses it. PyTorch, which their modules import, is a
+// stub.
 func TestTritonHosted(t *testing.T) {
 	torch, err := filepath.Abs("testdata")
 	assert.NoError(t, err)
@@ -136,11 +116,14 @@ func TestTritonHosted(t *testing.T) {
 		defer c.Close()
 		for _, f := range fs {
 			bias := map[kernels.Op]string{kernels.LayerNorm: "+bias"}[f.Op]
-			for i, text := range []string{"4096x4096/bf16", "1x541/fp16", "65536x128/bf16", "7x1/fp32", "9x16384/bf16", "512x32768/fp16"} {
-				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text + bias}, "/"))
+			for i, text := range []string{"4096x4096/bf16", "1x541/fp16", "65536x128/bf16",
+				"7x1/fp32", "9x16384/bf16", "512x32768/fp16"} {
+				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass),
+					text + bias}, "/"))
 				if err := f.CheckServes(p); err != nil {
 					t.Errorf("%s: %s is not served: %v", f.Name, p, err)
-				} else if err := f.Refuse(p, f.Base(p, devicetest.H200()), devicetest.H200()); err != nil {
+				} else if err := f.Refuse(p, f.Base(p, devicetest.H200()),
+					devicetest.H200()); err != nil {
 					t.Errorf("%s: %s: the base is refused: %v", f.Name, p, err)
 				} else if i > 3 {
 					continue
@@ -155,31 +138,15 @@ func TestTritonHosted(t *testing.T) {
 // What is wrong with a manifest of Triton's is an error with its place when it is read.
 func TestTritonErrors(t *testing.T) {
 	fakeTriton(t)
-	for _, test := range []struct{ old, text, want string }{
-		{"source: k.py", "source: j.py", "t.yaml:9:22: launches[0].triton.source: no file j.py"},
-		{"source: k.py, ", "", "stands beside both source and module, or neither"},
-		{"source: k.py", "module: lib.none", "launches[0].triton.function: Python has no module lib.none"},
-		{"function: fwd", "function: rest", "k.py:16: rest takes *args or **kwargs"},
-		{"X: x, W: w", "X: x, Z: w", "t.yaml:11:21: launches[0].args.Z: fwd (k.py:7) has no parameter Z"},
-		{"X: x", "BLOCK: 2, X: x", "BLOCK of fwd (k.py:7) is a constexpr"},
-		{"{num_warps", "{X: 1, num_warps", "options.X: is a parameter of fwd (k.py:7)"},
-		{"{BLOCK", "{Q: 1, BLOCK", "constexprs.Q: fwd (k.py:7) has no parameter Q"},
-		{"n: N", "n: TODO", `launches[0].args.n: unknown name TODO in "TODO"`},
-		{"n: N", "n: dw_partial", `unknown buffer "dw_partial"`},
-		{"n: N", "n: [1]", "launches[0].args.n"},
-		{"ACT: \"'none'\"", "ACT: \"__import__('os')\"", `launches[0].constexprs.ACT`},
-		{"dtype(w)", "dtype(z)", `launches[0].constexprs.T: unknown name z in "dtype(z)"`},
-		{"grid: ceildiv(M, 2)", "grid: [1, 1, 1, 1]", "is one of 4 numbers"},
-		{"function: fwd}", "function: described}", "has no parameter W"},
-	} {
-		manifest := strings.Replace(tritonManifest, test.old, test.text, 1)
-		assert.Must(t, manifest != tritonManifest, "no %q", test.old)
-		_, _, err := Load(families.New(), folder(t, "t.yaml", manifest, "k.py", tritonSource))
-		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
-			hint.Of(err) != "" && !strings.Contains(err.Error(), "\n"), "%s: %v (%s), want %s",
-			test.text, err, hint.Of(err), test.want)
-	}
-	described := regexp.MustCompile(`(?s)args:.*`).ReplaceAllString(strings.Replace(tritonManifest, "function: fwd", "function: described", 1), "args: {X: x, desc: y}\n")
+	assert.Cases(t, "testdata/triton_errors.txt", func(input string) string {
+		dir := folder(t, "t.yaml", assert.Edited(t, tritonManifest, strings.Split(input, "\n")), "k.py",
+			tritonSource)
+		_, _, err := Load(families.New(), dir)
+		return strings.NewReplacer(dir+"/", "", os.Getenv(triton.PythonVariable), "PYTHON").Replace(
+			assert.Refusal(t, err))
+	})
+	described := regexp.MustCompile(`(?s)args:.*`).ReplaceAllString(strings.Replace(tritonManifest,
+		"function: fwd", "function: described", 1), "args: {X: x, desc: y}\n")
 	_, _, err := Load(families.New(), folder(t, "t.yaml", described, "k.py", tritonSource))
 	assert.Error(t, err, "desc of described (k.py:12) is a tensor descriptor")
 	_, _, err = Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", "def fwd(:\n"))
@@ -206,7 +173,8 @@ func TestTritonExamples(t *testing.T) {
 		c := checker(r, arch)
 		for _, f := range fs {
 			for _, text := range []string{"4096x4096/bf16", "1x541/fp16", "7x8/fp32"} {
-				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text}, "/"))
+				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass),
+					text}, "/"))
 				n, err := c.Check(f, p, arch == "sm_90" && p.M == 7)
 				assert.That(t, err == nil && n != 0,
 					"%s on %s for %s: %d configs, %v", f.Name, p, arch, n, err)
@@ -219,77 +187,24 @@ func TestTritonExamples(t *testing.T) {
 	manifest, err := os.ReadFile("../../examples/triton/rms_forward.yaml")
 	assert.NoError(t, err)
 	for old, test := range map[string]struct{ text, want string }{
-		"tl.sqrt_rn(":                {"tl.static_assert(n is None)(", "compile user:rms.py:14: error: "},
-		"import triton.language":     {"1 / 0\nimport triton.language", "compile user:rms.py:4: error: importing it raises ZeroDivisionError: division by zero"},
-		"rstd = 1.0":                 {"tl.static_assert(BLOCK < 2, 'too wide')\n    rstd = 1.0", "compile user:rms.py:14: error: "},
+		"tl.sqrt_rn(": {"tl.static_assert(n is None)(",
+			"compile user:rms.py:14: error: "},
+		"import triton.language": {"1 / 0\nimport triton.language",
+			"compile user:rms.py:4: error: importing it raises ZeroDivisionError: division by zero"},
+		"rstd = 1.0": {"tl.static_assert(BLOCK < 2, 'too wide')\n    rstd = 1.0",
+			"compile user:rms.py:14: error: "},
 		"tl.store(RSTD + row, rstd)": {"tl.store(RSTD + row, rstd)\n    print('hello')", ""},
 		"y = x * rstd\n":             {"import os; os._exit(3)\n", "compile user:rms.py"},
 	} {
 		source := strings.Replace(string(example), old, test.text, 1)
 		r, fs, err := Load(families.New(), folder(t, "t.yaml", string(manifest), "rms.py", source))
 		assert.NoError(t, err)
-		_, err = checker(r, "sm_90").Check(fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16"), false)
+		_, err = checker(r, "sm_90").Check(fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16"),
+			false)
 		got := errorText(err)
 		assert.That(t, strings.HasPrefix(got, test.want) && (err == nil) == (test.want == "") &&
 			!strings.Contains(got, "\n"), "%s: %s", test.text, got)
 	}
 	assert.That(t, (nvrtc.Source{Name: "baseline:user:python:a.b"}).Python() &&
 		!(nvrtc.Source{Name: "user:python.cu"}).Python(), "names of Python")
-}
-
-// What a config of a kernel of Triton costs where nothing is compiled yet, and where all is in the
-// cache: the first of 60, and how many a second follow it.
-func BenchmarkTriton(b *testing.B) {
-	for _, dir := range []string{"triton", "liger"} {
-		b.Run(dir, func(b *testing.B) {
-			r, fs, err := Load(families.New(), "../../examples/"+dir)
-			if err != nil {
-				b.Skip(err)
-			}
-			d := devicetest.H200()
-			var units []cuda.Unit
-			for _, f := range fs {
-				for _, shape := range []string{"4096x4096", "8192x8192"} {
-					p, err := kernels.ParseProblem("rmsnorm/bwd/" + shape + "/bf16")
-					if err != nil || f.Op != p.Op || f.Pass != p.Pass {
-						continue
-					}
-					for _, c := range f.Space(p, d).Configs {
-						u, err := cuda.NewUnit(r, &f.Plan(p, c, d).Launches[0], "sm_90")
-						assert.NoError(b, err)
-						units = append(units, u)
-					}
-				}
-			}
-			units = units[:min(len(units), 60)]
-			for range b.N {
-				b.Setenv("NORMBENCH_CACHE", b.TempDir())
-				for _, how := range []string{"cold", "cached"} {
-					cache := triton.NewCache(nil)
-					start, first := time.Now(), sync.OnceValue(time.Now)
-					var all sync.WaitGroup
-					work := make(chan cuda.Unit, len(units))
-					for _, u := range units {
-						work <- u
-					}
-					close(work)
-					for range runtime.GOMAXPROCS(0) {
-						all.Go(func() {
-							for u := range work {
-								_, err := cache.Compile(u.Source, u.Options)
-								assert.That(b, err == nil, "%v", err)
-								first()
-							}
-						})
-					}
-					all.Wait()
-					b.ReportMetric(first().Sub(start).Seconds(), how+"-s-to-first")
-					b.ReportMetric(time.Since(start).Seconds(), how+"-s-to-all")
-					b.ReportMetric(float64(len(units)-1)/time.Since(first()).Seconds(), how+"-per-s")
-					b.ReportMetric(float64(len(units)), "units")
-					cache.Close()
-				}
-			}
-		})
-	}
 }

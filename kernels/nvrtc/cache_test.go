@@ -39,13 +39,22 @@ func TestCacheKey(t *testing.T) {
 		{"version", "12.9", func(*Source, *Options) {}},
 		{"name", "13.0", func(s *Source, _ *Options) { s.Name = "l.cu" }},
 		{"text", "13.0", func(s *Source, _ *Options) { s.Text = "b" }},
-		{"name and text run together", "13.0", func(s *Source, _ *Options) { s.Name, s.Text = "k.cua", "" }},
-		{"header text", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "1", "y.cuh": "3"} }},
-		{"header name", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "1", "z.cuh": "2"} }},
-		{"headers swapped", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "2", "y.cuh": "1"} }},
+		{"name and text run together", "13.0",
+			func(s *Source, _ *Options) { s.Name, s.Text = "k.cua", "" }},
+		{"header text", "13.0", func(s *Source, _ *Options) {
+			s.Headers = map[string]string{"x.cuh": "1", "y.cuh": "3"}
+		}},
+		{"header name", "13.0", func(s *Source, _ *Options) {
+			s.Headers = map[string]string{"x.cuh": "1", "z.cuh": "2"}
+		}},
+		{"headers swapped", "13.0", func(s *Source, _ *Options) {
+			s.Headers = map[string]string{"x.cuh": "2", "y.cuh": "1"}
+		}},
 		{"no headers", "13.0", func(s *Source, _ *Options) { s.Headers = nil }},
 		{"arch", "13.0", func(_ *Source, o *Options) { o.Arch = "sm_90a" }},
-		{"macro value", "13.0", func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}, {"B", "3"}} }},
+		{"macro value", "13.0", func(_ *Source, o *Options) {
+			o.Defines = []Define{{"A", "1"}, {"B", "3"}}
+		}},
 		{"macro gone", "13.0", func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}} }},
 		{"extra", "13.0", func(_ *Source, o *Options) { o.Extra = nil }},
 		{"extra split", "13.0", func(_ *Source, o *Options) { o.Extra = []string{"-", "G"} }},
@@ -100,7 +109,8 @@ func TestCacheHit(t *testing.T) {
 	src := Source{Name: "k.cu", Text: "text"}
 	first, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions)
 	assert.NoError(t, err)
-	second, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions) // another process
+	// another process
+	second, err := NewForeignCache(dir, "13.0", fake(&calls)).Compile(src, fakeOptions)
 	assert.NoError(t, err)
 	assert.That(t, !first.Cached && second.Cached && calls == 1,
 		"cached %v and %v, %d compilations", first.Cached, second.Cached, calls)
@@ -120,18 +130,23 @@ func TestCacheTokens(t *testing.T) {
 		extra                []string
 		hit                  bool
 	}{
-		"comments":                 {text, header, "/* other */ #define F(x) x\n\n// more\n  int a = F(1) + 2;\n", "int b; // b", nil, true},
-		"code":                     {text, header, text + "int c;", header, nil, false},
-		"a header's code":          {text, header, text, "int c;", nil, false},
-		"lines":                    {text, header, "#define F(x) x int a = F(1) + 2;\n", header, nil, false},
-		"a blank in a string":      {"char c[] = \"a b\";", header, "char c[] = \"a  b\";", header, nil, false},
-		"a comment with line info": {text, header, text + "//", header, []string{"-lineinfo"}, false},
+		"comments": {text, header, "/* other */ #define F(x) x\n\n// more\n" +
+			"  int a = F(1) + 2;\n", "int b; // b", nil, true},
+		"code":            {text, header, text + "int c;", header, nil, false},
+		"a header's code": {text, header, text, "int c;", nil, false},
+		"lines": {text, header, "#define F(x) x int a = F(1) + 2;\n", header,
+			nil, false},
+		"a blank in a string": {"char c[] = \"a b\";", header, "char c[] = \"a  b\";", header,
+			nil, false},
+		"a comment with line info": {text, header, text + "//", header, []string{"-lineinfo"},
+			false},
 	} {
 		calls := 0
 		c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
 		opt := Options{Arch: "sm_90", Extra: tt.extra}
 		_, err1 := c.Compile(Source{"k.cu", tt.text, map[string]string{"h.cuh": tt.header}}, opt)
-		b, err2 := c.Compile(Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}}, opt)
+		b, err2 := c.Compile(Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}},
+			opt)
 		assert.That(t, err1 == nil && err2 == nil && b.Cached == tt.hit,
 			"%s: cached %v, %v, %v", what, b.Cached, err1, err2)
 	}
@@ -150,12 +165,14 @@ func TestCachePlanted(t *testing.T) {
 	assert.That(t, err == nil && !got.Cached && bytes.HasSuffix(got.Cubin, []byte("b")) &&
 		c.Unkept() == "", "%+v, %v, %q", got, err, c.Unkept())
 	for _, plant := range []func() error{
-		func() error { return os.Symlink(file, other) }, func() error { return os.Mkdir(other, 0o755) },
+		func() error { return os.Symlink(file, other) },
+		func() error { return os.Mkdir(other, 0o755) },
 	} {
 		if err := errors.Join(os.RemoveAll(other), plant()); err != nil {
 			t.Skip(err)
 		}
-		fresh := NewForeignCache(c.dir, "13.0", fake(&calls)) // says by itself that it cannot keep the other
+		// says by itself that it cannot keep the other
+		fresh := NewForeignCache(c.dir, "13.0", fake(&calls))
 		got, err := fresh.Compile(b, fakeOptions)
 		assert.That(t, err == nil && bytes.HasSuffix(got.Cubin, []byte("b")),
 			"a link or a folder in its place: %+v, %v", got, err)
@@ -163,7 +180,8 @@ func TestCachePlanted(t *testing.T) {
 	if err := os.Chmod(file, 0o666); err != nil || runtime.GOOS == "windows" {
 		t.Skip(err)
 	}
-	if got, err := c.Compile(a, fakeOptions); err != nil || got.Cached || !strings.Contains(c.Unkept(), "others may write it; NORMBENCH_CACHE_SHARED=1 trusts") {
+	if got, err := c.Compile(a, fakeOptions); err != nil || got.Cached ||
+		!strings.Contains(c.Unkept(), "others may write it; NORMBENCH_CACHE_SHARED=1 trusts") {
 		t.Errorf("%+v, %v, %q", got, err, c.Unkept())
 	}
 	os.Chmod(file, 0o666)
@@ -183,9 +201,14 @@ func TestCacheDamage(t *testing.T) {
 		{"torn in the cubin", func(b []byte) []byte { return b[:len(b)-1] }},
 		{"longer", func(b []byte) []byte { return append(b, 'x') }},
 		{"bit flip in the cubin", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
-		{"bit flip in the report", func(b []byte) []byte { b[bytes.IndexByte(b, '{')+20] ^= 1; return b }},
+		{"bit flip in the report", func(b []byte) []byte {
+			b[bytes.IndexByte(b, '{')+20] ^= 1
+			return b
+		}},
 		{"zeros", func(b []byte) []byte { return make([]byte, len(b)) }},
-		{"other format", func(b []byte) []byte { return bytes.Replace(b, []byte(formatVersion), []byte("normbench-cubin 0"), 1) }},
+		{"other format", func(b []byte) []byte {
+			return bytes.Replace(b, []byte(formatVersion), []byte("normbench-cubin 0"), 1)
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			calls := 0

@@ -65,13 +65,15 @@ func fakeHelper(how string) {
 			fmt.Println("{}")
 			select {}
 		case "bad":
-			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION", Log: "k.cu(1): error: bad\n"}
+			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION",
+				Log: "k.cu(1): error: bad\n"}
 		case "odd":
 			return nil, errors.New("odd options")
 		case "slow":
 			time.Sleep(100 * time.Millisecond)
 		}
-		return &Binary{Cubin: []byte("\x7fELF\xff" + src.Text), Log: fmt.Sprint(os.Getpid()), Kernels: map[string]Kernel{"k": {Registers: 7}}}, nil
+		return &Binary{Cubin: []byte("\x7fELF\xff" + src.Text), Log: fmt.Sprint(os.Getpid()),
+			Kernels: map[string]Kernel{"k": {Registers: 7}}}, nil
 	})
 }
 
@@ -86,7 +88,8 @@ func fakePool(t *testing.T, size int, how string) *Pool {
 // Whatever a helper does costs the source that it was at, and no other.
 func TestPoolFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"die":     "compile k.cu: the compile helper ended: exit status 2 (panic: internal compiler error)",
+		"die": "compile k.cu: the compile helper ended: exit status 2 (panic: internal " +
+			"compiler error)",
 		"hang":    "compile k.cu: the compile helper was killed: no answer within 1s",
 		"garbage": "compile k.cu: the compile helper answered nonsense: ",
 		"nothing": "compile k.cu: the compile helper answered without a cubin",
@@ -223,12 +226,14 @@ func TestPoolClose(t *testing.T) {
 }
 
 func TestCompilers(t *testing.T) {
-	for text, want := range map[string]int{"": runtime.GOMAXPROCS(0), "0": 0, "5": 5, "-1": -1, "many": -1, "2000": -1, " 3": -1} {
+	for text, want := range map[string]int{"": runtime.GOMAXPROCS(0), "0": 0, "5": 5, "-1": -1,
+		"many": -1, "2000": -1, " 3": -1} {
 		t.Setenv("NORMBENCH_COMPILERS", text)
 		n, err := Compilers()
 		if want >= 0 && (err != nil || n != want) {
 			t.Errorf("%q is %d, %v", text, n, err)
-		} else if want < 0 && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("NORMBENCH_COMPILERS is %q", text)) || hint.Of(err) == "") {
+		} else if want < 0 && (err == nil || !strings.Contains(err.Error(),
+			fmt.Sprintf("NORMBENCH_COMPILERS is %q", text)) || hint.Of(err) == "") {
 			t.Errorf("%q is %d, %v", text, n, err)
 		}
 	}

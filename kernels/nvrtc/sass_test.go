@@ -34,7 +34,8 @@ func TestIllegalCopies(t *testing.T) {
 	c := compiler(t)
 	cache := NewCache(t.TempDir(), c)
 	compile := func(policy, arch string) error {
-		_, err := cache.Compile(Source{Name: "copies.cu", Text: copies}, Options{Arch: arch, Defines: []Define{{"POLICY", policy}}})
+		_, err := cache.Compile(Source{Name: "copies.cu", Text: copies}, Options{Arch: arch,
+			Defines: []Define{{"POLICY", policy}}})
 		return err
 	}
 	err := compile("0", "sm_90")

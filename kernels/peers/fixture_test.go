@@ -33,7 +33,8 @@ var fixtures = []struct {
 	problem string
 	seed    uint64
 }{
-	{"rmsnorm/fwd/5x33/bf16", 1<<63 + 12345}, // a seed with more bits than an int64 or a float64 would keep
+	// a seed with more bits than an int64 or a float64 would keep
+	{"rmsnorm/fwd/5x33/bf16", 1<<63 + 12345},
 	{"rmsnorm/bwd/5x33/fp16", 7},
 	{"layernorm/fwd/9x17/fp32+bias", 1},
 	{"layernorm/bwd/9x17/bf16-wfp32+bias", 2},
@@ -45,7 +46,8 @@ var fixtures = []struct {
 
 func fixtureOf(t *testing.T, text string, seed uint64) fixture {
 	p := devicetest.Problem(t, text)
-	f := fixture{Problem: p, Seed: seed, Inputs: map[string]string{}, Answers: map[string]string{}, Scale: map[string]float64{}, Tolerances: map[string]map[string]any{}}
+	f := fixture{Problem: p, Seed: seed, Inputs: map[string]string{}, Answers: map[string]string{},
+		Scale: map[string]float64{}, Tolerances: map[string]map[string]any{}}
 	mem := reference.Inputs(p, seed)
 	for name, m := range mem {
 		var b strings.Builder
@@ -87,7 +89,7 @@ func TestFixture(t *testing.T) {
 	}
 	want, err := json.MarshalIndent(all, "", " ")
 	assert.NoError(t, err)
-	devicetest.Golden(t, fixtureFile, string(want)+"\n")
+	assert.Golden(t, fixtureFile, string(want)+"\n")
 }
 
 // TestPython runs the tests in Python, each where python3 has what it needs.
@@ -101,17 +103,20 @@ func TestPython(t *testing.T) {
 		{"import torch", "no torch", []string{"against.py", fixtureFile}},
 		// What is said of a user's file, and which problems a peer refuses.
 		{"pass", "", []string{"files.py"}},
-		// The proof that no host time is in a sample, on a simulated GPU: slow hosts, pauses, clocks
-		// that rise, queues that fill, peers that wait.
+		// The proof that no host time is in a sample, on a simulated GPU: slow hosts, pauses,
+		// clocks that rise, queues that fill, peers that wait.
 		{"pass", "", []string{"clock.py"}},
 		// Nothing that a call asked the L2 to keep is there for the next sample.
-		{"import torch; assert torch.cuda.is_available()", "no torch with a GPU", []string{"flush.py"}},
+		{"import torch; assert torch.cuda.is_available()", "no torch with a GPU",
+			[]string{"flush.py"}},
 		// What a process beside has compiled is found; torch.compile takes half a minute.
-		{"import shutil, torch, triton; assert shutil.which('g++')", "no torch.compile that works on a CPU", []string{"prepare.py"}},
+		{"import shutil, torch, triton; assert shutil.which('g++')",
+			"no torch.compile that works on a CPU", []string{"prepare.py"}},
 	} {
 		t.Run(test.args[0], func(t *testing.T) {
 			path := python(t)
-			if exec.Command(path, "-c", test.needs).Run() != nil || testing.Short() && test.args[0] == "prepare.py" {
+			if exec.Command(path, "-c", test.needs).Run() != nil || testing.Short() &&
+				test.args[0] == "prepare.py" {
 				t.Skip("NOT TESTED: python3 has " + test.what + " here")
 			}
 			test.args[0] = filepath.Join("testdata", test.args[0])

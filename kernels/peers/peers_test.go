@@ -34,7 +34,8 @@ func python(t *testing.T) string {
 func double(t *testing.T, limit time.Duration, args ...string) *Worker {
 	t.Helper()
 	c, err := worker.Start(t.Context(), worker.Options{
-		Command: append([]string{python(t), filepath.Join("testdata", "double.py")}, args...), Timeout: limit,
+		Command: append([]string{python(t), filepath.Join("testdata", "double.py")}, args...),
+		Timeout: limit,
 	})
 	assert.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
@@ -126,12 +127,15 @@ func TestProtocol(t *testing.T) {
 			assert.Equal(t, outcome(t, b, "right", op), "", op, "right after", name)
 		}
 	}
-	got, want := outcome(t, b, "wrong", "check"), "y is wrong in 1 of 512 elements, first at 3: got NaN, want 1.5"
+	got, want := outcome(t, b, "wrong", "check"), "y is wrong in 1 of 512 elements, first at 3: "+
+		"got NaN, want 1.5"
 	assert.Equal(t, got, want, "wrong")
-	if got, want := outcome(t, b, "wrong", "time"), "wrong: y is wrong in 1 of 10 elements"; got != want {
+	if got, want := outcome(t, b, "wrong", "time"), "wrong: y is wrong in 1 of 10 elements"; got !=
+		want {
 		t.Errorf("a wrong peer got a time: %q, want %q", got, want)
 	}
-	text := "the host takes 40.0 us for a call, which is in no time here: up to 75% host-bound, on 1 of 1 problems"
+	text := "the host takes 40.0 us for a call, which is in no time here: up to 75% host-bound, " +
+		"on 1 of 1 problems"
 	if got := d.HostBound("peer/right"); got != text || d.HostBound("peer/wrong") != "" {
 		t.Errorf("%q, %q", got, d.HostBound("peer/wrong"))
 	}
@@ -180,7 +184,8 @@ func TestSense(t *testing.T) {
 // Two GPUs are not one.
 func TestBesideDiffers(t *testing.T) {
 	theirs := double(t, time.Minute, "--uuid", "GPU-2")
-	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"}, {ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
+	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"},
+		{ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
 		_, err := Beside(&devicetest.Fake{DeviceInfo: info}, theirs)
 		assert.That(t, err != nil && hint.Of(err) != "", "beside %+v: %v", info, err)
 	}
@@ -199,8 +204,9 @@ func TestStart(t *testing.T) {
 		"no Python":  {"nosuch-python", "", `the peers' Python "nosuch-python" is not there`},
 		"no program": {t.TempDir(), "", "is not there"},
 		"another":    {"true", "", `the peers' Python "true": crash: the worker `},
-		"no torch":   {path, "notorch", "has no torch: ModuleNotFoundError: No module named 'torch'"},
-		"no CUDA":    {path, "nocuda", `torch 9\.9\+cpu of .* has no CUDA GPU`},
+		"no torch": {path, "notorch",
+			"has no torch: ModuleNotFoundError: No module named 'torch'"},
+		"no CUDA": {path, "nocuda", `torch 9\.9\+cpu of .* has no CUDA GPU`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.path != "" {
@@ -208,7 +214,8 @@ func TestStart(t *testing.T) {
 				assert.NoError(t, err)
 				t.Setenv("PYTHONPATH", abs)
 			}
-			theirs, err := Start(t.Context(), Options{Python: test.python, Timeout: 20 * time.Second})
+			theirs, err := Start(t.Context(), Options{Python: test.python,
+				Timeout: 20 * time.Second})
 			if err == nil {
 				theirs.Close()
 				t.Fatal("it started")

@@ -39,19 +39,21 @@ func TestPrepare(t *testing.T) {
 	theirs, cache := prepared(t)
 	d, err := Beside(&devicetest.Fake{}, theirs)
 	assert.NoError(t, err)
-	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"}, "rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")
+	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"},
+		"rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")
 	list = append(list, Cell{list[0].Problem, kernels.Variant{Family: "rms_fwd/cta_reg"}})
 	var seen []int
 	begun := map[Cell]bool{}
-	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second, Progress: func(done, total int, oldest Cell) {
-		assert.Equal(t, total, 10, done)
-		assert.That(t, len(seen) != 0 || done <= 0 && oldest != Cell{},
-			"it says %d done of %v at first, not what begins", done, oldest)
-		begun[oldest] = true
-		if len(seen) == 0 || seen[len(seen)-1] != done {
-			seen = append(seen, done)
-		}
-	}})
+	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second,
+		Progress: func(done, total int, oldest Cell) {
+			assert.Equal(t, total, 10, done)
+			assert.That(t, len(seen) != 0 || done <= 0 && oldest != Cell{},
+				"it says %d done of %v at first, not what begins", done, oldest)
+			begun[oldest] = true
+			if len(seen) == 0 || seen[len(seen)-1] != done {
+				seen = append(seen, done)
+			}
+		}})
 	// What is refused is no failure: it is never asked of a peer.
 	assert.That(t, err == nil && got.Cells == 10 && got.Failed == 4 && got.First != nil &&
 		len(seen) == 11 && seen[10] == 10 && begun[Cell{}], "%+v, %v, %v", got, err, seen)
@@ -73,15 +75,18 @@ func TestPrepare(t *testing.T) {
 func TestPrepareTrouble(t *testing.T) {
 	theirs, _ := prepared(t)
 	start := time.Now()
-	got, err := theirs.Prepare(t.Context(), cells(t, []string{"hangs", "prints"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 5 * time.Second})
+	got, err := theirs.Prepare(t.Context(), cells(t, []string{"hangs", "prints"},
+		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 5 * time.Second})
 	assert.That(t, err == nil && got.Failed == 1 &&
 		strings.Contains(got.First.Error(), "no answer within 5s") &&
 		time.Since(start) <= time.Minute, "hangs: %+v, %v", got, err)
 	t.Setenv("NORMBENCH_TEST_BUILDER", "none")
-	got, err = theirs.Prepare(t.Context(), cells(t, []string{"right", "prints"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 2, Limit: 10 * time.Second})
+	got, err = theirs.Prepare(t.Context(), cells(t, []string{"right", "prints"},
+		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 2, Limit: 10 * time.Second})
 	assert.That(t, err == nil && got.Failed == 2 &&
 		strings.Contains(got.First.Error(), "it compiles nothing"), "none: %+v, %v", got, err)
-	if got, err := theirs.Prepare(t.Context(), cells(t, []string{"right"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{}); err != nil || got.Failed != 0 || got.Cells != 1 {
+	if got, err := theirs.Prepare(t.Context(), cells(t, []string{"right"}, "rmsnorm/fwd/8x64/bf16"),
+		PrepareOptions{}); err != nil || got.Failed != 0 || got.Cells != 1 {
 		t.Errorf("no jobs: %+v, %v", got, err)
 	}
 }
@@ -92,7 +97,8 @@ func TestPrepareInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(500*time.Millisecond, cancel)
 	start := time.Now()
-	_, err := theirs.Prepare(ctx, cells(t, []string{"hangs"}, "rmsnorm/fwd/8x64/bf16", "rmsnorm/fwd/16x64/bf16"), PrepareOptions{Jobs: 1, Limit: time.Minute})
+	_, err := theirs.Prepare(ctx, cells(t, []string{"hangs"}, "rmsnorm/fwd/8x64/bf16",
+		"rmsnorm/fwd/16x64/bf16"), PrepareOptions{Jobs: 1, Limit: time.Minute})
 	assert.That(t, errors.Is(err, context.Canceled) && time.Since(start) <= 20*time.Second,
 		"%v after %s", err, time.Since(start))
 }

@@ -28,10 +28,13 @@ func TestPicks(t *testing.T) {
 	for _, s := range All() {
 		fmt.Fprintf(&b, "%s\n", s.Name)
 		for _, text := range []string{
-			"rmsnorm/fwd/32768x256/bf16", "rmsnorm/fwd/8192x4096/bf16", "rmsnorm/fwd/1024x32768/bf16", "rmsnorm/fwd/29x17389/bf16",
+			"rmsnorm/fwd/32768x256/bf16", "rmsnorm/fwd/8192x4096/bf16",
+			"rmsnorm/fwd/1024x32768/bf16", "rmsnorm/fwd/29x17389/bf16",
 			"rmsnorm/fwd/8192x4096/bf16+fp8t", "layernorm/fwd/4096x12288/bf16+bias",
-			"rmsnorm/bwd/32768x256/bf16", "rmsnorm/bwd/32768x1024/bf16", "rmsnorm/bwd/8192x4096/bf16", "rmsnorm/bwd/4096x12288/bf16",
-			"rmsnorm/bwd/2048x16384/fp32", "rmsnorm/bwd/256x65536/bf16", "rmsnorm/bwd/29x17389/bf16", "rmsnorm/bwd/1x8192/fp16",
+			"rmsnorm/bwd/32768x256/bf16", "rmsnorm/bwd/32768x1024/bf16",
+			"rmsnorm/bwd/8192x4096/bf16", "rmsnorm/bwd/4096x12288/bf16",
+			"rmsnorm/bwd/2048x16384/fp32", "rmsnorm/bwd/256x65536/bf16",
+			"rmsnorm/bwd/29x17389/bf16", "rmsnorm/bwd/1x8192/fp16",
 			"layernorm/bwd/8192x4096/bf16+bias", "layernorm/bwd/576000x384/bf16+bias",
 		} {
 			vs, err := s.Variants(r, devicetest.Problem(t, text), h200)
@@ -45,7 +48,7 @@ func TestPicks(t *testing.T) {
 			}
 		}
 	}
-	devicetest.Golden(t, "testdata/picks_h200.txt", b.String())
+	assert.Golden(t, "testdata/picks_h200.txt", b.String())
 }
 
 // What a preset picks is right, on the cpu device, for small problems of every
@@ -55,9 +58,12 @@ func TestPicksAreRight(t *testing.T) {
 	dev := cpu.New(r)
 	picked := map[string]int{}
 	for _, text := range []string{
-		"rmsnorm/fwd/40x256/bf16", "rmsnorm/bwd/40x256/bf16", "layernorm/fwd/40x768/bf16+bias", "layernorm/bwd/40x768/bf16+bias",
-		"rmsnorm/fwd/9x541/fp16+zc", "rmsnorm/bwd/9x541/fp16+zc", "rmsnorm/fwd/33x136/bf16+fp8t", "rmsnorm/bwd/6x9000/bf16",
-		"layernorm/bwd/6x9216/fp32+bias", "rmsnorm/bwd/33x256/bf16+residual", "rmsnorm/bwd/33x256/bf16+bias+acc", "rmsnorm/bwd/33x256/bf16+noweight",
+		"rmsnorm/fwd/40x256/bf16", "rmsnorm/bwd/40x256/bf16", "layernorm/fwd/40x768/bf16+bias",
+		"layernorm/bwd/40x768/bf16+bias",
+		"rmsnorm/fwd/9x541/fp16+zc", "rmsnorm/bwd/9x541/fp16+zc", "rmsnorm/fwd/33x136/bf16+fp8t",
+		"rmsnorm/bwd/6x9000/bf16",
+		"layernorm/bwd/6x9216/fp32+bias", "rmsnorm/bwd/33x256/bf16+residual",
+		"rmsnorm/bwd/33x256/bf16+bias+acc", "rmsnorm/bwd/33x256/bf16+noweight",
 	} {
 		p := devicetest.Problem(t, text)
 		b, err := dev.Open(context.Background(), p, 3)

@@ -13,7 +13,8 @@ import (
 )
 
 func problem(op kernels.Op, pass kernels.Pass, m, n int64, bias, zc bool) kernels.Problem {
-	return kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.FP32, Weight: kernels.FP32, Bias: bias, ZeroCentered: zc}
+	return kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.FP32,
+		Weight: kernels.FP32, Bias: bias, ZeroCentered: zc}
 }
 
 // wide is a tensor in float64.
@@ -100,7 +101,8 @@ func TestForward(t *testing.T) {
 			if p.HasWeight() {
 				w = wide(in["w"])
 			}
-			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]), w, b), 1e-13)
+			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]),
+				w, b), 1e-13)
 		}
 	})
 }
@@ -167,7 +169,8 @@ func constant(v float32) func(int64) float32 { return func(int64) float32 { retu
 // Rows whose answer is known in closed form.
 func TestClosedForms(t *testing.T) {
 	const c, eps = 3.0, 1e-5
-	in := map[string]func(int64) float32{"x": constant(c), "w": constant(2), "b": constant(0.5), "dy": constant(4)}
+	in := map[string]func(int64) float32{"x": constant(c), "w": constant(2), "b": constant(0.5),
+		"dy": constant(4)}
 
 	// A constant row has no variance: layernorm gives the bias, whatever the row.
 	p := problem(kernels.LayerNorm, kernels.Fwd, 2, 8, true, false)
@@ -199,12 +202,14 @@ func TestClosedForms(t *testing.T) {
 	// A gradient along x itself cannot change the norm: dx vanishes with eps.
 	p = problem(kernels.RMSNorm, kernels.Bwd, 1, 16, false, false)
 	along := func(i int64) float32 { return float32(i) - 7 }
-	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": along, "dy": along, "w": constant(1)})).Values
+	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": along, "dy": along,
+		"w": constant(1)})).Values
 	near(t, "dx along x", a["dx"], make([]float64, 16), 1e-5)
 
 	// The l2 norm of a row of zeros is eps, which is no function of x.
 	p = problem(l2norm, kernels.Bwd, 1, 4, false, false)
-	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(0), "dy": constant(3)})).Values
+	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(0),
+		"dy": constant(3)})).Values
 	near(t, "l2 rnorm of zeros", a["rnorm"], []float64{1e12}, 1e-15)
 	near(t, "l2 dx of zeros", a["dx"], slices.Repeat([]float64{3e12}, 4), 1e-15)
 	p = problem(l2norm, kernels.Fwd, 1, 4, false, false)
@@ -234,7 +239,8 @@ func TestDeterminism(t *testing.T) {
 // for seed 0 as the anchor: another generator would make the records of two
 // devices, or of two versions, answer different questions.
 func TestBits(t *testing.T) {
-	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
+	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
+		0xf88bb8a8724c81ec} {
 		assert.Equal(t, reference.Bits(0, 0, int64(i)+1), want, "number", i+1, "of splitmix64")
 	}
 	// Whole draws of seed 7 at elements 0, 1 and 2^40, as an implementation in
@@ -250,7 +256,8 @@ func TestBits(t *testing.T) {
 				d.Tensor.Name, i, "of seed 7")
 		}
 	}
-	if want := 1 / math.Sqrt(4*(0x1p32-1)/12); math.Abs(float64(reference.Unit)-want) > want*0x1p-24 {
+	if want := 1 / math.Sqrt(4*(0x1p32-1)/12); math.Abs(float64(reference.Unit)-
+		want) > want*0x1p-24 {
 		t.Errorf("unit %.10g, want %.10g", reference.Unit, want)
 	}
 }
@@ -272,9 +279,12 @@ func TestCompare(t *testing.T) {
 	}{
 		{"exact", kernels.BF16, []float64{0, 1, -2}, []float64{0, 1, -2}, 0, 0},
 		{"just inside", kernels.FP32, []float64{2 + edge, 2 - edge}, []float64{2, 2}, 0, 0},
-		{"just outside above", kernels.FP32, []float64{2, 2 + edge + 0x1p-22}, []float64{2, 2}, 1, 1},
-		{"just outside below", kernels.FP32, []float64{2, 2 - edge - 0x1p-22}, []float64{2, 2}, 1, 1},
-		{"zero has the absolute part", kernels.FP32, []float64{0x1p-10, 0x1.1p-10}, []float64{0, 0}, 1, 1},
+		{"just outside above", kernels.FP32, []float64{2, 2 + edge + 0x1p-22}, []float64{2, 2}, 1,
+			1},
+		{"just outside below", kernels.FP32, []float64{2, 2 - edge - 0x1p-22}, []float64{2, 2}, 1,
+			1},
+		{"zero has the absolute part", kernels.FP32, []float64{0x1p-10, 0x1.1p-10}, []float64{0, 0},
+			1, 1},
 		{"one NaN among right ones", kernels.FP16, []float64{1, nan, 1}, []float64{1, 1, 1}, 1, 1},
 		{"NaN in both", kernels.FP16, []float64{nan}, []float64{nan}, 0, 0},
 		{"NaN wanted", kernels.FP32, []float64{1}, []float64{nan}, 1, 0},
@@ -282,12 +292,14 @@ func TestCompare(t *testing.T) {
 		{"the other infinity", kernels.FP32, []float64{-inf}, []float64{inf}, 1, 0},
 		{"infinity for a number", kernels.FP32, []float64{inf, 1}, []float64{1, 1}, 1, 0},
 		{"a number for infinity", kernels.FP32, []float64{1e38}, []float64{inf}, 1, 0},
-		{"overflow of fp16 is its infinity", kernels.FP16, []float64{inf, -inf}, []float64{65520, -1e6}, 0, 0},
+		{"overflow of fp16 is its infinity", kernels.FP16, []float64{inf, -inf}, []float64{65520,
+			-1e6}, 0, 0},
 		{"the largest fp16 is not", kernels.FP16, []float64{65504}, []float64{65519}, 0, 0},
 		{"infinity below the limit", kernels.FP16, []float64{inf}, []float64{65000}, 1, 0},
 		{"overflow of bf16", kernels.BF16, []float64{inf}, []float64{3.4e38}, 0, 0},
 		{"fp32 holds what bf16 does not", kernels.FP32, []float64{inf}, []float64{3.4e38}, 1, 0},
-		{"signed zeros are equal", kernels.FP32, []float64{math.Copysign(0, -1)}, []float64{0}, 0, 0},
+		{"signed zeros are equal", kernels.FP32, []float64{math.Copysign(0, -1)}, []float64{0}, 0,
+			0},
 	} {
 		m := kernels.NewMemory(test.d, int64(len(test.got)))
 		for i, v := range test.got {
@@ -317,7 +329,10 @@ func TestTolerance(t *testing.T) {
 	}
 	x, dy := wide(in["x"]), wide(in["dy"])
 	n := int(p.N)
-	xhat := func(i int) float64 { return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/n] }
+	xhat := func(i int) float64 {
+		return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/
+			n]
+	}
 	column := func(add func(sum float32, v float64) float32, rows int) func(j int) float64 {
 		return func(j int) float64 {
 			var sum float32
@@ -337,7 +352,9 @@ func TestTolerance(t *testing.T) {
 		ok           bool
 	}{
 		{"the answer rounded once", "dx", func(i int) float64 { return ans.Values["dx"][i] }, true},
-		{"fp32 noise before rounding", "dx", func(i int) float64 { return ans.Values["dx"][i] * (1 + 0x1p-21*math.Sin(float64(i))) }, true},
+		{"fp32 noise before rounding", "dx", func(i int) float64 {
+			return ans.Values["dx"][i] * (1 + 0x1p-21*math.Sin(float64(i)))
+		}, true},
 		{"dw summed in fp32", "dw", column(fp32, 512), true},
 		{"dw summed in bf16", "dw", column(bf16, 512), false},
 		{"dw without the last row", "dw", column(fp32, 511), false},
@@ -372,12 +389,14 @@ func TestToleranceOfSubnormals(t *testing.T) {
 	for _, d := range kernels.DTypes() {
 		p.Weight = d
 		least := d.Smallest()
-		ten := p.Tensors()[slices.IndexFunc(p.Tensors(), func(t kernels.Tensor) bool { return t.Name == "dw" })]
+		ten := p.Tensors()[slices.IndexFunc(p.Tensors(),
+			func(t kernels.Tensor) bool { return t.Name == "dw" })]
 		for _, test := range []struct {
 			got, want float64
 			ok        bool
 		}{
-			{0, least / 1024, true}, {0, least * 0.49, true}, {least, least * 0.51, true}, {3 * least, 3.4 * least, true},
+			{0, least / 1024, true}, {0, least * 0.49, true}, {least, least * 0.51,
+				true}, {3 * least, 3.4 * least, true},
 			{least, least / 1024, false}, {0, least, false}, {3 * least, 4.4 * least, false},
 		} {
 			want := make([]float64, ten.Elems())
@@ -398,7 +417,8 @@ func TestScale(t *testing.T) {
 	p := problem(kernels.RMSNorm, kernels.Bwd, 400, 50, true, false)
 	rng := rand.New(rand.NewPCG(1, 1))
 	sign := func(int64) float32 { return float32(rng.IntN(2)*2 - 1) }
-	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign, "w": constant(1)}))
+	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign,
+		"w": constant(1)}))
 	for name, want := range map[string]float64{"dw": 20, "db": 20, "dx": 1} {
 		got := a.Scale[name]
 		assert.That(t, math.Abs(got-want) <= 1e-4*want,
@@ -407,7 +427,8 @@ func TestScale(t *testing.T) {
 	// In layernorm x and the mean cancel: rows of ones have no xhat, but its rounding
 	// has the scale of both, rstd = 1/sqrt(eps) times their size.
 	ln := problem(kernels.LayerNorm, kernels.Bwd, 400, 50, true, false)
-	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign, "w": constant(1)}))
+	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign,
+		"w": constant(1)}))
 	assert.Equal(t, a.Scale["mean"], 1, "scale of the mean", "1")
 	got, want := a.Scale["dw"], 20*math.Sqrt(2/kernels.Eps)
 	assert.That(t, math.Abs(got-want) <= 1e-3*want,

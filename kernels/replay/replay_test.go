@@ -14,11 +14,14 @@ import (
 
 func device(t testing.TB, seed uint64) (*Device, kernels.Problem) {
 	p := devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16")
-	d, err := New(kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, SMs: 4, PeakRate: 1e12}, "old.jsonl", seed, []Measurement{
-		{Problem: p, Variant: devicetest.Variant(t, "f@w4"), Status: kernels.StatusOK, SamplesUS: []float64{1, 2, 3, 4}, Check: &kernels.Check{Busy: 0.5}},
-		{Problem: p, Variant: devicetest.Variant(t, "f@w8"), Status: kernels.StatusCompile, Reason: "no"},
-		{Problem: p, Variant: kernels.Variant{Family: Stream}, SamplesUS: []float64{1}},
-	})
+	d, err := New(kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, SMs: 4, PeakRate: 1e12},
+		"old.jsonl", seed, []Measurement{
+			{Problem: p, Variant: devicetest.Variant(t, "f@w4"), Status: kernels.StatusOK,
+				SamplesUS: []float64{1, 2, 3, 4}, Check: &kernels.Check{Busy: 0.5}},
+			{Problem: p, Variant: devicetest.Variant(t, "f@w8"), Status: kernels.StatusCompile,
+				Reason: "no"},
+			{Problem: p, Variant: kernels.Variant{Family: Stream}, SamplesUS: []float64{1}},
+		})
 	assert.NoError(t, err)
 	return d, p
 }
@@ -30,7 +33,8 @@ func TestReplay(t *testing.T) {
 		b, err := d.Open(t.Context(), p, seed)
 		assert.NoError(t, err)
 		defer b.Close()
-		o, err := b.Time(t.Context(), devicetest.Variant(t, "f@w4"), kernels.TimeOptions{Samples: 20, Flush: 1e6})
+		o, err := b.Time(t.Context(), devicetest.Variant(t, "f@w4"),
+			kernels.TimeOptions{Samples: 20, Flush: 1e6})
 		assert.NoError(t, err)
 		for _, s := range o.Seconds {
 			assert.That(t, slices.Contains([]float64{1e-6, 2e-6, 3e-6, 4e-6}, s),
@@ -50,7 +54,8 @@ func TestReplay(t *testing.T) {
 	assert.NoError(t, err)
 	c, err := b.Check(t.Context(), devicetest.Variant(t, "f@w4"), 2)
 	assert.That(t, err == nil && c.Busy == 0.5, "%+v %v", c, err)
-	_, err = b.Time(t.Context(), devicetest.Variant(t, "rms_fwd/stream@w8.u1"), kernels.TimeOptions{Samples: 1})
+	_, err = b.Time(t.Context(), devicetest.Variant(t, "rms_fwd/stream@w8.u1"),
+		kernels.TimeOptions{Samples: 1})
 	assert.That(t, err == nil, "the stream: %v", err)
 	for v, want := range map[string]string{
 		"f@w8":  "compile: no",

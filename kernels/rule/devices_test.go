@@ -24,7 +24,9 @@ func TestReadDevice(t *testing.T) {
 		id, err := read(text)
 		assert.That(t, err == nil && id == want, "%s: %q, %v", text, id, err)
 	}
-	for old, new := range map[string]string{`"sm_89"`: `"ada"`, `58`: `0`, `50331648`: `-1`, `101376`: `0`, `"sms"`: `"sm"`, `{`: `[`, `"NVIDIA L4"`: `"a", "id": "../x"`, `"arch"`: `"kind": "cpu", "arch"`} {
+	for old, new := range map[string]string{`"sm_89"`: `"ada"`, `58`: `0`, `50331648`: `-1`,
+		`101376`: `0`, `"sms"`: `"sm"`, `{`: `[`, `"NVIDIA L4"`: `"a", "id": "../x"`,
+		`"arch"`: `"kind": "cpu", "arch"`} {
 		text := strings.Replace(deviceExample, old, new, 1)
 		_, err := read(text)
 		assert.That(t, err != nil && strings.Contains(err.Error(), "card.json: ") &&

@@ -50,7 +50,8 @@ func parse(text []byte) (*Map, error) {
 
 func TestMapText(t *testing.T) {
 	m := scattered(1)
-	half, err := json.MarshalIndent(map[string]any{"device": m.Device, "map": m, "entries": []int{}}, "", "  ")
+	half, err := json.MarshalIndent(map[string]any{"device": m.Device, "map": m,
+		"entries": []int{}}, "", "  ")
 	assert.NoError(t, err)
 	got, err := parse(half)
 	assert.That(t, err == nil && reflect.DeepEqual(got, m), "%v; read %+v, wrote %+v", err, got, m)
@@ -121,7 +122,8 @@ func TestMerge(t *testing.T) {
 		}
 		a, b, got := cellOf(old, p), cellOf(next, p), cellOf(m, p)
 		want := a
-		if b.Variant.Family != "" && (a.Variant.Family == "" || rank(b.Evidence()) >= rank(a.Evidence())) {
+		if b.Variant.Family != "" && (a.Variant.Family == "" ||
+			rank(b.Evidence()) >= rank(a.Evidence())) {
 			want = b
 		}
 		assert.Must(t, got.Variant == want.Variant && got.Evidence() == want.Evidence(),
@@ -135,7 +137,8 @@ func TestMerge(t *testing.T) {
 	old = scattered(6)
 	old.Runs = []Run{{ID: "a"}}
 	next.Runs = []Run{{ID: "b"}, {ID: "a"}}
-	if m, _ := Merge(old, next, better(false)); len(m.Rasters) != len(old.Rasters) || !reflect.DeepEqual(m.Rasters[1:], next.Rasters) || len(m.Runs) != 2 {
+	if m, _ := Merge(old, next, better(false)); len(m.Rasters) != len(old.Rasters) ||
+		!reflect.DeepEqual(m.Rasters[1:], next.Rasters) || len(m.Runs) != 2 {
 		t.Error("a map that is filled from more than the old one has its classes not to itself")
 	}
 	other := *next
@@ -149,7 +152,8 @@ func FuzzParse(f *testing.F) {
 	text, err := json.Marshal(map[string]any{"device": devicetest.H200(), "map": scattered(9)})
 	assert.NoError(f, err)
 	f.Add(text)
-	f.Add([]byte(`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
+	f.Add([]byte(
+		`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := parse(text)
 		if err != nil || m == nil {

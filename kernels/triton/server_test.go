@@ -66,7 +66,8 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 	stub, err := filepath.Abs("testdata")
 	assert.NoError(t, err)
 	dir = t.TempDir()
-	for name, value := range map[string]string{PythonVariable: python, "PYTHONPATH": stub, "NORMBENCH_CACHE": t.TempDir(),
+	for name, value := range map[string]string{PythonVariable: python, "PYTHONPATH": stub,
+		"NORMBENCH_CACHE":    t.TempDir(),
 		"NORMBENCH_TEST_DIR": dir, "TMPDIR": t.TempDir()} {
 		t.Setenv(name, value)
 	}
@@ -77,8 +78,10 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 		assert.That(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
 	})
 	return c, dir, func(text, how string) error {
-		b, err := c.Compile(nvrtc.Source{Name: "user:k.py", Text: text, Headers: map[string]string{"beside.py": "SIZE = 1\n"}},
-			nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0", fmt.Sprintf("how='%s'", how)}})
+		b, err := c.Compile(nvrtc.Source{Name: "user:k.py", Text: text,
+			Headers: map[string]string{"beside.py": "SIZE = 1\n"}},
+			nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0",
+				fmt.Sprintf("how='%s'", how)}})
 		if err == nil && string(b.Cubin) != "\x7fELF "+how {
 			return fmt.Errorf("the cubin is %q", b.Cubin)
 		}
@@ -89,7 +92,8 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 // told is the process that a kernel has told, once it has.
 func told(t *testing.T, dir, name string) int {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
+		10 * time.Millisecond) {
 		text, _ := os.ReadFile(filepath.Join(dir, name))
 		if pid, err := strconv.Atoi(string(text)); err == nil {
 			return pid
@@ -102,7 +106,8 @@ func told(t *testing.T, dir, name string) int {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(
+		10 * time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return
@@ -136,7 +141,8 @@ func TestServer(t *testing.T) {
 	took := time.Since(start)
 	assert.That(t, took <= 8*time.Second, "it took %s", took)
 	gone(t, told(t, dir, "assembler"))
-	for _, how := range []string{"exits", "three", "exits once"} { // by one that has compiled before
+	// by one that has compiled before
+	for _, how := range []string{"exits", "three", "exits once"} {
 		err := compile(kernel, how)
 		assert.Equal(t, (err != nil), (how == "exits"), how, err)
 	}
@@ -183,7 +189,8 @@ func TestServerOrphans(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	assert.Must(t, line == "{}\n", "%q, %v", line, err)
 	assert.NoError(t,
-		enc.Encode(request{ID: 1, Seconds: 60, Options: nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
+		enc.Encode(request{ID: 1, Seconds: 60, Options: nvrtc.Options{Arch: "sm_90",
+			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()
 	gone(t, worker)
@@ -197,12 +204,17 @@ func TestServerImports(t *testing.T) {
 		text, want string
 		hint       bool
 	}{
-		{"\n1 / 0\n", "compile user:k.py:2: error: importing it raises ZeroDivisionError: division by zero", false},
+		{"\n1 / 0\n", "compile user:k.py:2: error: importing it raises ZeroDivisionError: " +
+			"division by zero", false},
 		{"exit()\n", "compile user:k.py:1: error: importing it raises SystemExit: None", false},
-		{"input()\n", "compile user:k.py:1: error: importing it raises EOFError: EOF when reading a line", false},
-		{"import beside\nassert beside.SIZE != 1, 'no'\n", "compile user:k.py:2: error: importing it raises AssertionError: no", false},
-		{"import os; os.write(2, b'oops'); os._exit(4)\n", "compile user:k.py: Triton's process ended: exit status 4 (oops)", true},
-		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: no answer within 2.4s", true},
+		{"input()\n", "compile user:k.py:1: error: importing it raises EOFError: EOF when " +
+			"reading a line", false},
+		{"import beside\nassert beside.SIZE != 1, 'no'\n",
+			"compile user:k.py:2: error: importing it raises AssertionError: no", false},
+		{"import os; os.write(2, b'oops'); os._exit(4)\n",
+			"compile user:k.py: Triton's process ended: exit status 4 (oops)", true},
+		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: no " +
+			"answer within 2.4s", true},
 	} {
 		c, _, compile := double(t)
 		c.Within(4 * time.Second)

@@ -18,7 +18,8 @@ import (
 
 // Numbers of a class are one kernel, and the class is kept.
 func TestInt(t *testing.T) {
-	for n, want := range map[int64]string{0: "16", 1: "1", 2: "2", 3: "3", 4: "4", 7: "3", 8: "8", 24: "8", 16: "16", 4096: "16",
+	for n, want := range map[int64]string{0: "16", 1: "1", 2: "2", 3: "3", 4: "4", 7: "3", 8: "8",
+		24: "8", 16: "16", 4096: "16",
 		-1: "3", -32: "16", 1<<31 - 1: "3", 1 << 31: "1099511627792", 1<<31 + 1: "1099511627779"} {
 		assert.Equal(t, Int(n), want, n)
 	}
@@ -34,13 +35,15 @@ func cubin(entry string, sizes ...int) []byte {
 		}
 	}
 	names := "\x00.shstrtab\x00.nv.info." + entry + "\x00"
-	head := elf.Header64{Type: 2, Machine: 190, Version: 0x80, Shoff: 64, Ehsize: 64, Shentsize: 64, Shnum: 3, Shstrndx: 1}
+	head := elf.Header64{Type: 2, Machine: 190, Version: 0x80, Shoff: 64, Ehsize: 64, Shentsize: 64,
+		Shnum: 3, Shstrndx: 1}
 	copy(head.Ident[:], "\x7fELF\x02\x01\x01")
 	at := uint64(64 + 3*64)
 	binary.Write(&file, binary.LittleEndian, head)
 	binary.Write(&file, binary.LittleEndian, []elf.Section64{{},
 		{Name: 1, Type: uint32(elf.SHT_STRTAB), Off: at, Size: uint64(len(names))},
-		{Name: 11, Type: uint32(elf.SHT_LOPROC), Off: at + uint64(len(names)), Size: uint64(info.Len())}})
+		{Name: 11, Type: uint32(elf.SHT_LOPROC), Off: at + uint64(len(names)),
+			Size: uint64(info.Len())}})
 	file.WriteString(names)
 	file.Write(info.Bytes())
 	return file.Bytes()
@@ -55,37 +58,61 @@ func TestComplete(t *testing.T) {
 		change binaryOf
 		want   string // the launch, or the error
 	}{
-		{meta(func(*nvrtc.Meta) {}), "k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (x, n=int32 4096, eps=0.5, , )\n"},
+		{meta(func(*nvrtc.Meta) {}), "k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident " +
+			"early (x, n=int32 4096, eps=0.5, , )\n"},
 		{meta(func(m *nvrtc.Meta) { m.Cluster = 2; m.Scratch[0] = [2]int64{100, 128} }),
-			"scratch k1.global i32[300]\nk1 user:f.py:f grid=12,1,1 block=256 shared=60000 cluster=2 resident early (x, n=int32 4096, eps=0.5, k1.global, )\n"},
+			"scratch k1.global i32[300]\n" +
+				"k1 user:f.py:f grid=12,1,1 block=256 shared=60000 cluster=2 resident early (x, " +
+				"n=int32 4096, eps=0.5, k1.global, )\n"},
 		{meta(func(m *nvrtc.Meta) { m.Scratch[1] = [2]int64{3, 1} }),
-			"scratch k1.profile i32[5]\nk1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (x, n=int32 4096, eps=0.5, , k1.profile)\n"},
+			"scratch k1.profile i32[5]\n" +
+				"k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (x, n=int32 " +
+				"4096, eps=0.5, , k1.profile)\n"},
 		{func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4) }, // an old version without scratch
-			"k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (x, n=int32 4096, eps=0.5)\n"},
+			"k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (x, n=int32 4096, " +
+				"eps=0.5)\n"},
 		{func(b *nvrtc.Binary) { // n became a constant
-			b.Cubin, b.Meta.Params = cubin("f", 8, 8, 8, 8), []nvrtc.Param{{Name: "eps", Type: "fp64"}, {Name: "x", Type: "*bf16"}}
-		}, "k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (eps=float64 0.5, x, , )\n"},
+			b.Cubin, b.Meta.Params = cubin("f", 8, 8, 8, 8), []nvrtc.Param{{Name: "eps",
+				Type: "fp64"}, {Name: "x", Type: "*bf16"}}
+		},
+			"k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (eps=float64 0.5, " +
+				"x, , )\n"},
 
 		{meta(func(m *nvrtc.Meta) { m.Descriptors = 1 }), "it takes tensor descriptors"},
 		{meta(func(m *nvrtc.Meta) { m.Params[1].Name = "m" }), "parameter m has no argument"},
-		{meta(func(m *nvrtc.Meta) { m.Params[0].Type = "tensordesc<bf16[64]>" }), "parameter x is of type tensordesc<bf16[64]>, which x is not"},
+		{meta(func(m *nvrtc.Meta) { m.Params[0].Type = "tensordesc<bf16[64]>" }),
+			"parameter x is of type tensordesc<bf16[64]>, which x is not"},
 		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "*i32" }), "parameter n is of type *i32"},
-		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i8" }), "parameter n is of type i8, which does not hold 4096"},
+		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i8" }),
+			"parameter n is of type i8, which does not hold 4096"},
 		{meta(func(m *nvrtc.Meta) { m.Params[2].Type = "i32" }), "parameter eps is of type i32"},
-		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i64" }), "takes 5 parameters of [8 4 4 8 8] bytes, and is given 5 of [8 8 4 8 8]"},
-		{meta(func(m *nvrtc.Meta) { m.Scratch[0] = [2]int64{100, 512} }), "its global scratch is aligned to 512 bytes"},
+		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i64" }),
+			"takes 5 parameters of [8 4 4 8 8] bytes, and is given 5 of [8 8 4 8 8]"},
+		{meta(func(m *nvrtc.Meta) { m.Scratch[0] = [2]int64{100, 512} }),
+			"its global scratch is aligned to 512 bytes"},
 		{func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4) }, "takes 2 parameters"},
 		{func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4, 8, 8, 8) }, "takes 6 parameters"},
-		{func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4); b.Meta.Scratch[0] = [2]int64{1, 1} }, "takes 3 parameters"},
-		{func(b *nvrtc.Binary) { b.Cubin = cubin("g", 8) }, "the cubin does not tell its parameters"},
-		{func(b *nvrtc.Binary) { b.Cubin = []byte("no cubin") }, "the cubin does not tell its parameters"},
+		{func(b *nvrtc.Binary) {
+			b.Cubin = cubin("f", 8, 4, 4)
+			b.Meta.Scratch[0] = [2]int64{1,
+				1}
+		}, "takes 3 parameters"},
+		{func(b *nvrtc.Binary) { b.Cubin = cubin("g", 8) },
+			"the cubin does not tell its parameters"},
+		{func(b *nvrtc.Binary) { b.Cubin = []byte("no cubin") },
+			"the cubin does not tell its parameters"},
 	} {
-		b := &nvrtc.Binary{Cubin: cubin("f", 8, 4, 4, 8, 8), Symbols: map[string]string{"f": "f"}, Meta: &nvrtc.Meta{
-			Params:  []nvrtc.Param{{Name: "x", Type: "*bf16"}, {Name: "n", Type: "i32"}, {Name: "eps", Type: "fp32"}},
-			Threads: 256, Shared: 60000, Cluster: 1, Cooperative: true, Early: true, Scratch: [][2]int64{{0, 1}, {0, 1}}}}
+		b := &nvrtc.Binary{Cubin: cubin("f", 8, 4, 4, 8, 8), Symbols: map[string]string{"f": "f"},
+			Meta: &nvrtc.Meta{
+				Params: []nvrtc.Param{{Name: "x", Type: "*bf16"}, {Name: "n", Type: "i32"},
+					{Name: "eps", Type: "fp32"}},
+				Threads: 256, Shared: 60000, Cluster: 1, Cooperative: true, Early: true,
+				Scratch: [][2]int64{{0, 1}, {0, 1}}}}
 		test.change(b)
-		l := kernels.Launch{Stage: "k1", Source: "user:f.py", Entry: "f", Grid: [3]int{6, 1, 1}, Block: 128,
-			Args:   []kernels.Arg{kernels.Float32("eps", 0.5), {}, {Name: "x"}, kernels.Int64("n", 4096)},
+		l := kernels.Launch{Stage: "k1", Source: "user:f.py", Entry: "f", Grid: [3]int{6, 1, 1},
+			Block: 128,
+			Args: []kernels.Arg{kernels.Float32("eps", 0.5), {}, {Name: "x"}, kernels.Int64("n",
+				4096)},
 			Params: []string{"eps=0.5", "none=None", "x=*bf16", "n=16"}}
 		whole, scratch, err := Complete(b, l)
 		got := kernels.Plan{Launches: []kernels.Launch{whole}, Scratch: scratch}.String()
@@ -98,27 +125,40 @@ func TestComplete(t *testing.T) {
 }
 
 func TestImports(t *testing.T) {
-	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n# import k\nx = 'import l'\nimportm")
+	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n" +
+		"# import k\nx = 'import l'\nimportm")
 	assert.Same(t, got, []string{"a.py", "b.py", "d.py", "f.py", "i.py"})
 }
 
 // A manifest has what is known, guesses, and marks; heuristics and defaults are told.
 func TestManifest(t *testing.T) {
-	f := Function{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"}, {Name: "desc", Descriptor: true},
-		{Name: "axis", Default: "None"}, {Name: "stride_x_row"}, {Name: "RSTD_row_stride"}, {Name: "BLOCK", Constexpr: true}, {Name: "HAS_BIAS", Constexpr: true}, {Name: "MODE", Constexpr: true}, {Name: "BLOCK_M", Constexpr: true}}}
-	d := Description{Heuristics: map[string]string{"MODE": "lambda args: 1", "BLOCK_M": "lambda args: 16", "HAS_BIAS": "lambda args: args['b'] is not None"}}
-	for _, text := range []string{`{"BLOCK": 1024, "num_warps": 8}`, `{"BLOCK": 2048, "num_warps": 4, "num_stages": 2}`} {
+	f := Function{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"},
+		{Name: "desc", Descriptor: true},
+		{Name: "axis", Default: "None"}, {Name: "stride_x_row"}, {Name: "RSTD_row_stride"},
+		{Name: "BLOCK", Constexpr: true}, {Name: "HAS_BIAS", Constexpr: true}, {Name: "MODE",
+			Constexpr: true}, {Name: "BLOCK_M", Constexpr: true}}}
+	d := Description{Heuristics: map[string]string{"MODE": "lambda args: 1",
+		"BLOCK_M": "lambda args: 16", "HAS_BIAS": "lambda args: args['b'] is not None"}}
+	for _, text := range []string{`{"BLOCK": 1024, "num_warps": 8}`,
+		`{"BLOCK": 2048, "num_warps": 4, "num_stages": 2}`} {
 		var c map[string]json.RawMessage
 		assert.NoError(t, json.Unmarshal([]byte(text), &c))
 		d.Configs = append(d.Configs, c)
 	}
 	got := Manifest(Request{Source: "k.py", Function: "_Bwd"}, f, d, errors.New("no torch"))
-	for _, want := range []string{"# Its decorators are not known, as it could not be imported: no torch\n", "name: bwd\n", "pass: bwd # guess\n",
-		"  block: {values: [1024, 2048], doc: a constexpr}\n", "  w: [8, 4]\n", "  st: [2]\n", "base: # what runs untuned: expressions\n  block: 1024\n  w: 8\n",
-		"  - triton: {source: k.py, function: _Bwd}\n", "      X_ptr: x # guess\n", "      DY: dy # guess\n", "      _DW: dw_partial # guess\n",
-		"      alpha: TODO # a tensor", "      desc: TODO # a tensor descriptor", "      # axis: None by default\n", "      stride_x_row: N # guess\n",
-		"      RSTD_row_stride: 1 # guess\n", "      BLOCK: block\n", "      HAS_BIAS: bias # @triton.heuristics: lambda args: args['b'] is not None\n",
-		"      MODE: TODO # @triton.heuristics: lambda args: 1\n", "      BLOCK_M: TODO # @triton.heuristics: lambda args: 16\n", "      num_warps: w\n      num_stages: st\n"} {
+	for _, want := range []string{"# Its decorators are not known, as it could not be imported: " +
+		"no torch\n", "name: bwd\n", "pass: bwd # guess\n",
+		"  block: {values: [1024, 2048], doc: a constexpr}\n", "  w: [8, 4]\n", "  st: [2]\n",
+		"base: # what runs untuned: expressions\n  block: 1024\n  w: 8\n",
+		"  - triton: {source: k.py, function: _Bwd}\n", "      X_ptr: x # guess\n",
+		"      DY: dy # guess\n", "      _DW: dw_partial # guess\n",
+		"      alpha: TODO # a tensor", "      desc: TODO # a tensor descriptor",
+		"      # axis: None by default\n", "      stride_x_row: N # guess\n",
+		"      RSTD_row_stride: 1 # guess\n", "      BLOCK: block\n",
+		"      HAS_BIAS: bias # @triton.heuristics: lambda args: args['b'] is not None\n",
+		"      MODE: TODO # @triton.heuristics: lambda args: 1\n",
+		"      BLOCK_M: TODO # @triton.heuristics: lambda args: 16\n",
+		"      num_warps: w\n      num_stages: st\n"} {
 		assert.That(t, strings.Contains(got, want), "no %q in\n%s", want, got)
 	}
 }

@@ -32,9 +32,12 @@ func harmless(fault, step string) bool {
 	case "sense":
 		return fault == "empty parts" // a device without sensors says as much
 	case "prepare":
-		return fault == "long error" || harmless(fault, "open") // what the device says shows again in check
+		// what the device says shows again in check
+		return fault == "long error" || harmless(fault, "open")
 	case "open":
-		return strings.HasPrefix(devicetest.Faults[fault], `{"id":ID,"`) && !strings.Contains(devicetest.Faults[fault], `"failure"`) && !strings.Contains(devicetest.Faults[fault], `"error"`) && fault != "truncated" ||
+		return strings.HasPrefix(devicetest.Faults[fault], `{"id":ID,"`) &&
+			!strings.Contains(devicetest.Faults[fault], `"failure"`) &&
+			!strings.Contains(devicetest.Faults[fault], `"error"`) && fault != "truncated" ||
 			fault == "empty" || fault == "two answers" || fault == "no such number"
 	}
 	return false
@@ -44,10 +47,14 @@ func harmless(fault, step string) bool {
 func misbehave(fault, step string) {
 	honest := func(in io.Reader, out io.Writer) {
 		Serve(context.Background(), in, out, "", func() (kernels.Device, error) {
-			return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return 1e-5 }}, nil
+			return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
+				int) float64 {
+				return 1e-5
+			}}, nil
 		})
 	}
-	devicetest.Misbehave(os.Stdin, os.Stdout, honest, fault, func(asked string) bool { return asked == step })
+	devicetest.Misbehave(os.Stdin, os.Stdout, honest, fault,
+		func(asked string) bool { return asked == step })
 }
 
 // Every misbehaviour at every step ends without its timeout, but for a hang, and in bounded memory
@@ -81,7 +88,8 @@ func TestFaults(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				} else {
 					seen := session(t, c, name)
-					if seen != step && !harmless(fault, step) && fault != "hangs" { // a busy machine may be late before
+					// a busy machine may be late before
+					if seen != step && !harmless(fault, step) && fault != "hangs" {
 						t.Errorf("%s: seen in %q", name, seen)
 					}
 					c.Close()
@@ -107,7 +115,9 @@ func TestTwoAnswers(t *testing.T) {
 		assert.Equal(t, session(t, c, step), "", "two answers to", step, "spoil")
 	}
 	req := &request{ID: 3, Op: "close"}
-	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer", `{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense", `{"id":3,"error":"a","error":""}`: "the field /error stands twice"} {
+	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer",
+		`{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense",
+		`{"id":3,"error":"a","error":""}`: "the field /error stands twice"} {
 		_, err := decode([]byte(text), req, false)
 		assert.That(t, (err == nil) == (want == "") &&
 			(err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", text, err, want)
@@ -118,7 +128,8 @@ func TestTwoAnswers(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	steps := []string{"hello", "check", "time", "sense", "open"}
 	for _, text := range slices.Sorted(maps.Values(devicetest.Faults)) {
-		text = strings.NewReplacer("ID", "1", "1e-5*", "1e-5,1e-5,1e-5", "LONG", strings.Repeat("x", 5000)).Replace(text)
+		text = strings.NewReplacer("ID", "1", "1e-5*", "1e-5,1e-5,1e-5", "LONG", strings.Repeat("x",
+			5000)).Replace(text)
 		for step := range steps {
 			f.Add(text, step)
 		}
@@ -128,7 +139,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"id":1,"hello":{"protocol":1,"info":{"id":"a\u001b[2J","sms":-1}}}`, 0)
 	f.Add(`{"id":1,"check":`+strings.Repeat(`{"a":`, 2000), 1)
 	f.Fuzz(func(t *testing.T, line string, step int) {
-		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))], Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{Samples: 3}, on: small}
+		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))],
+			Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{
+				Samples: 3}, on: small}
 		a, err := decode([]byte(line), req, false)
 		if err != nil || a.Error != "" || a.Failure != nil {
 			assert.That(t, err == nil || !strings.ContainsAny(err.Error(), "\n\x1b"),
@@ -138,7 +151,8 @@ func FuzzDecode(f *testing.F) {
 		switch req.Op {
 		case "hello":
 			assert.That(t,
-				a.Hello.Protocol != Protocol || kernels.CheckID(a.Hello.Info.ID) == nil && a.Hello.Info.SMs >= 1,
+				a.Hello.Protocol != Protocol || kernels.CheckID(a.Hello.Info.ID) == nil &&
+					a.Hello.Info.SMs >= 1,
 				"%+v", a.Hello)
 		case "check":
 			assert.That(t, len(a.Check.Outputs) == 2 && a.Check.Repeats == 1, "%+v", a.Check)
@@ -154,7 +168,8 @@ func FuzzDecode(f *testing.F) {
 // startAt is Start of a worker that misbehaves, with a limit that honest starts of this binary keep
 // on a busy machine too.
 func startAt(ctx context.Context, fault, step string, limit time.Duration) (*Client, error) {
-	o := Options{Command: []string{"env", modeEnv + "=fault", "NORMBENCH_TEST_FAULT=" + fault, "NORMBENCH_TEST_STEP=" + step, os.Args[0]}, Timeout: limit}
+	o := Options{Command: []string{"env", modeEnv + "=fault", "NORMBENCH_TEST_FAULT=" + fault,
+		"NORMBENCH_TEST_STEP=" + step, os.Args[0]}, Timeout: limit}
 	if step != "hello" {
 		o.Timeout = time.Minute
 	}
@@ -185,7 +200,8 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 	got, err := b.Check(t.Context(), good, 1)
 	assert.That(t, !note("check", err) || len(got.Outputs) == 2 && got.Repeats == 1,
 		"%s: passes for the check %+v", name, got)
-	if got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3}); note("time", err) && (len(got.Seconds) != 3 || got.Seconds[1] != 1e-5) {
+	if got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3}); note("time", err) &&
+		(len(got.Seconds) != 3 || got.Seconds[1] != 1e-5) {
 		t.Errorf("%s: passes for the times %v", name, got.Seconds)
 	}
 	_, err = c.Sense(t.Context())
@@ -220,8 +236,11 @@ func TestGone(t *testing.T) {
 	}
 	c.o.Command = command
 	for _, change := range []func(*kernels.DeviceInfo){
-		func(d *kernels.DeviceInfo) { d.ID = "another" }, func(d *kernels.DeviceInfo) { d.Arch += "1" }, func(d *kernels.DeviceInfo) { d.SMs += 7 },
-		func(d *kernels.DeviceInfo) { d.Driver += "1" }, func(d *kernels.DeviceInfo) { d.Compiler += "1" },
+		func(d *kernels.DeviceInfo) { d.ID = "another" },
+		func(d *kernels.DeviceInfo) { d.Arch += "1" },
+		func(d *kernels.DeviceInfo) { d.SMs += 7 },
+		func(d *kernels.DeviceInfo) { d.Driver += "1" },
+		func(d *kernels.DeviceInfo) { d.Compiler += "1" },
 	} {
 		c, gone := start(t, "cpu"), (*kernels.Gone)(nil)
 		change(&c.info)
@@ -286,7 +305,8 @@ func alive(pid int) bool {
 // parentOfOneThatHangs says the worker's process ID and waits to be killed.
 func parentOfOneThatHangs() {
 	os.Setenv(modeEnv, "ignores the end of its input")
-	c, err := Start(context.Background(), Options{Command: []string{os.Args[0]}, Timeout: time.Minute, Kernels: "hash"})
+	c, err := Start(context.Background(), Options{Command: []string{os.Args[0]},
+		Timeout: time.Minute, Kernels: "hash"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	if mode == "" {
 		os.Exit(m.Run())
 	}
-	hash := map[string]string{"foreign": "", "other kernels": "other"} // a foreign one runs none of our kernels, such as a peer
+	// a foreign one runs none of our kernels, such as a peer
+	hash := map[string]string{"foreign": "", "other kernels": "other"}
 	if _, ok := hash[mode]; !ok {
 		hash[mode] = "hash"
 	}
@@ -41,7 +42,8 @@ func TestMain(m *testing.M) {
 	case "broken device": // its process lives, its context does not
 		dev = &devicetest.Fake{Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
 			if v.Family == "fault" {
-				return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "illegal address", Broken: true}
+				return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "illegal address",
+					Broken: true}
 			}
 			return nil
 		}}
@@ -72,7 +74,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-var small = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 5, N: 33, DType: kernels.BF16, Weight: kernels.BF16}
+var small = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 5, N: 33,
+	DType: kernels.BF16, Weight: kernels.BF16}
 
 var good = kernels.Variant{Family: "rms_fwd/cta_reg"}
 
@@ -82,7 +85,8 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Setenv(modeEnv, mode)
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // else a worker under the race detector takes a second to leave
+	// else a worker under the race detector takes a second to leave
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	if len(command) == 0 {
 		command = []string{os.Args[0]}
 	}
@@ -98,7 +102,8 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<16)
-				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
+					buf[:runtime.Stack(buf, true)])
 			}
 		}
 	})
@@ -124,13 +129,15 @@ func works(t *testing.T, b kernels.Bench) {
 	if got, err := b.Check(t.Context(), good, 2); err != nil || !got.OK() || got.Repeats != 2 {
 		t.Fatalf("check: %+v, %v", got, err)
 	}
-	got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3, Flush: 4096, Stages: true})
+	got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3, Flush: 4096,
+		Stages: true})
 	assert.Must(t, err == nil && len(got.Seconds) == 3 && len(got.Stages) == 1 && got.Busy > 0,
 		"time: %+v, %v", got, err)
 }
 
 // failed wants a broken Failure, a bench that says it is gone, and a client that starts anew.
-func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.Status, reason string) {
+func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.Status,
+	reason string) {
 	t.Helper()
 	var f *kernels.Failure
 	assert.Must(t, errors.As(err, &f) && f.Status == want && f.Broken &&
@@ -198,7 +205,8 @@ func (r *rich) Sense(context.Context) (reading kernels.Reading, err error) {
 	return reading, nil
 }
 func (r *rich) Peers() []kernels.Peer {
-	return []kernels.Peer{{Name: "a", System: "A", Version: "1"}, {Name: "b", System: "B", Missing: "not installed"}}
+	return []kernels.Peer{{Name: "a", System: "A", Version: "1"}, {Name: "b", System: "B",
+		Missing: "not installed"}}
 }
 
 func (r *rich) Unkept() string { return "a full disk" }
@@ -245,11 +253,15 @@ func TestLost(t *testing.T) {
 		status             kernels.Status
 		reason             string
 	}{
-		{"killed while idle", "cpu", good.Family, 0, -1, kernels.StatusCrash, "killed, as when memory runs out"},
-		{"killed while busy", "cpu", devicetest.Spin, 0, 100 * time.Millisecond, kernels.StatusCrash, "killed"},
-		{"hangs", "cpu", devicetest.Spin, 300 * time.Millisecond, 0, kernels.StatusTimeout, "300ms"},
+		{"killed while idle", "cpu", good.Family, 0, -1, kernels.StatusCrash,
+			"killed, as when memory runs out"},
+		{"killed while busy", "cpu", devicetest.Spin, 0, 100 * time.Millisecond,
+			kernels.StatusCrash, "killed"},
+		{"hangs", "cpu", devicetest.Spin, 300 * time.Millisecond, 0, kernels.StatusTimeout,
+			"300ms"},
 		// The last line of its standard error tells why a worker ended.
-		{"crashes", "cpu", devicetest.Crash, 0, 0, kernels.StatusCrash, "exit status 3 (test/crash: exit status 3 as asked)"},
+		{"crashes", "cpu", devicetest.Crash, 0, 0, kernels.StatusCrash,
+			"exit status 3 (test/crash: exit status 3 as asked)"},
 		// A process whose device has faulted is not asked again, even if it lives.
 		{"faults", "broken device", "fault", 0, 0, kernels.StatusLaunch, "illegal address"},
 	} {
@@ -279,13 +291,16 @@ func TestStartErrors(t *testing.T) {
 		script     string         // what one may meet at the other end of ssh
 		status     kernels.Status // "" for an error that is nobody's result, with a hint
 	}{
-		{"old protocol", "does not speak protocol 1", `echo '{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}'; cat`, ""},
+		{"old protocol", "does not speak protocol 1",
+			`echo '{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}'; cat`, ""},
 		{"other kernels", "has other kernels (other) than this normbench (hash)", "", ""},
 		{"no device", "no GPU here", "", ""},
-		{"nonsense", "Welcome to gpu1!", "echo 'Welcome to gpu1! Have a nice day.'; cat", kernels.StatusCrash},
+		{"nonsense", "Welcome to gpu1!", "echo 'Welcome to gpu1! Have a nice day.'; cat",
+			kernels.StatusCrash},
 		{"wrong id", `{\"id\":7}`, `echo '{"id":7}'; cat`, kernels.StatusCrash},
 		{"half a line", "ended: exit status 0", `printf '{"id":1,"hel'`, kernels.StatusCrash},
-		{"ends at once", "ended: exit status 4 (no licence)", "echo starting >&2; echo no licence >&2; exit 4", kernels.StatusCrash},
+		{"ends at once", "ended: exit status 4 (no licence)",
+			"echo starting >&2; echo no licence >&2; exit 4", kernels.StatusCrash},
 		{"closes its output", "closed its output", "exec >&-; sleep 60", kernels.StatusCrash},
 		{"closes its input", "no answer within 300ms", "exec <&-; sleep 60", kernels.StatusTimeout},
 		{"never answers", "no answer within 300ms", "cat >/dev/null", kernels.StatusTimeout},
@@ -315,9 +330,10 @@ func TestStartErrors(t *testing.T) {
 func serve(input string) (answers []answer, raw string, err error) {
 	var out bytes.Buffer
 	r := families.New()
-	err = Serve(context.Background(), strings.NewReader(input), &out, "hash", func() (kernels.Device, error) {
-		return &devicetest.Fake{Registry: r}, nil
-	})
+	err = Serve(context.Background(), strings.NewReader(input), &out, "hash",
+		func() (kernels.Device, error) {
+			return &devicetest.Fake{Registry: r}, nil
+		})
 	for line := range strings.Lines(out.String()) {
 		var a answer
 		if e := json.Unmarshal([]byte(line), &a); e != nil {
@@ -328,46 +344,29 @@ func serve(input string) (answers []answer, raw string, err error) {
 	return answers, out.String(), err
 }
 
-// Whatever is asked in the wrong order or without what it needs has an error
-// for an answer, and the next request an answer of its own.
+// Whatever is asked in the wrong order or without what it needs has an error for an answer, and the
+// next request an answer of its own. Lines that are no requests end the worker with an error; the
+// end of the input, even within a line, is the orderly end.
 func TestServeMistakes(t *testing.T) {
-	const openIt = `{"id":1,"op":"open","problem":"rmsnorm/fwd/8x8/bf16"}` + "\n"
-	for _, test := range []struct{ input, want string }{
-		{`{"id":2,"op":"check","variants":["rms_fwd/cta_reg@"]}`, "check without an open problem"},
-		{`{"id":2,"op":"open"}`, "open without a problem"},
-		{`{"id":2,"op":"prefetch"}`, "prefetch without a problem"},
-		{`{"id":2,"op":"dance"}`, `unknown op "dance"`},
-		{openIt + `{"id":2,"op":"check"}`, "check takes one variant"},
-		{openIt + `{"id":2,"op":"check","variants":["a@","b@"]}`, "check takes one variant"},
-		{openIt + `{"id":2,"op":"check","variants":["what"]}`, `malformed variant "what"`},
-		{openIt + `{"id":2,"op":"check","variants":["rms_fwd/cta_reg@"],"repeats":99999999999}`, "99999999999 repeats"},
-		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"]}`, "time without options"},
-		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":-1}}`, "-1 samples"},
-		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":99999999999}}`, "99999999999 samples"},
-		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":1,"flush":-8}}`, "flush of -8 bytes"},
-	} {
-		answers, raw, err := serve(test.input + "\n" + `{"id":3,"op":"hello"}` + "\n")
-		if err != nil || len(answers) < 2 {
-			t.Errorf("%s: %v\n%s", test.input, err, raw)
-			continue
+	assert.Lines(t, "testdata/requests.txt", func(input string) string {
+		input, opened := strings.CutPrefix(input, "open ")
+		if opened {
+			input = `{"id":1,"op":"open","problem":"rmsnorm/fwd/8x8/bf16"}` + "\n" + input
+		}
+		answers, raw, err := serve(input + "\n" + `{"id":3,"op":"hello"}` + "\n")
+		if err != nil {
+			assert.Equal(t, raw, "", input, "is answered by")
+			return strings.SplitAfter(err.Error(), "standard input")[0] // the rest is Go's
 		}
 		a, last := answers[len(answers)-2], answers[len(answers)-1]
-		assert.That(t, a.ID == 2 && strings.Contains(a.Error, test.want) && a.Failure == nil,
-			"%s: answer %+v, want the error %q", test.input, a, test.want)
+		assert.That(t, a.ID == 2 && a.Failure == nil && a.Error != "", "%s: answer %+v", input, a)
 		assert.That(t, last.ID == 3 && last.Hello != nil && last.Hello.Protocol == Protocol &&
-			last.Hello.Kernels == "hash", "%s: then hello is answered with %+v", test.input, last)
-	}
-}
-
-// Lines that are no requests end the worker with an error: there is no id to answer to. The end of
-// the input, even within a line, is the orderly end.
-func TestServeMalformed(t *testing.T) {
-	for input, bad := range map[string]bool{"hello\n": true, "[]\n": true, `{"id":"1"}` + "\n": true,
-		`{"id":1,"op":"open","problem":"x"}` + "\n": true, "": false, `{"id":1,"op":"he`: false} {
+			last.Hello.Kernels == "hash", "%s: then hello is answered with %+v", input, last)
+		return a.Error
+	})
+	for _, input := range []string{"", `{"id":1,"op":"he`} {
 		_, raw, err := serve(input)
-		assert.That(t, (err != nil) == bad &&
-			(!bad || strings.Contains(err.Error(), "malformed request")) && raw == "", "%q: %v, %s",
-			input, err, raw)
+		assert.That(t, err == nil && raw == "", "%q: %v, %s", input, err, raw)
 	}
 }
 

@@ -35,8 +35,10 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	add := func(run *record.Run, problem, variant string, status kernels.Status, us ...float64) {
 		p := devicetest.Problem(t, problem)
 		v := devicetest.Variant(t, variant)
-		r := &record.Record{Run: run.ID, Time: run.Time, Problem: p, Family: v.Family, Config: v.Config,
-			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us, Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
+		r := &record.Record{Run: run.ID, Time: run.Time, Problem: p, Family: v.Family,
+			Config: v.Config,
+			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us,
+			Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
 		if status != kernels.StatusOK {
 			r.Reason = "as asked"
 		}
@@ -110,7 +112,8 @@ func TestKT(t *testing.T) {
 	assert.NoError(t, json.Unmarshal(data, &f))
 	assert.Same(t, f.Keys, []string{"family", "block_rows", "warps", "ctas_per_sm"}, "keys")
 	assert.That(t, len(f.Limits) == 3 &&
-		f.Limits[0] == `(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)`,
+		f.Limits[0] ==
+			`(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)`,
 		"restrictions %q", f.Limits)
 	e := f.Cache["rms_fwd/cta_reg,1,4,-1"]
 	assert.That(t, e != nil && e["time"] == 0.011 && e["benchmark_time"] == 0.022 &&
@@ -119,15 +122,17 @@ func TestKT(t *testing.T) {
 		e["__error__"] != e["time"] || e["compile_time"] != nil {
 		t.Errorf("%v", e)
 	}
-	one, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256_rms_fwd_cta_reg", "gpu.json"))
+	one, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256_rms_fwd_cta_reg",
+		"gpu.json"))
 	assert.That(t, err == nil && !bytes.Contains(one, []byte("two_pass")) &&
 		!bytes.Contains(one, []byte("ctas_per_sm")), "the family's own file: %v %s", err, one)
 	// What a bound ruled out has a status of its own.
 	other, err := os.ReadFile(filepath.Join(out, "layernorm_bwd_bf16-wfp32+bias_8x16", "gpu.json"))
 	assert.That(t, err == nil && bytes.Contains(other, []byte(`"normbench_status":"pruned"`)),
 		"%v: %s", err, other)
-	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong", "rms_fwd/two_pass,-1,32,2": "compile",
-		"rms_fwd/two_pass,-1,2,2": "timeout"}
+	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong",
+		"rms_fwd/two_pass,-1,32,2": "compile",
+		"rms_fwd/two_pass,-1,2,2":  "timeout"}
 	for key, e := range f.Cache {
 		assert.Equal(t, e["normbench_status"], want[key], key, "the status")
 	}
@@ -161,7 +166,8 @@ func TestBenchNames(t *testing.T) {
 		dtypes := []kernels.DType{kernels.BF16, kernels.FP16, kernels.FP32}
 		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 1 + rng.Int64N(2),
 			N:     1 + rng.Int64N(2),
-			DType: dtypes[rng.IntN(3)], Weight: dtypes[rng.IntN(3)], Bias: coin(), ZeroCentered: coin(), NoWeight: coin(),
+			DType: dtypes[rng.IntN(3)], Weight: dtypes[rng.IntN(3)], Bias: coin(),
+			ZeroCentered: coin(), NoWeight: coin(),
 			Residual: coin(), FP8: coin(), Transpose: coin(), Accumulate: coin()}
 		if coin() {
 			p.Op = kernels.LayerNorm

@@ -29,7 +29,8 @@ func TestChoose(t *testing.T) {
 		want []int // samples, the fastest first
 	}{
 		{named(kernels.PeerVariant), []int{15, 15, 10, 10, 0}},
-		{named(func(n string) kernels.Variant { return kernels.Variant{Family: "my/" + n} }), []int{5, 5, 5, 5, 0}},
+		{named(func(n string) kernels.Variant { return kernels.Variant{Family: "my/" + n} }),
+			[]int{5, 5, 5, 5, 0}},
 	} {
 		f := &devicetest.Fake{
 			Seconds: func(_ kernels.Problem, v kernels.Variant, _ int) float64 {

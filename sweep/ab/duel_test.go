@@ -59,17 +59,25 @@ func TestFightUnfit(t *testing.T) {
 		"fit": {func(int) kernels.Reading { return fit }, kernels.StatusOK, "", 6},
 		"twice throttled": {func(call int) kernels.Reading {
 			if call < 2 {
-				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980, Throttle: []string{"sw power cap"}}
+				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980,
+					Throttle: []string{"sw power cap"}}
 			}
 			return fit
 		}, kernels.StatusOK, "", 8},
-		"slow clock": {func(int) kernels.Reading { return kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980} },
+		"slow clock": {func(int) kernels.Reading {
+			return kernels.Reading{ClockMHz: 1200,
+				MaxClockMHz: 1980}
+		},
 			kernels.StatusUnfit, "the clock is 1200 MHz of 1980", 9},
-		"shared": {func(int) kernels.Reading { return kernels.Reading{Others: []string{"process 7 (python)"}} },
+		"shared": {func(int) kernels.Reading {
+			return kernels.Reading{Others: []string{"process 7 (python)"}}
+		},
 			kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 9},
-		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} }, kernels.StatusUnfit, "the GPU is sliced (MIG)", 9},
+		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} },
+			kernels.StatusUnfit, "the GPU is sliced (MIG)", 9},
 	} {
-		res, err := Fight(t.Context(), r, &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r}, Reading: test.reading}, d, duelOptions(6))
+		res, err := Fight(t.Context(), r, &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r},
+			Reading: test.reading}, d, duelOptions(6))
 		assert.NoError(t, err, name)
 		assert.That(t, res.Status == test.status && strings.Contains(res.Reason, test.reason) &&
 			len(res.States) == test.states, "%s: %s, %q, %d states", name, res.Status, res.Reason,
@@ -82,8 +90,10 @@ func TestFightFailures(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
-	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch, kernels.StatusTimeout} {
-		f := &devicetest.Fake{Registry: r, Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
+		kernels.StatusTimeout} {
+		f := &devicetest.Fake{Registry: r, Fail: func(_ kernels.Problem,
+			v kernels.Variant) *kernels.Failure {
 			if v == d.B {
 				return kernels.Failf(status, "as asked")
 			}

@@ -26,8 +26,10 @@ func FuzzRead(f *testing.F) {
 	f.Add("\xef\xbb\xbf" + whole)
 	f.Add(whole + "total garbage\n")
 	f.Add(whole + whole[:40] + "\n" + whole[:80])
-	for _, to := range [][2]string{{`"device":{"id":"`, `"device":{"id":"../../`}, {`"status":"ok"`, `"status":"ok","status":"crash"`}, {`"status":"ok"`, `"status":""`},
-		{`"samples_us":[`, `"samples_us":[NaN,`}, {`"samples_us":[`, `"samples_us":[],"x":[`}, {`"family":"`, `"family":"\u001b[2J<script>`}, {`"check":{`, `"check":{},"x":{`},
+	for _, to := range [][2]string{{`"device":{"id":"`, `"device":{"id":"../../`}, {`"status":"ok"`,
+		`"status":"ok","status":"crash"`}, {`"status":"ok"`, `"status":""`},
+		{`"samples_us":[`, `"samples_us":[NaN,`}, {`"samples_us":[`, `"samples_us":[],"x":[`},
+		{`"family":"`, `"family":"\u001b[2J<script>`}, {`"check":{`, `"check":{},"x":{`},
 		{`"check":{`, `"check":` + strings.Repeat(`{"a":`, 2000) + `{`}} {
 		assert.That(f, strings.Contains(whole, to[0]), "no %s to change", to[0])
 		changed := ""

@@ -23,15 +23,19 @@ import (
 // Records that were appended outlive a power cut whatever it leaves, in new folders too; an append
 // that was not is there whole or not at all, and the next writer goes on. learn packs them.
 func TestPowerCutRecords(t *testing.T) {
-	run := record.Run{ID: "r", Time: time.Unix(1e9, 0), Tool: "test", Device: devicetest.H200(), Protocol: record.Protocol{Name: "cold", Samples: 200, Flush: 1, Cold: true}}
+	run := record.Run{ID: "r", Time: time.Unix(1e9, 0), Tool: "test", Device: devicetest.H200(),
+		Protocol: record.Protocol{Name: "cold", Samples: 200, Flush: 1, Cold: true}}
 	p := devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16")
 	one := func(i int) *record.Record {
-		r := &record.Record{Run: "r", Time: run.Time, Problem: p, Family: "rms_fwd/f" + strconv.Itoa(i), Status: kernels.StatusOK, Source: "s", Seed: 1,
-			Check: &kernels.Check{Repeats: 1, Outputs: []kernels.OutputCheck{{Name: "y", Elems: 1}}}, StreamUS: 1, Bytes: p.Bytes()}
+		r := &record.Record{Run: "r", Time: run.Time, Problem: p, Family: "rms_fwd/f" +
+			strconv.Itoa(i), Status: kernels.StatusOK, Source: "s", Seed: 1,
+			Check: &kernels.Check{Repeats: 1, Outputs: []kernels.OutputCheck{{Name: "y",
+				Elems: 1}}}, StreamUS: 1, Bytes: p.Bytes()}
 		for k := range 200 {
 			r.SamplesUS = append(r.SamplesUS, 10+float64((k*i)%7)/1000)
 		}
-		r.Key = record.Key(p, r.Variant(), run.Device, record.Code{Source: "s"}.String(), run.Protocol)
+		r.Key = record.Key(p, r.Variant(), run.Device, record.Code{Source: "s"}.String(),
+			run.Protocol)
 		return r
 	}
 	appends := [][]record.Line{{&run}, {one(1)}, {one(2), one(3), one(4), one(5), one(6)}, {one(7)}}
@@ -74,7 +78,8 @@ func TestPowerCutFile(t *testing.T) {
 		assert.NoError(t, durable.MakeFolder(filepath.Join(root, "a", "b"), "device/deep"))
 		for _, text := range texts[1:] {
 			assert.NoError(t,
-				(durable.Place{Root: filepath.Join(root, "a", "b"), Name: "device/deep/tuned.json"}).WriteFrom(strings.NewReader(text)))
+				(durable.Place{Root: filepath.Join(root, "a", "b"),
+					Name: "device/deep/tuned.json"}).WriteFrom(strings.NewReader(text)))
 			ack()
 		}
 	}, func(root string, acked int) error {

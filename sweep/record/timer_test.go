@@ -9,7 +9,8 @@ import (
 // Runs of before the number have their floor in the text of a trial, and finals that of their
 // search.
 func TestFloor(t *testing.T) {
-	trials := []Trial{{Name: droppedTrial, Found: "11.2 MiB"}, {Name: "timer step", Found: "0.032 us", OK: true}, {Name: floorTrial, Found: "2.62 us", OK: true}}
+	trials := []Trial{{Name: droppedTrial, Found: "11.2 MiB"}, {Name: "timer step",
+		Found: "0.032 us", OK: true}, {Name: floorTrial, Found: "2.62 us", OK: true}}
 	search := &Run{ID: "a", SelfTest: trials}
 	search.takeTimer(nil)
 	finals := &Run{ID: "a" + FinalsSuffix}
@@ -22,7 +23,8 @@ func TestFloor(t *testing.T) {
 	assert.Equal(t, known.FloorUS, 4.5, "the number became")
 	none := &Run{SelfTest: []Trial{{Name: floorTrial, Found: "none", Wanted: "below 100 us"}}}
 	none.takeTimer(nil)
-	got, want := none.Failed(), "selftest: 1 of 1 checks failed: floor: an empty launch is none, wanted below 100 us"
+	got, want := none.Failed(), "selftest: 1 of 1 checks failed: floor: an empty launch is none, "+
+		"wanted below 100 us"
 	assert.That(t, none.FloorUS == 0 && got == want,
 		"a floor of %g from no number; %q", none.FloorUS, got)
 }

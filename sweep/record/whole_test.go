@@ -37,15 +37,16 @@ func sinkLines(rs []*Record) (vs []Line) {
 }
 
 // Whatever of the last append is missing, its end after a kill or zeros where pages or sectors are,
-// the next writer has all before it and drops the rest, and readers believe none of it: neither half
-// of a problem's finals nor what its search saw before them. A hole before it stops both.
+// the next writer has all before it and drops the rest, and readers believe none of it: neither
+// half of a problem's finals nor what its search saw before them. A hole before it stops both.
 func TestAppendHoles(t *testing.T) {
 	dir := t.TempDir()
 	run, final := testRun("s"), testRun("f")
 	final.Protocol.Phase = PhaseFinal
 	w, _ := openWriter(t, dir)
 	sizes := []int64{0}
-	for _, vs := range [][]Line{{run}, {final}, {testRecord(run, 9)}, sinkLines(append([]*Record{testRecord(run, 1), testRecord(run, 2)}, finals(final, 3)...))} {
+	for _, vs := range [][]Line{{run}, {final}, {testRecord(run, 9)},
+		sinkLines(append([]*Record{testRecord(run, 1), testRecord(run, 2)}, finals(final, 3)...))} {
 		assert.NoError(t, w.AppendAll(vs...))
 		sizes = append(sizes, w.size)
 	}
@@ -132,7 +133,10 @@ func TestWriterUnderOthers(t *testing.T) {
 		do   func(dir, path string) error
 		want string
 	}{
-		"mv": {func(dir, path string) error { return os.Rename(path, filepath.Join(dir, "old.jsonl")) },
+		"mv": {func(dir, path string) error {
+			return os.Rename(path, filepath.Join(dir,
+				"old.jsonl"))
+		},
 			"was moved or deleted in the meantime; the 1 records of this run are in DIR/old.jsonl"},
 		"rm": {func(dir, path string) error { return os.Remove(path) },
 			"was moved or deleted in the meantime; the 1 records of this run are gone with it"},
@@ -146,7 +150,8 @@ func TestWriterUnderOthers(t *testing.T) {
 				return err
 			}
 			return os.WriteFile(path, []byte(lines(t, run)), 0o644)
-		}, "was replaced by another in the meantime; the 1 records of this run are in DIR.old/" + FileName},
+		}, "was replaced by another in the meantime; the 1 records of this run are in DIR.old/" +
+			FileName},
 		"truncate": {func(dir, path string) error { return os.Truncate(path, 100) },
 			" to 100 bytes in the meantime; the 1 records of this run are in it as far as it goes"},
 		"append": {func(dir, path string) error {
@@ -186,7 +191,8 @@ func TestLean(t *testing.T) {
 	r.Check.Busy, r.Check.Compile, r.StreamUS = 0.000944322, 0.2137191, 123456.789
 	text := lines(t, r)
 	assert.That(t, len(text) <= 1200, "%d bytes: %s", len(text), text)
-	for _, want := range []string{`"search_us":50.272,`, `"gap_us":0.33333,`, `"wall_ms":102.92,`, `"busy":0.00094432,"compile":0.21372}`, `"stream_us":123460,`} {
+	for _, want := range []string{`"search_us":50.272,`, `"gap_us":0.33333,`, `"wall_ms":102.92,`,
+		`"busy":0.00094432,"compile":0.21372}`, `"stream_us":123460,`} {
 		assert.That(t, strings.Contains(text, want), "no %s in %s", want, text)
 	}
 	for _, gone := range []string{`"bytes"`, `"bad"`, `"spill"`, `"refused"`} {

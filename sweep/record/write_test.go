@@ -53,7 +53,8 @@ func TestWriter(t *testing.T) {
 		t.Fatal(err) // its run is in the file
 	}
 	recs, _, notes, err := readAll(w.Path())
-	diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs, cmpOpts)
+	diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs,
+		cmpOpts)
 	assert.That(t, diff == "" && err == nil && notes == nil, "%v %v %v", diff, err, notes)
 }
 
@@ -61,20 +62,15 @@ func TestWriterRefuses(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)
 	run := testRun("r1")
-	for _, tc := range []struct{ text, want string }{
-		{"some notes of mine\n", path + " is not a records file"},
-		{lines(t, run) + "junk\n" + lines(t, run), path + ":2: not JSON"},
-		{altered(lines(t, run), `"schema":2`, `"schema":9`), path + ":1: schema 9 is newer than 2, the newest that this normbench reads"},
-	} {
-		os.WriteFile(path, []byte(tc.text), 0o644)
-		_, _, err := OpenWriter(dir, ".")
-		assert.That(t, err != nil && err.Error() == tc.want, "got %v, want %s", err, tc.want)
-		got, _ := os.ReadFile(path)
-		assert.Equal(t, string(got), tc.text, "the refused file was changed to", got)
-	}
+	text := lines(t, run) + "junk\n" + lines(t, run)
+	os.WriteFile(path, []byte(text), 0o644)
+	_, _, err := OpenWriter(dir, ".")
+	assert.Error(t, err, path+":2: not JSON")
+	got, _ := os.ReadFile(path)
+	assert.Equal(t, string(got), text, "the refused file")
 	file := filepath.Join(dir, "file")
 	os.WriteFile(file, nil, 0o644)
-	_, _, err := OpenWriter(file, ".")
+	_, _, err = OpenWriter(file, ".")
 	assert.That(t, err != nil && err.Error() == "results folder "+file+": not a directory" &&
 		hint.Of(err) != "", "a file as a folder: %v", err)
 	if os.Geteuid() != 0 { // root writes everywhere

@@ -10,13 +10,15 @@ import (
 
 func TestParseBudget(t *testing.T) {
 	for in, want := range map[string]Budget{
-		"": {}, "5m": {Time: 5 * time.Minute}, "90s": {Time: 90 * time.Second}, "2000x": {Launches: 2000},
-		"300": {Configs: 300}, "10%": {Share: 0.1}, "0.5%": {Share: 0.005}, "100%": {Share: 1},
+		"": {}, "5m": {Time: 5 * time.Minute}, "90s": {Time: 90 * time.Second},
+		"2000x": {Launches: 2000},
+		"300":   {Configs: 300}, "10%": {Share: 0.1}, "0.5%": {Share: 0.005}, "100%": {Share: 1},
 	} {
 		got, err := ParseBudget(in)
 		assert.That(t, err == nil && got == want, "%q: %+v, %v", in, got, err)
 	}
-	for _, in := range []string{"0", "-1", "0%", "101%", "x", "0x", "-5x", "+5x", "5", "%", "1e9x", "0s", "-5m", "NaN%", "Inf%", "5 m", "+3"} {
+	for _, in := range []string{"0", "-1", "0%", "101%", "x", "0x", "-5x", "+5x", "5", "%", "1e9x",
+		"0s", "-5m", "NaN%", "Inf%", "5 m", "+3"} {
 		if in == "5" {
 			continue
 		}

@@ -14,7 +14,8 @@ import (
 	"normbench/kernels"
 )
 
-var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192, DType: kernels.BF16, Weight: kernels.BF16}
+var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192,
+	DType: kernels.BF16, Weight: kernels.BF16}
 
 // space is n variants of two families, the base somewhere in the middle.
 func space(n int, seed uint64) *Space {
@@ -116,7 +117,8 @@ func TestStrategies(t *testing.T) {
 				t.Logf("%s of %d: %d configs, allowed %d", name, n, b.Measured(), a.Configs)
 				return false
 			}
-			if over := b.Spent().Launches - a.Launches; a.Launches > 0 && over > s.Full*(1+len(s.Keep)) {
+			if over := b.Spent().Launches - a.Launches; a.Launches > 0 &&
+				over > s.Full*(1+len(s.Keep)) {
 				t.Logf("%s of %d: %d launches, allowed %d", name, n, b.Spent().Launches, a.Launches)
 				return false
 			}

@@ -35,7 +35,8 @@ func TestRandom(t *testing.T) {
 		"%d odd or of few rows, %d wide, %d tall of 300", hard, wide, tall)
 	assert.That(t, begin[2] >= 50 && begin[4] >= 8 && begin[8] >= 8 && begin[16] >= 100,
 		"rows begin at %v", begin)
-	if list, err := Select("random:5:M=3:9;N=100,64x64"); err != nil || len(list) != 6 || list[0].N != 100 {
+	if list, err := Select("random:5:M=3:9;N=100,64x64"); err != nil || len(list) != 6 ||
+		list[0].N != 100 {
 		t.Error(list, err)
 	}
 	if list, err := Select("random:500:M=1:2;N=64"); err != nil || len(list) != 2 {
@@ -62,7 +63,8 @@ func TestParseDomain(t *testing.T) {
 		assert.That(t, err != nil && strings.Contains(err.Error(), want) && hint.Of(err) != "",
 			"%q: got %v, want %s", text, err, want)
 	}
-	for _, text := range []string{"random:", "random:0", "random:x", "random:3:seed=a", "random:3:M=9:8", "random:99999999"} {
+	for _, text := range []string{"random:", "random:0", "random:x", "random:3:seed=a",
+		"random:3:M=9:8", "random:99999999"} {
 		_, err := Select(text)
 		assert.That(t, err != nil && hint.Of(err) != "", "%q: got %v", text, err)
 	}

@@ -238,7 +238,8 @@ type freeBench struct {
 
 func (m *freeBench) Announce([]kernels.Variant, []kernels.Variant) {}
 
-func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64, error) {
+func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
+	error) {
 	t := m.f.Times[m.number[v.Family]]
 	if !m.seen[v.Family] {
 		m.seen[v.Family] = true

@@ -187,7 +187,8 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 		return Outcome{}, err
 	}
 	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35)
-	m := &meter{b: b, pr: g.Protocol, grid: s.Grid, seen: map[kernels.Variant]bool{}, built: map[string]bool{}}
+	m := &meter{b: b, pr: g.Protocol, grid: s.Grid, seen: map[kernels.Variant]bool{},
+		built: map[string]bool{}}
 	if err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
 	}
@@ -211,7 +212,8 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 
 // finals are the fastest of the best measured again, with the base. They draw from the half that
 // the search saw, as the records have no third.
-func finals(ctx context.Context, b *search.Board, m *meter, s *split, n int) (pick int, busy float64, err error) {
+func finals(ctx context.Context, b *search.Board, m *meter, s *split, n int) (pick int,
+	busy float64, err error) {
 	vs := b.Finalists(n)
 	fs := make([]search.Finalist, len(vs))
 	for range finalRounds {
@@ -255,7 +257,8 @@ func (m *meter) Announce(now, later []kernels.Variant) {
 	for _, v := range now {
 		m.built[v.String()] = true
 		i := slices.IndexFunc(m.grid.Variants, func(x Variant) bool { return x.Variant == v })
-		for _, r := range m.grid.Variants[i].Check.Resources[min(1, len(m.grid.Variants[i].Check.Resources)):] {
+		for _, r := range m.grid.Variants[i].Check.Resources[min(1,
+			len(m.grid.Variants[i].Check.Resources)):] {
 			get := v.Config.Get
 			m.built[fmt.Sprint(v.Family, " ", r.Stage, get(kernels.ReduceCols), " ",
 				get(kernels.ReduceRows), " ", get(kernels.ReduceWarps))] = true
@@ -264,7 +267,8 @@ func (m *meter) Announce(now, later []kernels.Variant) {
 	m.compiling += math.Ceil(float64(len(m.built)-before)/compileCores) * unitSeconds
 }
 
-func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64, error) {
+func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
+	error) {
 	busy := 0.0
 	if !m.seen[v] {
 		m.seen[v] = true
@@ -342,7 +346,8 @@ func TestRecorded(t *testing.T) {
 	assert.Must(t, len(g.Problems) == 12 && g.Skipped <= 0,
 		"%d grids, %d left out", len(g.Problems), g.Skipped)
 	setups := []Setup{
-		{Label: search.Auto, Strategy: search.Auto, Transfer: true}, {Label: search.Grid, Strategy: search.Grid},
+		{Label: search.Auto, Strategy: search.Auto, Transfer: true}, {Label: search.Grid,
+			Strategy: search.Grid},
 	}
 	out, err := Run(t.Context(), g, setups, 6)
 	assert.NoError(t, err)

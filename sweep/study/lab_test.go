@@ -54,7 +54,8 @@ func setups() []Setup {
 		{Label: "auto alone", Strategy: search.Auto},
 	}
 	for _, share := range []float64{0.05, 0.1, 0.15, 0.3} {
-		list = append(list, Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Every: 5})
+		list = append(list, Setup{Label: "auto", Strategy: search.Auto, Share: share,
+			Transfer: true, Every: 5})
 	}
 	for _, name := range []string{search.Evolve, search.Halving, search.Random} {
 		for _, share := range []float64{0.05, 0.1, 0.2, 0.4} {
@@ -161,16 +162,23 @@ func strategyTable(title string, rows []Row) string {
 		case r.Strategy == search.Grid:
 			budget = "all"
 		}
-		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), fixed(1, r.Wall), pc(r.GPU),
+		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), fixed(1, r.Wall),
+			pc(r.GPU),
 			fixed(2, 100*r.Mean), fixed(2, 100*r.P95), pc(r.Saw), pc(r.Within), pc(r.Problems)})
 	}
-	return markdown(title, []string{"strategy", "budget", "configs", "wall s", "GPU %", "regret %", "p95", "saw 1%", "in 1%", "med 1%"}, cells,
+	return markdown(title, []string{"strategy", "budget", "configs", "wall s", "GPU %", "regret %",
+		"p95", "saw 1%", "in 1%", "med 1%"}, cells,
 		"a row with a budget has every fifth seed;",
-		"configs and wall s are per problem: compiling before every round on 16 cores, 0.21 s of a core per unit, then the GPU;",
-		"GPU % is the search's GPU time over the grid's, checks and flushes included, of all problems together;",
-		"regret is the mean, in %, and its 95th percentile, over the grid's best, on samples that no search saw;",
-		"saw 1% is the share of searches that measured a variant within 1% of the best by all samples; in 1% is the share that chose one;",
-		"med 1% is the share of problems with a median regret within 1%; the grid's own row is what the noise of the records allows")
+		"configs and wall s are per problem: compiling before every round on 16 cores, 0.21 s of "+
+			"a core per unit, then the GPU;",
+		"GPU % is the search's GPU time over the grid's, checks and flushes included, of all "+
+			"problems together;",
+		"regret is the mean, in %, and its 95th percentile, over the grid's best, on samples "+
+			"that no search saw;",
+		"saw 1% is the share of searches that measured a variant within 1% of the best by all "+
+			"samples; in 1% is the share that chose one;",
+		"med 1% is the share of problems with a median regret within 1%; the grid's own row is "+
+			"what the noise of the records allows")
 }
 
 func naiveTable(title string, rows []Row) string {
@@ -185,18 +193,25 @@ func naiveTable(title string, rows []Row) string {
 			row = append(row, fixed(2, 100*rows[min(k, n-1)].Mean))
 		}
 		last := rows[n-1]
-		cells = append(cells, append(row, pc(last.Within), fixed(0, last.Variants), pc(last.GPU), fixed(1, last.Wall)))
+		cells = append(cells, append(row, pc(last.Within), fixed(0, last.Variants), pc(last.GPU),
+			fixed(1, last.Wall)))
 		rows = rows[n:]
 	}
-	return markdown(title, []string{"strategy", "regret 1%", "3%", "6%", "10%", "in 1%", "configs", "GPU %", "wall s"}, cells,
-		"regret is the mean over problems and seeds, in %, at budgets of 1 to 10% of the configs; the other columns are of 10%;",
-		"in 1% is the share of searches that end within 1% of the best; configs are those compiled per problem;",
-		"GPU % is the search's GPU time over the grid's; wall s is per problem: compiling before every round on 16 cores, then the GPU;",
-		"the naive base is the variant of median time; auto knows the problems before it, unless it says alone")
+	return markdown(title, []string{"strategy", "regret 1%", "3%", "6%", "10%", "in 1%", "configs",
+		"GPU %", "wall s"}, cells,
+		"regret is the mean over problems and seeds, in %, at budgets of 1 to 10% of the "+
+			"configs; the other columns are of 10%;",
+		"in 1% is the share of searches that end within 1% of the best; configs are those "+
+			"compiled per problem;",
+		"GPU % is the search's GPU time over the grid's; wall s is per problem: compiling before "+
+			"every round on 16 cores, then the GPU;",
+		"the naive base is the variant of median time; auto knows the problems before it, unless "+
+			"it says alone")
 }
 
 func freeTable(f *Free, rows []FreeRow, seeds int) string {
-	title := fmt.Sprintf("%s on %s, %d configs of %d knobs, %d seeds", f.Kernel, f.Device, len(f.Times), len(f.Axes), seeds)
+	title := fmt.Sprintf("%s on %s, %d configs of %d knobs, %d seeds", f.Kernel, f.Device,
+		len(f.Times), len(f.Axes), seeds)
 	cells := [][]string{{"random draws, expected", "0.000"}}
 	for _, r := range rows {
 		cells = append(cells, []string{r.Strategy, fixed(3, r.Score)})
@@ -213,9 +228,11 @@ func freeTable(f *Free, rows []FreeRow, seeds int) string {
 		_, within := rows[i].Mean(10)
 		cells[i+1] = append(cells[i+1], pc(within))
 	}
-	return markdown(title, []string{"strategy", "score", "regret at 1 % %", "3 %", "6 %", "10 %", "searches within 1 %"}, cells,
+	return markdown(title, []string{"strategy", "score", "regret at 1 % %", "3 %", "6 %", "10 %",
+		"searches within 1 %"}, cells,
 		"without noise, from a random valid config; an invalid config costs as much as any;",
-		"score is 0 for what random draws are expected to find and 1 for the optimum at once, the mean over 1 to 10% of the configs;",
+		"score is 0 for what random draws are expected to find and 1 for the optimum at once, "+
+			"the mean over 1 to 10% of the configs;",
 		"regret is the mean over seeds of the time found over the best")
 }
 
@@ -229,7 +246,8 @@ func plotRegret(name string, rows []Row) error {
 		i := slices.IndexFunc(lines, func(l picture.Line) bool { return l.Name == r.Label })
 		if i < 0 {
 			i = len(lines)
-			s := picture.Series{Name: r.Label, Class: fmt.Sprint("s", i%picture.Slots), Glyph: i, Width: 1.6, Radius: 4}
+			s := picture.Series{Name: r.Label, Class: fmt.Sprint("s", i%picture.Slots), Glyph: i,
+				Width: 1.6, Radius: 4}
 			if r.Label == "auto" {
 				s.Width = 3
 			}
@@ -245,8 +263,10 @@ func plotRegret(name string, rows []Row) error {
 	for _, v := range []float64{1, 2, 5, 10, 20, 50, 100} {
 		x.Ticks = append(x.Ticks, picture.Tick{At: v, Label: fmt.Sprint(v)})
 	}
-	y := picture.Axis{Label: "95th percentile of regret, %", Hi: 1.05 * top, Ticks: picture.Even(0, 1.05*top, 1, 8)}
+	y := picture.Axis{Label: "95th percentile of regret, %", Hi: 1.05 * top, Ticks: picture.Even(0,
+		1.05*top, 1, 8)}
 	plot := picture.Plot{Width: 760, Height: 420, X: x, Y: y, Lines: lines}
 	const title = "What a search gives up, by the GPU time it takes"
-	return os.WriteFile(name, picture.File(title, legend, [][]*picture.Drawing{{plot.Draw()}}), 0o644)
+	return os.WriteFile(name, picture.File(title, legend, [][]*picture.Drawing{{plot.Draw()}}),
+		0o644)
 }

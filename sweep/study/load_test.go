@@ -61,7 +61,8 @@ func Load(path string) (*Grids, error) {
 			return nil
 		}
 		if len(r.SamplesUS) < minSamples {
-			return fmt.Errorf("%s on %s has %d samples, too few to split", r.Variant(), r.Problem, len(r.SamplesUS))
+			return fmt.Errorf("%s on %s has %d samples, too few to split", r.Variant(), r.Problem,
+				len(r.SamplesUS))
 		}
 		v := Variant{Variant: r.Variant(), Samples: r.SamplesUS}
 		if r.Check != nil {

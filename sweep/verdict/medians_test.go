@@ -14,7 +14,8 @@ func TestJudgeMedians(t *testing.T) {
 	}{
 		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.02, Faster},
 		{Median{100, 99, 101}, Median{103, 102, 104}, 0.02, 0.02, Slower},
-		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive}, // the intervals meet
+		// the intervals meet
+		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive},
 		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.04, Inconclusive}, // the stream moved
 		{Median{103, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Faster},
 		{Median{100, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Inconclusive}, // no intervals

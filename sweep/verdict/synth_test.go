@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -20,8 +19,6 @@ import (
 	"normbench/internal/assert"
 	"normbench/sweep/stats"
 )
-
-var update = flag.Bool("update", false, "rewrite traces.md")
 
 // testAll takes all cells, and compares the tables: `make test-all`. Other runs take a tenth.
 var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
@@ -61,7 +58,8 @@ var kinds = []kind{
 			}
 		}},
 	{name: "first launch",
-		what: "the first of a visit is off by -12.5 to +6.1%, each next by a third of that", set: func(m *machine) {
+		what: "the first of a visit is off by -12.5 to +6.1%, each next by a third of that",
+		set: func(m *machine) {
 			m.first = m.between(-0.125, 0.061)
 		}},
 	{name: "heavy tails", what: "2 to 15% of the launches are late, by 10% on average",
@@ -84,7 +82,8 @@ var kinds = []kind{
 			m.slowVisit, m.mode = m.between(0.10, 0.50), m.between(0.03, 0.15)
 		}},
 	{name: "all but modes",
-		what: "drift, walk, autocorrelation, steps, first launch, tails and alternation at once", set: func(m *machine) {
+		what: "drift, walk, autocorrelation, steps, first launch, tails and alternation at once",
+		set: func(m *machine) {
 			m.drift = m.between(-0.08, 0.08) / span
 			m.walk = m.between(0, 0.02) / math.Sqrt(span)
 			m.rho = m.between(0.15, 0.87)
@@ -96,12 +95,13 @@ var kinds = []kind{
 				m.jumpBy = append(m.jumpBy, m.between(-0.10, 0.10))
 			}
 		}},
-	{name: "placement", what: "each loaded copy of the code has a speed of its own, 0.3% standard " +
-		"deviation", noClaim: true, set: func(m *machine) {
-		for i := range m.place {
-			m.place[i] = 0.003 * m.r.NormFloat64()
-		}
-	}},
+	{name: "placement",
+		what: "each loaded copy of the code has a speed of its own, 0.3% standard " +
+			"deviation", noClaim: true, set: func(m *machine) {
+			for i := range m.place {
+				m.place[i] = 0.003 * m.r.NormFloat64()
+			}
+		}},
 }
 
 // What is launched: visits of one launch that is dropped and ten that are kept.
@@ -415,7 +415,7 @@ const (
 
 func TestTraces(t *testing.T) {
 	identical, changed := 10000, 2500
-	if !testAll && !*update {
+	if !testAll && !*assert.Update {
 		identical, changed = identical/20, changed/20
 		t.Logf("%d and %d cells per kind, traces.md is not compared", identical, changed)
 	}
@@ -424,7 +424,8 @@ func TestTraces(t *testing.T) {
 	var null, two, half []tally
 	all, found := tally{}, tally{}
 	for _, k := range kinds {
-		n, c, h := count(k, 0, identical, rule), count(k, contrasted, changed, rule), count(k, 0.005,
+		n, c, h := count(k, 0, identical, rule), count(k, contrasted, changed, rule), count(k,
+			0.005,
 			changed, rule)
 		null, two, half = append(null, n), append(two, c), append(half, h)
 		if k.noClaim {
@@ -447,7 +448,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("%s: %.1f%% of the changes of 2%% are found", k.name, 100*r)
 		}
 	}
-	if !testAll && !*update {
+	if !testAll && !*assert.Update {
 		return
 	}
 	compareTables(t, tables(null, two, half, all, found)+powers(rule)+legend())
@@ -477,7 +478,8 @@ func powers(rule Rule) string {
 					other++
 				}
 			}
-			fmt.Fprintf(&b, "| %.1f%% | %.1f%% | %.1f%% | %.1f%% | %.1f |\n", 100*effect, float64(called)/10,
+			fmt.Fprintf(&b, "| %.1f%% | %.1f%% | %.1f%% | %.1f%% | %.1f |\n", 100*effect,
+				float64(called)/10,
 				float64(same)/10, float64(other)/10, float64(rounds)/1000)
 		}
 	}
@@ -504,8 +506,9 @@ func tables(null, two, half []tally, all, found tally) string {
 	}
 	fmt.Fprintf(&b, "This tool, %d cells of identical arms and %d each of a change per row:\n\n",
 		null[0]["cells"], two[0]["cells"]+two[0]["coarse"])
-	b.WriteString("| trace | identical: called | in order A B A' | SAME | 2%: found | wrong sign | " +
-		"rounds | clock too coarse | of these called | 0.5%: called |\n")
+	b.WriteString(
+		"| trace | identical: called | in order A B A' | SAME | 2%: found | wrong sign | " +
+			"rounds | clock too coarse | of these called | 0.5%: called |\n")
 	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -523,12 +526,14 @@ func tables(null, two, half []tally, all, found tally) string {
 		}
 		h["called"] = h["right"] + h["wrong"]
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %.1f | %s | %s | %s |\n", names[i],
-			pct(n, "wrong", "cells", 2), pct(n, "fixed", "fixedCells", 2), pct(n, "same", "cells", 0),
+			pct(n, "wrong", "cells", 2), pct(n, "fixed", "fixedCells", 2), pct(n, "same", "cells",
+				0),
 			pct(c, "right", "cells", 1), c["wrong"], c.rate("rounds", "cells"), coarse, pct(c,
 				"coarseCalled", "coarse", 1), pct(h, "called", "cells", 1))
 	}
 	fmt.Fprintf(&b, "| **promised** | **%s** | %s | | **%s** | %d | | | | |\n",
-		pct(all, "wrong", "cells", 2), pct(all, "fixed", "fixedCells", 2), pct(found, "right", "cells",
+		pct(all, "wrong", "cells", 2), pct(all, "fixed", "fixedCells", 2), pct(found, "right",
+			"cells",
 			1), found["wrong"])
 	fmt.Fprintf(&b, "\nThe same machines as usually judged:\n\n")
 	b.WriteString("| trace | p < 0.05: identical called | 2%: found | wrong sign | medians > 1%: " +
@@ -584,10 +589,10 @@ func compareTables(t *testing.T, got string) {
 	old, tail, ok2 := strings.Cut(rest, docEnd)
 	assert.Must(t, ok1 && ok2, "%s has no place for the tables", docFile)
 	got = "\n" + got + "\n"
-	if !*update && alike(got, old) || got == old {
+	if !*assert.Update && alike(got, old) || got == old {
 		return
 	}
-	assert.Must(t, *update,
+	assert.Must(t, *assert.Update,
 		"the tables of %s are now\n%s\nif that is meant, run go test ./sweep/verdict -update",
 		docFile, got)
 	assert.NoError(t, os.WriteFile(docFile, []byte(head+docBegin+got+docEnd+tail), 0o644))

@@ -20,7 +20,8 @@ func rounds(n int, effect, control, noise float64) Cell {
 	for i := range n {
 		level := 50 * math.Exp(0.01*float64(i)) // a drift that every round shares
 		arm := func(x float64) float64 { return level * math.Exp(x+noise*r.NormFloat64()) }
-		c.Rounds = append(c.Rounds, Round{arm(0), arm(math.Log1p(effect)), arm(math.Log1p(control))})
+		c.Rounds = append(c.Rounds, Round{arm(0), arm(math.Log1p(effect)),
+			arm(math.Log1p(control))})
 	}
 	return c
 }
@@ -56,22 +57,26 @@ func TestVerdicts(t *testing.T) {
 			"noise of ±0.2%; about 32 rounds would tell"},
 		{"on the band", rounds(24, 0.01, 0, 0.001), Inconclusive,
 			"too close to the least effect of 1.0% to tell"},
-		{"noise", rounds(13, 0.02, 0, 0.02), Inconclusive, "noise of ±3.3%; about 55 rounds would tell"},
+		{"noise", rounds(13, 0.02, 0, 0.02), Inconclusive,
+			"noise of ±3.3%; about 55 rounds would tell"},
 		{"much noise", rounds(14, 0, 0, 0.05), Inconclusive, "noise of ±"},
 		{"A' differs as much", rounds(12, 0.02, 0.015, 0.001), Inconclusive,
 			"a second copy of A differs from A by 1.5%"},
 		{"B is like A, but A' is not", rounds(12, 0, 0.02, 0.001), Inconclusive,
 			"a second copy of A differs from A by 2.0%"},
 		{"far beyond A'", rounds(12, 0.05, 0.015, 0.001), Slower, ""},
-		{"below the step", step(rounds(12, 0.02, 0, 0.001), 2), Inconclusive, "the clock's step is"},
+		{"below the step", step(rounds(12, 0.02, 0, 0.001), 2), Inconclusive,
+			"the clock's step is"},
 		{"above the step", step(rounds(12, 0.10, 0, 0.001), 2), Slower, ""},
 		{"a fine step", step(rounds(12, 0.02, 0, 0.001), 0.032), Slower, ""},
-		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive, "the clock's step is"},
+		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive,
+			"the clock's step is"},
 		{"same to a clock of 1.5%", step(rounds(12, 0, 0, 0.001), 0.8), Inconclusive,
 			"the clock's step is"},
 		{"two modes and a change of 2%", twoModes, Slower, ""},
 		{"two modes", onlyModes, Inconclusive, "two modes, "},
-		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive, "9 rounds, at least 10 are needed"},
+		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive,
+			"9 rounds, at least 10 are needed"},
 		{"none", Cell{}, Inconclusive, "no rounds"},
 		{"none that count", Cell{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1},
 			{-1, 1, 1}}}, Inconclusive, "no rounds"},

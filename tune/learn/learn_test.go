@@ -21,20 +21,24 @@ import (
 )
 
 func classProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
-	return kernels.Problem{Op: op, Pass: pass, M: 1, N: 1, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm}
+	return kernels.Problem{Op: op, Pass: pass, M: 1, N: 1, DType: kernels.BF16,
+		Weight: kernels.BF16, Bias: op == kernels.LayerNorm}
 }
 
-// plain fills maps of an H200 without a prior. It is one for all tests, as it knows what was accepted.
+// plain fills maps of an H200 without a prior. It is one for all tests, as it knows what was
+// accepted.
 var plain = fillerWith(nil)
 
 // fillerWith is a filler of an H200 with a map as prior, or nil.
 func fillerWith(m *rule.Map) *Filler {
 	d := devicetest.H200()
-	return &Filler{Registry: bare, Device: d, Prior: rule.NewBook(rule.Step{Map: m, Near: rule.Own}, d, bare)}
+	return &Filler{Registry: bare, Device: d, Prior: rule.NewBook(rule.Step{Map: m, Near: rule.Own},
+		d, bare)}
 }
 
 // loopOn is a loop on a simulated device, with a map of another card as prior or nil.
-func loopOn(t *testing.T, s *sim, budget time.Duration, prior *rule.Map, classes ...kernels.Problem) *Loop {
+func loopOn(t *testing.T, s *sim, budget time.Duration, prior *rule.Map,
+	classes ...kernels.Problem) *Loop {
 	t.Helper()
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of appends, and each is synced
@@ -59,7 +63,8 @@ func loopOn(t *testing.T, s *sim, budget time.Duration, prior *rule.Map, classes
 var smallDomain = shapes.Domain{MMin: 1, MMax: 64, NMin: 64, NMax: 512, Elems: 1 << 15}
 
 // regrets are those of a way to answer on problems that nothing has seen.
-func regrets(s *sim, answer func(kernels.Problem) kernels.Variant, ps []kernels.Problem) (mean, p95, worst float64) {
+func regrets(s *sim, answer func(kernels.Problem) kernels.Variant, ps []kernels.Problem) (mean, p95,
+	worst float64) {
 	var all []float64
 	sum := 0.0
 	for _, p := range ps {
@@ -81,7 +86,8 @@ func drawn(n int, seed uint64, classes ...kernels.Problem) []kernels.Problem {
 
 // cellOf is the cell of a problem.
 func cellOf(m *rule.Map, p kernels.Problem) rule.Answer {
-	return m.Raster(rule.ClassOf(p), rule.AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N, m.Device.SMs)
+	return m.Raster(rule.ClassOf(p), rule.AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N,
+		m.Device.SMs)
 }
 
 // learnt runs a loop to its end and answers with its map, else as before.
@@ -102,7 +108,8 @@ func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Var
 // map as a prior 2%, over problems that nothing has seen. Two classes with five minutes are four
 // with ten. Each change one class has a minute, for 4 and 3%.
 func TestSimulated(t *testing.T) {
-	classes := []kernels.Problem{classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm, kernels.Bwd)}
+	classes := []kernels.Problem{classProblem(kernels.RMSNorm, kernels.Fwd),
+		classProblem(kernels.RMSNorm, kernels.Bwd)}
 	budget, count, seeds, most, mostPrior := 5*time.Minute, 80, []uint64{1, 2}, 0.04, 0.02
 	if os.Getenv("NORMBENCH_TEST_ALL") == "" {
 		classes, budget, count, seeds, mostPrior = classes[:1], time.Minute, 20, seeds[1:], 0.03
@@ -115,7 +122,8 @@ func TestSimulated(t *testing.T) {
 		mean, p95, worst := regrets(s, answer, ps)
 		base := func(p kernels.Problem) kernels.Variant { return l.Prior.Answer(p).Variant }
 		m, p, w := regrets(s, base, ps)
-		t.Logf("simulated %d, no prior: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; base %.4f, %.4f, %.4f", seed, len(l.Data.Points), mean, p95, worst, m, p, w)
+		t.Logf("simulated %d, no prior: %d problems, behind the optimum %.4f, p95 %.4f, worst "+
+			"%.4f; base %.4f, %.4f, %.4f", seed, len(l.Data.Points), mean, p95, worst, m, p, w)
 		assert.That(t, mean <= most && mean <= m/2, "without a prior %.4f behind the optimum", mean)
 		o := newSim(seed, 0.3)
 		l2 := loopOn(t, o, budget, map1, classes...)
@@ -125,20 +133,22 @@ func TestSimulated(t *testing.T) {
 		if mean > mostPrior || mean > 1.2*m { // a small budget does not always gain
 			t.Errorf("with a prior that is off %.4f behind the optimum", mean)
 		}
-		t.Logf("simulated %d, prior off: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; prior %.4f, %.4f, %.4f", seed, len(l2.Data.Points), mean, p95, worst, m, p, w)
+		t.Logf("simulated %d, prior off: %d problems, behind the optimum %.4f, p95 %.4f, worst "+
+			"%.4f; prior %.4f, %.4f, %.4f", seed, len(l2.Data.Points), mean, p95, worst, m, p, w)
 	}
 }
 
 // Problems of columns that the map was not filled from, where the records have its answer's time,
-// lose little in the mean: what is known nearby is worth more than the base. That the same points make
-// the same map, and that all of it is accepted, the tests of the map that is checked in show.
+// lose little in the mean: what is known nearby is worth more than the base. That the same points
+// make the same map, and that all of it is accepted, the tests of the map that is checked in show.
 func TestHeldOut(t *testing.T) {
 	d, err := Collect([]string{"../../results/nvidia-h200/learn"})
 	assert.NoError(t, err)
 	var in, out []*Point
 	for _, p := range d.Points {
 		switch {
-		case (p.Problem.Op == kernels.RMSNorm) != (p.Problem.Pass == kernels.Fwd): // two classes are enough
+		// two classes are enough
+		case (p.Problem.Op == kernels.RMSNorm) != (p.Problem.Pass == kernels.Fwd):
 		case p.Problem.N*2654435761>>7%5 == 0:
 			out = append(out, p)
 		default:
@@ -149,8 +159,10 @@ func TestHeldOut(t *testing.T) {
 	ours, base, n := 0.0, 0.0, 0.0
 	for _, p := range out {
 		v, _ := bare.Base(p.Problem, d.Device)
-		if a := cellOf(m, p.Problem); a.Match == rule.MatchCell && p.US[a.Variant] > 0 && p.US[v] > 0 {
-			ours, base, n = ours+math.Log(p.US[a.Variant]/p.BestUS), base+math.Log(p.US[v]/p.BestUS), n+1
+		if a := cellOf(m, p.Problem); a.Match == rule.MatchCell && p.US[a.Variant] > 0 &&
+			p.US[v] > 0 {
+			ours, base, n = ours+math.Log(p.US[a.Variant]/p.BestUS), base+
+				math.Log(p.US[v]/p.BestUS), n+1
 		}
 	}
 	t.Logf("%.4f, base %.4f, of %.0f", ours/n, base/n, n)
@@ -159,7 +171,9 @@ func TestHeldOut(t *testing.T) {
 	err = m.CheckValid()
 	assert.That(t, err == nil, "%v", err)
 	// Classes borrow nothing: of a class without a record there is no raster.
-	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8", "layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual", "rmsnorm/bwd/256x1024/bf16+acc"} {
+	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8",
+		"layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual",
+		"rmsnorm/bwd/256x1024/bf16+acc"} {
 		assert.That(t, cellOf(m, devicetest.Problem(t, text)).Match != rule.MatchCell,
 			"%s has a cell", text)
 	}
@@ -176,12 +190,14 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	at := sized(classProblem(kernels.RMSNorm, kernels.Fwd), 4096, 1024)
 	base, _ := bare.Base(at, s.info)
 	f, _ := bare.Lookup("rms_fwd/one_shot")
-	other := kernels.Variant{Family: f.Name, Config: f.Base(at, s.info).With(kernels.Setting{Knob: kernels.Warps, Value: 2})}
+	other := kernels.Variant{Family: f.Name, Config: f.Base(at,
+		s.info).With(kernels.Setting{Knob: kernels.Warps, Value: 2})}
 	assert.Must(t, other != base, "%v", base)
 	fill := func(prior *rule.Map, us ...float64) *rule.Map {
 		var points []*Point
 		for i, m := range []int64{3000, 3500, 4096, 4800, 5400, 6000} {
-			p := &Point{Problem: sized(at, m, 1024), US: map[kernels.Variant]float64{base: 100, other: us[i%len(us)]}}
+			p := &Point{Problem: sized(at, m, 1024), US: map[kernels.Variant]float64{base: 100,
+				other: us[i%len(us)]}}
 			p.BestUS = min(us[i%len(us)], 100)
 			points = append(points, p)
 		}
@@ -200,8 +216,8 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	}
 }
 
-// A small budget is held, has progress lines and one run. A loop that goes on has the points that it
-// had, and where the budget is spent it fills the same map.
+// A small budget is held, has progress lines and one run. A loop that goes on has the points that
+// it had, and where the budget is spent it fills the same map.
 func TestSmallBudget(t *testing.T) {
 	s := newSim(1, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
@@ -214,7 +230,8 @@ func TestSmallBudget(t *testing.T) {
 	begun := s.Now()
 	m, err := l.Learn(context.Background())
 	assert.NoError(t, err)
-	if took := s.Now().Sub(begun); took > 30*time.Second { // a simulated device has no deadline: a batch more
+	// a simulated device has no deadline: a batch more
+	if took := s.Now().Sub(begun); took > 30*time.Second {
 		t.Errorf("%s of a budget of 20 s", took)
 	}
 	assert.That(t, len(seen) >= 3 && seen[0] <= 8 && checkpoints >= 2,
@@ -261,10 +278,13 @@ func TestJudge(t *testing.T) {
 
 // Of a run with other classes beside only their part counts.
 func TestSpent(t *testing.T) {
-	asked, other := classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm, kernels.Bwd)
+	asked, other := classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm,
+		kernels.Bwd)
 	var es record.Entries
-	for _, x := range []struct{ from, to, asked, all int }{{0, 60, 10, 30}, {100, 120, 0, 4}, {200, 210, 1, 1}} {
-		run := &record.Run{Time: time.Unix(int64(x.from), 0), Protocol: record.Protocol{Search: Search}}
+	for _, x := range []struct{ from, to, asked, all int }{{0, 60, 10, 30}, {100, 120, 0, 4},
+		{200, 210, 1, 1}} {
+		run := &record.Run{Time: time.Unix(int64(x.from), 0),
+			Protocol: record.Protocol{Search: Search}}
 		for i := range x.all {
 			e := &record.Entry{Run: run, Problem: other, Time: time.Unix(int64(x.to), 0)}
 			if i < x.asked {
@@ -289,7 +309,8 @@ func TestNominees(t *testing.T) {
 	}
 	var points []*Point
 	point := func(m, n int64, us map[string]float64) {
-		p := &Point{Problem: sized(class, m, n), US: map[kernels.Variant]float64{}, BestUS: math.Inf(1)}
+		p := &Point{Problem: sized(class, m, n), US: map[kernels.Variant]float64{},
+			BestUS: math.Inf(1)}
 		for family, x := range us {
 			p.US[base(p.Problem, family)] = x
 			p.BestUS = min(p.BestUS, x)
@@ -298,7 +319,8 @@ func TestNominees(t *testing.T) {
 	}
 	for _, n := range []int64{515, 525, 531, 551, 561} { // 2 bytes
 		for m := int64(64); m <= 1<<18; m *= 2 {
-			point(m, n, map[string]float64{"rms_bwd/mix_order": 100, "rms_bwd/coop": 110, "rms_bwd/split": 250})
+			point(m, n, map[string]float64{"rms_bwd/mix_order": 100, "rms_bwd/coop": 110,
+				"rms_bwd/split": 250})
 			point(m, 8*n, map[string]float64{"rms_bwd/mix_order": 130, "rms_bwd/smem_pipe": 100})
 		}
 	}

@@ -44,7 +44,8 @@ var registry = families.New()
 var bare = families.With()
 
 func newSim(seed uint64, off float64) *sim {
-	return &sim{info: devicetest.H200(), seed: seed, off: off, clock: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+	return &sim{info: devicetest.H200(), seed: seed, off: off, clock: time.Date(2026, 3, 4, 5, 6, 7,
+		0, time.UTC),
 		fams:  map[string]*simFamily{},
 		bests: map[kernels.Problem]float64{}}
 }
@@ -68,7 +69,8 @@ func (s *sim) trait(parts ...any) float64 {
 func (s *sim) family(p kernels.Problem, name string) *simFamily {
 	f := s.fams[name]
 	if f == nil {
-		f = &simFamily{offset: 0.05 * s.trait(name), row: 0.05 * s.trait(name, "row"), rows: 0.05 * s.trait(name, "rows"),
+		f = &simFamily{offset: 0.05 * s.trait(name), row: 0.05 * s.trait(name, "row"),
+			rows:   0.05 * s.trait(name, "rows"),
 			uneven: 0.08 * s.trait(name, "uneven"), knobs: map[string]*simKnob{}}
 		s.fams[name] = f
 	}
@@ -78,8 +80,10 @@ func (s *sim) family(p kernels.Problem, name string) *simFamily {
 func (f *simFamily) knob(s *sim, name, key string) *simKnob {
 	k := f.knobs[key]
 	if k == nil {
-		k = &simKnob{steep: 0.004 * math.Exp(0.8*s.trait(name, key, "steep")), at: 2 + 1.2*s.trait(name, key),
-			row: 1.2 * s.trait(name, key, "row"), rows: 0.5 * s.trait(name, key, "rows"), uneven: 0.5 * s.trait(name, key, "uneven")}
+		k = &simKnob{steep: 0.004 * math.Exp(0.8*s.trait(name, key, "steep")), at: 2 +
+			1.2*s.trait(name, key),
+			row: 1.2 * s.trait(name, key, "row"), rows: 0.5 * s.trait(name, key,
+				"rows"), uneven: 0.5 * s.trait(name, key, "uneven")}
 		f.knobs[key] = k
 	}
 	return k
@@ -155,12 +159,14 @@ type simBench struct {
 
 func (b *simBench) Close() error { return nil }
 
-func (b *simBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+func (b *simBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check,
+	error) {
 	b.s.pass(4 * time.Millisecond)
 	return kernels.Check{Repeats: repeats, Busy: 4e-3}, ctx.Err()
 }
 
-func (b *simBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+func (b *simBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (
+	kernels.Timing, error) {
 	var t kernels.Timing
 	for range o.Samples {
 		b.s.mu.Lock()

@@ -53,17 +53,11 @@ type Ref struct {
 type Scope struct {
 	Registry *kernels.Registry
 	Peers    []string // names of those that peer:best is among, as far as they are there
-	// Note hears what a person should know; it says each line once. It may be nil.
+	// Note hears what a person should know; it says each line once.
 	Note func(lines ...string)
 
 	files map[string]*record.File // by path: operands may choose from one file
 	tuned map[tunedKey]*Table
-}
-
-func (s *Scope) note(lines []string) {
-	if s.Note != nil {
-		s.Note(lines...)
-	}
 }
 
 // ParseAll reads operands to run.
@@ -240,7 +234,7 @@ func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
 		case match == Exact:
 			return []kernels.Variant{a.Variant}, nil
 		}
-		s.note([]string{r.Text + ": " + p.String() + ": " + match + ", " + why})
+		s.Note(r.Text + ": " + p.String() + ": " + match + ", " + why)
 		if _, v, _, err = s.Registry.Resolve(p, a.Variant, d); err != nil {
 			return nil, err
 		}

@@ -46,7 +46,7 @@ func (s *Scope) read(text string) (side report.Side, err error) {
 		if f, err = record.Load(path); err != nil {
 			return side, err
 		}
-		s.note(f.Notes)
+		s.Note(f.Notes...)
 		if s.files == nil {
 			s.files = map[string]*record.File{}
 		}

@@ -16,7 +16,7 @@ const Exact = "exact"
 
 // A Table answers for a device: by the entries of a tuned table, then by a map.
 type Table struct {
-	*tune.Table            // nil for the program's own map
+	*tune.Table            // without entries where it is the program's own map
 	Book        *rule.Book // nil where the table has no map
 	device      kernels.DeviceInfo
 }
@@ -42,7 +42,7 @@ func Step(path string, m *rule.Map, d *kernels.DeviceInfo) (rule.Step, error) {
 // no step of the device's ladder is an error, and a config that no family has a note.
 func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 	if path == "" {
-		return &Table{Book: families.Book(s.Registry, families.Step(d), d), device: d}, nil
+		return &Table{&tune.Table{Device: d}, families.Book(s.Registry, families.Step(d), d), d}, nil
 	}
 	key := tunedKey{path, d}
 	if t := s.tuned[key]; t != nil {
@@ -59,11 +59,11 @@ func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 			return nil, err
 		}
 		for _, note := range m.Unknown(s.Registry) {
-			s.note([]string{path + ": " + note + "; its cells are skipped"})
+			s.Note(path + ": " + note + "; its cells are skipped")
 		}
 		t.Book = families.Book(s.Registry, step, d)
 	}
-	s.note([]string{t.Other(path)})
+	s.Note(t.Other(path))
 	if s.tuned == nil {
 		s.tuned = map[tunedKey]*Table{}
 	}
@@ -73,7 +73,7 @@ func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 
 // Other says that a table is of another device than it is asked for, or nothing.
 func (t *Table) Other(path string) string {
-	if t.Table == nil || t.Device.ID == t.device.ID {
+	if t.Device.ID == t.device.ID {
 		return ""
 	}
 	return fmt.Sprintf("%s is of %s, not of %s", path, t.Device.ID, t.device.ID)
@@ -82,17 +82,15 @@ func (t *Table) Other(path string) string {
 // Answer is the variant for a problem, without a family for the default, how good the match is,
 // and why.
 func (t *Table) Answer(p kernels.Problem) (a rule.Answer, match, why string) {
-	if t.Table != nil {
-		if x, ok := t.Lookup(p); ok {
-			a.Variant, why = x.Variant(), entryTimes(&x)
-			if t.Device.ID != t.device.ID {
-				return a, "other device", "an entry of " + t.Device.ID + ", measured there: " + why
-			}
-			return a, Exact, "an entry of its own: " + why
+	if x, ok := t.Lookup(p); ok {
+		a.Variant, why = x.Variant(), entryTimes(&x)
+		if t.Device.ID != t.device.ID {
+			return a, "other device", "an entry of " + t.Device.ID + ", measured there: " + why
 		}
-		if t.Book == nil {
-			return a, "default", "the table has no entry for it, and no map"
-		}
+		return a, Exact, "an entry of its own: " + why
+	}
+	if t.Book == nil {
+		return a, "default", "the table has no entry for it, and no map"
 	}
 	a = t.Book.Answer(p)
 	return a, string(a.Match), t.Book.Why(p, &a)

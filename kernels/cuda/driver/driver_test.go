@@ -64,10 +64,13 @@ func TestError(t *testing.T) {
 		want   string
 		sticky bool
 	}{
-		{&Error{"cuMemAlloc", CodeOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"}, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)", false},
+		{&Error{"cuMemAlloc", CodeOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+			"cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)", false},
 		{&Error{"cuLaunchKernel", 700, ""}, "cuLaunchKernel: CUDA error 700", true},
-		{&Error{"cuStreamSynchronize", 719, "CUDA_ERROR_LAUNCH_FAILED"}, "cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719)", true},
-		{&Error{"cuLaunchKernel", CodeOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)", false},
+		{&Error{"cuStreamSynchronize", 719, "CUDA_ERROR_LAUNCH_FAILED"},
+			"cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719)", true},
+		{&Error{"cuLaunchKernel", CodeOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+			"cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)", false},
 	} {
 		assert.That(t, tt.err.Error() == tt.want && IsSticky(tt.err) == tt.sticky,
 			"got %q, sticky %v, want %q, %v", tt.err, IsSticky(tt.err), tt.want, tt.sticky)
@@ -130,7 +133,8 @@ func TestMemory(t *testing.T) {
 // TestFakeDriver runs TestFake in a process that finds a fake libcuda.so.1, so that the
 // trampolines, the layout of steps and the errors are tested without a GPU.
 func TestFakeDriver(t *testing.T) {
-	devicetest.Beside(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory", "NORMBENCH_FAKE_CUDA=1",
+	devicetest.Beside(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory",
+		"NORMBENCH_FAKE_CUDA=1",
 		"NORMBENCH_REQUIRE_CUDA=1")
 }
 
@@ -148,7 +152,8 @@ func TestFake(t *testing.T) {
 	if err := f.SetMaxDynamicShared(65536); err != nil {
 		t.Error(err)
 	}
-	if regs, local, shared, threads, err := f.Attributes(); err != nil || regs != 104 || local != 103 || shared != 101 || threads != 100 {
+	if regs, local, shared, threads, err := f.Attributes(); err != nil || regs != 104 ||
+		local != 103 || shared != 101 || threads != 100 {
 		t.Errorf("attributes %d %d %d %d, %v", regs, local, shared, threads, err)
 	}
 	if n, err := f.Occupancy(256, 0); err != nil || n != 8 {
@@ -156,7 +161,10 @@ func TestFake(t *testing.T) {
 	}
 	s := must(c.NewStream())
 	p := must(c.Alloc(240))
-	args := func(i uint64) []uint64 { return []uint64{uint64(p) + 80*i, 1<<40 + i, uint64(math.Float32bits(1.5))} }
+	args := func(i uint64) []uint64 {
+		return []uint64{uint64(p) + 80*i, 1<<40 + i,
+			uint64(math.Float32bits(1.5))}
+	}
 	grid, block := [3]int{1, 2, 3}, [3]int{4, 5, 6}
 	assert.NoError(t, c.Enqueue(s, []Step{
 		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(0)},
@@ -189,13 +197,16 @@ func TestFake(t *testing.T) {
 	}
 
 	var e *Error
-	if _, err := c.Alloc(1 << 50); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" || e.Call != "cuMemAlloc" {
+	if _, err := c.Alloc(1 << 50); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" ||
+		e.Call != "cuMemAlloc" {
 		t.Errorf("got %v", err)
 	}
 	// A function that the driver lacks.
-	cluster := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Args: args(0), Cluster: [3]int{2, 1, 1}}
+	cluster := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Args: args(0),
+		Cluster: [3]int{2, 1, 1}}
 	err := c.Enqueue(s, []Step{cluster})
-	if !errors.As(err, &e) || e.Code != 801 || e.Call != "cuLaunchKernelEx" { // CUDA_ERROR_NOT_SUPPORTED
+	// CUDA_ERROR_NOT_SUPPORTED
+	if !errors.As(err, &e) || e.Code != 801 || e.Call != "cuLaunchKernelEx" {
 		t.Errorf("got %v", err)
 	}
 	err = c.Enqueue(s, []Step{{Kind: StepMemset8, Ptr: p, Bytes: 1}, {Kind: StepLaunch, Func: f}})

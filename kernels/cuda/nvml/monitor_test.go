@@ -41,7 +41,8 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 	clock := func(c nvml.ClockType) (uint32, nvml.Return) {
 		return map[nvml.ClockType]uint32{nvml.CLOCK_SM: 1200, nvml.CLOCK_MEM: 1593}[c], nvml.SUCCESS
 	}
-	d.GetClockInfoFunc, d.GetMaxClockInfoFunc = clock, func(c nvml.ClockType) (uint32, nvml.Return) {
+	d.GetClockInfoFunc, d.GetMaxClockInfoFunc = clock, func(c nvml.ClockType) (uint32,
+		nvml.Return) {
 		mhz, r := clock(c)
 		return mhz + 10, r
 	}
@@ -49,9 +50,15 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 		return nvml.FEATURE_ENABLED, nvml.FEATURE_DISABLED, nvml.SUCCESS
 	}
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 123_250, nvml.SUCCESS }
-	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 41, nvml.SUCCESS }
+	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) {
+		return 41,
+			nvml.SUCCESS
+	}
 	d.GetCurrentClocksEventReasonsFunc = func() (uint64, nvml.Return) { return 0x5, nvml.SUCCESS }
-	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0x20, nvml.SUCCESS }
+	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) {
+		return 0x20,
+			nvml.SUCCESS
+	}
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{
 			{Pid: uint32(os.Getpid()), UsedGpuMemory: 1 << 20},
@@ -69,8 +76,10 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 
 func TestMock(t *testing.T) {
 	m, d := mocked(t, every)
-	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1210, MemClockMHz: 1593, PowerW: 123.25, TemperatureC: 41,
-		Throttle: []string{"sw power cap"}, Others: []string{"process 4242 (python)", "process 4243"}, Confidential: true, ECC: true}
+	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1210, MemClockMHz: 1593, PowerW: 123.25,
+		TemperatureC: 41,
+		Throttle:     []string{"sw power cap"}, Others: []string{"process 4242 (python)",
+			"process 4243"}, Confidential: true, ECC: true}
 	r, err := m.Sample()
 	assert.That(t, err == nil && reflect.DeepEqual(r, want) && m.DriverVersion() != "",
 		"%v\ngot  %+v\nwant %+v", err, r, want)
@@ -93,7 +102,10 @@ func TestMock(t *testing.T) {
 
 func TestUnsupported(t *testing.T) {
 	t.Run("old driver", func(t *testing.T) {
-		m, _ := mocked(t, func(symbol string) bool { return symbol != "nvmlDeviceGetCurrentClocksEventReasons" })
+		m, _ := mocked(t, func(symbol string) bool {
+			return symbol !=
+				"nvmlDeviceGetCurrentClocksEventReasons"
+		})
 		r, err := m.Sample()
 		assert.That(t, err == nil && slices.Equal(r.Throttle, []string{"sw thermal slowdown"}),
 			"%+v, %v", r, err)
@@ -111,7 +123,10 @@ func TestUnsupported(t *testing.T) {
 	})
 	t.Run("lost", func(t *testing.T) {
 		m, d := mocked(t, every)
-		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) { return 7, nvml.ERROR_GPU_IS_LOST }
+		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) {
+			return 7,
+				nvml.ERROR_GPU_IS_LOST
+		}
 		r, err := m.Sample()
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "nvmlDeviceGetClockInfo: ") &&
 			r.ClockMHz == 0 && r.PowerW != 0, "%+v, %v", r, err)
@@ -125,7 +140,8 @@ func TestUnsupported(t *testing.T) {
 
 func TestForeign(t *testing.T) {
 	list := func() []nvml.ProcessInfo {
-		return []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3}, {Pid: 30, UsedGpuMemory: 2}}
+		return []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3},
+			{Pid: 30, UsedGpuMemory: 2}}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -142,7 +158,8 @@ func TestForeign(t *testing.T) {
 		{"container, all are seen", []int{5}, true, []int{10, 20, 30}, []int{20, 30, 10}},
 	} {
 		var got []int
-		for _, p := range others(list(), tt.own, tt.container, func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
+		for _, p := range others(list(), tt.own, tt.container,
+			func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
 			got = append(got, int(p.Pid))
 		}
 		assert.Same(t, got, tt.want, tt.name)
@@ -208,7 +225,8 @@ func TestNotLinked(t *testing.T) {
 // TestFakeNVML runs TestFake in a process that finds a fake libnvidia-ml.so.1, so that the way
 // through go-nvml and the loader is tested without a GPU.
 func TestFakeNVML(t *testing.T) {
-	devicetest.Beside(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake", "NORMBENCH_FAKE_NVML=1")
+	devicetest.Beside(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake",
+		"NORMBENCH_FAKE_NVML=1")
 }
 
 func TestFake(t *testing.T) {
@@ -219,7 +237,8 @@ func TestFake(t *testing.T) {
 	assert.That(t, err != nil, "a GPU that is not there was opened")
 	m, err := Open("GPU-fake")
 	assert.NoError(t, err)
-	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980, MemClockMHz: 3201, PowerW: 345.5, Throttle: []string{"sw power cap"}}
+	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980, MemClockMHz: 3201, PowerW: 345.5,
+		Throttle: []string{"sw power cap"}}
 	r, err := m.Sample()
 	assert.That(t, err == nil && reflect.DeepEqual(r, want) && m.DriverVersion() == "",
 		"%+v, %v", r, err)
@@ -247,7 +266,8 @@ func TestGPU(t *testing.T) {
 	defer m.Close()
 	assert.That(t, m.DriverVersion() != "", "no driver version")
 	if raw, r := m.part.GetComputeRunningProcesses(); r == nvml.SUCCESS {
-		t.Logf("processes as NVML lists them: %+v; own %v, in a container %v", raw, m.own, m.inContainer)
+		t.Logf("processes as NVML lists them: %+v; own %v, in a container %v", raw, m.own,
+			m.inContainer)
 	}
 	start := time.Now()
 	r, err := m.Sample()

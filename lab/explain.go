@@ -1,4 +1,4 @@
-package ref
+package lab
 
 import (
 	"cmp"
@@ -11,13 +11,14 @@ import (
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/shapes"
+	"normbench/tune/ref"
 )
 
 // Explain is what a tuned table, or with the empty name the program's own map, picks for a shape or
 // a problem on a device, and why: a row for each problem, and for each the cells around its pick.
-func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report.Table,
+func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.Table,
 	drawn [][]string, err error) {
-	t, err := s.Tuned(name, d)
+	t, err := l.Tuned(name, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,16 +38,16 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 		a, match, why := t.Answer(p)
 		v := a.Variant
 		if v.Family == "" {
-			if v, err = s.Registry.Base(p, d); err != nil {
+			if v, err = l.Registry.Base(p, d); err != nil {
 				return nil, nil, err
 			}
 		}
-		if _, err := s.Registry.Lookup(v.Family); err != nil {
+		if _, err := l.Registry.Lookup(v.Family); err != nil {
 			return nil, nil, hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it",
 				"%s: %s: %w", name, p, err)
 		}
 		launches, scratch, data, refused := "", "", "", ""
-		if _, full, plan, err := s.Registry.Resolve(p, v, d); err != nil && match == Exact {
+		if _, full, plan, err := l.Registry.Resolve(p, v, d); err != nil && match == ref.Exact {
 			return nil, nil, hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
 		} else if err != nil {
 			refused = console.OneLine(err.Error())
@@ -76,7 +77,7 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 
 // shapeProblems are those that a shape means: itself, or one of each op and pass, and of the ops
 // that the table's map has.
-func shapeProblems(t *Table, text string) ([]kernels.Problem, error) {
+func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 	if strings.Contains(text, "/") {
 		p, err := kernels.ParseProblem(text)
 		return []kernels.Problem{p}, err

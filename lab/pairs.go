@@ -1,4 +1,4 @@
-package ref
+package lab
 
 import (
 	"cmp"
@@ -10,11 +10,12 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/ab"
+	"normbench/tune/ref"
 )
 
 // Pairs are the problems that both operands have a variant for; with changed those of which it
 // differs.
-func (s *Scope) Pairs(refs []*Ref, ps []kernels.Problem, info kernels.DeviceInfo,
+func (l *Lab) Pairs(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo,
 	changed bool) (pairs []ab.Pair, err error) {
 	var missing []error
 	same := 0
@@ -25,7 +26,7 @@ func (s *Scope) Pairs(refs []*Ref, ps []kernels.Problem, info kernels.DeviceInfo
 		b := ab.Pair{Problem: p}
 		have := true
 		for i, r := range refs {
-			if b.Of[i], err = s.armVariants(r, p, info); err != nil {
+			if b.Of[i], err = l.armVariants(r, p, info); err != nil {
 				have, missing = false, append(missing, err)
 			}
 		}
@@ -37,21 +38,21 @@ func (s *Scope) Pairs(refs []*Ref, ps []kernels.Problem, info kernels.DeviceInfo
 		}
 	}
 	if same > 0 {
-		s.note([]string{"left out " + console.Count(same, "cell") + ": the same variant on both sides"})
+		l.Once("left out " + console.Count(same, "cell") + ": the same variant on both sides")
 	}
 	if len(pairs)+same == 0 {
 		return nil, NoneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
-		s.note([]string{"left out " + m.Error()})
+		l.Once("left out " + m.Error())
 	}
 	return pairs, nil
 }
 
 // armVariants are the variants of an operand for a problem, or the error why there are none.
-func (s *Scope) armVariants(r *Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant,
+func (l *Lab) armVariants(r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant,
 	error) {
-	vs, err := s.Variants(r, p, info)
+	vs, err := l.Variants(r, p, info)
 	if len(vs) > 0 {
 		return vs, nil
 	}

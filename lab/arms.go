@@ -1,4 +1,4 @@
-package ref
+package lab
 
 import (
 	"maps"
@@ -11,13 +11,13 @@ import (
 )
 
 // Arms are operands as sides, with only the problems that are wanted.
-func (s *Scope) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Side, error) {
+func (l *Lab) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Side, error) {
 	if len(ops) == 0 {
 		return nil, hint.Errorf("`normbench report results/nvidia-h200`, for one", "report needs records")
 	}
 	var arms []report.Side
 	for _, text := range ops {
-		sides, err := s.armsOf(text)
+		sides, err := l.armsOf(text)
 		if err != nil {
 			return nil, err
 		}
@@ -47,10 +47,10 @@ func (s *Scope) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.
 }
 
 // armsOf are the sides of one operand.
-func (s *Scope) armsOf(text string) ([]report.Side, error) {
+func (l *Lab) armsOf(text string) ([]report.Side, error) {
 	switch {
 	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:"):
-		side, err := s.Side(text)
+		side, err := l.Side(text)
 		return []report.Side{side}, err
 	case report.IsLive(text):
 		arms, err := report.ReadArms(text)
@@ -63,7 +63,7 @@ func (s *Scope) armsOf(text string) ([]report.Side, error) {
 	}{{"#base", "base", "normbench default"},
 		{"", "fastest of ours", "normbench, fastest recorded"}, {"#peers", "fastest peer",
 			"best other library"}} {
-		side, err := s.Side(text + arm.selector)
+		side, err := l.Side(text + arm.selector)
 		if err != nil {
 			return nil, err
 		}

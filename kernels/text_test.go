@@ -1,0 +1,47 @@
+package kernels_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"normbench/internal/assert"
+	"normbench/kernels"
+)
+
+// What users and devices write is read as testdata/texts.txt says, or refused with a hint.
+func TestTexts(t *testing.T) {
+	assert.Lines(t, "testdata/texts.txt", func(input string) string {
+		kind, text, _ := strings.Cut(input, ":")
+		text = strings.TrimPrefix(text, " ")
+		if plain, err := strconv.Unquote(text); err == nil {
+			text = plain
+		}
+		var got any = "ok"
+		var err error
+		switch kind {
+		case "problem":
+			got, err = kernels.ParseProblem(text)
+		case "config":
+			got, err = kernels.ParseConfig(text)
+			if err == nil {
+				back, _ := kernels.ParseConfig(fmt.Sprint(got))
+				assert.That(t, back == got, "%s reads back as %s", got, back)
+			}
+		case "dtype":
+			got, err = kernels.ParseDType(text)
+		case "id":
+			err = kernels.CheckID(text)
+		case "slug":
+			got = kernels.Slug(text)
+			err = kernels.CheckID(fmt.Sprint(got))
+		case "printable":
+			return strconv.QuoteToASCII(kernels.Printable(text, 100))
+		}
+		if err != nil {
+			return assert.Refusal(t, err)
+		}
+		return fmt.Sprint(got)
+	})
+}
