@@ -91,9 +91,9 @@ func entry(t *testing.T, c *Cache, src Source) (file string, data []byte) {
 	assert.Must(t, err == nil, "%v", err)
 	k, err := c.key(src, fakeOptions)
 	assert.NoError(t, err)
-	data, err = os.ReadFile(c.file(k))
+	data, err = os.ReadFile(filepath.Join(c.dir, entryFile(k)))
 	assert.Must(t, err == nil, "%v", err)
-	return c.file(k), data
+	return filepath.Join(c.dir, entryFile(k)), data
 }
 
 func overwrite(t *testing.T, file string, data []byte) {
@@ -117,7 +117,7 @@ func TestCacheHit(t *testing.T) {
 	assert.That(t, bytes.Equal(first.Cubin, second.Cubin) && first.Log == second.Log &&
 		first.Kernels["k"] == second.Kernels["k"] && second.CompileSeconds == 0.25,
 		"read %+v, wrote %+v", second, first)
-	left, err := filepath.Glob(filepath.Join(dir, "*", ".tmp-*"))
+	left, err := filepath.Glob(filepath.Join(dir, "*", ".*.tmp-*"))
 	assert.That(t, err == nil && len(left) == 0, "temporary files left: %v, %v", left, err)
 }
 
