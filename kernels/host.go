@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"math"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -82,38 +81,13 @@ func (m *Memory) Zero(bytes int64) {
 	clear(m.Bits[:min(n, int64(len(m.Bits)))])
 }
 
-// Add adds v to counter i and returns what was there before. CTAs may call
-// it side by side.
-func (m *Memory) Add(i int64, v int32) int32 { return atomic.AddInt32(&m.I32[i], v) - v }
-
-// Lock waits until counter i is zero and sets it, Unlock clears it: a lock
-// between CTAs.
-func (m *Memory) Lock(i int64) {
-	for !atomic.CompareAndSwapInt32(&m.I32[i], 0, 1) {
-		runtime.Gosched()
-	}
-}
-
-// Unlock gives back what Lock took.
-func (m *Memory) Unlock(i int64) { atomic.StoreInt32(&m.I32[i], 0) }
-
-// AddFloat adds v to element i of an fp32 memory, one CTA at a time.
-func (m *Memory) AddFloat(i int64, v float32) {
-	m.update(i, func(old uint32) uint32 { return math.Float32bits(math.Float32frombits(old) + v) })
-}
-
 // MaxFloat makes element i of an fp32 memory the larger of it and |v|, one
 // CTA at a time. NaN is larger than anything.
 func (m *Memory) MaxFloat(i int64, v float32) {
-	m.update(i, func(old uint32) uint32 { return max(old, math.Float32bits(v)&^(1<<31)) })
-}
-
-// update replaces the bits of element i of an fp32 memory by those that f makes of them.
-func (m *Memory) update(i int64, f func(old uint32) uint32) {
 	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
 	for {
 		old := atomic.LoadUint32(p)
-		if atomic.CompareAndSwapUint32(p, old, f(old)) {
+		if atomic.CompareAndSwapUint32(p, old, max(old, math.Float32bits(v)&^(1<<31))) {
 			return
 		}
 	}

@@ -43,7 +43,6 @@ func (l *Lab) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 		return nil, hint.Errorf("give fewer operands, or choose among their variants with #",
 			"%d arms are more than the %d that a report tells apart", len(arms), report.MaxArms)
 	}
-	report.MatchPhases(arms)
 	return arms, nil
 }
 

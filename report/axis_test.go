@@ -54,8 +54,7 @@ func TestShapePanels(t *testing.T) {
 		}
 	}
 	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 " +
-		"29x17389 " +
-		"256x65536"
+		"29x17389 256x65536"
 	want := []string{"rms fwd bf16" + order, "", "|0-1|2|3-4-5-6|7|8", "rms bwd bf16" + order,
 		"|0|2|3|5-6|7", "|0-1|2|3-4-5-6|7|8"}
 	a, b := strings.Join(got, "\n"), strings.Join(want, "\n")

@@ -59,8 +59,6 @@ type Cell struct {
 	Protocol string      // name of the protocol, "" where it is not known
 	Phase    string      // of the protocol: record.PhaseSearch, PhaseFinal or empty
 	Configs  int         // recorded ok, of which this is the fastest; 0 without a choice
-	Named    bool        // by its label: there are no others
-	Searched *Cell       // the fastest that a search saw on its way; see MatchPhases
 }
 
 // CellOf is the cell of a records entry.
@@ -289,10 +287,8 @@ func (r *Row) judge() {
 			j = j.Reverse()
 		}
 		r.setPaired(j)
-	case r.mixesPhases():
-		r.why = whyMixed
-	case r.unequal():
-		r.why = whyFew
+	case r.searched():
+		r.why = whySearch
 	default:
 		r.judgeMedians(oneRun)
 	}
@@ -310,42 +306,26 @@ func (r *Row) setPaired(j verdict.Judgement) {
 	}
 }
 
-// judgeMedians marks a row by the medians of both sides and their intervals. A few samples have
-// none: then their range is taken, but only of a search, with a band of its own.
+// judgeMedians marks a row by the medians of both sides and their intervals, which a few samples
+// do not have.
 func (r *Row) judgeMedians(oneRun bool) {
 	rule := verdict.Default()
-	sampled := len(r.a.Samples) > 0 && len(r.b.Samples) > 0
-	a, fewA := r.a.median()
-	b, fewB := r.b.median()
-	few := fewA || fewB
 	least := rule.Unpaired
-	switch {
-	case few:
-		least = searchBand
-	case oneRun || !sampled:
+	if oneRun || len(r.a.Samples) == 0 || len(r.b.Samples) == 0 {
 		least = TieBand
 	}
 	band, ok := widenBand(rule.RecordedBand(least, r.a.StreamUS, r.b.StreamUS), r.a, r.b)
-	v := verdict.JudgeMedians(a, b, least, band)
-	switch {
+	switch few := func(c Cell) bool { return len(c.Samples) > 0 && c.Lo == 0 }; {
 	case !ok:
 		r.why = whyFloor
-	case few && (r.a.Phase != record.PhaseSearch || v == verdict.Same):
-	case few && v != verdict.Inconclusive:
-		r.Mark, r.why = marks[v], whySearch
-	default:
-		r.Mark = marks[v]
+	case !few(r.a) && !few(r.b):
+		r.Mark = marks[verdict.JudgeMedians(r.a.median(), r.b.median(), least, band)]
 	}
 }
 
-// median is the cell's, with its interval. few says that it is of fewer samples than that takes:
-// then it is their range.
-func (c Cell) median() (m verdict.Median, few bool) {
-	m = verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi}
-	if few = len(c.Samples) > 0 && c.Lo == 0; few {
-		m.Lo, m.Hi = float64(slices.Min(c.Samples)), float64(slices.Max(c.Samples))
-	}
-	return m, few
+// median is the cell's, with its interval.
+func (c Cell) median() verdict.Median {
+	return verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi}
 }
 
 // problems are those of all sides, in the order of tables.

@@ -12,54 +12,10 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// The finals of a search are of its best variants, whichever their design. Of one design they
-// may have a variant that was there for another reason, such as the base, far from that
-// design's best. So a side that is a choice among recorded variants has times of both phases,
-// and MatchPhases takes those that can be compared.
-
-// MatchPhases gives all sides the same phase for a problem that some of them have from a search
-// only: there the others' times are of the search too, where they have them.
-func MatchPhases(sides []Side) {
-	for _, s := range sides {
-		for p, c := range s.Cells {
-			if c.Phase != record.PhaseSearch {
-				continue
-			}
-			for _, other := range sides {
-				if o, ok := other.Cells[p]; ok && o.Phase != record.PhaseSearch &&
-					o.Searched != nil {
-					other.Cells[p] = *o.Searched
-				}
-			}
-		}
-	}
-}
-
-// fewConfigs is how many configs of a design say nothing against it, where the other side
-// has four times as many.
-const fewConfigs = 8
-
-// searchBand is how far apart the medians of a search have to be: it took the fastest of
-// many, each seen a few times, so some of that is luck.
-const searchBand = 0.10
-
-// isChoice says that both sides of a row are a choice among recorded variants.
-func (r *Row) isChoice() bool { return r.a.Configs > 0 && r.b.Configs > 0 }
-
-// mixesPhases says that one side has times of a search, and the other of finals or a grid.
-func (r *Row) mixesPhases() bool {
-	return r.isChoice() && (r.a.Phase == record.PhaseSearch) != (r.b.Phase == record.PhaseSearch)
-}
-
-// unequal says whether the slower side of a row of a search stands on too few configs of its
-// design to be called slower. One that was named, not chosen, has no others.
-func (r *Row) unequal() bool {
-	slow, fast := r.a, r.b
-	if slow.MedianUS < fast.MedianUS {
-		slow, fast = fast, slow
-	}
-	return r.isChoice() && slow.Phase == record.PhaseSearch && !slow.Named &&
-		slow.Configs < fewConfigs && fast.Configs >= 4*slow.Configs
+// searched says that a side has times of a search only. They are no result: a search keeps the
+// fastest of many configs, each seen a few times.
+func (r *Row) searched() bool {
+	return r.a.Phase == record.PhaseSearch || r.b.Phase == record.PhaseSearch
 }
 
 // A rowNote is a note below the table on the rows for which it holds. {n} counts them.
@@ -73,8 +29,6 @@ type reason int
 
 const (
 	whySearch reason = iota + 1
-	whyMixed
-	whyFew
 	whyFloor
 	whyAlone
 )
@@ -82,13 +36,8 @@ const (
 func (w reason) holds(r *Row) bool { return r.why == w }
 
 var coverageNotes = []rowNote{
-	{fmt.Sprintf("FASTER or SLOWER in {n} of a search, whose samples are too few for an interval: "+
-		"the medians are more than %g %% apart, and the samples do not overlap.", 100*searchBand),
-		whySearch.holds},
-	{"INCONCLUSIVE in {n}, as one side has times of a search only, and the other none of one.",
-		whyMixed.holds},
-	{fmt.Sprintf("INCONCLUSIVE in {n}, as the search tried fewer than %d configs of the slower "+
-		"side, and four times as many of the other.", fewConfigs), whyFew.holds},
+	{"INCONCLUSIVE in {n}, as a side has times of a search only, which kept the fastest of many. Run " +
+		"both with --live.", whySearch.holds},
 	{fmt.Sprintf("INCONCLUSIVE in {n} below %d us, as the floor of a run is unknown: two hosts "+
 		"differ by 2 us in an empty launch.", verdict.FloorMatters), whyFloor.holds},
 }
@@ -182,20 +131,16 @@ func coverage(c *Comparison) (notes []string) {
 }
 
 // Best are the cells of a side as it is its own best choice of what was recorded: those of the
-// finals or the grid, but of the search where the best variant that it saw is not among them.
+// finals or the grid, but of the search where the best variant that it saw is not among them: the
+// finals may have a variant of a design for another reason, such as the base, far from its best.
 // again says which variants are, and that the finals have the best in any case.
 func Best(cells, searched map[kernels.Problem]Cell,
 	again func(kernels.Problem, kernels.Variant) bool) map[kernels.Problem]Cell {
 	for p, s := range searched {
 		c, ok := cells[p]
-		switch {
-		case !ok, s.Status == kernels.StatusOK && c.Status != kernels.StatusOK,
-			s.Status == kernels.StatusOK && !again(p, s.Variant) &&
-				c.MedianUS > s.MedianUS*(1+TieBand):
+		if !ok || s.Status == kernels.StatusOK && (c.Status != kernels.StatusOK ||
+			!again(p, s.Variant) && c.MedianUS > s.MedianUS*(1+TieBand)) {
 			cells[p] = s
-		default:
-			c.Searched = &s
-			cells[p] = c
 		}
 	}
 	return cells

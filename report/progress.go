@@ -52,7 +52,7 @@ func (p *Progress) Observe(e sweep.Event) {
 	}
 	x.note(e)
 	switch r.Status {
-	case kernels.StatusOK, record.StatusPruned:
+	case kernels.StatusOK:
 	case kernels.StatusRefused:
 		x.refused++
 	default:
@@ -169,6 +169,5 @@ func runNote(s sweep.Summary, devices []kernels.Device) string {
 			text += fmt.Sprintf(", device at work %s of the time", strings.Join(each, " and "))
 		}
 	}
-	add(s.Pruned, "; %d pruned")
 	return text
 }

@@ -99,24 +99,18 @@ func (m *measurer) measureStream(ctx context.Context) error {
 // visitor's turn on the device. Its answer is checked at its first visit; with no launches that is
 // all.
 func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
-	run := m.v.run
-	plan, err := m.plan(v)
-	if err != nil {
-		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
-	}
 	// A death in it shows again in the check, where it counts.
-	if err = m.v.prepare(ctx, m.j.Problem, v); err != nil && (!m.lose(err) || ctx.Err() != nil) {
+	if err := m.v.prepare(ctx, m.j.Problem, v); err != nil && (!m.lose(err) || ctx.Err() != nil) {
 		return nil, err
 	}
 	var us []float64
-	err = m.v.turn(ctx, func() (err error) {
+	err := m.v.turn(ctx, func() (err error) {
 		if m.checks[v] == nil {
 			c, err := m.Check(ctx, v, Repeats)
 			if err != nil {
 				return err
 			}
 			m.checks[v] = &c
-			run.remember(plan, &c)
 		}
 		if c := m.checks[v]; !c.OK() {
 			return kernels.Failf(kernels.StatusWrong, "%s", c.Reason())
@@ -199,7 +193,7 @@ func (m *measurer) stages(ctx context.Context, rec *record.Record) error {
 	if err != nil || len(plan.Launches) < 2 || m.Protocol.StageSamples == 0 {
 		return nil
 	}
-	s, err := m.Stages(ctx, rec.Variant(), m.v.run.o.Trace)
+	s, err := m.Stages(ctx, rec.Variant())
 	rec.StagesBy, rec.Stages, rec.GapUS = s.By, s.Of, s.GapUS
 	return err
 }

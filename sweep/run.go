@@ -36,7 +36,6 @@ type Options struct {
 	Run         record.Run // written before the first record; its Protocol says how times are taken
 	Begun       bool       // the sink has Run already
 	Seed        uint64     // of the inputs, of strategies and of the orders of rounds
-	Trace       bool       // time the stages of peers by their profiler
 	RetryFailed bool       // measure again what the sink holds as failed
 	// More, where set, is asked for companions of the devices once it is known how many problems
 	// are left. The caller closes them.
@@ -72,9 +71,8 @@ type Summary struct {
 	Refused int
 	Wall    time.Duration // from the first task to the last record
 	// of it, at work on a device, averaged over the GPUs or other devices
-	Busy   time.Duration
-	Each   []time.Duration // Busy of each, in the order of the devices
-	Pruned int             // variants that a search did not run, for a reason
+	Busy time.Duration
+	Each []time.Duration // Busy of each, in the order of the devices
 	// problems searched, and those of them whose base alone spent their budget
 	Problems, Short int
 	// problems whose finals had fewer variants or rounds than asked, for the budget
@@ -406,10 +404,6 @@ func (r *run) keep(f finished) error {
 
 // count counts a record of a variant.
 func (s *Summary) count(status kernels.Status) {
-	if status == record.StatusPruned {
-		s.Pruned++
-		return
-	}
 	s.Measured++
 	switch status {
 	case kernels.StatusOK:

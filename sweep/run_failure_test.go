@@ -47,8 +47,7 @@ func TestRunOpenFails(t *testing.T) {
 	fail := func(at kernels.Variant, s kernels.Status) func(kernels.Problem,
 		kernels.Variant) *kernels.Failure {
 		return func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
-			return failIf(
-				p == first && v == at, s)
+			return failIf(p == first && v == at, s)
 		}
 	}
 	for _, tc := range []struct {

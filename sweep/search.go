@@ -43,7 +43,6 @@ func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget,
 type searchState struct {
 	spent  search.Spent
 	toCome int // variants of problems that are not done yet
-	code   map[string]kernels.Resource
 }
 
 // startSearch makes the run ready for searches.
@@ -52,7 +51,6 @@ func (r *run) startSearch() error {
 	if s.Known == nil {
 		s.Known = &search.History{}
 	}
-	r.searched.code = map[string]kernels.Resource{}
 	return search.CheckName(s.Strategy)
 }
 
@@ -125,7 +123,7 @@ func (m *measurer) search(ctx context.Context) error {
 	start := time.Now()
 	share := allow.Seconds
 	allow.Seconds *= searchShare
-	log, err := search.Drive(ctx, strategy, board, allow, m)
+	err = search.Drive(ctx, strategy, board, allow, m)
 	if ctx.Err() != nil {
 		return ctx.Err() // what it says may be of the stopping
 	}
@@ -133,7 +131,7 @@ func (m *measurer) search(ctx context.Context) error {
 		return err
 	}
 	m.Device.Prefetch(m.j.Problem, nil) // what was foreseen and not begun is wanted no more
-	recs := m.records(board, &log)
+	recs := m.records(board)
 	for _, rec := range recs {
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3 / float64(len(recs))
 	}
@@ -143,7 +141,7 @@ func (m *measurer) search(ctx context.Context) error {
 	}
 	var finals []*record.Record
 	err = m.v.turn(ctx, func() (err error) {
-		finals, err = m.finals(ctx, board, left, log.Short)
+		finals, err = m.finals(ctx, board, left, board.Short)
 		return err
 	})
 	if ctx.Err() != nil || err != nil {
@@ -156,7 +154,7 @@ func (m *measurer) search(ctx context.Context) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	m.v.send(finished{recs: recs, busy: m.Busy, searched: true, short: log.Short,
+	m.v.send(finished{recs: recs, busy: m.Busy, searched: true, short: board.Short,
 		starved: m.starved})
 	return nil
 }
@@ -200,22 +198,17 @@ func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (
 }
 
 // records are what the search saw, in the order in which it came to it.
-func (m *measurer) records(b *search.Board, log *search.Log) []*record.Record {
+func (m *measurer) records(b *search.Board) []*record.Record {
 	var recs []*record.Record
 	for _, i := range b.Order() {
-		rec := m.record(m.j.Variants[i], log.Failed[i])
-		if log.Failed[i] == nil {
+		rec := m.record(m.j.Variants[i], b.Failure(i))
+		if rec.Status == kernels.StatusOK {
 			rec.SamplesUS = b.Samples(i)
 			if n := b.Visits(i); len(n) > 1 {
 				rec.Visits = n
 			}
 		}
 		recs = append(recs, rec)
-	}
-	for i, v := range m.j.Variants {
-		if why := log.Refused[i]; why != "" {
-			recs = append(recs, m.record(v, kernels.Failf(record.StatusPruned, "%s", why)))
-		}
 	}
 	return recs
 }

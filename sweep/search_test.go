@@ -265,47 +265,6 @@ func TestSearchBudgets(t *testing.T) {
 	assert.Equal(t, len(searched), 20, "variants of a budget of 20")
 }
 
-// What cannot win is pruned, with its reason in the records.
-func TestSearchPrunes(t *testing.T) {
-	p := pool[0]
-	ts, err := Grid(t.Context(), registry, parse(t, p), devicetest.H200(), nil, nil)
-	assert.NoError(t, err)
-	info := devicetest.H200()
-	info.CacheBytes = 0 // all scratch goes to the memory
-	f := fake()
-	f.DeviceInfo = info
-	f.Seconds = func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
-		if isStream(v) {
-			return 500e-6
-		}
-		return 10e-6
-	}
-	o := searching(search.Grid, search.Budget{})
-	o.Run.Protocol.Flush, o.Run.Protocol.Cold = 0, false
-	sink := &memory{}
-	sum := mustRun(t, ts, sink, o, f)
-	pruned := 0
-	for _, r := range sink.variants() {
-		if r.Status == record.StatusPruned {
-			pruned++
-			assert.That(t, strings.HasPrefix(r.Reason, "bound: "), "%s", r.Reason)
-		}
-	}
-	assert.That(t, (!strings.Contains(p, "/bwd/") || pruned != 0 && sum.Pruned == pruned) &&
-		(!strings.Contains(p, "/fwd/") || pruned == 0), "%d pruned of %s, %+v", pruned, p, sum)
-	for _, r := range []kernels.Resource{
-		{Stage: "k1", Spill: 300, Registers: 255, Threads: 128, Occupancy: 2},
-		{Stage: "k1", Registers: 128, Threads: 1024, Occupancy: 0},
-		{Stage: "k1", Registers: 64, Threads: 256, Occupancy: 0},
-	} {
-		assert.That(t, wasteful(r, devicetest.H200()) != "", "%+v is worth a launch", r)
-	}
-	assert.Equal(t,
-		wasteful(kernels.Resource{Spill: 100, Registers: 64, Threads: 256, Occupancy: 1},
-			devicetest.H200()),
-		"")
-}
-
 // What the search of a problem saw and its finals are one append, and each of the
 // finals says how many they are: a kill leaves all of a problem or nothing.
 func TestSearchAppendsOnce(t *testing.T) {

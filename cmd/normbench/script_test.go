@@ -55,8 +55,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"normbench": program(families.New),
 		"normbench-test": program(func() *kernels.Registry {
-			return devicetest.Registry(
-				families.New())
+			return devicetest.Registry(families.New())
 		}),
 		"normbench-fake":   fakeWorker,
 		"normbench-faulty": faultyWorker,

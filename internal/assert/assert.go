@@ -105,20 +105,16 @@ func Golden(t testing.TB, file, got string) {
 
 // Cases holds a function to a file of its inputs and outputs, of which -update writes the outputs.
 // A case is a paragraph: the input, a line of four dashes, the output. One that begins with # is a
-// comment.
+// comment. A quoted input stands for what Go takes it for.
 func Cases(t testing.TB, file string, output func(input string) string) {
 	t.Helper()
 	cases(t, file, "\n\n", "\n----\n", output)
 }
 
-// Lines is Cases for short ones: a case is a line, with => between the input and the output. A
-// quoted input stands for what Go takes it for.
+// Lines is Cases for short ones: a case is a line, with => between the input and the output.
 func Lines(t testing.TB, file string, output func(input string) string) {
 	t.Helper()
 	cases(t, file, "\n", " => ", func(input string) string {
-		if text, err := strconv.Unquote(input); err == nil {
-			input = text
-		}
 		return strings.ReplaceAll(output(input), "\n", "; ")
 	})
 }
@@ -152,9 +148,14 @@ func cases(t testing.TB, file, end, arrow string, output func(input string) stri
 	got := strings.Split(strings.TrimSpace(string(text)), end)
 	for i, c := range got {
 		input, _, _ := strings.Cut(c, strings.TrimRight(arrow, " \n"))
-		if c != "" && !strings.HasPrefix(c, "#") {
-			got[i] = strings.TrimRight(input+arrow+output(input), " \n")
+		if c == "" || strings.HasPrefix(c, "#") {
+			continue
 		}
+		plain, err := strconv.Unquote(input)
+		if err != nil {
+			plain = input
+		}
+		got[i] = strings.TrimRight(input+arrow+output(plain), " \n")
 	}
 	Golden(t, file, strings.Join(got, end)+"\n")
 }

@@ -15,8 +15,7 @@ import (
 )
 
 func writeFile(path, text string) error {
-	return Place{Name: path}.WriteFrom(strings.NewReader(
-		text))
+	return Place{Name: path}.WriteFrom(strings.NewReader(text))
 }
 
 func TestWriteFile(t *testing.T) {

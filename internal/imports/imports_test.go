@@ -108,7 +108,7 @@ var rules = []rule{
 	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
 	// Launch rules are data, which families look up.
 	{of: []string{"kernels/rule"}, never: []string{"kernels/families"}},
-	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint",
+	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/durable", "internal/hint",
 		"internal/nvlib", "internal/proc"}},
 	{of: []string{"kernels/triton"}, only: []string{"kernels", "internal/hint", "internal/proc"}},
 	// Strategies are pure: they ask, and are told.

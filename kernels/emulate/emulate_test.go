@@ -144,6 +144,16 @@ func TestVariants(t *testing.T) {
 		{"layernorm/fwd/11x1029/bf16+bias", "ln_fwd/one_shot", "br2.w2.v16.u2.cl1.lb0.ch0"},
 		{"layernorm/bwd/11x1031/bf16+bias", "ln_bwd/smem_pipe",
 			"br1.w4.v0.st2.k0.p3.u1.ro0.pt0.cp2.rl0.sa0.cl1.fd0.rc0.rr0.rw0.er1.lb0.ch0"},
+		// Sums that the last CTA makes, or CTAs add in memory; in two levels, of groups of four and of
+		// two, and of three clusters.
+		{"rmsnorm/bwd/33x544/bf16", "rms_bwd/smem_pipe",
+			"br8.w4.v0.st2.p4.u2.ro1.pt0.cp1.rl0.sa0.cl1.fd1.rc0.rr0.rw0.er0.lb0.ch0"},
+		{"layernorm/bwd/33x544/bf16+bias", "ln_bwd/smem_pipe",
+			"br4.w4.v0.st2.p5.u1.ro0.pt0.cp1.rl0.sa0.cl1.fd3.rc0.rr0.rw0.er0.lb0.ch0"},
+		{"rmsnorm/bwd/70x256/bf16+acc", "rms_bwd/smem_pipe",
+			"br4.w4.v0.st2.p16.u1.ro0.pt1.cp1.rl0.sa0.cl1.fd2.rc0.rr0.rw0.er0.lb0.ch0"},
+		{"layernorm/bwd/33x544/bf16-wfp32+bias", "ln_bwd/smem_pipe",
+			"br4.w4.v0.st1.p6.u1.ro0.pt0.cp1.rl0.sa0.cl2.fd2.rc0.rr0.rw0.er0.lb0.ch0"},
 		// The narrowest vectors, several rows to a CTA, the last CTA less.
 		{"rmsnorm/fwd/37x257/bf16", "rms_fwd/one_shot", "br8.w8.v0.u1.cl1.lb0.ch0"},
 		{"layernorm/fwd/13x777/bf16+bias", "ln_fwd/one_shot", "br2.w2.v0.u1.cl1.lb0.ch2"},

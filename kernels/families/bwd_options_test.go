@@ -30,16 +30,6 @@ var bwdRules = map[string][]string{
 		"br4.bc256.w1.k0.sp0.so1.pt1",    // Fast-LLM's two passes
 		"br8.bc256.w1.p3.sp4096.so1.pt1", // and its single one
 	},
-	// The fused sums of llm.c and of quack's first version, the order of rows, narrow partial rows,
-	// clusters on narrow rows. Eight threads to a row take every shape but the widest.
-	"smem_pipe": {
-		"fd1", "fd3", "ro1", "pt1", "ch2.lb1", "st1",
-		"br4.w1.u1.fd2.p16",        // up to four groups of four
-		"br4.w1.u1.fd2.p5.pt1",     // two of two, and one of one
-		"br8.w1.u2.fd1.p4.ro1.cp1", // a CTA without rows
-		"br4.w1.u1.cl2.p6",         // three clusters
-		"br4.w1.u1.cl2.p6.fd2",     // and their sums in two levels
-	},
 }
 
 // bwdShapes are narrow and wide, odd, and with fewer rows than a tile.

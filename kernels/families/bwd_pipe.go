@@ -32,9 +32,6 @@ func newSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) smem
 	}
 	br, threads, k := int64(c.Get(kernels.BlockRows)), int64(32*c.Get(kernels.Warps)), c.Get(kernels.PerSM)
 	s.cluster, s.rows = int64(c.Get(kernels.Cluster)), int64(c.Get(kernels.Unroll))
-	if d.Kind == kernels.KindCPU {
-		k = min(k, 2) // a core runs one CTA at a time: more of them do nothing new
-	}
 	s.tiles = kernels.CeilDiv(p.M, br)
 	s.clusters = s.tiles
 	if n := c.Get(kernels.CTAs); n > 0 {

@@ -14,6 +14,7 @@ import (
 // several tiles ahead, dw in registers. The design of quack's backward, with the
 // fused gradients of its PR 101.
 func bwdSmemPipe(op kernels.Op) *kernels.Family {
+	host := bwdTwoPass(op)
 	return &kernels.Family{
 		Name: kernels.FamilyName(op, kernels.Bwd, "smem_pipe"),
 		Op:   op,
@@ -47,8 +48,13 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 		Serves:    servesAll,
 		Base:      smemPipeBase,
 		Refuse:    refuseSmemPipe,
-		Plan:      smemPipePlan,
-		Host:      map[string]kernels.HostStage{"smem_pipe": hostBwdSmemPipe, "reduce": hostReduce},
+		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
+			if d.Kind == kernels.KindCPU { // neither clusters nor copies ahead: another design stands in
+				return host.Plan(p, host.Base(p, d), d)
+			}
+			return smemPipePlan(p, c, d)
+		},
+		Host: host.Host,
 	}
 }
 
@@ -462,48 +468,4 @@ func (r pipeRule) forRows(p kernels.Problem, d kernels.DeviceInfo) pipeRule {
 	for ; r.groups > 1 && r.groups*r.perGroup > 32 && int64(r.groups*d.SMs) > p.M; r.groups /= 2 {
 	}
 	return r
-}
-
-// ---- Host -------------------------------------------------------------------
-
-// hostBwdSmemPipe does the rows of a cluster in its first CTA. The last of them sums the partial
-// rows, where no k2 does.
-func hostBwdSmemPipe(h *kernels.HostRun, pid int) {
-	p, fused := h.Problem, h.Launch.Define("FUSED_DW")
-	if cluster := int(h.Launch.Define("CLUSTER")); cluster > 1 {
-		if pid%cluster != 0 {
-			return
-		}
-		h, pid = ofClusters(h, cluster), pid/cluster
-	}
-	dw, db := hostRows(h, pid)
-	switch {
-	case p.NoWeight:
-		return
-	case fused == fusedAdd:
-		hostAdd(h, "dw", dw)
-		if p.Bias {
-			hostAdd(h, "db", db)
-		}
-		return
-	}
-	storePartials(h, pid, dw, db)
-	ctas := int64(h.Launch.Grid[0])
-	if fused != 0 && h.Mem["counters"].Add(0, 1) == int32(ctas-1) {
-		hostFinish(h, "dw", ctas, 0, p.N)
-		if p.Bias {
-			hostFinish(h, "db", ctas, 0, p.N)
-		}
-	}
-}
-
-// hostAdd adds a CTA's sums of a gradient to what is there, in the buffer that the launch has.
-func hostAdd(h *kernels.HostRun, gradient string, sums []float32) {
-	to := h.Mem[gradient+"_partial"]
-	if to == nil {
-		to = h.Mem[gradient]
-	}
-	for j, v := range sums {
-		to.AddFloat(int64(j), v)
-	}
 }

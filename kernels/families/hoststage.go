@@ -123,39 +123,21 @@ func hostStats(h *kernels.HostRun, i int64) (r, mean float32) {
 	return h.Mem[spec.Saved[0]].At(i), mean
 }
 
-// eachTile calls f with the first row and the end of each tile of CTA pid,
-// in strides or, with ROW_ORDER, in the CTA's own range: common.cuh, Tiles.
-func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
+// eachTileRow calls f with each row of CTA pid's tiles, in strides or, with ROW_ORDER, in the CTA's
+// own range: common.cuh, Tiles.
+func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
 	block, ctas, rows := max(h.Launch.Define("BLOCK_ROWS"), 1), int64(h.Launch.Grid[0]), h.Problem.M
 	first, stride, end := int64(pid)*block, ctas*block, rows
-	switch h.Launch.Define("ROW_ORDER") {
-	case 2: // bwd_pipe.cuh, Walk
-		first, stride, end = rows*int64(pid)/ctas, block, rows*int64(pid+1)/ctas
-	case 1:
+	if h.Launch.Define("ROW_ORDER") == 1 {
 		share := kernels.CeilDiv(kernels.CeilDiv(rows, block), ctas) * block
 		first, stride = int64(pid)*share, block
 		end = min(first+share, rows)
 	}
 	for lo := first; lo < end; lo += stride {
-		f(lo, min(lo+block, end))
-	}
-}
-
-// eachTileRow calls f with each row of CTA pid's tiles.
-func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
-	eachTile(h, pid, func(lo, hi int64) {
-		for i := lo; i < hi; i++ {
+		for i := lo; i < min(lo+block, end); i++ {
 			f(i)
 		}
-	})
-}
-
-// ofClusters is a run as clusters of so many CTAs see it, where rows are dealt to these.
-func ofClusters(h *kernels.HostRun, ctas int) *kernels.HostRun {
-	launch, run := *h.Launch, *h
-	launch.Grid[0] /= ctas
-	run.Launch = &launch
-	return &run
+	}
 }
 
 // hostDX stores row i of dx, of its xhat and dy. It overwrites dy.
@@ -210,11 +192,6 @@ func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
 // its sums as a partial row.
 func hostBackwards(h *kernels.HostRun, pid int) {
 	dw, db := hostRows(h, pid)
-	storePartials(h, pid, dw, db)
-}
-
-// storePartials stores a CTA's sums of dw and db, as far as the problem has them.
-func storePartials(h *kernels.HostRun, pid int, dw, db []float32) {
 	at := int64(pid) * h.Problem.N
 	if !h.Problem.NoWeight {
 		h.Mem["dw_partial"].Store(at, dw)
@@ -224,36 +201,30 @@ func storePartials(h *kernels.HostRun, pid int, dw, db []float32) {
 	}
 }
 
-// hostFinish sums count partial rows, columns lo to hi, adds what was in the gradient before, and
-// stores the result to out: reduce.cuh, finish. name is dw or db.
-func hostFinish(h *kernels.HostRun, name string, count, lo, hi int64) {
-	N, partial := h.Problem.N, h.Mem[name+"_partial"]
-	acc, part := h.Row(12, hi-lo), h.Row(13, hi-lo)
-	clear(acc)
-	for p := range count {
-		partial.Load(part, p*N+lo)
-		for j, v := range part {
-			acc[j] += v
-		}
-	}
-	if h.Problem.Accumulate {
-		h.Mem[name+"_in"].Load(part, lo)
-		for j, v := range part {
-			acc[j] += v
-		}
-	}
-	h.Mem[name].Store(lo, acc)
-}
-
+// hostReduce sums the partial rows of some columns of a gradient, adds what was in the gradient
+// before, and stores the result: reduce.cuh, finish.
 func hostReduce(h *kernels.HostRun, pid int) {
-	name := "dw"
+	name, cols, n := "dw", h.Launch.Define("REDUCE_COLS"), h.Problem.N
 	if pid >= h.Launch.Grid[0] { // second row of the grid
 		pid -= h.Launch.Grid[0]
 		name = "db"
 	}
-	lo := int64(pid) * h.Launch.Define("REDUCE_COLS")
-	hi := min(lo+h.Launch.Define("REDUCE_COLS"), h.Problem.N)
-	hostFinish(h, name, h.Launch.Define("PARTIALS"), lo, hi)
+	lo := int64(pid) * cols
+	acc, part := h.Row(12, min(cols, n-lo)), h.Row(13, min(cols, n-lo))
+	clear(acc)
+	add := func(from *kernels.Memory, at int64) {
+		from.Load(part, at)
+		for j, v := range part {
+			acc[j] += v
+		}
+	}
+	for p := range h.Launch.Define("PARTIALS") {
+		add(h.Mem[name+"_partial"], p*n+lo)
+	}
+	if h.Problem.Accumulate {
+		add(h.Mem[name+"_in"], lo)
+	}
+	h.Mem[name].Store(lo, acc)
 }
 
 // sum and dot use four accumulators: the additions of one would wait for each

@@ -107,8 +107,7 @@ func TestIdentityOfFiles(t *testing.T) {
 				continue
 			}
 			got := differing(before, sources(t, kind, file, func(text string) string {
-				return text +
-					"\nvar more int;\n"
+				return text + "\nvar more int;\n"
 			}))
 			var want []string
 			for _, f := range r.Families {

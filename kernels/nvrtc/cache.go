@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"normbench/internal/durable"
 )
 
 // formatVersion changes whenever the layout of an entry, the fixed flags or the meaning
@@ -75,7 +76,7 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
 	}
-	file := c.file(key)
+	file := entryFile(key)
 	b, err := c.read(file, key)
 	if err == nil {
 		b.Cached = true
@@ -125,11 +126,9 @@ func (c *Cache) Unkept() string {
 	return c.unkept
 }
 
-// file is where the entry of a key is. The first byte of the key is a folder, because
-// a sweep leaves thousands of entries.
-func (c *Cache) file(key string) string {
-	return filepath.Join(c.dir, key[:2], key+".cubin")
-}
+// entryFile is where the entry of a key is below the cache's folder. The first byte of the key is a
+// folder, because a sweep leaves thousands of entries.
+func entryFile(key string) string { return filepath.Join(key[:2], key+".cubin") }
 
 // cacheKey is the SHA-256 of everything that the cubin depends on. The flags hold the architecture
 // and the macros in the order of their names.
@@ -176,7 +175,7 @@ var errForeign = errors.New("cache entry of somebody else")
 
 // read does not trust an entry that somebody else may have written: what is in it runs on the GPU.
 func (c *Cache) read(file, key string) (*Binary, error) {
-	f, err := os.Open(file)
+	f, err := os.Open(filepath.Join(c.dir, file))
 	if err != nil {
 		return nil, err
 	}
@@ -199,34 +198,15 @@ func (c *Cache) read(file, key string) (*Binary, error) {
 
 // write does not sync: the checksum catches what a power cut leaves.
 func (c *Cache) write(file, key string, b *Binary) {
-	err := func() error {
-		data, err := encodeEntry(key, b)
-		if err != nil {
-			return err
-		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-			return err
-		}
-		t, err := os.CreateTemp(filepath.Dir(file), ".tmp-*")
-		if err != nil {
-			return err
-		}
-		_, err = t.Write(data)
-		// temporary files start as 0600; a cache may be shared
-		err = errors.Join(err, t.Chmod(0o644), t.Close())
-		if err == nil {
-			err = os.Rename(t.Name(), file)
-		}
-		if err != nil {
-			os.Remove(t.Name()) //nolint:errcheck // the first error is the one to tell
-		}
-		return err
-	}()
+	data, err := encodeEntry(key, b)
 	if err == nil {
-		return
+		err = os.MkdirAll(filepath.Dir(filepath.Join(c.dir, file)), 0o777)
 	}
-	if p := new(fs.PathError); errors.As(err, &p) { // its file differs
-		err = p.Err
+	if err == nil {
+		err = durable.Place{Root: c.dir, Name: file, Unsynced: true}.WriteFrom(bytes.NewReader(data))
 	}
-	c.note("cubins are not kept in %s, so the next run compiles them again: %v", c.dir, err)
+	if err != nil {
+		c.note("cubins are not kept in %s, so the next run compiles them again: %v", c.dir,
+			durable.Cause(err))
+	}
 }

@@ -47,15 +47,13 @@ func TestCacheKey(t *testing.T) {
 		{"header name", "13.0", func(s *Source, _ *Options) {
 			s.Headers = map[string]string{"x.cuh": "1", "z.cuh": "2"}
 		}},
-		{"headers swapped", "13.0", func(s *Source,
-			_ *Options) {
+		{"headers swapped", "13.0", func(s *Source, _ *Options) {
 			s.Headers = map[string]string{"x.cuh": "2", "y.cuh": "1"}
 		}},
 		{"no headers", "13.0", func(s *Source, _ *Options) { s.Headers = nil }},
 		{"arch", "13.0", func(_ *Source, o *Options) { o.Arch = "sm_90a" }},
 		{"macro value", "13.0", func(_ *Source, o *Options) {
-			o.Defines = []Define{{"A", "1"},
-				{"B", "3"}}
+			o.Defines = []Define{{"A", "1"}, {"B", "3"}}
 		}},
 		{"macro gone", "13.0", func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}} }},
 		{"extra", "13.0", func(_ *Source, o *Options) { o.Extra = nil }},
@@ -93,9 +91,9 @@ func entry(t *testing.T, c *Cache, src Source) (file string, data []byte) {
 	assert.Must(t, err == nil, "%v", err)
 	k, err := c.key(src, fakeOptions)
 	assert.NoError(t, err)
-	data, err = os.ReadFile(c.file(k))
+	data, err = os.ReadFile(filepath.Join(c.dir, entryFile(k)))
 	assert.Must(t, err == nil, "%v", err)
-	return c.file(k), data
+	return filepath.Join(c.dir, entryFile(k)), data
 }
 
 func overwrite(t *testing.T, file string, data []byte) {
@@ -119,7 +117,7 @@ func TestCacheHit(t *testing.T) {
 	assert.That(t, bytes.Equal(first.Cubin, second.Cubin) && first.Log == second.Log &&
 		first.Kernels["k"] == second.Kernels["k"] && second.CompileSeconds == 0.25,
 		"read %+v, wrote %+v", second, first)
-	left, err := filepath.Glob(filepath.Join(dir, "*", ".tmp-*"))
+	left, err := filepath.Glob(filepath.Join(dir, "*", ".*.tmp-*"))
 	assert.That(t, err == nil && len(left) == 0, "temporary files left: %v, %v", left, err)
 }
 
@@ -167,10 +165,8 @@ func TestCachePlanted(t *testing.T) {
 	assert.That(t, err == nil && !got.Cached && bytes.HasSuffix(got.Cubin, []byte("b")) &&
 		c.Unkept() == "", "%+v, %v, %q", got, err, c.Unkept())
 	for _, plant := range []func() error{
-		func() error { return os.Symlink(file, other) }, func() error {
-			return os.Mkdir(other,
-				0o755)
-		},
+		func() error { return os.Symlink(file, other) },
+		func() error { return os.Mkdir(other, 0o755) },
 	} {
 		if err := errors.Join(os.RemoveAll(other), plant()); err != nil {
 			t.Skip(err)
@@ -206,14 +202,12 @@ func TestCacheDamage(t *testing.T) {
 		{"longer", func(b []byte) []byte { return append(b, 'x') }},
 		{"bit flip in the cubin", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
 		{"bit flip in the report", func(b []byte) []byte {
-			b[bytes.IndexByte(b, '{')+
-				20] ^= 1
+			b[bytes.IndexByte(b, '{')+20] ^= 1
 			return b
 		}},
 		{"zeros", func(b []byte) []byte { return make([]byte, len(b)) }},
 		{"other format", func(b []byte) []byte {
-			return bytes.Replace(b, []byte(formatVersion),
-				[]byte("normbench-cubin 0"), 1)
+			return bytes.Replace(b, []byte(formatVersion), []byte("normbench-cubin 0"), 1)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

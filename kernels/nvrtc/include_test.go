@@ -2,9 +2,10 @@ package nvrtc
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -56,55 +57,17 @@ func TestIncludeFolders(t *testing.T) {
 // What the preprocessor takes for an inclusion is found, however it is written, and nothing else
 // is.
 func TestInclusions(t *testing.T) {
-	for text, want := range map[string]string{
-		"#include \"a.h\"\n \t# include\t<b.h> // <c.h>\r\n":              "a.h <b.h>",
-		"#inc\\\nlude \"a.h\"\n#include \\\r\n \"b.h\"":                   "a.h b.h",
-		"/* x\n*/ #include \"a.h\"\n# /**/ include/* \n */<b.h>":          "a.h <b.h>",
-		"// \\\n#include \"a.h\"\n/*\n#include \"b.h\"\n*/":               "",
-		"x #include \"a.h\"\nint include; #include":                       "",
-		"s = \"/*\"; c = '\\''; d = '\"'; n = 1'000;\n#include \"a.h\"\n": "a.h",
-		"s = \"\\\"/*\";\n#include \"a.h\"":                               "a.h",
-		"#if 0\n#include \"a.h\"\n#endif\n#includes \"b.h\"":              "a.h",
-		"#include A_H\n#include \"b.h\"":                                  "b.h; #include A_H",
-		"#import \"a.h\"\n":                                               "; #import \"a.h\"",
-		"#include_next <a.h>\n":                                           "; #include_next <a.h>",
-		"#include \"a.h\n":                                                "; #include \"a.h",
-		"#include":                                                        "; #include",
-		"\"\\":                                                            "",
-		"/* #include \"a.h\"":                                             "",
-	} {
+	assert.Lines(t, "testdata/inclusions.txt", func(text string) string {
 		x := inclusions(text)
-		names := slices.Clone(x.quoted)
-		for _, name := range x.system {
-			names = append(names, "<"+name+">")
-		}
-		got := strings.Join(names, " ")
-		if x.odd != "" {
-			got += "; " + x.odd
-		}
-		assert.Equal(t, got, want, text)
-	}
+		return fmt.Sprintf("%q %q %q", x.quoted, x.system, x.odd)
+	})
 	_, err := Includes("#import <a.h>")
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
 }
 
 // Comments and blanks around lines leave a text, and what is in a literal stays.
 func TestCode(t *testing.T) {
-	for in, want := range map[string]string{
-		"a // b\n\n\tc \r\n":              "a\nc",
-		"a /* b\n c */ d":                 "a   d",
-		"// all":                          "",
-		"a // b \\\r\n still\r\nc":        "a\nc",
-		"x = \"// \\\"/*\"; // yes":       `x = "// \"/*";`,
-		"c = '\"'; // yes\nd = '\\''; //": "c = '\"';\nd = '\\'';",
-		"n = 1'000; // yes":               "n = 1'000;",
-		"n = a / b; open /* for ever":     "n = a / b; open",
-		"wo\\\nrd":                        "word",
-		"R\"x( // )x\" // and this":       "R\"x( // )x\" // and this",
-		"{\"R\", 1} // gone":              `{"R", 1}`,
-	} {
-		assert.Equal(t, Code(in), want, in)
-	}
+	assert.Lines(t, "testdata/code.txt", func(in string) string { return strconv.Quote(Code(in)) })
 }
 
 // No text makes it fail, or take long.

@@ -2,111 +2,30 @@ package nvrtc
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"normbench/internal/assert"
 )
 
-func TestParseLog(t *testing.T) {
-	for _, tt := range []struct {
-		name, log string
-		want      map[string]Kernel
-	}{
-		{"empty", "", map[string]Kernel{}},
-		{"warnings only", "k.cu(3): warning #177-D: variable \"x\" was declared but never " +
-			"referenced\n", map[string]Kernel{}},
-		{
-			"cuda 11",
-			"ptxas info    : 0 bytes gmem\n" +
-				"ptxas info    : Compiling entry function 'k' for 'sm_80'\n" +
-				"ptxas info    : Function properties for k\n" +
-				"    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads\n" +
-				"ptxas info    : Used 32 registers, 2048 bytes smem, 400 bytes cmem[0], 8 bytes " +
-				"cmem[2]\n",
-			map[string]Kernel{"k": {32, 8, 4}},
-		},
-		{
-			"cuda 13",
-			"ptxas info    : 0 bytes gmem\n" +
-				"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
-				"ptxas info    : Function properties for k\n" +
-				"    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n" +
-				"ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack " +
-				"size, 48 bytes smem\n" +
-				"ptxas info    : Compile time = 1.234 ms\n",
-			map[string]Kernel{"k": {Registers: 255}},
-		},
-		{
-			"two entries and a device function",
-			"ptxas info    : Compiling entry function 'a' for 'sm_90'\n" +
-				"ptxas info    : Function properties for a\n" +
-				"    16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n" +
-				"ptxas info    : Used 10 registers\n" +
-				"ptxas info    : Compiling entry function 'b' for 'sm_90'\n" +
-				"ptxas info    : Function properties for helper\n" +
-				"    99 bytes stack frame, 99 bytes spill stores, 99 bytes spill loads\n" +
-				"ptxas info    : Function properties for b\n" +
-				"    24 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n" +
-				"ptxas info    : Used 20 registers, 64+16 bytes smem\n",
-			map[string]Kernel{"a": {Registers: 10, StackBytes: 16}, "b": {Registers: 20,
-				StackBytes: 24}},
-		},
-		{
-			"of CUDA 13",
-			"ptxas info    : 52 bytes gmem\n" +
-				"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
-				"ptxas info    : Function properties for k\n" +
-				"ptxas         .     16 bytes stack frame, 4 bytes spill stores, 8 bytes spill " +
-				"loads\n" +
-				"ptxas info    : Used 56 registers, used 1 barriers, 16 bytes cumulative stack " +
-				"size, 128 bytes smem\n",
-			map[string]Kernel{"k": {Registers: 56, StackBytes: 16, SpillStoreBytes: 4}},
-		},
-		{
-			"numbers out of range",
-			"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
-				"ptxas info    : Used 99999999999999999999 registers, -1 bytes smem, x bytes " +
-				"cmem[0], bytes\n",
-			map[string]Kernel{"k": {}},
-		},
-		{"torn", "ptxas info    : Compiling entry function 'k", map[string]Kernel{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := parseLog(tt.log)
-			assert.Must(t, len(got) == len(tt.want),
-				"got %d kernels %v, want %v", len(got), got, tt.want)
-			for name, want := range tt.want {
-				assert.Equal(t, got[name], want, name)
-			}
-		})
+// What a log of the compiler says of kernels, and the one line that an error with it has.
+func TestLogs(t *testing.T) {
+	read := func(log string) string {
+		var b strings.Builder
+		kernels := parseLog(log + "\n")
+		for _, name := range slices.Sorted(maps.Keys(kernels)) {
+			fmt.Fprintf(&b, "%s: %+v\n", name, kernels[name])
+		}
+		err := &CompileError{Source: "k.cu", Result: "NVRTC_ERROR_COMPILATION", Log: log}
+		return b.String() + err.Error()
 	}
-}
-
-func TestCompileErrorIsOneLine(t *testing.T) {
-	for _, tt := range []struct{ name, log, want string }{
-		{"source", "k.cu(2): warning #1: w\n\nk.cu(3): error: identifier \"x\" is undefined\n" +
-			"    x = 1;\n    ^\n\n1 error detected in the compilation of \"k.cu\".\n",
-			`compile k.cu(3): error: identifier "x" is undefined`},
-		{"header", "common.cuh(7): error: expected a \";\"\n",
-			`compile k.cu: common.cuh(7): error: expected a ";"`},
-		{"flag", "nvrtc: error: invalid value for --gpu-architecture (-arch)\n",
-			"compile k.cu: nvrtc: error: invalid value for --gpu-architecture (-arch)"},
-		{"ptxas", "ptxas error   : Entry function 'k' uses too much shared data\n",
-			"compile k.cu: ptxas error : Entry function 'k' uses too much shared data"},
-		{"no header", "k.cu(3): catastrophic error: cannot open source file \"cuda_bf16.h\" (no " +
-			"directories in search list)\n",
-			`compile k.cu(3): catastrophic error: cannot open source file "cuda_bf16.h" (no directories in search list); ` +
-				"--include names folders of headers, and the wheel nvidia-cuda-runtime has CUDA's"},
-		{"no log", "", "compile k.cu: NVRTC_ERROR_COMPILATION"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			err := &CompileError{Source: "k.cu", Result: "NVRTC_ERROR_COMPILATION", Log: tt.log}
-			assert.Equal(t, err.Error(), tt.want)
-		})
-	}
+	assert.Cases(t, "testdata/logs.txt", read)
+	assert.Equal(t, read(""), "compile k.cu: NVRTC_ERROR_COMPILATION")
 }
 
 // compiler finds NVRTC or skips the test. NORMBENCH_REQUIRE_NVRTC=1 makes a missing library

@@ -353,8 +353,7 @@ func TestTolerance(t *testing.T) {
 	}{
 		{"the answer rounded once", "dx", func(i int) float64 { return ans.Values["dx"][i] }, true},
 		{"fp32 noise before rounding", "dx", func(i int) float64 {
-			return ans.Values["dx"][i] * (1 +
-				0x1p-21*math.Sin(float64(i)))
+			return ans.Values["dx"][i] * (1 + 0x1p-21*math.Sin(float64(i)))
 		}, true},
 		{"dw summed in fp32", "dw", column(fp32, 512), true},
 		{"dw summed in bf16", "dw", column(bf16, 512), false},

@@ -152,9 +152,8 @@ func FuzzParse(f *testing.F) {
 	text, err := json.Marshal(map[string]any{"device": devicetest.H200(), "map": scattered(9)})
 	assert.NoError(f, err)
 	f.Add(text)
-	f.Add(
-		[]byte(
-			`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
+	f.Add([]byte(
+		`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := parse(text)
 		if err != nil || m == nil {

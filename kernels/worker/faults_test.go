@@ -236,10 +236,9 @@ func TestGone(t *testing.T) {
 	}
 	c.o.Command = command
 	for _, change := range []func(*kernels.DeviceInfo){
-		func(d *kernels.DeviceInfo) { d.ID = "another" }, func(
-			d *kernels.DeviceInfo) {
-			d.Arch += "1"
-		}, func(d *kernels.DeviceInfo) { d.SMs += 7 },
+		func(d *kernels.DeviceInfo) { d.ID = "another" },
+		func(d *kernels.DeviceInfo) { d.Arch += "1" },
+		func(d *kernels.DeviceInfo) { d.SMs += 7 },
 		func(d *kernels.DeviceInfo) { d.Driver += "1" },
 		func(d *kernels.DeviceInfo) { d.Compiler += "1" },
 	} {

@@ -31,8 +31,8 @@ func benchFile(b *testing.B) (path string, size int64) {
 	return path, st.Size()
 }
 
-// BenchmarkLoad is one operand of compare. The demand: two of them in 2 s and
-// 300 MB on 2 cores.
+// BenchmarkLoad is one operand of compare. The demand: two of them in 3 s and
+// 300 MB.
 func BenchmarkLoad(b *testing.B) {
 	path, size := benchFile(b)
 	b.SetBytes(size)

@@ -111,7 +111,7 @@ const (
 	mendHelp = "delete or mend the line"
 )
 
-// A decoder decodes lines. It belongs to one goroutine.
+// A decoder decodes lines.
 //
 // It uses encoding/json/v2 in its form for all toolchains, twice as fast as
 // encoding/json here. github.com/segmentio/encoding is a fifth faster still, but
@@ -121,7 +121,6 @@ type decoder struct {
 	// To parse a problem and a config for every line took longer than the rest.
 	problems map[string]problem
 	configs  map[string]kernels.Config
-	chunk    []byte // whose lines it decodes
 }
 
 // A problem is one with what every record of it says again.

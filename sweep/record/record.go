@@ -210,8 +210,8 @@ type Stage struct {
 // Evidence begins what stands in the reason of a crash or a timeout for the variant's blame.
 const Evidence = " (it took its device down "
 
-// StatusPruned is the status of a variant that a search did not run, for a
-// reason of its own: it could not have won.
+// StatusPruned is the status of a variant that a search up to 2026-11-26 did not run, for a
+// reason of its own.
 const StatusPruned kernels.Status = "pruned"
 
 // Variant is the family and config.

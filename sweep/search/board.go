@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"normbench/kernels"
 	"normbench/sweep/stats"
 )
 
@@ -16,6 +17,7 @@ type Board struct {
 	noise float64
 	spent Spent
 	allow Allowance
+	Short bool // the allowance was spent when the base was measured
 }
 
 type cell struct {
@@ -24,8 +26,7 @@ type cell struct {
 	rounds  []int // that they belong to
 	medians []float64
 	median  float64
-	failed  bool
-	out     bool // pruned by the bound: not worth a launch
+	failure *kernels.Failure // nil of one that runs
 }
 
 // NewBoard makes an empty board. noise is the relative standard deviation of one
@@ -48,20 +49,23 @@ func (b *Board) tell(v, round int, samples []float64) {
 }
 
 // fail marks a variant that cannot be measured.
-func (b *Board) fail(v int) {
+func (b *Board) fail(v int, f *kernels.Failure) {
 	if !b.Seen(v) {
 		b.order = append(b.order, v)
 	}
-	b.cells[v].failed = true
+	b.cells[v].failure = f
 }
+
+// Failure is how a variant failed, nil where it did not.
+func (b *Board) Failure(v int) *kernels.Failure { return b.cells[v].failure }
 
 // Seen says whether a variant was tried.
 func (b *Board) Seen(v int) bool {
-	return len(b.cells[v].visits) > 0 || b.cells[v].failed || b.cells[v].out
+	return len(b.cells[v].visits) > 0 || b.Failure(v) != nil
 }
 
 // OK says whether a variant has a time.
-func (b *Board) OK(v int) bool { return len(b.cells[v].visits) > 0 && !b.cells[v].failed }
+func (b *Board) OK(v int) bool { return len(b.cells[v].visits) > 0 && b.Failure(v) == nil }
 
 // Launches is how many samples of a variant there are.
 func (b *Board) Launches(v int) int { return len(b.cells[v].samples) }
@@ -93,7 +97,7 @@ func (b *Board) Measured() int { return len(b.order) }
 func (b *Board) Noise() float64 {
 	var all []float64
 	for _, v := range b.order {
-		if c := &b.cells[v]; !c.failed && len(c.samples) >= 3 {
+		if c := &b.cells[v]; c.failure == nil && len(c.samples) >= 3 {
 			s := c.samples[:3]
 			all = append(all, (slices.Max(s)-slices.Min(s))/1.69/c.median)
 		}

@@ -32,7 +32,7 @@ func (r *race) next(b *Board) []Visit {
 		target := min(rungs[r.rung], r.s.Full)
 		var round []Visit
 		for _, v := range r.in {
-			if n := target - b.Launches(v); n > 0 && !b.cells[v].failed && !b.cells[v].out {
+			if n := target - b.Launches(v); n > 0 && b.Failure(v) == nil {
 				round = append(round, Visit{v, n})
 			}
 		}

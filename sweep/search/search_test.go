@@ -42,7 +42,6 @@ type machine struct {
 	rng     *rand.Rand
 	noise   float64
 	fail    func(kernels.Variant) bool
-	refuse  func(kernels.Variant) string
 	visits  []string
 	batches [][]kernels.Variant
 }
@@ -56,13 +55,6 @@ func (m *machine) us(v kernels.Variant) float64 {
 }
 
 func (m *machine) Announce(now, _ []kernels.Variant) { m.batches = append(m.batches, now) }
-
-func (m *machine) Refuse(v kernels.Variant, _ float64) string {
-	if m.refuse == nil {
-		return ""
-	}
-	return m.refuse(v)
-}
 
 func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64, float64, error) {
 	m.visits = append(m.visits, fmt.Sprint(v, " ", n))
@@ -78,14 +70,13 @@ func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64,
 	return us, busy + 1e-4, nil
 }
 
-func play(t testing.TB, name string, s *Space, a Allowance, m *machine) (*Board, Log) {
+func play(t testing.TB, name string, s *Space, a Allowance, m *machine) *Board {
 	t.Helper()
 	strategy, err := New(name, s)
 	assert.NoError(t, err)
 	b := NewBoard(s, m.noise)
-	log, err := Drive(t.Context(), strategy, b, a, m)
-	assert.NoError(t, err)
-	return b, log
+	assert.NoError(t, Drive(t.Context(), strategy, b, a, m))
+	return b
 }
 
 // pick is the variant that a search would run without finals.
@@ -115,7 +106,7 @@ func TestStrategies(t *testing.T) {
 			m.fail = func(v kernels.Variant) bool {
 				return v.Config.Get(kernels.BlockRows) == 4 && v != s.Variants[s.Keep[0]]
 			}
-			b, _ := play(t, name, s, a, m)
+			b := play(t, name, s, a, m)
 			for _, k := range s.Keep {
 				if !b.Seen(k) {
 					t.Logf("%s of %d: variant %d to keep was not measured", name, n, k)
@@ -172,25 +163,12 @@ func TestFinds(t *testing.T) {
 		best = min(best, m.us(v))
 	}
 	for _, name := range Names() {
-		b, _ := play(t, name, s, Allowance{}, newMachine(3))
+		b := play(t, name, s, Allowance{}, newMachine(3))
 		got := m.us(s.Variants[b.pick()])
 		assert.That(t, got <= 1.03*best, "%s found %.1f us, the best is %.1f", name, got, best)
 	}
-	b, _ := play(t, Auto, s, Allowance{}, newMachine(3))
+	b := play(t, Auto, s, Allowance{}, newMachine(3))
 	assert.That(t, b.Measured() <= 60, "auto measured %d of 150", b.Measured())
-}
-
-// A variant that is refused is not measured, and its reason is in the log; all
-// refused but the base, the search ends.
-func TestRefused(t *testing.T) {
-	for _, name := range Names() {
-		s := space(60, 1)
-		m := newMachine(1)
-		m.refuse = func(v kernels.Variant) string { return "bound: for the test" }
-		b, log := play(t, name, s, Allowance{}, m)
-		assert.That(t, b.Measured() == len(s.Keep) && len(log.Refused) != 0,
-			"%s measured %d, refused %d", name, b.Measured(), len(log.Refused))
-	}
 }
 
 func TestBadSpaces(t *testing.T) {
@@ -200,23 +178,23 @@ func TestBadSpaces(t *testing.T) {
 	assert.That(t, err != nil && hint.Of(err) != "", "%v %v", "an empty space was taken:", err)
 	for _, name := range Names() { // a single variant is no trouble
 		s := space(1, 1)
-		b, _ := play(t, name, s, Allowance{}, newMachine(1))
+		b := play(t, name, s, Allowance{}, newMachine(1))
 		assert.That(t, b.pick() == 0 && b.OK(0), "%s did not measure the only variant", name)
 	}
 	m := newMachine(1)
 	m.fail = func(kernels.Variant) bool { return true }
 	for _, name := range Names() {
-		b, log := play(t, name, space(40, 1), Allowance{}, m)
-		assert.That(t, b.pick() == 20 && len(log.Failed) != 0,
+		b := play(t, name, space(40, 1), Allowance{}, m)
+		assert.That(t, b.pick() == 20 && slices.ContainsFunc(b.Order(), func(v int) bool { return b.Failure(v) != nil }),
 			"%s where all fails: pick %d", name, b.pick())
 	}
 }
 
 // Short says that the base alone spent the budget.
 func TestShort(t *testing.T) {
-	_, log := play(t, Auto, space(60, 1), Allowance{Seconds: 1e-9}, newMachine(1))
-	assert.That(t, log.Short, "a budget of nothing was enough")
-	if _, log := play(t, Auto, space(60, 1), Allowance{Seconds: 1}, newMachine(1)); log.Short {
+	b := play(t, Auto, space(60, 1), Allowance{Seconds: 1e-9}, newMachine(1))
+	assert.That(t, b.Short, "a budget of nothing was enough")
+	if b := play(t, Auto, space(60, 1), Allowance{Seconds: 1}, newMachine(1)); b.Short {
 		t.Error("a second was too short")
 	}
 }
@@ -225,7 +203,7 @@ func TestShort(t *testing.T) {
 func TestTransfer(t *testing.T) {
 	h := &History{}
 	s := space(120, 1)
-	b, _ := play(t, Grid, s, Allowance{}, newMachine(1))
+	b := play(t, Grid, s, Allowance{}, newMachine(1))
 	h.Add(b)
 	won := s.Variants[b.Ranked()[0]]
 	next := space(120, 2)
@@ -248,8 +226,8 @@ func TestTransfer(t *testing.T) {
 func TestFailAfterVisit(t *testing.T) {
 	b := NewBoard(&Space{Variants: make([]kernels.Variant, 2)}, 0)
 	b.tell(0, 0, []float64{1, 2})
-	b.fail(0)
-	b.fail(1)
+	b.fail(0, kernels.Failf(kernels.StatusWrong, "as asked"))
+	b.fail(1, kernels.Failf(kernels.StatusWrong, "as asked"))
 	got := b.Order()
 	assert.That(t, slices.Equal(got, []int{0, 1}) && b.Measured() == 2 && !b.OK(0) && !b.OK(1),
 		"order %v, %d measured", got, b.Measured())

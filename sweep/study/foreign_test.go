@@ -224,7 +224,7 @@ func searchFree(ctx context.Context, f *Free, name string, seed uint64) (*freeBe
 		return nil, err
 	}
 	board := search.NewBoard(space, 0)
-	_, err = search.Drive(ctx, strategy, board, search.Allowance{Configs: limit}, m)
+	err = search.Drive(ctx, strategy, board, search.Allowance{Configs: limit}, m)
 	return m, err
 }
 
@@ -236,7 +236,6 @@ type freeBench struct {
 	best   []float64
 }
 
-func (m *freeBench) Refuse(kernels.Variant, float64) string        { return "" }
 func (m *freeBench) Announce([]kernels.Variant, []kernels.Variant) {}
 
 func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,

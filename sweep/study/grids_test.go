@@ -189,7 +189,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35)
 	m := &meter{b: b, pr: g.Protocol, grid: s.Grid, seen: map[kernels.Variant]bool{},
 		built: map[string]bool{}}
-	if _, err := search.Drive(ctx, strategy, board, allow, m); err != nil {
+	if err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
 	}
 	known.Add(board)
@@ -249,8 +249,6 @@ type meter struct {
 	built     map[string]bool // units by name
 	compiling float64
 }
-
-func (m *meter) Refuse(kernels.Variant, float64) string { return "" }
 
 // Announce implements search.Bench. A unit is the first launch of a variant, or a later one, which
 // the variants of a family with equal k2 knobs share.

@@ -88,8 +88,7 @@ func synthetics() map[string]*Free {
 		}),
 		"rugged": synthetic(0, block, func(x []float64) float64 {
 			return rough(3, x, 0.15) * (1 + 0.2*sq(math.Log2(x[0]*x[1]/256)) +
-				0.2*math.Abs(x[2]-3) +
-				0.15*math.Abs(x[3]-2) + 0.2*x[4] + 0.1*math.Mod(x[0]/16, 2))
+				0.2*math.Abs(x[2]-3) + 0.15*math.Abs(x[3]-2) + 0.2*x[4] + 0.1*math.Mod(x[0]/16, 2))
 		}),
 	}
 }

@@ -67,8 +67,7 @@ func (s *Scope) read(text string) (side report.Side, err error) {
 			}
 		}
 	}
-	named := selector == "base" || strings.ContainsAny(selector, "@:")
-	return chosenSide(text, f, keep, won, named), nil
+	return chosenSide(text, f, keep, won), nil
 }
 
 func (s *Scope) arm(text, path, selector string) (report.Side, error) {
@@ -106,10 +105,10 @@ func tableSide(text, path string) (report.Side, error) {
 	return s, nil
 }
 
-// chosenSide is the operand of the entries that keep wants; named says that they are variants
-// with a name, not the best of a design, and won what the finals of a problem chose.
+// chosenSide is the operand of the entries that keep wants; won is what the finals of a problem
+// chose.
 func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
-	won map[kernels.Problem]tune.Entry, named bool) report.Side {
+	won map[kernels.Problem]tune.Entry) report.Side {
 	of := func(entries record.Entries, won map[kernels.Problem]tune.Entry) report.Side {
 		configs := map[kernels.Problem]int{}
 		s := report.SideOf(text, slices.Values(entries), func(x *record.Entry) bool {
@@ -123,7 +122,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
 			return ours
 		})
 		for p, c := range s.Cells {
-			c.Configs, c.Named = max(configs[p], 1), named
+			c.Configs = max(configs[p], 1)
 			s.Cells[p] = c
 		}
 		return s
