@@ -78,7 +78,7 @@ func TestSpace(t *testing.T) {
 		s := toy().Space(p, d, test.override...)
 		got.WriteString(test.kind)
 		for _, o := range test.override {
-			fmt.Fprintf(&got, " %s=%v", o.Knob, o.Values)
+			fmt.Fprintf(&got, " %s=%v", o.Knob.Key, o.Values)
 		}
 		fmt.Fprintln(&got, ":", s.Configs)
 		for _, r := range s.Refused {
