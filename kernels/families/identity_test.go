@@ -52,7 +52,7 @@ func embedded(t *testing.T, exts ...string) []string {
 
 // comment adds comments and blank lines, and edits the first word of those that are there.
 func comment(text string) string {
-	text = regexp.MustCompile(`(?m)^(\s*)// \w+`).ReplaceAllString(text, "$1// Reworded")
+	text = regexp.MustCompile(`(?m)^([ \t]*)// \w+`).ReplaceAllString(text, "$1// Reworded")
 	lines := strings.SplitAfter(text, "\n")
 	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "package ") }) +
 		1

@@ -101,9 +101,10 @@ func outcome(t *testing.T, b kernels.Bench, name, op string) string {
 
 // What a peer may do, each beside one that does right before and after it.
 func TestProtocol(t *testing.T) {
+	t.Parallel()
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
 	ours := &devicetest.Fake{}
-	d, err := Beside(ours, double(t, 5*time.Second))
+	d, err := Beside(ours, double(t, 3*time.Second))
 	assert.NoError(t, err)
 	b, err := d.Open(t.Context(), p, 1<<63+7)
 	assert.NoError(t, err)
@@ -115,7 +116,7 @@ func TestProtocol(t *testing.T) {
 		"exits":   "launch: it raised SystemExit: as asked",
 		"context": "launch: RuntimeError: CUDA error: an illegal memory access was encountered",
 		"crashes": "crash: the worker ended: exit status 3 (double: crashing as asked)",
-		"hangs":   "timeout: no answer within 5s",
+		"hangs":   "timeout: no answer within 3s",
 		"prints":  "",
 		"shape":   "wrong: y has shape (1, 1), want (8, 64)",
 	} {
@@ -160,6 +161,7 @@ func (s *sensing) Beside(pids ...int) { s.beside = pids }
 
 // Our sensor is told of the process that the peers have at the moment.
 func TestSense(t *testing.T) {
+	t.Parallel()
 	ours := &sensing{}
 	d, err := Beside(ours, double(t, time.Minute))
 	assert.NoError(t, err)

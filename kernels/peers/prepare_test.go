@@ -36,6 +36,7 @@ func cells(t *testing.T, names []string, problems ...string) (list []Cell) {
 // Every cell is compiled once, by as many processes as are asked for; what
 // fails there is counted and does not keep the others from it.
 func TestPrepare(t *testing.T) {
+	t.Parallel()
 	theirs, cache := prepared(t)
 	d, err := Beside(&devicetest.Fake{}, theirs)
 	assert.NoError(t, err)
@@ -76,9 +77,9 @@ func TestPrepareTrouble(t *testing.T) {
 	theirs, _ := prepared(t)
 	start := time.Now()
 	got, err := theirs.Prepare(t.Context(), cells(t, []string{"hangs", "prints"},
-		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 5 * time.Second})
+		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 3 * time.Second})
 	assert.That(t, err == nil && got.Failed == 1 &&
-		strings.Contains(got.First.Error(), "no answer within 5s") &&
+		strings.Contains(got.First.Error(), "no answer within 3s") &&
 		time.Since(start) <= time.Minute, "hangs: %+v, %v", got, err)
 	t.Setenv("NORMBENCH_TEST_BUILDER", "none")
 	got, err = theirs.Prepare(t.Context(), cells(t, []string{"right", "prints"},
@@ -93,6 +94,7 @@ func TestPrepareTrouble(t *testing.T) {
 
 // An interrupt ends them at once.
 func TestPrepareInterrupted(t *testing.T) {
+	t.Parallel()
 	theirs, _ := prepared(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(500*time.Millisecond, cancel)
