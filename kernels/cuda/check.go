@@ -42,36 +42,29 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 		return err
 	}
 	size := int64(len(outs)*outcomeBytes + 16)
-	if err := b.clearResults(outs); err != nil {
-		return err
-	}
+	steps := b.clearResults(size)
 	for run := range c.Repeats {
-		if err := b.runPoisoned(r); err != nil {
-			return err
+		steps = append(steps, b.poison(r, b.mem)...)
+		for _, l := range r.launches {
+			steps = append(steps, l.step)
 		}
 		for i, t := range outs {
-			n, got := t.Elems(), b.mem[t.Name]
+			n, elem, got := t.Elems(), uint64(t.DType.Size()), b.mem[t.Name]
 			if run > 0 {
-				if err := d.each(d.support.differing, n, uint64(got), uint64(b.first[t.Name]),
-					uint64(n), uint64(t.DType.Size()),
-					uint64(b.results)+uint64(size)-16); err != nil {
-					return err
-				}
+				steps = append(steps, d.over(d.support.differing, n, uint64(got),
+					uint64(b.first[t.Name]), uint64(n), elem, uint64(b.results)+uint64(size)-16))
 				continue
 			}
-			if err := d.each(d.support.digest, n, uint64(got), uint64(n), uint64(t.DType.Size()),
-				uint64(b.results)+uint64(size)-8); err != nil {
-				return err
-			}
-			if err := b.compare(r, t, b.mem, want, i); err != nil {
-				return err
-			}
+			steps = append(steps, d.over(d.support.digest, n, uint64(got), uint64(n), elem,
+				uint64(b.results)+uint64(size)-8), b.compare(r, t, b.mem, want, i))
 			if c.Repeats > 1 {
-				if err := d.ctx.CopyDtoD(d.stream, b.first[t.Name], got, t.Bytes()); err != nil {
-					return err
-				}
+				steps = append(steps, driver.Step{Kind: driver.StepCopy, Ptr: b.first[t.Name],
+					Src: got, Bytes: t.Bytes()})
 			}
 		}
+	}
+	if err := d.ctx.Enqueue(d.stream, steps); err != nil {
+		return err
 	}
 	raw := make([]byte, size)
 	if err := d.ctx.CopyFromDevice(raw, b.results); err != nil {
@@ -83,19 +76,21 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 	return err
 }
 
-// clearResults makes room for the outcomes of some outputs.
-func (b *bench) clearResults(outs []kernels.Tensor) error {
-	init := make([]byte, len(outs)*outcomeBytes+16)
-	for i := range outs {
-		binary.LittleEndian.PutUint64(init[i*outcomeBytes+8:], math.MaxUint64) // first
+// clearResults makes room for the outcomes of some outputs and 16 bytes more.
+func (b *bench) clearResults(size int64) []driver.Step {
+	steps := []driver.Step{{Kind: driver.StepMemset8, Ptr: b.results, Bytes: size}}
+	for at := driver.Ptr(8); int64(at) < size-16; at += outcomeBytes { // first
+		steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.results + at,
+			Value: 0xff, Bytes: 8})
 	}
-	return b.d.ctx.CopyToDevice(b.results, init)
+	return steps
 }
 
 // compare holds output i against its answer, on the device.
-func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]driver.Ptr, i int) error {
+func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]driver.Ptr,
+	i int) driver.Step {
 	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, b.scale[t.Name])
-	return b.d.each(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]),
+	return b.d.over(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]),
 		uint64(t.Elems()), uint64(t.DType),
 		double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)),
 		uint64(b.results)+uint64(i*outcomeBytes))
@@ -105,18 +100,17 @@ func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]drive
 // outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones.
 func (b *bench) checkTimed(r *program, mem map[string]driver.Ptr, runs int) error {
 	outs, want, err := b.outputs(r)
-	if err == nil {
-		err = b.clearResults(outs)
-	}
 	if err != nil {
 		return err
 	}
-	for i, t := range outs {
-		if err := b.compare(r, t, mem, want, i); err != nil {
-			return err
-		}
-	}
 	raw := make([]byte, len(outs)*outcomeBytes)
+	steps := b.clearResults(int64(len(raw) + 16))
+	for i, t := range outs {
+		steps = append(steps, b.compare(r, t, mem, want, i))
+	}
+	if err := b.d.ctx.Enqueue(b.d.stream, steps); err != nil {
+		return err
+	}
 	if err := b.d.ctx.CopyFromDevice(raw, b.results); err != nil {
 		return err
 	}
@@ -209,19 +203,6 @@ func (b *bench) poison(r *program, mem map[string]driver.Ptr) (steps []driver.St
 			Value: 0xff, Bytes: r.scratch})
 	}
 	return steps
-}
-
-// runPoisoned runs the plan on poisoned outputs and scratch.
-func (b *bench) runPoisoned(r *program) error {
-	d := b.d
-	steps := b.poison(r, b.mem)
-	for _, l := range r.launches {
-		steps = append(steps, l.step)
-	}
-	if err := d.ctx.Enqueue(d.stream, steps); err != nil {
-		return err
-	}
-	return d.stream.Synchronize()
 }
 
 // pair reads one element of an output and its answer.

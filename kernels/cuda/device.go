@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"normbench/internal/hint"
@@ -22,8 +23,8 @@ import (
 //go:embed support.cu
 var supportSource string
 
-// A Device is one GPU. All driver calls are made by one goroutine on one OS
-// thread; compilation runs beside it on all cores.
+// A Device is one GPU. One goroutine at a time calls its driver; compilation runs beside it on all
+// cores.
 type Device struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
@@ -33,9 +34,7 @@ type Device struct {
 
 	monitor *nvml.Monitor // nil without NVML
 
-	calls chan func()
-
-	// Owned by the driver's thread:
+	calling sync.Mutex // guards what is below
 	ctx     *driver.Context
 	stream  driver.Stream
 	support support
@@ -71,13 +70,7 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	if err != nil {
 		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point $NORMBENCH_NVRTC at libnvrtc.so")
 	}
-	d := &Device{registry: r, calls: make(chan func())}
-	go func() {
-		runtime.LockOSThread()
-		for f := range d.calls {
-			f()
-		}
-	}()
+	d := &Device{registry: r}
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
 	if len(helper) > 0 && processes > 0 {
 		d.pool = nvrtc.NewPool(c, processes, append(slices.Clone(helper), c.Path())...)
@@ -88,7 +81,6 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	d.both = triton.NewCache(cache)
 	d.compile = newCompiler(r, d.both, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
-		close(d.calls)
 		d.endCompilers()
 		return nil, err
 	}
@@ -118,11 +110,20 @@ func (d *Device) Within(step time.Duration) {
 	}
 }
 
-// call runs f on the driver's thread.
+// call runs f with the GPU's context current on its thread. Handing f to a thread of its own took
+// two wakes of a thread for each call: on a virtual machine a tenth of a millisecond each, a third
+// of what a short visit takes.
 func (d *Device) call(f func() error) error {
-	done := make(chan error)
-	d.calls <- func() { done <- f() }
-	return <-done
+	d.calling.Lock()
+	defer d.calling.Unlock()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if d.ctx != nil {
+		if err := d.ctx.MakeCurrent(); err != nil {
+			return d.fail(err)
+		}
+	}
+	return f()
 }
 
 func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
@@ -209,7 +210,6 @@ func (d *Device) Close() error {
 		}
 		return d.ctx.Close()
 	})
-	close(d.calls)
 	d.endCompilers()
 	if d.monitor != nil {
 		d.monitor.Close()

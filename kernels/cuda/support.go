@@ -46,15 +46,23 @@ const supportThreads = 256
 
 // each launches a support entry over n elements.
 func (d *Device) each(f driver.Function, n int64, args ...uint64) error {
+	return d.ctx.Enqueue(d.stream, []driver.Step{d.over(f, n, args...)})
+}
+
+// over is the launch of a support entry over n elements.
+func (d *Device) over(f driver.Function, n int64, args ...uint64) driver.Step {
 	blocks := min(max((n+supportThreads-1)/supportThreads, 1), int64(d.info.SMs)*16)
-	return d.launch(f, [3]int{int(blocks), 1, 1}, args)
+	return supportStep(f, [3]int{int(blocks), 1, 1}, args)
+}
+
+func supportStep(f driver.Function, grid [3]int, args []uint64) driver.Step {
+	return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: grid,
+		Block: [3]int{supportThreads, 1, 1}, Args: args}
 }
 
 // launch launches a support entry.
 func (d *Device) launch(f driver.Function, grid [3]int, args []uint64) error {
-	step := driver.Step{Kind: driver.StepLaunch, Func: f, Grid: grid,
-		Block: [3]int{supportThreads, 1, 1}, Args: args}
-	return d.ctx.Enqueue(d.stream, []driver.Step{step})
+	return d.ctx.Enqueue(d.stream, []driver.Step{supportStep(f, grid, args)})
 }
 
 func boolArg(b bool) uint64 {

@@ -111,6 +111,9 @@ func deviceInfo(dev cu.Device) (Info, error) {
 	return info, nil
 }
 
+// MakeCurrent has the calls of this thread, which the caller has locked, go to the context.
+func (c *Context) MakeCurrent() error { return wrap("cuCtxSetCurrent", cu.SetCurrentContext(c.ctx)) }
+
 // Info describes the device.
 func (c *Context) Info() Info { return c.info }
 

@@ -94,6 +94,11 @@ func open(lib library, has func(string) bool, uuid string) (*Monitor, error) {
 		on, _, r := m.dev.GetEccMode()
 		return on, r
 	}) == nvml.FEATURE_ENABLED
+	// It does not change while a process has a context. Asking takes longer than all else together.
+	m.fixed.Sliced = m.mig || get(m, "nvmlDeviceGetMigMode", func() (int, nvml.Return) {
+		mode, _, r := m.dev.GetMigMode()
+		return mode, r
+	}) == nvml.DEVICE_MIG_ENABLE
 	m.fixed.Confidential = get(m, "nvmlSystemGetConfComputeState", lib.SystemGetConfComputeState).CcFeature ==
 		nvml.CC_SYSTEM_FEATURE_ENABLED
 	return m, nil
@@ -147,10 +152,6 @@ func (m *Monitor) Sample() (kernels.Reading, error) {
 	r.TemperatureC = int(get(m, "nvmlDeviceGetTemperature", func() (uint32, nvml.Return) {
 		return m.dev.GetTemperature(nvml.TEMPERATURE_GPU)
 	}))
-	r.Sliced = m.mig || get(m, "nvmlDeviceGetMigMode", func() (int, nvml.Return) {
-		mode, _, r := m.dev.GetMigMode()
-		return mode, r
-	}) == nvml.DEVICE_MIG_ENABLE
 	infos := get(m, "nvmlDeviceGetComputeRunningProcesses", m.part.GetComputeRunningProcesses)
 	for _, p := range others(infos, m.own, m.inContainer, m.visible) {
 		text := fmt.Sprintf("process %d", p.Pid)

@@ -84,7 +84,9 @@ func TestMock(t *testing.T) {
 	assert.That(t, err == nil && reflect.DeepEqual(r, want) && m.DriverVersion() != "",
 		"%v\ngot  %+v\nwant %+v", err, r, want)
 	d.MigMode = nvml.DEVICE_MIG_ENABLE
-	if r, err := m.Sample(); err != nil || !r.Sliced {
+	sliced, err := open(m.lib, every, d.UUID)
+	assert.NoError(t, err)
+	if r, err := sliced.Sample(); err != nil || !r.Sliced {
 		t.Errorf("MIG is not noticed: %+v, %v", r, err)
 	}
 	// A process that belongs to the measurement is no stranger, for as long as it is named.
