@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"normbench/internal/assert"
-	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
@@ -56,80 +55,40 @@ func toy() *kernels.Family {
 	}
 }
 
-func labels(s kernels.Space) (configs, refused []string) {
-	for _, c := range s.Configs {
-		configs = append(configs, c.String())
-	}
-	for _, r := range s.Refused {
-		refused = append(refused, r.Config.String()+": "+r.Reason)
-	}
-	return configs, refused
-}
-
+// A space has the base first, without what is refused or an alias: testdata/space.txt. The cpu keeps
+// warps at their base; an override replaces a range, and reaches what the cpu would keep.
 func TestSpace(t *testing.T) {
 	// Eight rows on two SMs: with br2 the four CTAs of k2 are one per
 	// tile, so k2 is k0 again.
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16")
-	gpu := kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2}
-	cpu := kernels.DeviceInfo{Kind: kernels.KindCPU, SMs: 2}
-	fours := func(ws ...int) (refused []string) {
-		for _, w := range ws {
-			refused = append(refused, fmt.Sprintf("br4.w%d.k0: four rows do not fit", w),
-				fmt.Sprintf("br4.w%d.k2: four rows do not fit", w))
-		}
-		return refused
-	}
+	var got strings.Builder
 	for _, test := range []struct {
-		name     string
-		d        kernels.DeviceInfo
+		kind     string
 		override []kernels.Range
-		configs  []string
-		refused  []string
 	}{
-		{
-			name: "base first, aliases and refusals out", d: gpu,
-			configs: []string{"br2.w8.k0", "br1.w4.k0", "br1.w4.k2", "br1.w8.k0", "br1.w8.k2",
-				"br2.w4.k0"},
-			refused: append([]string{"br2.w4.k2: alias: launches the same as br2.w4.k0",
-				"br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(4, 8)...),
-		},
-		{
-			name: "the cpu keeps warps at their base", d: cpu,
-			configs: []string{"br2.w8.k0", "br1.w8.k0", "br1.w8.k2"},
-			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"},
-				fours(8)...),
-		},
-		{
-			// The base may lie outside the asked range: it does not run then.
-			name: "an override replaces a range", d: gpu, override: []kernels.Range{kernels.Values(
-				kernels.Warps, 16), kernels.Values(kernels.PerSM, 0)},
-			configs: []string{"br1.w16.k0", "br2.w16.k0"},
-			refused: []string{"br4.w16.k0: four rows do not fit"},
-		},
-		{
-			name: "an override reaches what the cpu would keep", d: cpu,
-			override: []kernels.Range{kernels.Values(kernels.Warps, 4),
-				kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.PerSM, 0)},
-			configs: []string{"br1.w4.k0"},
-		},
-		{
-			name: "an override of another family's knob changes nothing", d: cpu,
-			override: []kernels.Range{kernels.Values(kernels.ReduceRows, 1, 2, 3)},
-			configs:  []string{"br2.w8.k0", "br1.w8.k0", "br1.w8.k2"},
-			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"},
-				fours(8)...),
-		},
+		{kernels.KindCUDA, nil},
+		{kernels.KindCPU, nil},
+		{kernels.KindCUDA, []kernels.Range{kernels.Values(kernels.Warps, 16),
+			kernels.Values(kernels.PerSM, 0)}},
+		{kernels.KindCPU, []kernels.Range{kernels.Values(kernels.Warps, 4),
+			kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.PerSM, 0)}},
+		{kernels.KindCPU, []kernels.Range{kernels.Values(kernels.ReduceRows, 1, 2, 3)}},
 	} {
-		configs, refused := labels(toy().Space(p, test.d, test.override...))
-		assert.Same(t, configs, test.configs, test.name, "configs")
-		assert.Same(t, refused, test.refused, test.name, "refused")
-		fast, n := toy().Configs(p, test.d, test.override...)
-		if configs, _ := labels(kernels.Space{Configs: fast}); !slices.Equal(configs,
-			test.configs) || n != len(test.refused) {
-			t.Errorf("%s: without reasons %q and %d refused, want %q and %d", test.name, configs, n,
-				test.configs, len(test.refused))
+		d := kernels.DeviceInfo{Kind: test.kind, SMs: 2}
+		s := toy().Space(p, d, test.override...)
+		got.WriteString(test.kind)
+		for _, o := range test.override {
+			fmt.Fprintf(&got, " %s=%v", o.Knob.Key, o.Values)
 		}
+		fmt.Fprintln(&got, ":", s.Configs)
+		for _, r := range s.Refused {
+			fmt.Fprintf(&got, "  %s: %s\n", r.Config, r.Reason)
+		}
+		fast, n := toy().Configs(p, d, test.override...)
+		assert.That(t, slices.Equal(fast, s.Configs) && n == len(s.Refused),
+			"without reasons %q and %d refused", fast, n)
 	}
+	assert.Golden(t, "testdata/space.txt", got.String())
 }
 
 func TestRegistry(t *testing.T) {
@@ -168,22 +127,7 @@ func TestRegistry(t *testing.T) {
 	} {
 		v := devicetest.Variant(t, test.variant)
 		_, _, _, err = r.Resolve(devicetest.Problem(t, test.problem), v, d)
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s on %s: %v, want %q", test.variant, test.problem, err, test.want)
-		} else if hint.Of(err) == "" {
-			t.Errorf("%s on %s: %v has no hint", test.variant, test.problem, err)
-		}
-	}
-}
-
-func TestParseVariant(t *testing.T) {
-	v, err := kernels.ParseVariant("rms_bwd/reg_persist@w8.br1")
-	assert.That(t, err == nil && v.Family == "rms_bwd/reg_persist" &&
-		v.String() == "rms_bwd/reg_persist@br1.w8", "ParseVariant = %v, %v", v, err)
-	for _, s := range []string{"", "@", "@br1", "rms_bwd/reg_persist", "a@b@br1", "a@zz1"} {
-		v, err := kernels.ParseVariant(s)
-		assert.That(t, err != nil && hint.Of(err) != "",
-			"ParseVariant(%q) = %v, %v, want an error with a hint", s, v, err)
+		assert.Error(t, errors.New(assert.Refusal(t, err)), test.want, test.variant)
 	}
 }
 

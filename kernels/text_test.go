@@ -29,6 +29,8 @@ func TestTexts(t *testing.T) {
 				back, _ := kernels.ParseConfig(fmt.Sprint(got))
 				assert.That(t, back == got, "%s reads back as %s", got, back)
 			}
+		case "variant":
+			got, err = kernels.ParseVariant(text)
 		case "dtype":
 			got, err = kernels.ParseDType(text)
 		case "id":

@@ -3,7 +3,6 @@ package tune
 import (
 	"bytes"
 	"fmt"
-
 	"math"
 	"os"
 	"path/filepath"

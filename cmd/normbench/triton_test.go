@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,39 +28,20 @@ func TestTritonErrors(t *testing.T) {
 		assert.NoError(t, err)
 		return string(text)
 	}
-	manifest, source := read("rms_forward.yaml"), read("rms.py")
-	type change [2]string // a text of the manifest or the source, and what stands there instead
-	const entry = `t.yaml:19:40: launches[0].triton.function: `
-	failed := `{"ID": 1, "Failed": {"Source": "user:rms.py", "Log": "user:rms.py:15: error: no such thing\nall of it"}}`
+	const failed = `{"ID": 1, "Failed": {"Source": "user:rms.py", ` +
+		`"Log": "user:rms.py:15: error: no such thing\nall of it"}}`
 	binary := func(params string) string {
-		return `{"ID": 1, "Value": {"Cubin": "AAAA", "Symbols": {"rms_forward": "f"}, "Meta": {"Threads": 128, "Params": [` + params + `]}}}`
+		return `{"ID": 1, "Value": {"Cubin": "AAAA", "Symbols": {"rms_forward": "f"}, ` +
+			`"Meta": {"Threads": 128, "Params": [` + params + `]}}}`
 	}
-	for name, test := range map[string]struct {
-		change
-		version, reply, want string
-	}{
-		"no Triton":     {version: "none", want: entry + "PYTHON: there is no Triton"},
-		"an old Triton": {version: "2.1.0", want: entry + "PYTHON has Triton 2.1.0"},
-		"no function": {change: change{"function: rms_forward", "function: nope"},
-			want: entry + "rms.py: there is no function nope"},
-		"not jitted": {change: change{"@triton.jit\ndef rms_forward", "def rms_forward"},
-			want: entry + "rms.py:7: rms_forward has no @triton.jit"},
-		"no argument": {change: change{"X: x, ", ""}, want: entry +
-			"rms_forward (rms.py:8) has no argument for X"},
-		"no tensor": {change: change{"X: x, ", "X: input, "},
-			want: `t.yaml:21:15: launches[0].args.X: unknown name input in "input"`},
-		"no value": {change: change{"BLOCK: pow2(N)", ""}, want: entry +
-			"rms_forward (rms.py:8) has no value for BLOCK"},
-		"another folder": {change: change{"source: rms.py", "source: ../rms.py"},
-			want: `t.yaml:19:22: launches[0].triton.source: malformed source "../rms.py"`},
-		"a link out": {want: "rms.py: path escapes from parent"},
-		"a huge expression": {change: change{"grid: M", "grid: " + strings.Repeat("1+", 600) + "1"},
-			want: "t.yaml:20:11: launches[0].grid: an expression of 1201 bytes"},
-		"a huge number": {change: change{"grid: M", "grid: M * 100000000 * 100000000"},
-			want: "t.yaml:20:11: launches[0].grid has a number beyond 2^53"},
+	for name, test := range map[string]struct{ version, reply, want string }{
+		"no Triton": {version: "none",
+			want: "t.yaml:19:40: launches[0].triton.function: PYTHON: there is no Triton"},
+		"an old Triton": {version: "2.1.0",
+			want: "t.yaml:19:40: launches[0].triton.function: PYTHON has Triton 2.1.0"},
 		"no code": {reply: failed, want: "compile user:rms.py:15: error: no such thing"},
-		"a dead helper": {reply: "dies", want: "compile user:rms.py: Triton's process ended: " +
-			"exit status 3"},
+		"a dead helper": {reply: "dies",
+			want: "compile user:rms.py: Triton's process ended: exit status 3"},
 		"other parameters": {reply: binary(`{"Name": "Q", "Type": "*bf16"}`),
 			want: "user:rms.py: rms_forward: parameter Q has no argument"},
 		"no cubin": {reply: binary(`{"Name": "X", "Type": "*bf16"}`),
@@ -67,28 +49,18 @@ func TestTritonErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			version := test.version
-			if version == "" {
-				version = "3.6.0"
-			}
 			script := fmt.Sprintf("#!/bin/sh\n[ $3 = probe ] && exec %s \"$@\"\nread source\n"+
 				"echo {}\nread line\n%s\nread line\n",
 				python, strings.NewReplacer("echo 'dies'", "exit 3").Replace("echo '"+
 					strings.ReplaceAll(test.reply, `\`, `\\`)+"'"))
-			files := map[string]string{"python": script, "k/t.yaml": strings.Replace(manifest,
-				test.change[0], test.change[1], 1),
-				"k/rms.py": strings.Replace(source, test.change[0], test.change[1], 1)}
+			files := map[string]string{"python": script, "k/t.yaml": read("rms_forward.yaml"),
+				"k/rms.py": read("rms.py")}
 			if test.version != "none" {
-				files["lib/triton/__init__.py"] = "__version__ = '" + version + "'"
+				files["lib/triton/__init__.py"] = "__version__ = '" + cmp.Or(test.version, "3.6.0") + "'"
 			}
 			for name, text := range files {
 				assert.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 				assert.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
-			}
-			if name == "a link out" {
-				link := filepath.Join(dir, "k", "rms.py")
-				assert.NoError(t, os.Rename(link, filepath.Join(dir, "rms.py")))
-				assert.NoError(t, os.Symlink("../rms.py", link))
 			}
 			t.Setenv(triton.PythonVariable, filepath.Join(dir, "python"))
 			t.Setenv("PYTHONPATH", filepath.Join(dir, "lib"))

@@ -7,12 +7,10 @@ import (
 	"encoding/binary"
 	"math"
 	"os"
-
 	"testing"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-
 	"normbench/kernels/families"
 	"normbench/kernels/reference"
 )

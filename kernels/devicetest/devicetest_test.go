@@ -2,7 +2,6 @@ package devicetest
 
 import (
 	"os"
-
 	"testing"
 
 	"normbench/internal/assert"

@@ -102,125 +102,30 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// Configs that were once wrong, or that no other test has.
+// testdata/variants.txt has variants that were once wrong, or that no other test has, and what is
+// given by default.
 func TestVariants(t *testing.T) {
-	e := emulator(t)
-	for _, test := range []struct{ problem, family, config string }{
-		// A row whose vectors divide among the threads, but whose chunks do not: split read what is
-		// behind it, and dx was wrong in nearly all elements at 605x33024 (H200).
-		{"rmsnorm/bwd/2x8448/bf16", "rms_bwd/split",
-			"br1.w4.v2.u4.rg16.dc32.rc0.rr0.rw0.er0.lb0.ch0"},
-		// Two clusters take seven rows in turn. Each meets once for a row, and ends without
-		// another.
-		{"layernorm/fwd/7x8299/bf16+bias", "ln_fwd/smem_pipe",
-			"br1.w4.v16.st2.k0.p4.ro0.cp1.rl0.cl2.lb0.ch0"},
-		{"layernorm/fwd/7x16640/bf16+bias", "ln_fwd/smem_pipe",
-			"br1.w4.v0.st1.k0.p8.ro0.cp2.rl1.cl4.lb0.ch0"},
-		{"rmsnorm/fwd/7x16640/bf16", "rms_fwd/smem_pipe",
-			"br1.w4.v0.st2.k0.p8.ro0.cp2.rl0.cl4.lb0.ch0"},
-		// Rows that are the last to leave a cache, on each way to a thread. It must be smaller than
-		// they are.
-		{"rmsnorm/fwd/7x1031/bf16", "rms_fwd/one_shot", "br1.w4.v0.u1.cl1.lb0.ch6"},
-		{"layernorm/fwd/9x1028/bf16+bias", "ln_fwd/smem_pipe",
-			"br1.w4.v0.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch6"},
-		{"rmsnorm/fwd/9x2048/bf16", "rms_fwd/smem_pipe",
-			"br1.w4.v0.st1.k0.p0.ro0.cp2.rl0.cl1.lb0.ch4"},
-		// Whole CTAs, which have no guards, and a last one of less rows, with several rows to a
-		// thread.
-		{"rmsnorm/fwd/21x256/bf16", "rms_fwd/one_shot", "br4.w1.v0.u4.cl1.lb0.ch2"},
-		{"layernorm/fwd/27x512/bf16+bias", "ln_fwd/one_shot", "br8.w4.v0.u2.cl1.lb0.ch0"},
-		// the last is the only one
-		{"layernorm/fwd/7x256/fp16+bias", "ln_fwd/one_shot", "br8.w1.v0.u4.cl1.lb0.ch0"},
-		// Weights that end at each word of a vector and between two, in every kernel that cuts them
-		// out.
-		{"layernorm/fwd/11x1025/bf16+bias", "ln_fwd/smem_pipe",
-			"br2.w2.v16.st1.k4.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
-		{"rmsnorm/fwd/11x1028/bf16-wfp32", "rms_fwd/smem_pipe",
-			"br1.w4.v16.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
-		{"layernorm/fwd/11x1027/bf16-wfp32+bias", "ln_fwd/cta_reg",
-			"br1.w4.v16.st1.k0.p0.ho0.ro0.tp1.tr64.tc64.tw4.lb0.ch0"},
-		{"layernorm/fwd/11x1030/fp16+bias", "ln_fwd/cta_reg",
-			"br4.w4.v16.st1.k0.p0.ho1.ro0.tp1.tr64.tc64.tw4.lb0.ch2"},
-		{"layernorm/fwd/11x1029/bf16+bias", "ln_fwd/one_shot", "br2.w2.v16.u2.cl1.lb0.ch0"},
-		{"layernorm/bwd/11x1031/bf16+bias", "ln_bwd/smem_pipe",
-			"br1.w4.v0.st2.k0.p3.u1.ro0.pt0.cp2.rl0.sa0.cl1.fd0.rc0.rr0.rw0.er1.lb0.ch0"},
-		// Sums that the last CTA makes, or CTAs add in memory; in two levels, of groups of four and of
-		// two, and of three clusters.
-		{"rmsnorm/bwd/33x544/bf16", "rms_bwd/smem_pipe",
-			"br8.w4.v0.st2.p4.u2.ro1.pt0.cp1.rl0.sa0.cl1.fd1.rc0.rr0.rw0.er0.lb0.ch0"},
-		{"layernorm/bwd/33x544/bf16+bias", "ln_bwd/smem_pipe",
-			"br4.w4.v0.st2.p5.u1.ro0.pt0.cp1.rl0.sa0.cl1.fd3.rc0.rr0.rw0.er0.lb0.ch0"},
-		{"rmsnorm/bwd/70x256/bf16+acc", "rms_bwd/smem_pipe",
-			"br4.w4.v0.st2.p16.u1.ro0.pt1.cp1.rl0.sa0.cl1.fd2.rc0.rr0.rw0.er0.lb0.ch0"},
-		{"layernorm/bwd/33x544/bf16-wfp32+bias", "ln_bwd/smem_pipe",
-			"br4.w4.v0.st1.p6.u1.ro0.pt0.cp1.rl0.sa0.cl2.fd2.rc0.rr0.rw0.er0.lb0.ch0"},
-		// The narrowest vectors, several rows to a CTA, the last CTA less.
-		{"rmsnorm/fwd/37x257/bf16", "rms_fwd/one_shot", "br8.w8.v0.u1.cl1.lb0.ch0"},
-		{"layernorm/fwd/13x777/bf16+bias", "ln_fwd/one_shot", "br2.w2.v0.u1.cl1.lb0.ch2"},
-		{"layernorm/fwd/6x1002/fp16+bias+zc", "ln_fwd/one_shot", "br4.w4.v0.u1.cl1.lb0.ch0"},
-		// One row, whose dw is no sum; then CTAs of one warp and two, and a cluster.
-		{"rmsnorm/bwd/1x256/bf16", "rms_bwd/few_rows", "w1.v0.cl1.dc8.ch0"},
-		{"layernorm/bwd/1x777/bf16+bias", "ln_bwd/few_rows", "w4.v0.cl2.dc8.ch0"},
-		{"layernorm/bwd/1x1304/bf16-wfp32+bias+zc", "ln_bwd/few_rows", "w2.v0.cl4.dc8.ch0"},
-		{"layernorm/bwd/67x200/bf16+bias", "ln_bwd/few_rows", "w1.v0.cl1.dc8.ch0"},
-		{"layernorm/bwd/5x100/bf16-wfp32+bias+zc", "ln_bwd/few_rows", "w1.v0.cl1.dc16.ch0"},
-		{"layernorm/bwd/70x512/fp16+bias", "ln_bwd/few_rows", "w2.v0.cl1.dc16.ch0"},
-		{"rmsnorm/bwd/9x6144/bf16", "rms_bwd/few_rows", "w4.v0.cl4.dc128.ch0"},
-		// Bands of a cluster, several and the last of half its rows, with the sums of the next on
-		// their way or not; as many warps as rows, and four rows to a warp.
-		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k1.cl4.ch2"},
-		{"layernorm/fwd/112x1024/bf16+bias+fp8t", "ln_fwd/band", "br32.w8.v0.st1.k1.cl4.ch2"},
-		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st2.k1.cl2.ch2"},
-		// Sums through global memory: merged by all, by one CTA, and by none as there is one;
-		// several rounds.
-		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k2.cl1.cr4.ch2"},
-		{"layernorm/fwd/208x1536/bf16+bias+fp8t", "ln_fwd/band", "br64.w8.v0.st2.k1.cl1.cr3.ch2"},
-		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st1.k1.cl1.cr2.ch2"},
-		{"layernorm/fwd/112x5120/bf16+bias+fp8t", "ln_fwd/band", "br32.w8.v0.st2.k8.cl1.cr20.ch2"},
-		// Less bands than CTAs in the last round, and less rows than a band.
-		{"layernorm/fwd/240x512/bf16+bias+fp8t", "ln_fwd/band", "br64.w16.v0.st2.k1.cl1.ch2"},
-		{"rmsnorm/fwd/432x256/bf16+fp8t", "rms_fwd/band", "br64.w8.v0.st1.k2.cl1.ch2"},
-		{"rmsnorm/fwd/48x512/bf16+fp8t", "rms_fwd/band", "br32.w16.v0.st2.k1.cl1.ch2"},
-		// Tiles that end behind the row, at a whole word and at any byte.
-		{"rmsnorm/fwd/37x1004/bf16+fp8t", "rms_fwd/stats_first",
-			"br4.w4.v16.cr1.tr32.tc128.tw8.lb0.ch0"},
-		{"layernorm/fwd/29x2173/bf16+bias+fp8t", "ln_fwd/stats_first",
-			"br1.w2.v16.cr4.tr64.tc64.tw4.lb0.ch2"},
-	} {
-		t.Run(test.problem+" "+test.family, func(t *testing.T) {
-			sampled(t)
-			t.Parallel()
-			dev := small()
-			dev.CacheBytes = 1 << 10
-			checkRight(t, e, test.problem, dev, kernels.Variant{Family: test.family,
-				Config: devicetest.Config(t, test.config)})
-		})
-	}
-}
-
-// What an H200 is given by default gives right answers: a problem for each launch rule of rows that
-// are uneven, narrow or few, whose tiles are not those of the spaces' other tests.
-func TestDefaultPicks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
 	}
 	e := emulator(t)
-	for _, text := range []string{
-		"rmsnorm/fwd/1x64/bf16", "rmsnorm/fwd/3x130/bf16", "rmsnorm/fwd/270x257/bf16",
-		"rmsnorm/fwd/270x333/fp16", "rmsnorm/fwd/265x778/bf16",
-		"layernorm/fwd/266x300/bf16+bias", "layernorm/fwd/265x777/fp16+bias",
-		"layernorm/fwd/120x901/bf16+bias",
-		"rmsnorm/bwd/1x777/fp16", "rmsnorm/bwd/5x333/bf16", "rmsnorm/bwd/70x512/bf16",
-		"rmsnorm/bwd/540x300/bf16", "rmsnorm/bwd/540x100/bf16",
-		"layernorm/bwd/1x4100/bf16+bias", "layernorm/bwd/7x6144/bf16+bias",
-		"layernorm/bwd/540x258/bf16+bias", "layernorm/bwd/540x333/bf16+bias",
-		"rmsnorm/bwd/270x1029/bf16", "rmsnorm/bwd/270x1024/fp16",
-		"layernorm/bwd/140x4501/bf16+bias", "layernorm/fwd/140x4501/bf16+bias",
-	} {
-		t.Run(text, func(t *testing.T) {
+	text, err := os.ReadFile("testdata/variants.txt")
+	assert.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		t.Run(line, func(t *testing.T) {
 			sampled(t)
 			t.Parallel()
-			checkRight(t, e, text, devicetest.H200())
+			problem, variant, one := strings.Cut(line, " ")
+			if !one {
+				checkRight(t, e, problem, devicetest.H200())
+				return
+			}
+			dev := small()
+			dev.CacheBytes = 1 << 10
+			checkRight(t, e, problem, dev, devicetest.Variant(t, variant))
 		})
 	}
 }
@@ -277,8 +182,7 @@ func TestRandomPicks(t *testing.T) {
 	d.CacheBytes, d.SMs = d.CacheBytes*16/int64(d.SMs), 16
 	r := rand.New(rand.NewPCG(*seed, 0))
 	between := func(least, most float64) int {
-		return int(least * math.Pow(most/least,
-			r.Float64()))
+		return int(least * math.Pow(most/least, r.Float64()))
 	}
 	t.Logf("-picks %d -seed %d", *picks, *seed)
 	for range *picks {
@@ -291,8 +195,8 @@ func TestRandomPicks(t *testing.T) {
 		}
 		kind := []string{"bf16", "bf16", "fp16", "bf16-wfp32"}[r.IntN(4)]
 		op := []string{"rmsnorm/%s/%dx%d/%s", "layernorm/%s/%dx%d/%s+bias"}[r.IntN(2)]
-		text := fmt.Sprintf(op, []string{"fwd", "bwd"}[r.IntN(2)], rows, cols, kind) + []string{"",
-			"", "", "+zc", "+residual"}[r.IntN(5)]
+		option := []string{"", "", "", "+zc", "+residual"}[r.IntN(5)]
+		text := fmt.Sprintf(op, []string{"fwd", "bwd"}[r.IntN(2)], rows, cols, kind) + option
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			checkRight(t, e, text, d)
@@ -312,10 +216,8 @@ func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []k
 		configs = append(configs, base)
 	}
 	space, _ := f.Configs(p, d)
-	space = slices.DeleteFunc(space, func(c kernels.Config) bool {
-		return slices.Contains(configs,
-			c)
-	})
+	space = slices.DeleteFunc(space,
+		func(c kernels.Config) bool { return slices.Contains(configs, c) })
 	slices.SortFunc(space, func(a, b kernels.Config) int { return cmp.Compare(hash(a), hash(b)) })
 	return append(configs, space[:min(n, len(space))]...)
 }

@@ -2,7 +2,7 @@ package families_test
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -94,83 +94,26 @@ func checkRules(t *testing.T, p kernels.Problem, seed uint64, ran map[string]int
 	}
 }
 
-// What the knobs mean for the plan. p says how many CTAs there are, whatever k says, but never more
-// than tiles; the partial rows follow.
-func TestBwdPlans(t *testing.T) {
+// What the knobs mean for the plan, or why they cannot: testdata/knobs.txt. p says how many CTAs
+// there are, whatever k says, but never more than tiles; the partial rows follow.
+func TestKnobs(t *testing.T) {
 	r := families.New()
-	for _, test := range []struct {
-		problem, variant string
-		ctas             int
-		scratch          kernels.DType
-		first            string // argument
-		rounds           string
-	}{
-		{"layernorm/bwd/4096x8192/bf16+bias", "ln_bwd/reg_persist@so1.pt1.p132.ro0", 132,
-			kernels.BF16, "y", "dw db dw dx"},
-		// 4 CTAs would have no rows
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@pt0.p132.ro1", 128, kernels.FP32, "x",
-			""},
-		{"rmsnorm/bwd/4096x8192/bf16-wfp32", "rms_bwd/reg_persist@pt1.p100", 100, kernels.FP32, "x",
-			""},
-		{"rmsnorm/bwd/4096x12288/bf16", "rms_bwd/two_pass@br1.bc8192.w16.k0.p0.sp0", 4096,
-			kernels.FP32, "x", ""},
-		{"rmsnorm/bwd/32768x1024/bf16", "rms_bwd/two_pass@br8.bc1024.w4.p264.sp1024.so1.pt1", 264,
-			kernels.BF16, "y", "dw dw dx"},
-		{"rmsnorm/bwd/8192x16384/bf16", "rms_bwd/two_pass@br1.bc16384.w32.p264.sp16384.so1.pt1.lb0",
-			264, kernels.BF16, "y", "dw dw dx"},
-		{"layernorm/bwd/8192x16384/bf16+bias",
-			"ln_bwd/two_pass@br4.bc4096.w16.k0.p0.sp0.so1.pt1.lb0", 2048, kernels.BF16, "y",
-			"dw db dw dx"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k4.p1", 1, kernels.FP32, "x", ""},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k1.p0", 132, kernels.FP32, "x", ""},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@br4.bc8192.p999999", 1024, kernels.FP32,
-			"x", ""},
-		{"layernorm/bwd/4096x1024/bf16+bias", "ln_bwd/reg_persist@k8.p77", 77, kernels.FP32, "x",
-			""},
-		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/cta_reg@p77", 77, kernels.FP32, "x", ""},
-		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/two_pass@p77", 77, kernels.FP32, "x", ""},
-	} {
-		v := devicetest.Variant(t, test.variant)
-		p := devicetest.Problem(t, test.problem)
-		_, v, plan, err := r.Resolve(p, v, h200)
+	assert.Lines(t, "testdata/knobs.txt", func(input string) string {
+		problem, variant, _ := strings.Cut(input, " ")
+		p := devicetest.Problem(t, problem)
+		_, _, plan, err := r.Resolve(p, devicetest.Variant(t, variant), h200)
 		if err != nil {
-			t.Errorf("%s: %v", test.variant, err)
-			continue
-		}
-		var rounds []string
-		for _, x := range plan.Rounds {
-			rounds = append(rounds, x.Output)
+			return assert.Refusal(t, err)
 		}
 		l := plan.Launches[0]
-		assert.That(t, l.Grid[0] == test.ctas && l.Args[0].Name == test.first &&
-			strings.Join(rounds, " ") == test.rounds &&
-			!slices.ContainsFunc(plan.Scratch, func(s kernels.Scratch) bool {
-				return s.DType != test.scratch || s.Elems != int64(test.ctas)*p.N
-			}), "%s on %s:\n%s", v, p, plan)
-	}
-}
-
-// What the knobs cannot mean is refused.
-func TestBwdRefusals(t *testing.T) {
-	r := families.New()
-	for _, test := range []struct{ problem, variant, reason string }{
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@so2", "saved_output is 0 or 1"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@pt2", "partial_type is 0 or 1"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@ch5", "cache hints are 1 or 4"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/smem_pipe@cp2.ch4",
-			"keeping x in the cache pays only"},
-		{"rmsnorm/bwd/16384x8192/bf16", "rms_bwd/smem_pipe@cp1.cl1.ch4", "no legal instruction"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb5",
-			"at most 32 CTAs and 64 warps"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb4",
-			"do not fit in its registers"},
-		{"rmsnorm/bwd/4096x16384/bf16", "rms_bwd/two_pass@p132.pt1",
-			"would be rounded with every tile"},
-		{"rmsnorm/bwd/20000x262144/bf16", "rms_bwd/two_pass@br1.k0.p0", "of memory"},
-		{"rmsnorm/bwd/4096x1024/bf16", "rms_bwd/two_pass@bc8192.w32", "idle"},
-	} {
-		v := devicetest.Variant(t, test.variant)
-		_, _, _, err := r.Resolve(devicetest.Problem(t, test.problem), v, h200)
-		assert.Error(t, err, test.reason, test.variant, "on", test.problem)
-	}
+		text := fmt.Sprint(l.Grid[0], " ", l.Args[0].Name)
+		for _, s := range plan.Scratch {
+			text += fmt.Sprintf(", %s %s[%d * N]", s.Name, s.DType, s.Elems/p.N)
+			assert.Equal(t, s.Elems%p.N, 0, input, "has a part of a row")
+		}
+		for _, x := range plan.Rounds {
+			text += ", rounds " + x.Output
+		}
+		return text
+	})
 }

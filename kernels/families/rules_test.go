@@ -2,6 +2,7 @@ package families_test
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -199,52 +200,13 @@ func TestRefused(t *testing.T) {
 
 // The programs that run exported code: a problem per line of standard input, an answer per line of
 // standard output.
-const (
-	goMain = `
-func main() {
-	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
-	defer out.Flush()
-	for {
-		var op, pass, dtype string
-		var m, n int64
-		var options int
-		if c, _ := fmt.Fscan(in, &op, &pass, &m, &n, &dtype, &options); c < 6 {
-			return
-		}
-		l, _ := Pick(op, pass, m, n, dtype, options)
-		fmt.Fprint(out, l.Family)
-		for _, k := range slices.Sorted(maps.Keys(l.Knobs)) {
-			if l.Knobs[k] != 0 {
-				fmt.Fprintf(out, " %s=%d", k, l.Knobs[k])
-			}
-		}
-		fmt.Fprintln(out)
-	}
-}
-`
-	pythonMain = `
-import sys
-for line in sys.stdin:
-    op, pass_, m, n, dtype, options = line.split()
-    a = pick(op, pass_, int(m), int(n), dtype, int(options)) or {"family": ""}
-    print(a.pop("family"), *("%s=%d" % (k, a[k]) for k in sorted(a) if a[k]))
-`
-	cppMain = `
-#include <iostream>
-int main() {
-  std::ios::sync_with_stdio(false);
-  std::string op, pass_, dtype;
-  std::int64_t m, n;
-  int options;
-  while (std::cin >> op >> pass_ >> m >> n >> dtype >> options) {
-    const auto a = normbench::pick(op, pass_, m, n, dtype, options);
-    std::cout << a.family;
-    for (const auto& k : a.knobs)
-      if (k.second != 0) std::cout << ' ' << k.first << '=' << k.second;
-    std::cout << '\n';
-  }
-}
-`
+var (
+	//go:embed testdata/main.go.txt
+	goMain string
+	//go:embed testdata/main.py
+	pythonMain string
+	//go:embed testdata/main.cc
+	cppMain string
 )
 
 // sampledClasses are a part-th of the classes of an element's bytes, 0 for any, all for
@@ -366,7 +328,7 @@ func TestExports(t *testing.T) {
 					"%v, %d bytes", err, len(text))
 			})
 			t.Run("python", func(t *testing.T) {
-				check(t, "python", "main.py", func(s string) string { return s + pythonMain },
+				check(t, "python", "main.py", func(s string) string { return s + "\n" + pythonMain },
 					[]string{found(t, "python3"), "main.py"})
 			})
 			if test.name != "program" {
@@ -376,13 +338,12 @@ func TestExports(t *testing.T) {
 				check(t, "go", "main.go", func(s string) string {
 					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n",
 						1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n",
-						1) + goMain
+						1) + "\n" + goMain
 				}, []string{"go", "run", "main.go"})
 			})
 			t.Run("cpp", func(t *testing.T) {
 				check(t, "cpp", "main.cc", func(s string) string {
-					return strings.Replace(s,
-						"#pragma once", "", 1) + cppMain
+					return strings.Replace(s, "#pragma once", "", 1) + "\n" + cppMain
 				},
 					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror",
 						"-O0", "-o", "main", "main.cc"}, []string{"./main"})

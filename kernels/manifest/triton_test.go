@@ -145,12 +145,22 @@ func TestTritonErrors(t *testing.T) {
 		return strings.NewReplacer(dir+"/", "", os.Getenv(triton.PythonVariable), "PYTHON").Replace(
 			assert.Refusal(t, err))
 	})
+	for _, test := range []struct{ text, want string }{
+		{"def fwd(:\n", "k.py:1: "},
+		{strings.Replace(tritonSource, "@triton.jit\ndef fwd", "def fwd", 1), "fwd has no @triton.jit"},
+	} {
+		_, _, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", test.text))
+		assert.Error(t, err, test.want)
+	}
 	described := regexp.MustCompile(`(?s)args:.*`).ReplaceAllString(strings.Replace(tritonManifest,
 		"function: fwd", "function: described", 1), "args: {X: x, desc: y}\n")
 	_, _, err := Load(families.New(), folder(t, "t.yaml", described, "k.py", tritonSource))
 	assert.Error(t, err, "desc of described (k.py:12) is a tensor descriptor")
-	_, _, err = Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", "def fwd(:\n"))
-	assert.Error(t, err, "k.py:1: ")
+	dir := folder(t, "t.yaml", tritonManifest)
+	assert.NoError(t, os.Symlink(filepath.Join(folder(t, "k.py", tritonSource), "k.py"),
+		filepath.Join(dir, "k.py")))
+	_, _, err = Load(families.New(), dir)
+	assert.Error(t, err, "k.py: path escapes from parent", "a link out")
 }
 
 // The examples compile for each arch, and their launches fit the cubins. A kernel that raises is an

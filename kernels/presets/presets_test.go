@@ -2,9 +2,7 @@ package presets
 
 import (
 	"context"
-
 	"fmt"
-
 	"strings"
 	"testing"
 

@@ -2,6 +2,7 @@ package triton
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,41 +21,9 @@ import (
 )
 
 // kernel has a compiler that does what it is told. A file counts how often it is imported.
-const kernel = `import os, signal, subprocess, sys, time
-import triton
-
-with open(os.environ["NORMBENCH_TEST_DIR"] + "/imports", "a") as f:
-    f.write("x")
-
-
-def tell(name, pid):
-    with open(os.environ["NORMBENCH_TEST_DIR"] + "/" + name, "w") as f:
-        f.write(str(pid))
-
-
-@triton.jit
-def f(how):
-    if how == "exits":
-        os._exit(3)
-    if how == "faults":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if how == "raises":
-        raise ValueError("no such layout")
-    if how == "hangs":
-        assembler = subprocess.Popen(["sleep", "60"])
-        tell("assembler", assembler.pid)
-        assembler.wait()
-    if how == "slow":
-        time.sleep(0.5)
-    if how in ("exits once", "kills", "waits", "waits again") and not os.path.exists(os.environ["NORMBENCH_TEST_DIR"] + "/" + how):
-        tell(how, os.getpid())
-        if how == "exits once":
-            os._exit(3)
-        if how == "kills":  # the process that has forked it
-            os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(60)
-    return b"\x7fELF " + how.encode()
-`
+//
+//go:embed testdata/kernel.py
+var kernel string
 
 // double has python3 find what stands for Triton. Its function compiles a source of that text.
 func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) error) {
@@ -92,8 +61,7 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 // told is the process that a kernel has told, once it has.
 func told(t *testing.T, dir, name string) int {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
-		10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10e6) {
 		text, _ := os.ReadFile(filepath.Join(dir, name))
 		if pid, err := strconv.Atoi(string(text)); err == nil {
 			return pid
@@ -106,8 +74,7 @@ func told(t *testing.T, dir, name string) int {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(
-		10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10e6) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return

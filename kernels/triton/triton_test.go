@@ -6,8 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,74 +57,52 @@ func cubin(entry string, sizes ...int) []byte {
 func TestComplete(t *testing.T) {
 	type binaryOf func(b *nvrtc.Binary)
 	meta := func(f func(m *nvrtc.Meta)) binaryOf { return func(b *nvrtc.Binary) { f(b.Meta) } }
-	for _, test := range []struct {
-		change binaryOf
-		want   string // the launch, or the error
-	}{
-		{meta(func(*nvrtc.Meta) {}), "k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident " +
-			"early (x, n=int32 4096, eps=0.5, , )\n"},
-		{meta(func(m *nvrtc.Meta) { m.Cluster = 2; m.Scratch[0] = [2]int64{100, 128} }),
-			"scratch k1.global i32[300]\n" +
-				"k1 user:f.py:f grid=12,1,1 block=256 shared=60000 cluster=2 resident early (x, " +
-				"n=int32 4096, eps=0.5, k1.global, )\n"},
-		{meta(func(m *nvrtc.Meta) { m.Scratch[1] = [2]int64{3, 1} }),
-			"scratch k1.profile i32[5]\n" +
-				"k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (x, n=int32 " +
-				"4096, eps=0.5, , k1.profile)\n"},
-		{func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4) }, // an old version without scratch
-			"k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (x, n=int32 4096, " +
-				"eps=0.5)\n"},
-		{func(b *nvrtc.Binary) { // n became a constant
-			b.Cubin, b.Meta.Params = cubin("f", 8, 8, 8, 8), []nvrtc.Param{{Name: "eps",
-				Type: "fp64"}, {Name: "x", Type: "*bf16"}}
+	changes := map[string]binaryOf{
+		"none":           func(*nvrtc.Binary) {},
+		"a cluster":      meta(func(m *nvrtc.Meta) { m.Cluster, m.Scratch[0] = 2, [2]int64{100, 128} }),
+		"a profile":      meta(func(m *nvrtc.Meta) { m.Scratch[1] = [2]int64{3, 1} }),
+		"an old version": func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4) }, // without scratch
+		"descriptors":    meta(func(m *nvrtc.Meta) { m.Descriptors = 1 }),
+		"another name":   meta(func(m *nvrtc.Meta) { m.Params[1].Name = "m" }),
+		"x a descriptor": meta(func(m *nvrtc.Meta) { m.Params[0].Type = "tensordesc<bf16[64]>" }),
+		"n a pointer":    meta(func(m *nvrtc.Meta) { m.Params[1].Type = "*i32" }),
+		"n a byte":       meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i8" }),
+		"eps a number":   meta(func(m *nvrtc.Meta) { m.Params[2].Type = "i32" }),
+		"n of 8 bytes":   meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i64" }),
+		"far aligned":    meta(func(m *nvrtc.Meta) { m.Scratch[0] = [2]int64{100, 512} }),
+		"2 parameters":   func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4) },
+		"6 parameters":   func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4, 8, 8, 8) },
+		"another kernel": func(b *nvrtc.Binary) { b.Cubin = cubin("g", 8) },
+		"not a cubin":    func(b *nvrtc.Binary) { b.Cubin = []byte("no cubin") },
+		"no scratch, yet": func(b *nvrtc.Binary) {
+			b.Cubin, b.Meta.Scratch[0] = cubin("f", 8, 4, 4), [2]int64{1, 1}
 		},
-			"k1 user:f.py:f grid=6,1,1 block=256 shared=60000 resident early (eps=float64 0.5, " +
-				"x, , )\n"},
-
-		{meta(func(m *nvrtc.Meta) { m.Descriptors = 1 }), "it takes tensor descriptors"},
-		{meta(func(m *nvrtc.Meta) { m.Params[1].Name = "m" }), "parameter m has no argument"},
-		{meta(func(m *nvrtc.Meta) { m.Params[0].Type = "tensordesc<bf16[64]>" }),
-			"parameter x is of type tensordesc<bf16[64]>, which x is not"},
-		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "*i32" }), "parameter n is of type *i32"},
-		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i8" }),
-			"parameter n is of type i8, which does not hold 4096"},
-		{meta(func(m *nvrtc.Meta) { m.Params[2].Type = "i32" }), "parameter eps is of type i32"},
-		{meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i64" }),
-			"takes 5 parameters of [8 4 4 8 8] bytes, and is given 5 of [8 8 4 8 8]"},
-		{meta(func(m *nvrtc.Meta) { m.Scratch[0] = [2]int64{100, 512} }),
-			"its global scratch is aligned to 512 bytes"},
-		{func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4) }, "takes 2 parameters"},
-		{func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4, 8, 8, 8) }, "takes 6 parameters"},
-		{func(b *nvrtc.Binary) {
-			b.Cubin = cubin("f", 8, 4, 4)
-			b.Meta.Scratch[0] = [2]int64{1,
-				1}
-		}, "takes 3 parameters"},
-		{func(b *nvrtc.Binary) { b.Cubin = cubin("g", 8) },
-			"the cubin does not tell its parameters"},
-		{func(b *nvrtc.Binary) { b.Cubin = []byte("no cubin") },
-			"the cubin does not tell its parameters"},
-	} {
+		"n a constant": func(b *nvrtc.Binary) {
+			b.Cubin, b.Meta.Params = cubin("f", 8, 8, 8, 8),
+				[]nvrtc.Param{{Name: "eps", Type: "fp64"}, {Name: "x", Type: "*bf16"}}
+		},
+	}
+	var got strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		b := &nvrtc.Binary{Cubin: cubin("f", 8, 4, 4, 8, 8), Symbols: map[string]string{"f": "f"},
 			Meta: &nvrtc.Meta{
 				Params: []nvrtc.Param{{Name: "x", Type: "*bf16"}, {Name: "n", Type: "i32"},
 					{Name: "eps", Type: "fp32"}},
 				Threads: 256, Shared: 60000, Cluster: 1, Cooperative: true, Early: true,
 				Scratch: [][2]int64{{0, 1}, {0, 1}}}}
-		test.change(b)
+		changes[name](b)
 		l := kernels.Launch{Stage: "k1", Source: "user:f.py", Entry: "f", Grid: [3]int{6, 1, 1},
-			Block: 128,
-			Args: []kernels.Arg{kernels.Float32("eps", 0.5), {}, {Name: "x"}, kernels.Int64("n",
-				4096)},
-			Params: []string{"eps=0.5", "none=None", "x=*bf16", "n=16"}}
+			Block: 128, Params: []string{"eps=0.5", "none=None", "x=*bf16", "n=16"},
+			Args: []kernels.Arg{kernels.Float32("eps", 0.5), {}, {Name: "x"},
+				kernels.Int64("n", 4096)}}
 		whole, scratch, err := Complete(b, l)
-		got := kernels.Plan{Launches: []kernels.Launch{whole}, Scratch: scratch}.String()
+		text := kernels.Plan{Launches: []kernels.Launch{whole}, Scratch: scratch}.String()
 		if err != nil {
-			got = err.Error()
+			text = err.Error() + "\n"
 		}
-		assert.That(t, (err == nil) == strings.HasSuffix(test.want, "\n") &&
-			strings.Contains(got, test.want), "got  %s\nwant %s", got, test.want)
+		fmt.Fprintf(&got, "%s:\n%s\n", name, text)
 	}
+	assert.Golden(t, "testdata/launches.txt", got.String())
 }
 
 func TestImports(t *testing.T) {
@@ -145,22 +126,8 @@ func TestManifest(t *testing.T) {
 		assert.NoError(t, json.Unmarshal([]byte(text), &c))
 		d.Configs = append(d.Configs, c)
 	}
-	got := Manifest(Request{Source: "k.py", Function: "_Bwd"}, f, d, errors.New("no torch"))
-	for _, want := range []string{"# Its decorators are not known, as it could not be imported: " +
-		"no torch\n", "name: bwd\n", "pass: bwd # guess\n",
-		"  block: {values: [1024, 2048], doc: a constexpr}\n", "  w: [8, 4]\n", "  st: [2]\n",
-		"base: # what runs untuned: expressions\n  block: 1024\n  w: 8\n",
-		"  - triton: {source: k.py, function: _Bwd}\n", "      X_ptr: x # guess\n",
-		"      DY: dy # guess\n", "      _DW: dw_partial # guess\n",
-		"      alpha: TODO # a tensor", "      desc: TODO # a tensor descriptor",
-		"      # axis: None by default\n", "      stride_x_row: N # guess\n",
-		"      RSTD_row_stride: 1 # guess\n", "      BLOCK: block\n",
-		"      HAS_BIAS: bias # @triton.heuristics: lambda args: args['b'] is not None\n",
-		"      MODE: TODO # @triton.heuristics: lambda args: 1\n",
-		"      BLOCK_M: TODO # @triton.heuristics: lambda args: 16\n",
-		"      num_warps: w\n      num_stages: st\n"} {
-		assert.That(t, strings.Contains(got, want), "no %q in\n%s", want, got)
-	}
+	assert.Golden(t, "testdata/manifest.yaml",
+		Manifest(Request{Source: "k.py", Function: "_Bwd"}, f, d, errors.New("no torch")))
 }
 
 // Without Python, without Triton, with an old one, or with a program that dies the error is one

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-
 	"fmt"
 	"math"
 	"math/rand/v2"

@@ -6,14 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"normbench/internal/assert"
-	"normbench/kernels/devicetest"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
 
 	"gorgonia.org/cu"
+
+	"normbench/internal/assert"
+	"normbench/kernels/devicetest"
 )
 
 // open opens device 0 or skips. NORMBENCH_REQUIRE_CUDA=1 makes a missing device a failure.
