@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/shapes"
+	"normbench/tune"
 	"normbench/tune/ref"
 )
 
@@ -36,6 +38,9 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.T
 	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
 	for _, p := range ps {
 		a, match, why := t.Answer(p)
+		if x, ok := t.Lookup(p); ok {
+			why += ": " + entryTimes(&x)
+		}
 		v := a.Variant
 		if v.Family == "" {
 			if v, err = l.Registry.Base(p, d); err != nil {
@@ -93,4 +98,24 @@ func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 		}
 	}
 	return (&shapes.Selection{Op: strings.Join(ops, ",")}).Of(list[0])
+}
+
+// entryTimes are those of an entry and of the default, with both estimates of how they compare:
+// by medians, as tables of records have it, and by rounds, which tell more where time drifts.
+func entryTimes(x *tune.Entry) string {
+	text := report.Micros(x.MedianUS) + " us"
+	b := x.Base
+	switch {
+	case b == nil:
+		return text
+	case x.Variant() == (kernels.Variant{Family: b.Family, Config: b.Config}):
+		return text + ", and the default"
+	}
+	text += fmt.Sprintf(", the default %s us in the same sweep: %s by medians",
+		report.Micros(b.MedianUS), report.Ratio(b.MedianUS/x.MedianUS))
+	if len(x.SpeedupCI) == 2 {
+		text += fmt.Sprintf(", %s (95%% %.2f-%.2f) by rounds",
+			report.Ratio(x.Speedup), x.SpeedupCI[0], x.SpeedupCI[1])
+	}
+	return text
 }

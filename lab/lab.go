@@ -29,6 +29,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/kernels/triton"
 	"normbench/kernels/worker"
+	"normbench/sweep/record"
 	"normbench/tune/ref"
 )
 
@@ -75,7 +76,8 @@ type Lab struct {
 
 	peers  []kernels.Peer // once a device with peers is open
 	timed  []*peers.Device
-	deaths map[string]int // how often a peer took its process down, or hung
+	deaths map[string]int          // how often a peer took its process down, or hung
+	files  map[string]*record.File // by path: operands may choose from one file
 }
 
 // New makes a lab without devices. Every peer has a family in its registry. Until a device is opened
@@ -85,8 +87,11 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 	if python := nvlib.Python(); python != "" && os.Getenv(triton.PythonVariable) == "" {
 		os.Setenv(triton.PythonVariable, python) //nolint:errcheck // else it is python3
 	}
-	return &Lab{Console: c, Scope: &ref.Scope{Registry: peers.Register(r, nil), Note: c.Once},
-		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{}}
+	l := &Lab{Console: c, Scope: &ref.Scope{Registry: peers.Register(r, nil), Note: c.Once},
+		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
+		files: map[string]*record.File{}}
+	l.Scope.Recorded = l.recorded
+	return l
 }
 
 // Open opens devices, with the peers beside each where a REF names one.

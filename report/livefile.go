@@ -178,7 +178,7 @@ func (l *Live) Page() *Page {
 		p.Summary = p.Summary[1:] // the tally says it
 	}
 	t.Title, t.Notes = "Every problem", nil
-	p.Tables = []*Table{t.LedBy("speedup", "verdict"), StreamTable(l.Stream)}
+	p.Tables = append([]*Table{t.LedBy("speedup", "verdict"), StreamTable(l.Stream)}, p.Tables[2:]...)
 	return p
 }
 

@@ -28,11 +28,9 @@ type Page struct {
 	Tally   []Tally  // the verdict in numbers
 	Summary []string // and in sentences
 	Figures []Figures
-	Charts  []Chart
 	Tables  []*Table
 	Runs    []*record.Run // that it was measured in
 	More    []Fact        // beside those of the runs
-	stages  *Chart        // of launches, the last chart; nil for none
 }
 
 // A Tally is a number with its word. Class is good, bad, same, open or empty.
@@ -41,103 +39,13 @@ type Tally struct{ N, Word, Class string }
 // A Fact is a line of what the page was measured on.
 type Fact struct{ Name, Value string }
 
-// Figures are drawings under a heading.
+// Figures are drawings under a heading: several in a line, or each as wide as it is.
 type Figures struct {
 	Title, Help string
+	Wide        bool
 	Series      []picture.Series // legend
 	Drawings    []*picture.Drawing
 }
-
-// A Chart has a row per problem, with marks on one scale, or with bars.
-type Chart struct {
-	Title, Help string
-	Series      []picture.Series // legend; marks count from its first
-	Stages      []string         // legend of bars
-	Ref         float64          // where a line stands, such as 1; 0 for bars, which have no scale
-	Unit        string           // behind each tick
-	Rows        []ChartRow
-}
-
-// A ChartRow is one problem of a Chart.
-type ChartRow struct {
-	Kind, Label, Value string // rows of one Kind stand under a heading; Value stands right
-	Marks              []ChartMark
-	Bars               []Bar
-}
-
-// A ChartMark is a value with its interval, 0 and 0 for none. Class is its colour.
-type ChartMark struct {
-	At, Lo, Hi float64
-	Class, Tip string
-}
-
-// A Bar is one launch in a row, placed in percent of the chart's width. Stage is its number.
-type Bar struct {
-	Left, Wide, Tip string
-	Stage           int
-}
-
-// maxStages is how many launches have a colour of their own.
-const maxStages = 5
-
-// overlaps says that a launch begins before the one before it has ended: together they take
-// less than one by one, by more than the two passes differ. total is what the bars add up to.
-func (v Value) overlaps() (total float64, overlaps bool) {
-	longest := 0.0
-	for _, s := range v.Stages {
-		total, longest = total+s.US, max(longest, s.US)
-	}
-	if v.US > 0 && total > v.US*1.05 {
-		return max(v.US, longest), true
-	}
-	return total, false
-}
-
-// addStages adds the launches of a problem's sides, as bars to the scale of the problem. Of a
-// launch that overlaps those before it, the bar is the part beyond them.
-func (p *Page) addStages(problem kernels.Problem, sides []Value) {
-	if p.stages == nil {
-		p.stages = &Chart{Title: "Launch by launch",
-			Help: "Median time of each launch, us, from a pass of its own."}
-	}
-	longest := 0.0
-	for _, v := range sides {
-		if total, _ := v.overlaps(); len(v.Stages) > 1 {
-			longest = max(longest, total)
-		}
-	}
-	for i, v := range sides {
-		if len(v.Stages) < 2 {
-			continue
-		}
-		row := ChartRow{Kind: KindOf(problem), Label: ShapeOf(problem) + " " + letter(i)}
-		end, overlaps := v.overlaps()
-		at := 0.0
-		var times []string
-		for k, s := range v.Stages {
-			if !slices.Contains(p.stages.Stages, s.Stage) {
-				p.stages.Stages = append(p.stages.Stages, s.Stage)
-			}
-			wide, tip := min(s.US, end-at), fmt.Sprintf("%s %s us", s.Stage, Micros(s.US))
-			if k > 0 && overlaps {
-				tip += fmt.Sprintf(", overlaps %s: %s us beyond it", v.Stages[k-1].Stage,
-					cmp.Or(Micros(wide), "0"))
-			}
-			row.Bars = append(row.Bars, Bar{percent(at / longest), percent(wide / longest), tip,
-				slices.Index(p.stages.Stages, s.Stage) % maxStages})
-			times, at = append(times, Micros(s.US)), at+wide
-		}
-		if row.Value = strings.Join(times, " + "); overlaps {
-			const note = " * The launches overlap and take less together: the bar of each is its part " +
-				"beyond those before it."
-			row.Value += " *"
-			p.stages.Help = strings.TrimSuffix(p.stages.Help, note) + note
-		}
-		p.stages.Rows = append(p.stages.Rows, row)
-	}
-}
-
-func percent(share float64) string { return fmt.Sprintf("%.2f%%", 100*share) }
 
 // facts are those of runs: the card, the software, the protocol and the time.
 func facts(runs []*record.Run) (list []Fact) {
@@ -242,11 +150,6 @@ func KindOf(p kernels.Problem) string { return kind(p) + " " + dtypes(p) }
 // ShapeOf is a problem's label under it.
 func ShapeOf(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
 
-// label is a row's on a chart of two sides: its shape, and the peer that one of them is.
-func (r *Row) label() string {
-	return strings.TrimSpace(ShapeOf(r.Problem) + " " + r.peer())
-}
-
 // streamInterval is the interval of a side's share of the stream's speed in percent, 0 and 0 for
 // none.
 func (v Value) streamInterval() (lo, hi float64) {
@@ -262,29 +165,46 @@ func (v Value) tip(side string) string {
 		Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)
 }
 
-// addProblem adds a problem's speeds to a chart of them, and its launches to the stages.
-func (p *Page) addProblem(c *Chart, problem kernels.Problem, label string, sides []Value) {
-	row := ChartRow{Kind: KindOf(problem), Label: label}
-	for i, v := range sides {
-		if v.StreamPercent > 0 {
-			m := ChartMark{At: v.StreamPercent, Class: c.Series[i].Class,
-				Tip: v.tip(c.Series[i].Name)}
-			m.Lo, m.Hi = v.streamInterval()
-			row.Marks, row.Value = append(row.Marks, m), tenth(m.At)
-		}
-	}
-	p.addStages(problem, sides)
-	if len(row.Marks) > 0 {
-		c.Rows = append(c.Rows, row)
-	}
+// speeds are drawings of the speed against the stream on every problem.
+func (g *Growth) speeds() Figures {
+	return Figures{Title: "Speed against the stream", Wide: true, Series: g.series,
+		Help:     "100% is a copy of the same tensors in the same run. Bars are 95% intervals.",
+		Drawings: g.draw(g.panels(OverShape), OverShape)}
 }
 
-// speeds is an empty chart of speed against the stream.
-func speeds(series []picture.Series) *Chart {
-	last := series[len(series)-1].Name
-	return &Chart{Title: "Speed against the stream", Series: series, Ref: 100, Unit: "%",
-		Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number " +
-			"is of " + last + "."}
+// launches are a table of the arms that take several on a problem, none where no arm does.
+func (g *Growth) launches() []*Table {
+	type row struct {
+		problem kernels.Problem
+		arm     string
+		Value
+	}
+	var rows []row
+	for _, r := range g.Rows {
+		for i, v := range r.Arms {
+			if len(v.Stages) > 1 {
+				rows = append(rows, row{r.Problem, letter(i), v})
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	t := NewTable("Launch by launch\nMedian time of each launch, from a pass of its own, and of all "+
+		"together, which is less where launches overlap.", rows,
+		append(ProblemColumns(func(r row) (kernels.Problem, int64) { return r.problem, 0 },
+			"", "kind", "dtype", "M", "N"),
+			Column[row]{Head: "arm", Value: func(r row) any { return r.arm }},
+			Column[row]{Head: "launches us", Text: func(r row) string {
+				var parts []string
+				for _, s := range r.Stages {
+					parts = append(parts, s.Stage+" "+Micros(s.US))
+				}
+				return strings.Join(parts, ", ")
+			}},
+			Column[row]{Head: "all us", Value: func(r row) any { return r.US }, Text: func(r row) string { return r.us() }}))
+	t.Group = kindGroup
+	return []*Table{t.LedBy("M", "N", "arm")}
 }
 
 // Page is g as a page: how near each arm comes to the stream on every problem, and
@@ -303,23 +223,83 @@ func (g *Growth) Page(title string, runs []*record.Run) *Page {
 			}
 		}
 	}
-	if len(g.Rows) > 0 {
-		c := speeds(g.series)
-		for _, r := range g.Rows {
-			p.addProblem(c, r.Problem, ShapeOf(r.Problem), r.Arms)
-		}
-		p.Charts = []Chart{*c}
-	}
 	figures := Figures{Title: "Over rows and columns", Series: g.series,
 		Help: "% of the stream's speed: 100% is a copy of the same tensors. Bars are 95% intervals."}
 	for _, over := range []*Axis{OverM, OverN} {
 		ps := g.panels(over)
 		figures.Drawings = append(figures.Drawings, g.draw(ps[:min(len(ps), maxPanels)], over)...)
 	}
-	p.Figures = []Figures{figures}
+	p.Figures = []Figures{g.speeds(), figures}
 	rows.Title, scores.Title, scores.Notes = "Every problem", "How near to the stream", nil
-	p.Tables = []*Table{rows.LedBy("M", "N"), scores}
+	p.Tables = append([]*Table{rows.LedBy("M", "N"), scores}, g.launches()...)
 	return p
+}
+
+// inOrder are the rows as tables have them.
+func (c *Comparison) inOrder() []Row {
+	return slices.SortedStableFunc(slices.Values(c.Rows),
+		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
+}
+
+// growth are both sides as arms.
+func (c *Comparison) growth() *Growth {
+	g := &Growth{Arms: []string{c.A, c.B}, series: c.series}
+	for _, r := range c.inOrder() {
+		g.Rows = append(g.Rows, GrowthRow{Problem: r.Problem, Kind: r.Kind, Arms: []Value{r.A, r.B}})
+	}
+	return g
+}
+
+// speedups are drawings of the speedup on every problem, coloured by its verdict.
+func (c *Comparison) speedups() Figures {
+	f := Figures{Title: "Speedup on every problem", Wide: true,
+		Help: "A's time over B's, with its interval where both were in the same rounds. Above 1x B " +
+			"is faster."}
+	for i, v := range []Mark{Faster, Same, Slower, Unclear} {
+		f.Series = append(f.Series, picture.Series{Name: strings.ToLower((&Row{Mark: v}).Verdict()),
+			Class: v.class(), Glyph: i, Radius: 3, Width: 1.2})
+	}
+	for what, rows := range byKind(c.inOrder(), func(r Row) string { return KindOf(r.Problem) }) {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Speedup == 0 })
+		if len(rows) > 0 {
+			f.Drawings = append(f.Drawings, drawSpeedups(what, rows, f.Series))
+		}
+	}
+	return f
+}
+
+// drawSpeedups draws those of one kind, a series for each verdict.
+func drawSpeedups(what string, rows []Row, series []picture.Series) *picture.Drawing {
+	var shapes []string
+	lines := make([]picture.Line, len(series))
+	lo, hi := 1.0, 1.0
+	for i, r := range rows {
+		shapes = append(shapes, ShapeOf(r.Problem))
+		at := picture.Point{X: float64(i), Y: r.Speedup, Apart: true,
+			Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", ShapeOf(r.Problem),
+				Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS),
+				r.Verdict())}
+		if r.Paired != nil {
+			at.Lo, at.Hi = r.Paired.Lo, r.Paired.Hi
+			at.Tip += fmt.Sprintf(", %s in %d rounds", r.speedup(), r.Paired.Rounds)
+		}
+		of := max(slices.IndexFunc(series,
+			func(s picture.Series) bool { return s.Class == r.Mark.class() }), 0)
+		lines[of].Series = series[of]
+		lines[of].Points = append(lines[of].Points, at)
+		lo, hi = min(lo, at.Y, cmp.Or(at.Lo, at.Y)), max(hi, at.Y, at.Hi)
+	}
+	room := max(0.05*(hi-lo), 0.02)
+	lo, hi = max(lo-room, 0), hi+room
+	p := picture.Plot{Title: what, Target: 1, Y: picture.Axis{Label: "speedup", Lo: lo, Hi: hi,
+		Ticks: picture.Even(lo, hi, math.Pow(10, math.Floor(math.Log10((hi-lo)/3))), 6)}}
+	overShapes(&p, shapes, len(shapes))
+	for _, l := range lines {
+		if len(l.Points) > 0 {
+			p.Lines = append(p.Lines, l)
+		}
+	}
+	return p.Draw()
 }
 
 // Page is a comparison as a page.
@@ -350,34 +330,13 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
-	chart := Chart{Title: "Speedup on every problem", Ref: 1, Unit: "x",
-		Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B " +
-			"is faster. The colour is the verdict."}
-	times := speeds(c.series)
-	byKind := slices.SortedStableFunc(slices.Values(c.Rows),
-		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
-	for _, r := range byKind {
-		if r.Speedup > 0 {
-			m := ChartMark{At: r.Speedup, Class: r.Mark.class(),
-				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", ShapeOf(r.Problem),
-					Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS),
-					r.Verdict())}
-			if r.Paired != nil && r.Paired.Lo > 0 {
-				m.At, m.Lo, m.Hi = r.Paired.Speedup, r.Paired.Lo, r.Paired.Hi
-				m.Tip += fmt.Sprintf(", %s in %d rounds", ratioIn(m.At, m.Lo, m.Hi),
-					r.Paired.Rounds)
-			}
-			chart.Rows = append(chart.Rows, ChartRow{Kind: KindOf(r.Problem), Label: r.label(),
-				Value: fmt.Sprintf("%.3fx", m.At), Marks: []ChartMark{m}})
-		}
-		p.addProblem(times, r.Problem, r.label(), []Value{r.A, r.B})
-	}
-	p.Charts = []Chart{chart, *times}
+	g := c.growth()
+	p.Figures = []Figures{c.speedups(), g.speeds()}
 	rows, means := c.Table(), meanTable(c)
 	_, how, _ := strings.Cut(rows.Title, "\n")
 	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"
-	p.Tables = []*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}
+	p.Tables = append([]*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}, g.launches()...)
 	return p
 }
 
@@ -394,46 +353,8 @@ func Interval(us, lo, hi float64) string {
 	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, us, digits, lo, digits, hi)
 }
 
-// span is the scale of a chart, with all that is in it.
-func (c *Chart) span() (lo, hi float64) {
-	lo, hi = c.Ref, c.Ref
-	for _, r := range c.Rows {
-		for _, m := range r.Marks {
-			lo, hi = min(lo, m.At), max(hi, m.At, m.Hi)
-			if m.Lo > 0 {
-				lo = min(lo, m.Lo)
-			}
-		}
-	}
-	if room := (hi - lo) * 0.04; room > 0 {
-		return max(lo-room, 0), hi + room
-	}
-	return lo * 0.9, max(hi*1.1, 1e-9)
-}
-
-// Long says that a chart can be closed by who has seen it.
-func (c *Chart) Long() bool { return len(c.Rows) > 120 }
-
-// X is where a value stands, in percent of the chart's width.
-func (c *Chart) X(v float64) string {
-	lo, hi := c.span()
-	return percent((v - lo) / (hi - lo))
-}
-
-// Ticks are round values on the scale, five or so.
-func (c *Chart) Ticks() []picture.Tick {
-	lo, hi := c.span()
-	return picture.Even(lo, hi, math.Pow(10, math.Floor(math.Log10((hi-lo)/3))), 6)
-}
-
 // Write writes the page.
-func (p *Page) Write(w io.Writer) error {
-	whole := *p
-	if p.stages != nil {
-		whole.Charts = append(slices.Clip(p.Charts), *p.stages)
-	}
-	return page.Execute(w, &whole)
-}
+func (p *Page) Write(w io.Writer) error { return page.Execute(w, p) }
 
 //go:embed page.html
 var pageText string
@@ -441,7 +362,6 @@ var pageText string
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"right": func(t *Table, column int) bool { return t.align(column) == Right },
 	"class": cellClass,
-	"stage": func(i int) int { return i % maxStages },
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 	"style": func() template.CSS {
 		return template.CSS(picture.Style(func(name string) string {

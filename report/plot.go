@@ -180,6 +180,16 @@ func checkPanels(panels []panel, over *Axis) error {
 	return nil
 }
 
+// overShapes has a plot go from shape to shape. most is how many one beside it has.
+func overShapes(p *picture.Plot, shapes []string, most int) {
+	pitch := max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
+	p.Width, p.Height = 80+pitch*float64(most), shapePanelHeight
+	p.X = picture.Axis{Label: OverShape.label, Lo: -0.7, Hi: float64(len(shapes)) - 0.3, Slant: true}
+	for i, s := range shapes {
+		p.X.Ticks = append(p.X.Ticks, picture.Tick{At: float64(i), Label: s})
+	}
+}
+
 // draw draws panels over axes that they share, so that they compare.
 func (g *Growth) draw(panels []panel, over *Axis) (list []*picture.Drawing) {
 	x, top, most := picture.Axis{Label: over.label, Lo: math.Inf(1), Log: true}, 120.0, 0
@@ -194,13 +204,7 @@ func (g *Growth) draw(panels []panel, over *Axis) (list []*picture.Drawing) {
 		p := picture.Plot{Title: over.title(in), Width: panelWidth, Height: panelHeight, X: x,
 			Target: 100, Y: picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}}
 		if over.every() {
-			pitch := max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
-			p.Width, p.Height = 80+pitch*float64(most), shapePanelHeight
-			p.X = picture.Axis{Label: over.label, Lo: -0.7, Hi: float64(len(in.shapes)) - 0.3,
-				Slant: true}
-			for i, s := range in.shapes {
-				p.X.Ticks = append(p.X.Ticks, picture.Tick{At: float64(i), Label: s})
-			}
+			overShapes(&p, in.shapes, most)
 		} else {
 			p.X.Ticks = picture.Binary(x.Lo, x.Hi)
 		}

@@ -1,7 +1,7 @@
 // Package imports holds the rule of which package may know which.
 //
 // Imports point one way: kernels <- sweep <- {tune, report} <- lab <- cmd/normbench.
-// tune and report do not know each other (tune/ref sees both), devices know only kernels, and every
+// tune and report do not know each other (lab sees both), devices know only kernels, and every
 // foreign library has one place of its own, so that replacing it means reading
 // one place.
 package imports
@@ -88,9 +88,8 @@ type rule struct {
 	of       []string
 	only     []string // where set, nothing but these and what is below them
 	never    []string
-	except   string // a directory that is exempt
-	tests    bool   // holds for test files too
-	optional bool   // may have no files (yet)
+	tests    bool // holds for test files too
+	optional bool // may have no files (yet)
 }
 
 var rules = []rule{
@@ -115,10 +114,7 @@ var rules = []rule{
 	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/assert", "internal/hint",
 		"sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "lab", "cmd"}, tests: true},
-	// Operands are sides of a report, of tuned tables too.
-	{of: []string{"tune"}, except: "tune/ref", never: []string{"report", "lab", "cmd"}, tests: true,
-		optional: true},
-	{of: []string{"tune/ref"}, never: []string{"lab", "cmd"}, tests: true},
+	{of: []string{"tune"}, never: []string{"report", "lab", "cmd"}, tests: true, optional: true},
 	{of: []string{"lab"}, never: []string{"cmd"}, tests: true},
 	{of: []string{"report"}, never: []string{"tune", "lab", "cmd"}, tests: true, optional: true},
 	{of: []string{"internal"}, only: []string{"internal"}, tests: true},
@@ -140,7 +136,7 @@ func broken(files []file) (lines []string) {
 	for _, f := range files {
 		dir := path.Dir(f.name)
 		for _, r := range rules {
-			if f.test() && !r.tests || dir == r.except || !slices.ContainsFunc(r.of,
+			if f.test() && !r.tests || !slices.ContainsFunc(r.of,
 				func(d string) bool { return within(dir, d) }) {
 				continue
 			}

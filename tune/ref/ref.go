@@ -1,5 +1,5 @@
-// Package ref has the grammar of operands: texts that name variants to run, such as base and
-// rms_fwd/cta_reg@w8, or recorded times, such as results/nvidia-h200#base.
+// Package ref has the grammar of operands: texts that name variants to run, such as base,
+// rms_fwd/cta_reg@w8, or results/nvidia-h200#base. What recorded ones have is read by package lab.
 package ref
 
 import (
@@ -11,17 +11,12 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/presets"
-	"normbench/report"
-	"normbench/sweep/record"
 	"normbench/tune"
 )
 
-// The grammar in words, for hints and helps.
-const (
-	RunHelp = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME, peer:best or " +
-		"py:FILE.py:FUNCTION; " +
-		"records, with a # as for compare, stand for the variants in them"
-)
+// RunHelp is the grammar in words, for hints and helps.
+const RunHelp = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME, peer:best or " +
+	"py:FILE.py:FUNCTION; records, with a # as for compare, stand for the variants in them"
 
 // A Kind is a form of the grammar.
 type Kind int
@@ -46,7 +41,8 @@ type Ref struct {
 	Name   string // of the family, preset or peer; of Tuned the file
 	config kernels.Config
 	preset *presets.Preset
-	side   report.Side // of Recorded
+	// recorded are the right variants of Recorded.
+	recorded map[kernels.Problem]kernels.Variant
 }
 
 // A Scope is what operands are resolved in.
@@ -55,8 +51,9 @@ type Scope struct {
 	Peers    []string // names of those that peer:best is among, as far as they are there
 	// Note hears what a person should know; it says each line once.
 	Note func(lines ...string)
+	// Recorded reads the right variants that a recorded operand has.
+	Recorded func(text string) (map[kernels.Problem]kernels.Variant, error)
 
-	files map[string]*record.File // by path: operands may choose from one file
 	tuned map[tunedKey]*Table
 }
 
@@ -103,12 +100,10 @@ func (s *Scope) Parse(text string) (r *Ref, err error) {
 	}
 	if s.recorded(text) {
 		r.Kind = Recorded
-		r.side, err = s.Side(text)
+		r.recorded, err = s.Recorded(text)
 		return r, err
 	}
-	r.Kind = Family
-	r.Name, r.config, err = s.family(text)
-	return r, err
+	return r, s.parseFamily(r)
 }
 
 // callable is the name of the peer that is a function of a file. The file's path may have colons.
@@ -157,30 +152,30 @@ func (s *Scope) recorded(text string) bool {
 	return err == nil
 }
 
-// family reads FAMILY or FAMILY@LABEL.
-func (s *Scope) family(text string) (string, kernels.Config, error) {
-	family, label, labelled := strings.Cut(text, "@")
+// parseFamily reads FAMILY or FAMILY@LABEL.
+func (s *Scope) parseFamily(r *Ref) (err error) {
+	family, label, labelled := strings.Cut(r.Text, "@")
 	if labelled && label == "" {
-		return "", kernels.Config{}, hint.Errorf("write FAMILY for its base config, or FAMILY@LABEL",
-			"nothing stands behind the @ of %s", text)
+		return hint.Errorf("write FAMILY for its base config, or FAMILY@LABEL",
+			"nothing stands behind the @ of %s", r.Text)
 	}
 	if name, ok := kernels.PeerName(family); ok {
-		return "", kernels.Config{}, hint.Errorf("write peer:"+name, "%s is no family of ours", family)
+		return hint.Errorf("write peer:"+name, "%s is no family of ours", family)
 	}
-	c, err := kernels.ParseConfig(label)
-	if err != nil {
-		return "", c, err
+	r.Kind, r.Name = Family, family
+	if r.config, err = kernels.ParseConfig(label); err != nil {
+		return err
 	}
-	if _, err := s.Registry.Lookup(family); err != nil {
-		names := []string{"base"}
-		for _, f := range s.Registry.Families {
-			if !f.Hidden {
-				names = append(names, f.Name)
-			}
+	if _, err := s.Registry.Lookup(family); err == nil {
+		return nil
+	}
+	names := []string{"base"}
+	for _, f := range s.Registry.Families {
+		if !f.Hidden {
+			names = append(names, f.Name)
 		}
-		return "", c, hint.Errorf(hint.DidYouMean(family, names, RunHelp), "unknown REF %q", text)
 	}
-	return family, c, nil
+	return hint.Errorf(hint.DidYouMean(family, names, RunHelp), "unknown REF %q", r.Text)
 }
 
 // Peer is the NAME of a peer:NAME, Best where recorded variants of peers are to run, or "".
@@ -188,8 +183,8 @@ func (r *Ref) Peer() string {
 	if r.Kind == Peer {
 		return r.Name
 	}
-	for _, cell := range r.side.Cells {
-		if _, ok := kernels.PeerName(cell.Variant.Family); ok {
+	for _, v := range r.recorded {
+		if _, ok := kernels.PeerName(v.Family); ok {
 			return Best
 		}
 	}
@@ -205,8 +200,7 @@ func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
 	case Base:
 		v, err = s.Registry.Base(p, d)
 	case Preset:
-		vs, err = r.preset.Variants(s.Registry, p, d)
-		return vs, err
+		return r.preset.Variants(s.Registry, p, d)
 	case Peer:
 		names := []string{r.Name}
 		if r.Name == Best {
@@ -217,38 +211,17 @@ func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
 		}
 		return vs, nil
 	case Recorded:
-		cell, ok := r.side.Cells[p]
-		if !ok || cell.Status != kernels.StatusOK {
-			return nil, nil
-		}
-		v = cell.Variant
+		v = r.recorded[p]
 	case Tuned:
-		t, err := s.Tuned(r.Name, d)
-		if err != nil {
-			return nil, err
-		}
-		a, match, why := t.Answer(p)
-		switch {
-		case a.Variant.Family == "":
-			return nil, nil
-		case match == Exact:
-			return []kernels.Variant{a.Variant}, nil
-		}
-		s.Note(r.Text + ": " + p.String() + ": " + match + ", " + why)
-		if _, v, _, err = s.Registry.Resolve(p, a.Variant, d); err != nil {
-			return nil, err
-		}
+		v, err = s.tunedVariant(r, p, d)
 	case Family:
-		f, err := s.Registry.Lookup(r.Name)
-		if err != nil || f.Op != p.Op || f.Pass != p.Pass {
-			return nil, err
+		f, bad := s.Registry.Lookup(r.Name)
+		if bad != nil || f.Op != p.Op || f.Pass != p.Pass {
+			return nil, bad
 		}
-		if _, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config},
-			d); err != nil {
-			return nil, err
-		}
+		_, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config}, d)
 	}
-	if err != nil {
+	if err != nil || v.Family == "" {
 		return nil, err
 	}
 	return []kernels.Variant{v}, nil

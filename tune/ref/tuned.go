@@ -7,7 +7,6 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/rule"
-	"normbench/report"
 	"normbench/tune"
 )
 
@@ -83,11 +82,11 @@ func (t *Table) Other(path string) string {
 // and why.
 func (t *Table) Answer(p kernels.Problem) (a rule.Answer, match, why string) {
 	if x, ok := t.Lookup(p); ok {
-		a.Variant, why = x.Variant(), entryTimes(&x)
+		a.Variant = x.Variant()
 		if t.Device.ID != t.device.ID {
-			return a, "other device", "an entry of " + t.Device.ID + ", measured there: " + why
+			return a, "other device", "an entry of " + t.Device.ID + ", measured there"
 		}
-		return a, Exact, "an entry of its own: " + why
+		return a, Exact, "an entry of its own"
 	}
 	if t.Book == nil {
 		return a, "default", "the table has no entry for it, and no map"
@@ -96,22 +95,17 @@ func (t *Table) Answer(p kernels.Problem) (a rule.Answer, match, why string) {
 	return a, string(a.Match), t.Book.Why(p, &a)
 }
 
-// entryTimes are those of an entry and of the default, with both estimates of how they compare:
-// by medians, as tables of records have it, and by rounds, which tell more where time drifts.
-func entryTimes(x *tune.Entry) string {
-	text := report.Micros(x.MedianUS) + " us"
-	b := x.Base
-	switch {
-	case b == nil:
-		return text
-	case x.Variant() == (kernels.Variant{Family: b.Family, Config: b.Config}):
-		return text + ", and the default"
+// tunedVariant is the variant of a table for a problem, without a family where it has none.
+func (s *Scope) tunedVariant(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, error) {
+	t, err := s.Tuned(r.Name, d)
+	if err != nil {
+		return kernels.Variant{}, err
 	}
-	text += fmt.Sprintf(", the default %s us in the same sweep: %s by medians",
-		report.Micros(b.MedianUS), report.Ratio(b.MedianUS/x.MedianUS))
-	if len(x.SpeedupCI) == 2 {
-		text += fmt.Sprintf(", %s (95%% %.2f-%.2f) by rounds",
-			report.Ratio(x.Speedup), x.SpeedupCI[0], x.SpeedupCI[1])
+	a, match, why := t.Answer(p)
+	if a.Variant.Family == "" || match == Exact {
+		return a.Variant, nil
 	}
-	return text
+	s.Note(r.Text + ": " + p.String() + ": " + match + ", " + why)
+	_, v, _, err := s.Registry.Resolve(p, a.Variant, d)
+	return v, err
 }

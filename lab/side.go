@@ -1,4 +1,4 @@
-package ref
+package lab
 
 import (
 	"errors"
@@ -12,17 +12,30 @@ import (
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/tune"
+	"normbench/tune/ref"
 )
 
 // Side reads a recorded operand: records with an optional selector, a tuned table, or an arm of
 // a live compare.
-func (s *Scope) Side(text string) (side report.Side, err error) {
-	side, err = s.read(text)
+func (l *Lab) Side(text string) (side report.Side, err error) {
+	side, err = l.read(text)
 	side.Name = report.NameOf(text)
 	return side, err
 }
 
-func (s *Scope) read(text string) (side report.Side, err error) {
+// recorded are the right variants of a recorded operand.
+func (l *Lab) recorded(text string) (map[kernels.Problem]kernels.Variant, error) {
+	side, err := l.read(text)
+	vs := map[kernels.Problem]kernels.Variant{}
+	for p, c := range side.Cells {
+		if c.Status == kernels.StatusOK {
+			vs[p] = c.Variant
+		}
+	}
+	return vs, err
+}
+
+func (l *Lab) read(text string) (side report.Side, err error) {
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
 		return tableSide(text, path)
 	}
@@ -31,28 +44,25 @@ func (s *Scope) read(text string) (side report.Side, err error) {
 	case selects && selector == "":
 		return side, hint.Errorf(report.OperandHelp, "nothing stands behind the # of %s", text)
 	case textfile.Ext(path) == ".json":
-		return s.arm(text, path, selector)
+		return l.arm(text, path, selector)
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if _, err := s.Parse(text); err == nil {
+		if _, err := l.Parse(text); err == nil {
 			help := "record it first: `normbench bench " + text + " --out DIR`, then compare DIR"
 			return side, hint.Errorf(help,
 				"%s is not recorded, and compare takes recorded operands", text)
 		}
 		return side, hint.Errorf(report.OperandHelp, "no records at %s", path)
 	}
-	f := s.files[path]
+	f := l.files[path]
 	if f == nil {
 		if f, err = record.Load(path); err != nil {
 			return side, err
 		}
-		s.Note(f.Notes...)
-		if s.files == nil {
-			s.files = map[string]*record.File{}
-		}
-		s.files[path] = f
+		l.Note(f.Notes...)
+		l.files[path] = f
 	}
-	keep, err := s.selector(selector)
+	keep, err := l.selector(selector)
 	if err != nil {
 		return side, err
 	}
@@ -70,7 +80,7 @@ func (s *Scope) read(text string) (side report.Side, err error) {
 	return chosenSide(text, f, keep, won), nil
 }
 
-func (s *Scope) arm(text, path, selector string) (report.Side, error) {
+func (l *Lab) arm(text, path, selector string) (report.Side, error) {
 	arms, err := report.ReadArms(path)
 	if err != nil {
 		return report.Side{}, err
@@ -147,10 +157,10 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
 }
 
 // selector is what stands behind the # of a recorded operand.
-func (s *Scope) selector(text string) (func(*record.Entry) bool, error) {
+func (l *Lab) selector(text string) (func(*record.Entry) bool, error) {
 	form, _, hasForm := strings.Cut(text, ":")
 	switch {
-	case text == "" || text == "peers" || text == "peer:"+Best:
+	case text == "" || text == "peers" || text == "peer:"+ref.Best:
 		// Peers recorded beside our kernels do not count as ours.
 		return func(x *record.Entry) bool {
 			_, peer := kernels.PeerName(x.Variant.Family)
@@ -159,7 +169,7 @@ func (s *Scope) selector(text string) (func(*record.Entry) bool, error) {
 	case text == "base":
 		return func(x *record.Entry) bool { return x.Base }, nil
 	case hasForm && slices.Contains([]string{"tuned", "preset", "peer"}, form):
-		return s.runs(text)
+		return l.runs(text)
 	}
 	family, label, exact := strings.Cut(text, "@")
 	if exact && label == "" {
@@ -180,8 +190,8 @@ func (s *Scope) selector(text string) (func(*record.Entry) bool, error) {
 
 // runs selects the records of the variants that a REF runs on the records' device, under the same
 // name or under another one with the same plan.
-func (s *Scope) runs(text string) (func(*record.Entry) bool, error) {
-	r, err := s.Parse(text)
+func (l *Lab) runs(text string) (func(*record.Entry) bool, error) {
+	r, err := l.Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +205,7 @@ func (s *Scope) runs(text string) (func(*record.Entry) bool, error) {
 	}
 	seen := map[at]picks{}
 	plan := func(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) string {
-		_, _, plan, err := s.Registry.Resolve(p, v, d)
+		_, _, plan, err := l.Registry.Resolve(p, v, d)
 		if err != nil {
 			return ""
 		}
@@ -209,7 +219,7 @@ func (s *Scope) runs(text string) (func(*record.Entry) bool, error) {
 		k := at{x.Problem, x.Run}
 		ours, ok := seen[k]
 		if !ok {
-			ours.variants, _ = s.Variants(r, x.Problem, d) // none: there is no record of it either
+			ours.variants, _ = l.Variants(r, x.Problem, d) // none: there is no record of it either
 			for _, v := range ours.variants {
 				ours.plans = append(ours.plans, plan(x.Problem, v, d))
 			}
