@@ -407,8 +407,7 @@ func peersTable(pattern string) (string, error) {
 				"| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n", name,
 				stats.GeoMean(x.gain),
 				slices.Min(x.gain), slices.Max(x.gain), x.verdicts[verdict.Faster], len(x.gain),
-				x.verdicts[verdict.Slower],
-				stats.GeoMean(x.ours), stats.GeoMean(x.peer), peers)
+				x.verdicts[verdict.Slower], stats.GeoMean(x.ours), stats.GeoMean(x.peer), peers)
 		}
 	}
 	return text, nil

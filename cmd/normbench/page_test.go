@@ -121,10 +121,9 @@ func TestPagesInBrowser(t *testing.T) {
 	learn := func(html string) (code int, errs string) {
 		// the same command goes on, so a busy machine takes longer
 		for budget := 4; budget <= 64; budget *= 2 {
-			if code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget),
-				"--domain",
-				"M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out)(html); code ==
-				0 {
+			code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget),
+				"--domain", "M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out)(html)
+			if code == 0 {
 				break
 			}
 		}
@@ -172,8 +171,7 @@ func TestPagesInBrowser(t *testing.T) {
 		policy := `content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; ` +
 			`img-src data:">`
 		for _, want := range append(page.wants, policy, "@media print", "<dt>device</dt>",
-			"<dt>protocol</dt>",
-			"<dt>normbench</dt>", "<dt>date</dt>") {
+			"<dt>protocol</dt>", "<dt>normbench</dt>", "<dt>date</dt>") {
 			assert.That(t, strings.Contains(text, want), "%s has no %s", page.name, want)
 		}
 		tells := strings.NewReplacer("COLUMN", page.numbers, "FILTER", page.filter).Replace(telling)
