@@ -32,8 +32,7 @@ func wideTable() *Table {
 		op := []string{"rmsnorm", "layernorm"}[i/3]
 		t.Rows = append(t.Rows,
 			[]string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005",
-				"3000",
-				[]string{"FASTER", "SLOWER"}[i%2],
+				"3000", []string{"FASTER", "SLOWER"}[i%2],
 				"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many " +
 					"words as this"})
 	}

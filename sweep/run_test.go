@@ -269,8 +269,7 @@ func TestRunPrefetches(t *testing.T) {
 	}
 	want := []string{
 		"prefetch " + pool[0], "prefetch " + pool[1], "prefetch " + pool[2], "open " + pool[0],
-		"prefetch " + pool[3], "open " + pool[1],
-		"open " + pool[2],
+		"prefetch " + pool[3], "open " + pool[1], "open " + pool[2],
 		"open " + pool[3],
 	}
 	assert.Same(t, got, want)

@@ -107,16 +107,11 @@ func fakeWorker() {
 func evenDevice() kernels.Device {
 	d := devicetest.CPU()
 	d.PeakRate = 4.8e12
-	return &devicetest.Fake{DeviceInfo: d, Seconds: func(p kernels.Problem, v kernels.Variant,
-		_ int) float64 {
-		return evenSeconds(p, v)
-	}}
+	return &devicetest.Fake{DeviceInfo: d,
+		Seconds: func(p kernels.Problem, v kernels.Variant, _ int) float64 { return evenSeconds(p, v) }}
 }
 
-func evenSeconds(p kernels.Problem, v kernels.Variant) float64 {
-	return devicetest.Typical(p, v,
-		0)
-}
+func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicetest.Typical(p, v, 0) }
 
 // faultyWorker serves an evenDevice and misbehaves: FAULT STEP N MARK has it do the fault
 // in the N-th request of a step and after; with a MARK only once, of which that file keeps note.

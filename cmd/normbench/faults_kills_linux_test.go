@@ -149,8 +149,7 @@ func (h *harness) readOnly(i int) (v toll) {
 		{"report", from, "--html", filepath.Join(dir, "page.html")},
 		{"export", from, "--format", "kt-cache", "--out", filepath.Join(dir, "caches")},
 		{"bench", "base", "--worker", "normbench-faulty", "--shapes", "4096x1024", "--op",
-			"rmsnorm",
-			"--pass", "fwd", "--out", filepath.Join(dir, "out")},
+			"rmsnorm", "--pass", "fwd", "--out", filepath.Join(dir, "out")},
 	}
 	if i%2 == 1 { // with something in it that must stay
 		assert.NoError(h.t,

@@ -64,10 +64,8 @@ func TestFaultHarness(t *testing.T) {
 	h.class("closed pipe", 30, 2*runtime.NumCPU(),
 		func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
 	if h.mounts() {
-		h.class("full disk", 40, 1, func(i int, r *rand.Rand) toll {
-			return h.fullDisk(both(i),
-				r)
-		})
+		h.class("full disk", 40, 1,
+			func(i int, r *rand.Rand) toll { return h.fullDisk(both(i), r) })
 		h.class("read-only disk", 12, 1, func(i int, r *rand.Rand) toll { return h.readOnly(i) })
 	} else {
 		fmt.Println("no tmpfs may be mounted here: neither full nor read-only disks")
@@ -87,10 +85,7 @@ func TestFaultHarness(t *testing.T) {
 	h.workerFaults()
 	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
 		h.class("dies at random, "+p, 60, 4,
-			func(i int, r *rand.Rand) toll {
-				return h.flaky(both(i), "dies", "any", p,
-					p != "p0.1")
-			})
+			func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })
 	}
 	h.class("every n-th answer is junk", 40, 4, func(i int, r *rand.Rand) toll {
 		step := []string{"sense", "check", "time", "open"}[i/2%4]
@@ -214,12 +209,10 @@ func (j job) search() bool { return slices.Contains(j.args, search.Auto) }
 func (h *harness) prepare() {
 	shapes := "4096x1024,2048x1024,1024x1024,512x1024,4096x512,2048x512"
 	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
-		"--family",
-		"rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
+		"--family", "rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
 	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
 		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals",
-		"4",
-		"--rounds", "6"}
+		"4", "--rounds", "6"}
 	for i := range h.jobs {
 		j := &h.jobs[i]
 		dir := h.folder()

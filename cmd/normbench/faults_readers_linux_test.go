@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"normbench/internal/assert"
@@ -24,15 +25,36 @@ type reader struct {
 	share    int
 	path     string
 	data     []byte
-	sealed   bool // it has a checksum: no other content may pass for its own
-	lines    bool // its end may be torn off
-	commands func(path string) [][]string
+	sealed   bool       // it has a checksum: no other content may pass for its own
+	lines    bool       // its end may be torn off
+	commands [][]string // FILE is the file, FOLDER its folder
+	beside   []string   // files that lie there too
 	want     []outcome
 }
 
 type outcome struct {
 	code           int
 	stdout, stderr string
+}
+
+// command is the i-th, of a file.
+func (f reader) command(i int, path string) []string {
+	args := slices.Clone(f.commands[i])
+	for k := range args {
+		args[k] = strings.NewReplacer("FILE", path, "FOLDER", filepath.Dir(path)).Replace(args[k])
+	}
+	return args
+}
+
+// write writes the file as a text has it, with those beside it.
+func (f reader) write(t testing.TB, path string, text []byte) {
+	for _, name := range f.beside {
+		data, err := os.ReadFile(name)
+		assert.NoError(t, err)
+		name = filepath.Join(filepath.Dir(path), filepath.Base(name))
+		assert.NoError(t, os.WriteFile(name, data, 0o644))
+	}
+	assert.NoError(t, os.WriteFile(path, text, 0o644))
 }
 
 // inside runs a command in this process.
@@ -90,53 +112,44 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, filepath.Base(f.path))
-	for k := 1; ; k++ {
-		b := damage(f.data, r)
+	b := f.data
+	for k := 1; bytes.Equal(bytes.TrimSpace(b), bytes.TrimSpace(f.data)); k++ {
+		b = damage(f.data, r)
 		if k += r.IntN(3); k < 3 {
 			b = damage(append(b, ' '), r)
 		}
-		if bytes.Equal(bytes.TrimSpace(b), bytes.TrimSpace(f.data)) {
-			continue
-		}
-		assert.NoError(h.t, os.WriteFile(path, b, 0o644))
-		break
 	}
-	b, _ := os.ReadFile(path)
-	commands := f.commands(path)
-	i := r.IntN(len(commands))
+	f.write(h.t, path, b)
+	i := r.IntN(len(f.commands))
+	args := f.command(i, path)
+	at := 0 // of the first byte that differs
+	for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
+		at++
+	}
 	start := time.Now()
-	got := h.inside(commands[i])
+	got := h.inside(args)
 	said := strings.Count(got.stderr, "normbench: error: ") == 1 &&
 		strings.Count(got.stderr, "normbench: hint: ") == 1
 	switch d := time.Since(start); {
 	case got.code < 0:
-		v.wrongf("%s: %s", commands[i], got.stderr)
+		v.wrongf("%s: %s", args, got.stderr)
 	case d > 20*time.Second:
-		v.wrongf("%s: it took %s", commands[i], d)
+		v.wrongf("%s: it took %s", args, d)
 	case got.code == exitTrouble && !said:
-		v.wrongf("%s: not one error and one hint: %s", commands[i], got.stderr)
+		v.wrongf("%s: not one error and one hint: %s", args, got.stderr)
 	case got.code == exitTrouble || !f.sealed:
 	case got.code == f.want[i].code && got.stdout == f.want[i].stdout:
 	case f.lines && strings.Contains(got.stderr, "dropped the last") ||
 		strings.Contains(got.stderr, "left out"):
 		// As it is without all from the first damaged line on.
-		at := 0
-		for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
-			at++
-		}
 		assert.NoError(h.t,
 			os.WriteFile(path, f.data[:bytes.LastIndexByte(f.data[:at], '\n')+1], 0o644))
-		if want := h.inside(commands[i]); got.code != want.code || got.stdout != want.stdout {
-			v.wrongf("%s: %s%s, want %s", commands[i], got.stdout, got.stderr, want.stdout)
+		if want := h.inside(args); got.code != want.code || got.stdout != want.stdout {
+			v.wrongf("%s: %s%s, want %s", args, got.stdout, got.stderr, want.stdout)
 		}
 	default:
-		at := 0
-		for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
-			at++
-		}
-		v.wrongf("%s: %s%s, want %s; %q became %q", commands[i], got.stdout, got.stderr,
-			f.want[i].stdout,
-			around(f.data, at), around(b, at))
+		v.wrongf("%s: %s%s, want %s; %q became %q", args, got.stdout, got.stderr,
+			f.want[i].stdout, around(f.data, at), around(b, at))
 	}
 	return v
 }
@@ -169,18 +182,19 @@ func (h *harness) prepareReaders() {
 		"--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out",
 		in("live")}))
 	live, _ := filepath.Glob(in("live/*/compare-*.json"))
-	ofRecords := func(path string) [][]string {
-		return [][]string{{"report", path}, {"compare", path + "#base", path}, {"tune", path},
-			{"export", path, "--format", "benchfmt"}}
-	}
-	ofTable := func(path string) [][]string {
-		return [][]string{{"explain", "4096x1024", "--tuned", path}, {"lint", path},
-			{"explain", "700x1024", "--tuned", path}}
-	}
+	ofRecords := [][]string{{"report", "FILE"}, {"compare", "FILE#base", "FILE"}, {"tune", "FILE"},
+		{"export", "FILE", "--format", "benchfmt"}}
+	ofTable := [][]string{{"explain", "4096x1024", "--tuned", "FILE"}, {"lint", "FILE"},
+		{"explain", "700x1024", "--tuned", "FILE"}}
 	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what
 	// the file says.
-	ofMap := func(path string) [][]string {
-		return [][]string{{"explain", "2000x5000", "--tuned", path}, {"lint", path}}
+	ofMap := [][]string{{"explain", "2000x5000", "--tuned", "FILE"}, {"lint", "FILE"}}
+	ofLive := [][]string{{"report", "FILE"}, {"compare", "FILE#A", "FILE#B"}}
+	ofKernels := [][]string{
+		{"list", "configs", "--kernels", "FOLDER", "--family", "rms_warp", "--problem",
+			"rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
+		{"verify", "--host-only", "--kernels", "FOLDER", "--device", "cpu", "--shapes", "8x64",
+			"--op", "rmsnorm", "--pass", "fwd"},
 	}
 	mapped := func() []byte {
 		_, text, _ := strings.Cut(string(read(filepath.Join("testdata", "script", "rule.txtar"))),
@@ -191,72 +205,47 @@ func (h *harness) prepareReaders() {
 	}
 	examples, err := filepath.Abs(filepath.Join("..", "..", "examples", "kernels"))
 	assert.NoError(h.t, err)
-	manifest, source := filepath.Join(examples, "rms_warp.yaml"), filepath.Join(examples,
-		"rms_warp.cu")
-	ofKernels := func(path string) [][]string {
-		for _, name := range []string{manifest, source} {
-			if filepath.Base(name) != filepath.Base(path) {
-				err := os.WriteFile(filepath.Join(filepath.Dir(path), filepath.Base(name)),
-					read(name), 0o644)
-				assert.That(h.t, err == nil, "%v", err)
-			}
-		}
-		return [][]string{
-			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp",
-				"--problem",
-				"rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
-			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu",
-				"--shapes",
-				"8x64", "--op", "rmsnorm", "--pass", "fwd"},
-		}
-	}
+	manifest, source := filepath.Join(examples, "rms_warp.yaml"),
+		filepath.Join(examples, "rms_warp.cu")
 	shapes, err := filepath.Abs(filepath.Join("..", "..", "shapes.yaml"))
 	assert.NoError(h.t, err)
 	rounds := []byte("round,a,b,twin\n")
 	for i := range 12 {
 		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+
-			0.01*float64(i%4),
-			10+0.01*float64(i%5))
+			0.01*float64(i%4), 10+0.01*float64(i%5))
 	}
 	h.readers = []reader{
 		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records),
-			sealed: true,
-			lines:  true, commands: ofRecords},
+			sealed: true, lines: true, commands: ofRecords},
 		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search),
-			sealed: true,
-			lines:  true, commands: ofRecords},
+			sealed: true, lines: true, commands: ofRecords},
 		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)),
 			sealed: true, commands: ofRecords},
 		{name: "tuned.json", share: 60, path: "tuned.json",
 			data: read(filepath.Join(h.done[1], tune.FileName)), sealed: true, commands: ofTable},
 		{name: "map", share: 60, path: "tuned.json", data: mapped(), sealed: true, commands: ofMap},
 		{name: "live compare, packed", share: 30, path: "live.json.gz", data: pack(read(live[0])),
-			sealed: true, commands: func(path string) [][]string {
-				return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
-			}},
+			sealed: true, commands: ofLive},
 		{name: "live compare", share: 60, path: "live.json", data: read(live[0]), sealed: true,
-			commands: func(path string) [][]string {
-				return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
-			}},
+			commands: ofLive},
 		{name: "shapes", share: 30, path: "shapes.yaml", data: read(shapes),
-			commands: func(path string) [][]string {
-				return [][]string{{"list", "shapes", "--shapes",
-					path}}
-			}},
+			commands: [][]string{{"list", "shapes", "--shapes", "FILE"}}},
 		{name: "manifest", share: 30, path: filepath.Base(manifest), data: read(manifest),
-			commands: ofKernels},
+			commands: ofKernels, beside: []string{source}},
 		{name: "user's kernel", share: 10, path: filepath.Base(source), data: read(source),
-			commands: ofKernels},
+			commands: ofKernels, beside: []string{manifest}},
 		{name: "user's kernel with a BOM", share: 10, path: filepath.Base(source),
-			data: append([]byte("\xef\xbb\xbf"), read(source)...), commands: ofKernels},
+			data:     append([]byte("\xef\xbb\xbf"), read(source)...),
+			commands: ofKernels, beside: []string{manifest}},
 		{name: "rounds to judge", share: 20, path: "rounds.csv", data: rounds,
-			commands: func(path string) [][]string { return [][]string{{"judge", path}} }},
+			commands: [][]string{{"judge", "FILE"}}},
 	}
 	for i := range h.readers {
 		f := &h.readers[i]
 		path := filepath.Join(h.folder(), f.path)
-		assert.NoError(h.t, os.WriteFile(path, f.data, 0o644))
-		for _, args := range f.commands(path) {
+		f.write(h.t, path, f.data)
+		for i := range f.commands {
+			args := f.command(i, path)
 			start := time.Now()
 			o := h.inside(args)
 			if d := time.Since(start); d > time.Second/2 {

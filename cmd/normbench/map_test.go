@@ -42,8 +42,7 @@ func TestMap(t *testing.T) {
 	ps := 0
 	for _, s := range shapes.Everything.Draw(2000, 5) {
 		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte",
-			"layernorm/fwd/2-byte",
-			"layernorm/bwd/2-byte"} {
+			"layernorm/fwd/2-byte", "layernorm/bwd/2-byte"} {
 			class, err := rule.ParseClass(c)
 			assert.NoError(t, err)
 			r := have.Map.Raster(class, rule.AlignOf(s.N, class.Bytes))

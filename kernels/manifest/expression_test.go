@@ -97,13 +97,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-// Each expression is evaluated for every config, so their number is bounded.
-func TestExpressionCount(t *testing.T) {
-	many := "constraints:\n" + strings.Repeat("  - {require: M > 0, reason: r}\n", maxExpressions)
-	_, err := parse("f.yaml", []byte("name: a\nop: rmsnorm\npass: fwd\nbase: {}\n"+many+
-		"launches: [{source: a.cu, entry: e, grid: 1, block: 32, args: [x, w, y, rstd]}]\n"))
-	assert.That(t, err != nil &&
-		strings.Contains(err.Error(), "is one of more than 500 expressions") && hint.Of(err) != "",
-		"%v", err)
-}

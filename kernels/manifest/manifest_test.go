@@ -196,7 +196,7 @@ func TestErrors(t *testing.T) {
 		{good, "name: [", "mine.yaml:2:1: did not find"},
 		{good, "name: " + strings.Repeat("[\n", 3000), "mine.yaml:3001:1: "},
 		{good, "name: " + strings.Repeat("- ", 3000), "mine.yaml:1:7: "},
-		{good, strings.Repeat("# note\n", 10000), "mine.yaml has 70000 bytes"},
+		{good, strings.Repeat("# note\n", 40000), "mine.yaml: YAML of more than 256 KiB"},
 	} {
 		got := load(strings.Replace(good, test.old, test.new, 1))
 		assert.That(t, strings.Contains(got, test.want), "%.60q: %s, want %s", test.new, got, test.want)

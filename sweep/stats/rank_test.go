@@ -89,8 +89,7 @@ func TestHodgesLehmann(t *testing.T) {
 		level float64
 		k     int
 	}{{6, 0.95, 1}, {8, 0.95, 4}, {10, 0.95, 9}, {12, 0.95, 14}, {20, 0.95, 53}, {25, 0.95,
-		90}, {10,
-		0.99, 4}, {20, 0.99, 38}} {
+		90}, {10, 0.99, 4}, {20, 0.99, 38}} {
 		assert.Equal(t, walshRank(tc.n, tc.level), tc.k, "n", tc.n, "level", tc.level, "rank")
 	}
 }
@@ -99,12 +98,10 @@ func TestHodgesLehmann(t *testing.T) {
 // Bonferroni rejects 3 and they 4. The adjusted values are R's p.adjust.
 func TestAdjusted(t *testing.T) {
 	p := []float64{.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262,
-		.5719,
-		.6528, .7590, 1}
+		.5719, .6528, .7590, 1}
 	holm := []float64{.0015, .0056, .0247, .114, .2211, .278, .278, .278, .3213, 1, 1, 1, 1, 1, 1}
 	q := []float64{.0015, .003, .0095, .035625, .0603, .063857, .063857, .0645, .0765, .486,
-		.581182,
-		.714875, .753231, .813214, 1}
+		.581182, .714875, .753231, .813214, 1}
 	order := rand.New(rand.NewPCG(1, 2)).Perm(len(p))
 	shuffled := make([]float64, len(p))
 	for i, j := range order {

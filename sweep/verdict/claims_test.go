@@ -17,8 +17,7 @@ func TestFindsByNoise(t *testing.T) {
 		rounds      int
 		least, most float64
 	}{{0.006, 12, 0.98, 1}, {0.01, 12, 0.6, 0.8}, {0.02, 12, 0, 0.2}, {0.01, 24, 0.98, 1}, {0.02,
-		24,
-		0.35, 0.6}} {
+		24, 0.35, 0.6}} {
 		found := 0.0
 		for seed := range uint64(cells) {
 			r := rand.New(rand.NewPCG(seed, 9))

@@ -425,8 +425,7 @@ func TestTraces(t *testing.T) {
 	all, found := tally{}, tally{}
 	for _, k := range kinds {
 		n, c, h := count(k, 0, identical, rule), count(k, contrasted, changed, rule), count(k,
-			0.005,
-			changed, rule)
+			0.005, changed, rule)
 		null, two, half = append(null, n), append(two, c), append(half, h)
 		if k.noClaim {
 			continue
@@ -479,8 +478,7 @@ func powers(rule Rule) string {
 				}
 			}
 			fmt.Fprintf(&b, "| %.1f%% | %.1f%% | %.1f%% | %.1f%% | %.1f |\n", 100*effect,
-				float64(called)/10,
-				float64(same)/10, float64(other)/10, float64(rounds)/1000)
+				float64(called)/10, float64(same)/10, float64(other)/10, float64(rounds)/1000)
 		}
 	}
 	return b.String()
@@ -533,8 +531,7 @@ func tables(null, two, half []tally, all, found tally) string {
 	}
 	fmt.Fprintf(&b, "| **promised** | **%s** | %s | | **%s** | %d | | | | |\n",
 		pct(all, "wrong", "cells", 2), pct(all, "fixed", "fixedCells", 2), pct(found, "right",
-			"cells",
-			1), found["wrong"])
+			"cells", 1), found["wrong"])
 	fmt.Fprintf(&b, "\nThe same machines as usually judged:\n\n")
 	b.WriteString("| trace | p < 0.05: identical called | 2%: found | wrong sign | medians > 1%: " +
 		"identical called | 2%: found | wrong sign | recorded: identical called | with a control |\n")

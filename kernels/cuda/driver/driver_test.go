@@ -135,8 +135,7 @@ func TestMemory(t *testing.T) {
 // trampolines, the layout of steps and the errors are tested without a GPU.
 func TestFakeDriver(t *testing.T) {
 	devicetest.Beside(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory",
-		"NORMBENCH_FAKE_CUDA=1",
-		"NORMBENCH_REQUIRE_CUDA=1")
+		"NORMBENCH_FAKE_CUDA=1", "NORMBENCH_REQUIRE_CUDA=1")
 }
 
 func TestFake(t *testing.T) {

@@ -104,10 +104,8 @@ func TestMock(t *testing.T) {
 
 func TestUnsupported(t *testing.T) {
 	t.Run("old driver", func(t *testing.T) {
-		m, _ := mocked(t, func(symbol string) bool {
-			return symbol !=
-				"nvmlDeviceGetCurrentClocksEventReasons"
-		})
+		const newer = "nvmlDeviceGetCurrentClocksEventReasons"
+		m, _ := mocked(t, func(symbol string) bool { return symbol != newer })
 		r, err := m.Sample()
 		assert.That(t, err == nil && slices.Equal(r.Throttle, []string{"sw thermal slowdown"}),
 			"%+v, %v", r, err)
