@@ -66,12 +66,7 @@ func TestRunResumes(t *testing.T) {
 
 	dir := t.TempDir()
 	failing := fake()
-	failing.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-		if v == bad {
-			return kernels.Failf(kernels.StatusTimeout, "as scripted")
-		}
-		return nil
-	}
+	failing.Fail = devicetest.Failing(kernels.StatusTimeout, bad)
 	vs, sum := resume(t, dir, registry, ts, failing, options(3))
 	assert.Must(t, slices.Equal(vs, all) && sum.Failed == 1, "first: %v, %+v", vs, sum)
 	path := filepath.Join(dir, record.FileName)

@@ -129,26 +129,22 @@ func TestSearchElsewhere(t *testing.T) {
 func TestSearchFailures(t *testing.T) {
 	ts := tasks(t, 60, pool[0])
 	base := ts[0].Base
-	for name, fail := range map[string]func(v kernels.Variant) *kernels.Failure{
-		"some wrong": func(v kernels.Variant) *kernels.Failure {
-			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8,
-				kernels.StatusWrong)
-		},
-		"some crash": func(v kernels.Variant) *kernels.Failure {
-			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8,
-				kernels.StatusCrash)
-		},
-		"the base wrong": func(v kernels.Variant) *kernels.Failure {
-			return failIf(v == base,
-				kernels.StatusWrong)
-		},
-		"all fail": func(v kernels.Variant) *kernels.Failure {
-			return failIf(!isStream(v),
-				kernels.StatusLaunch)
-		},
+	of8 := func(v kernels.Variant) bool {
+		return v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8
+	}
+	for name, test := range map[string]struct {
+		status kernels.Status
+		fails  func(v kernels.Variant) bool
+	}{
+		"some wrong":     {kernels.StatusWrong, of8},
+		"some crash":     {kernels.StatusCrash, of8},
+		"the base wrong": {kernels.StatusWrong, func(v kernels.Variant) bool { return v == base }},
+		"all fail":       {kernels.StatusLaunch, func(v kernels.Variant) bool { return !isStream(v) }},
 	} {
 		f := fake()
-		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure { return fail(v) }
+		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+			return failIf(test.fails(v), test.status)
+		}
 		sink := &memory{}
 		mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), f)
 		_, finals := byPhase(sink)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -21,30 +22,9 @@ import (
 // onCPU stands for bin/normbench-cuda: it runs the same command on the CPU device with two tiny
 // shapes, of which the table there has one. A comparison then ends with the code that the test
 // wants, as noise is not tested here.
-const onCPU = `#!/bin/bash
-set -e
-echo "$*" >>"$RAN"
-[ "$1" = selftest ] && exit
-args=(--samples 1)
-case $1 in sweep | verify | compare) args+=(--op rmsnorm --pass fwd) ;; esac
-case $1 in verify | lint) args=("${args[@]:2}") ;; esac
-[ "$1" != verify ] || args+=(--host-only)
-command=$1
-shift
-while [ $# -gt 0 ]; do
-	case $1 in
-	--device) args+=(--device cpu); shift ;;
-	--shapes) args+=(--shapes "4x64,8x64"); shift ;;
-	--rounds) args+=(--rounds 9); shift ;;
-	--baseline-kernels) [ -d "$2" ]; shift ;;
-	--strict) ;;
-	*) args+=("$1") ;;
-	esac
-	shift
-done
-normbench "$command" "${args[@]}"
-[ "$command" != compare ] || exit "$CODE"
-`
+//
+//go:embed testdata/on-cpu.sh
+var onCPU string
 
 // TestWorkflows runs the scripts of examples/ci, in the order of their jobs, each as its CI runs
 // it.

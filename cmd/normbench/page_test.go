@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -32,47 +33,17 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-const (
+var (
 	// watching stands before all else that a page runs. What the page asks for beside itself its
 	// own policy forbids, and says so.
-	watching = `<script>
-const wrong = []
-addEventListener("error", e => wrong.push(e.message), true)
-addEventListener("securitypolicyviolation", e => wrong.push("asks for " + e.blockedURI))
-for (const level of ["log", "warn", "error"]) console[level] = (...words) => wrong.push(words.join(" "))
-</script>`
+	//go:embed testdata/watching.html
+	watching string
 	// telling stands at the end of a page. It clicks a heading, and types words into the filter.
-	telling = `<script>
-addEventListener("load", () => {
-const wide = document.documentElement.scrollWidth - innerWidth
-const h = [...document.querySelectorAll("th")].find(h => h.textContent === "COLUMN"); h.click()
-const table = h.closest("table"), rows = [...table.tBodies[0].rows]
-const us = rows.map(r => parseFloat(r.cells[h.cellIndex].textContent))
-const f = table.parentElement.previousElementSibling
-const left = word => {
-	f.value = word
-	f.dispatchEvent(new Event("input"))
-	return rows.filter(r => !r.hidden).length
-}
-const filters = !"FILTER" || f.matches("input.filter") && left("no such row") === 0 &&
-	left("FILTER") > 0 && left("FILTER") < rows.length
-const light = getComputedStyle(document.body).backgroundColor === "rgb(255, 255, 255)"
-const sorts = us.every((x, i) => i === 0 || us[i-1] <= x)
-parent.postMessage({wrong, wide, light, filters, sorts, width: innerWidth}, "*")
-})
-</script>`
+	//go:embed testdata/telling.html
+	telling string
 	// frames shows a page as a phone and as a screen do, and keeps what it tells.
-	frames = `<!DOCTYPE html>
-<iframe src="watched.html" width="400" height="1200" style="border: 0"></iframe>
-<iframe src="watched.html" width="1400" height="1200" style="border: 0"></iframe>
-<output></output>
-<script>
-const all = []
-addEventListener("message", e => {
-	all.push(e.data)
-	document.querySelector("output").textContent = JSON.stringify(all)
-})
-</script>`
+	//go:embed testdata/frames.html
+	frames string
 )
 
 // A showing is what a page tells of itself at a width.
@@ -168,8 +139,8 @@ func TestPagesInBrowser(t *testing.T) {
 			strings.Index(text, "<table")
 		assert.That(t, 0 < verdict && verdict < chart && chart <= table,
 			"%s: verdict at %d, chart at %d, table at %d", page.name, verdict, chart, table)
-		policy := `content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; ` +
-			`img-src data:">`
+		policy := `content="default-src 'none'; style-src 'unsafe-inline'; ` +
+			`script-src 'unsafe-inline'; img-src data:">`
 		for _, want := range append(page.wants, policy, "@media print", "<dt>device</dt>",
 			"<dt>protocol</dt>", "<dt>normbench</dt>", "<dt>date</dt>") {
 			assert.That(t, strings.Contains(text, want), "%s has no %s", page.name, want)

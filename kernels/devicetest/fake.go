@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -314,6 +315,17 @@ func (b *fakeBench) Close() error {
 	b.closed = true
 	b.f.bench = nil
 	return nil
+}
+
+// Failing is a Fake's Fail of some variants.
+func Failing(s kernels.Status, vs ...kernels.Variant) func(kernels.Problem,
+	kernels.Variant) *kernels.Failure {
+	return func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+		if slices.Contains(vs, v) {
+			return kernels.Failf(s, "as asked")
+		}
+		return nil
+	}
 }
 
 // Typical is a time such as an H200 might take: 2 us and the problem's bytes at

@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,40 +17,18 @@ var Steps = []string{"hello", "prefetch", "open", "prepare", "check", "time", "s
 
 // Faults are what a worker may do at a step instead of its duty. An answer beside "ID" is
 // that answer, with the request's id in its place; "[N*]" is as many times as were asked for.
-var Faults = map[string]string{
-	"dies":             "",
-	"hangs":            "",
-	"closes":           "",
-	"garbage":          "Segmentation fault",
-	"truncated":        `{"id":ID,"check":{"outputs":[`,
-	"wrong id":         `{"id":99}`,
-	"no object":        `null`,
-	"empty":            `{"id":ID}`,
-	"empty parts":      `{"id":ID,"hello":{},"check":{},"timing":{},"reading":{}}`,
-	"no samples":       `{"id":ID,"timing":{"seconds":[],"busy":1}}`,
-	"too few samples":  `{"id":ID,"timing":{"seconds":[1e-5],"busy":1}}`,
-	"negative samples": `{"id":ID,"timing":{"seconds":[-1e-5*],"busy":1}}`,
-	"zero samples":     `{"id":ID,"timing":{"seconds":[0*],"busy":1}}`,
-	"tiny samples":     `{"id":ID,"timing":{"seconds":[1e-12*],"busy":1}}`,
-	"huge samples":     `{"id":ID,"timing":{"seconds":[1e300*],"busy":1}}`,
-	"NaN samples":      `{"id":ID,"timing":{"seconds":[NaN*],"busy":1}}`,
-	"no such number":   `{"id":ID,"timing":{"seconds":[1e999*],"busy":1}}`,
-	"a missing output": `{"id":ID,"check":{"outputs":[{"name":"y","elems":165,"bad":0}],"repeats":1}}`,
-	"another output":   `{"id":ID,"check":{"outputs":[{"name":"z","elems":165,"bad":0}],"repeats":1}}`,
-	"output of less":   `{"id":ID,"check":{"outputs":[{"name":"y","elems":1,"bad":0},{"name":"rstd","elems":5,"bad":0}],"repeats":1}}`,
-	"never run":        `{"id":ID,"check":{"outputs":[{"name":"y","elems":165,"bad":0},{"name":"rstd","elems":5,"bad":0}]}}`,
-	"no status":        `{"id":ID,"failure":{"reason":"none"}}`,
-	"ok for a failure": `{"id":ID,"failure":{"status":"ok","reason":"all is well"}}`,
-	"long reason":      `{"id":ID,"failure":{"status":"launch","reason":"LONG"}}`,
-	"hostile reason":   `{"id":ID,"failure":{"status":"launch","reason":"\u001b]0;title\u0007\nnormbench: done"}}`,
-	"long error":       `{"id":ID,"error":"LONG"}`,
-	"a worker's path":  `{"id":ID,"hello":{"protocol":1,"info":{"id":"../../victim","sms":2}}}`,
-	"no units":         `{"id":ID,"hello":{"protocol":1,"info":{"id":"gpu"}}}`,
-	"two answers":      `{"id":ID}` + "\n" + `{"id":ID}`,
-	"a field twice":    `{"id":ID,"timing":{"seconds":[2e-5*],"seconds":[1e-5*],"busy":1}}`,
-	"endless line":     "",
-	"endless lines":    "",
-}
+var Faults = func() map[string]string {
+	faults := map[string]string{}
+	for line := range strings.Lines(faultsText) {
+		name, answer, _ := strings.Cut(strings.TrimSpace(line), ":")
+		faults[name] = strings.TrimSpace(answer)
+	}
+	faults["two answers"] = faults["empty"] + "\n" + faults["empty"]
+	return faults
+}()
+
+//go:embed faults.txt
+var faultsText string
 
 // Misbehave is a worker: it passes requests on to an honest one, and that one's answers
 // back, but for a request whose step is due, where it does the fault.

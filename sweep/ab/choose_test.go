@@ -36,12 +36,7 @@ func TestChoose(t *testing.T) {
 			Seconds: func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
 				return us[v.Family[len(v.Family)-1:]] / 1e6
 			},
-			Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-				if v == c.vs[4] {
-					return kernels.Failf(kernels.StatusLaunch, "as scripted")
-				}
-				return nil
-			}}
+			Fail: devicetest.Failing(kernels.StatusLaunch, c.vs[4])}
 		chooser := &Chooser{Registry: r, Device: f, Protocol: sweep.ColdProtocol(f.Info(), 4)}
 		v, arms, err := chooser.Choose(t.Context(), p, c.vs)
 		var samples []int

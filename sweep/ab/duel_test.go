@@ -65,14 +65,11 @@ func TestFightUnfit(t *testing.T) {
 			return fit
 		}, kernels.StatusOK, "", 8},
 		"slow clock": {func(int) kernels.Reading {
-			return kernels.Reading{ClockMHz: 1200,
-				MaxClockMHz: 1980}
-		},
-			kernels.StatusUnfit, "the clock is 1200 MHz of 1980", 9},
+			return kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}
+		}, kernels.StatusUnfit, "the clock is 1200 MHz of 1980", 9},
 		"shared": {func(int) kernels.Reading {
 			return kernels.Reading{Others: []string{"process 7 (python)"}}
-		},
-			kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 9},
+		}, kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 9},
 		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} },
 			kernels.StatusUnfit, "the GPU is sliced (MIG)", 9},
 	} {
@@ -92,13 +89,7 @@ func TestFightFailures(t *testing.T) {
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
 	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
 		kernels.StatusTimeout} {
-		f := &devicetest.Fake{Registry: r, Fail: func(_ kernels.Problem,
-			v kernels.Variant) *kernels.Failure {
-			if v == d.B {
-				return kernels.Failf(status, "as asked")
-			}
-			return nil
-		}}
+		f := &devicetest.Fake{Registry: r, Fail: devicetest.Failing(status, d.B)}
 		res, err := Fight(t.Context(), r, f, d, duelOptions(6))
 		assert.That(t, err == nil && res.Status == status && strings.HasPrefix(res.Reason, "B: ") &&
 			len(res.Rounds) == 0, "%s: %v, %+v", status, err, res)

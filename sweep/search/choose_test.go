@@ -11,12 +11,10 @@ import (
 
 func TestChoose(t *testing.T) {
 	rounds := func(us float64) []float64 {
-		return []float64{us, us * 1.001, us * 0.999, us, us,
-			us}
+		return []float64{us, us * 1.001, us * 0.999, us, us, us}
 	}
 	noisy := func(us float64) []float64 {
-		return []float64{us * 0.99, us * 1.02, us * 0.98, us,
-			us * 1.01, us}
+		return []float64{us * 0.99, us * 1.02, us * 0.98, us, us * 1.01, us}
 	}
 	for name, test := range map[string]struct {
 		fs    []Finalist
