@@ -51,20 +51,18 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.T
 			return nil, nil, hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it",
 				"%s: %s: %w", name, p, err)
 		}
-		launches, scratch, data, refused := "", "", "", ""
+		var refused, text, list, scratch string
 		if _, full, plan, err := l.Registry.Resolve(p, v, d); err != nil && match == ref.Exact {
-			return nil, nil, hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
+			return nil, nil, hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+
+				name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
 		} else if err != nil {
 			refused = console.OneLine(err.Error())
-			launches = "refused: " + refused
+			text = "refused: " + refused
 		} else {
-			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
-			list, err := json.Marshal(plan.Launches)
-			buffers, bad := json.Marshal(slices.Concat([]kernels.Scratch{}, plan.Scratch))
-			if err = cmp.Or(err, bad); err != nil {
+			v = full
+			if text, list, scratch, err = planTexts(plan); err != nil {
 				return nil, nil, err
 			}
-			data, scratch = string(list), string(buffers)
 		}
 		ladder := "the table alone"
 		var lines, nearby []string
@@ -73,11 +71,19 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.T
 			lines, nearby = t.Book.Draw(a)
 		}
 		drawn = append(drawn, lines)
-		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), launches, ladder})
-		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), data,
+		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), text, ladder})
+		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), list,
 			scratch, refused, strings.Join(nearby, "; "), ladder})
 	}
 	return table, drawn, nil
+}
+
+// planTexts are the launches of a plan in a line, and as JSON beside its scratch.
+func planTexts(plan kernels.Plan) (line, launches, scratch string, err error) {
+	list, err := json.Marshal(plan.Launches)
+	buffers, bad := json.Marshal(slices.Concat([]kernels.Scratch{}, plan.Scratch))
+	return strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; ")), string(list),
+		string(buffers), cmp.Or(err, bad)
 }
 
 // shapeProblems are those that a shape means: itself, or one of each op and pass, and of the ops

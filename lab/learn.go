@@ -24,7 +24,6 @@ import (
 	"normbench/sweep/stats"
 	"normbench/tune"
 	"normbench/tune/learn"
-	"normbench/tune/ref"
 )
 
 // judgeFile is the live compare of a judgement, beside the map.
@@ -222,7 +221,7 @@ func Prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	case info.ID == "":
 		return rule.Step{}, nil
 	}
-	return ref.Step("--prior "+text, t.Map, &info)
+	return rule.StepOf("--prior "+text, t.Map, &info)
 }
 
 // Policy is what a loop knows before it measures anything.

@@ -44,7 +44,7 @@ type Cell struct {
 	Status   kernels.Status
 	Reason   string // why the status is not ok
 	Stages   []record.StageUS
-	Samples  []float32   // microseconds; nil where only the median is known
+	Samples  []float64   // microseconds; nil where only the median is known
 	Rounds   []float64   // medians of finals, microseconds; of one run the same rounds for all
 	Again    []float64   // of a second copy of the variant in the same rounds, where there was one
 	Finals   int         // variants in those finals; 1 is the base alone, for which nothing was left
@@ -281,7 +281,7 @@ func (r *Row) judge() {
 		if turned {
 			a, b = b, a
 		}
-		step := stats.TimerStep(append(widen(a.Samples), widen(b.Samples)...))
+		step := stats.TimerStep(slices.Concat(a.Samples, b.Samples))
 		j := verdict.JudgeRounds(a.Rounds, b.Rounds, a.Again, step, max(a.Finals, b.Finals)-1)
 		if turned {
 			j = j.Reverse()
@@ -388,14 +388,6 @@ func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
 		o.Reason += "; " + string(c.Status) + ": " + c.Reason
 	}
 	return o
-}
-
-func widen(v []float32) []float64 {
-	w := make([]float64, len(v))
-	for i, f := range v {
-		w[i] = float64(f)
-	}
-	return w
 }
 
 // ValueOf is what a table has of a cell whose problem has so many compulsory bytes.

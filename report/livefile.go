@@ -105,9 +105,7 @@ func (l *Live) Sides() (sides [2]Side) {
 			if len(us) > 0 && d.Status == kernels.StatusOK {
 				sum := stats.Summarize(us)
 				c.MedianUS, c.Lo, c.Hi = sum.Median, sum.Lo, sum.Hi
-				for _, u := range us {
-					c.Samples = append(c.Samples, float32(u))
-				}
+				c.Samples = us
 			}
 			sides[i].Cells[d.Problem] = c
 		}

@@ -25,7 +25,7 @@ func rounds(family string, n int, factor func(i int) float64) Cell {
 	for i := range n {
 		us := 10 * noise[i%len(noise)] * factor(i)
 		c.Rounds = append(c.Rounds, us)
-		c.Samples = append(c.Samples, float32(us), float32(us))
+		c.Samples = append(c.Samples, us, us)
 	}
 	return c
 }
@@ -151,7 +151,7 @@ func TestRecordedAlike(t *testing.T) {
 				len(x.Finals().BaseAgain) > 0
 		}) {
 			x := e.Finals()
-			step := stats.TimerStep(widen(e.SamplesUS))
+			step := stats.TimerStep(e.SamplesUS)
 			pairs++
 			j := verdict.JudgeRounds(x.Rounds, x.BaseAgain, nil, step, x.Of-1)
 			assert.That(t, j.Verdict != verdict.Faster && j.Verdict != verdict.Slower,

@@ -12,11 +12,10 @@ import (
 )
 
 func phased(phase string, us float64, configs int) Cell {
-	f := float32(us)
 	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"},
 		Status:   kernels.StatusOK,
 		MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
-		Lo: us * 0.999, Hi: us * 1.001, Samples: []float32{f, f * 1.001, f * 0.999}}
+		Lo: us * 0.999, Hi: us * 1.001, Samples: []float64{us, us * 1.001, us * 0.999}}
 }
 
 // A side whose finals lack its best variant has that of the search, of which no verdict is given.

@@ -107,7 +107,7 @@ func TestMarks(t *testing.T) {
 		c.StreamUS, c.Run, c.Device = stream, run, "d"
 		c.Variant.Family = strconv.FormatFloat(us, 'g', -1, 64)
 		for i := range 20 {
-			c.Samples = append(c.Samples, float32(us*(1+0.001*float64(i%5-2))))
+			c.Samples = append(c.Samples, us*(1+0.001*float64(i%5-2)))
 		}
 		return c
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
@@ -50,6 +51,18 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
 		}
 	}
 	return best
+}
+
+// StepOf is the step by which the map of a file answers for a device.
+func StepOf(path string, m *Map, d *kernels.DeviceInfo) (Step, error) {
+	s := Ladder([]*Map{m}, d)
+	if s.Map == nil {
+		return s, hint.Errorf("use a map of the device, of its architecture or of an older one of its kind; "+
+			"`normbench list devices` says which the program has",
+			"%s is of %s (%s), which is no step of the ladder of %s (%s)",
+			path, m.Device.ID, m.Device.Arch, d.ID, d.Arch)
+	}
+	return s, nil
 }
 
 // apart is how far a map's device is from d: newer architectures first, then by SMs.

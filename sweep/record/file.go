@@ -16,9 +16,8 @@ type File struct {
 	Runs  []*Run // in file order
 	Notes Notes
 
-	entries []*Entry          // in file order
-	at      map[string]int    // the last entry of each key
-	words   map[string]string // in memory once
+	entries []*Entry       // in file order
+	at      map[string]int // the last entry of each key
 }
 
 // An Entry summarizes one record.
@@ -34,7 +33,7 @@ type Entry struct {
 	Bytes         int64     // compulsory traffic
 	stats.Summary           // of the samples, in microseconds
 	Stages        []StageUS // in launch order
-	SamplesUS     []float32 // in the order taken, for tests of rank; nil where it is not ok
+	SamplesUS     []float64 // in the order taken, for tests of rank; nil where it is not ok
 	StreamUS      float64   // median time of the stream in the same run, 0 where it is not known
 	Differing     int64     // elements whose bits changed between runs
 	Unordered     bool      // the family states that they may
@@ -76,13 +75,7 @@ func Summarize(r *Record, run *Run) Entry {
 	e := Entry{
 		Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status,
 		Reason: r.Reason, Source: r.Source, launch: r.Launch, Bytes: r.Bytes,
-		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
-	}
-	if n := len(r.SamplesUS); n > 0 {
-		e.SamplesUS = make([]float32, n)
-	}
-	for i, us := range r.SamplesUS {
-		e.SamplesUS[i] = float32(us)
+		Summary: stats.Summarize(r.SamplesUS), SamplesUS: r.SamplesUS, StreamUS: r.StreamUS,
 	}
 	if r.SearchUS > 0 || r.Chosen != "" {
 		e.Final = &Final{SearchUS: r.SearchUS, Chosen: r.Chosen, Entry: r.Entry,
@@ -106,18 +99,9 @@ func (f *File) add(r *Record, run *Run) {
 		return
 	}
 	if f.at == nil {
-		f.at, f.words = map[string]int{}, map[string]string{}
+		f.at = map[string]int{}
 	}
 	e := Summarize(r, run)
-	for _, s := range []*string{&e.Variant.Family, (*string)(&e.Status), &e.Reason, &e.Source,
-		&e.launch} {
-		w, ok := f.words[*s]
-		if !ok {
-			w = *s
-			f.words[w] = w
-		}
-		*s = w
-	}
 	if e.Final != nil {
 		e.Final.Place = len(f.entries)
 	}

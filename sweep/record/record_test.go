@@ -410,7 +410,7 @@ func TestLoad(t *testing.T) {
 			Source: r.Source, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
 			StreamUS: r.StreamUS, Differing: r.Check.Differing}
 		for _, v := range r.SamplesUS {
-			e.SamplesUS = append(e.SamplesUS, float32(v))
+			e.SamplesUS = append(e.SamplesUS, v)
 		}
 		for _, s := range r.Stages {
 			e.Stages = append(e.Stages, us(s))

@@ -3,7 +3,6 @@ package ref
 import (
 	"fmt"
 
-	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/rule"
@@ -25,18 +24,6 @@ type tunedKey struct {
 	device kernels.DeviceInfo
 }
 
-// Step is the step of the ladder by which the map of a tuned table answers for a device.
-func Step(path string, m *rule.Map, d *kernels.DeviceInfo) (rule.Step, error) {
-	s := rule.Ladder([]*rule.Map{m}, d)
-	if s.Map == nil {
-		return s, hint.Errorf("use a map of the device, of its architecture or of an older one of its kind; "+
-			"`normbench list devices` says which the program has",
-			"%s is of %s (%s), which is no step of the ladder of %s (%s)",
-			path, m.Device.ID, m.Device.Arch, d.ID, d.Arch)
-	}
-	return s, nil
-}
-
 // Tuned reads a tuned table for a device; the empty path is the program's own map. A map that is
 // no step of the device's ladder is an error, and a config that no family has a note.
 func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
@@ -53,7 +40,7 @@ func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 	}
 	t := &Table{Table: table, device: d}
 	if m := table.Map; m != nil {
-		step, err := Step(path, m, &d)
+		step, err := rule.StepOf(path, m, &d)
 		if err != nil {
 			return nil, err
 		}
