@@ -10,8 +10,7 @@ import (
 func TestDeviceInfoValidate(t *testing.T) {
 	for _, id := range []string{"nvidia-h200", "cpu-amd-epyc-2c", "replay-nvidia-h200",
 		"NVIDIA_A100.80GB"} {
-		err := (&DeviceInfo{ID: id}).Validate()
-		assert.That(t, err == nil, "%v", err)
+		assert.NoError(t, (&DeviceInfo{ID: id}).Validate())
 	}
 	for _, d := range []DeviceInfo{
 		{}, {ID: "../../../victim"}, {ID: ".."}, {ID: "."}, {ID: ".hidden"}, {ID: "a..b"},

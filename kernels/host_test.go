@@ -57,8 +57,7 @@ func TestNumberJSON(t *testing.T) {
 			continue
 		}
 		var back struct{ N kernels.Number }
-		err = json.Unmarshal(data, &back)
-		assert.That(t, err == nil, "%s: %v", data, err)
+		assert.NoError(t, json.Unmarshal(data, &back), data)
 		g := float64(back.N)
 		assert.That(t, g == f || g != g && f != f, "%g became %s and %g", f, data, g)
 	}

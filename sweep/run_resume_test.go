@@ -19,8 +19,7 @@ func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
 	w, notes, err := record.OpenWriter(dir, ".")
 	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
 	return w, func() {
-		err := w.Close()
-		assert.That(t, err == nil, "%v", err)
+		assert.NoError(t, w.Close())
 	}
 }
 

@@ -160,6 +160,13 @@ func cases(t testing.TB, file, end, arrow string, output func(input string) stri
 	Golden(t, file, strings.Join(got, end)+"\n")
 }
 
+// Refused is Error, for errors of one line that have a hint.
+func Refused(t testing.TB, err error, text string, context ...any) {
+	t.Helper()
+	Error(t, err, text, context...)
+	Refusal(t, err)
+}
+
 func about(context []any) string {
 	if len(context) == 0 {
 		return ""

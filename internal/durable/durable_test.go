@@ -107,8 +107,7 @@ func TestPlaceStaysBelow(t *testing.T) {
 			"%s: %v, %s", p, err, Help(err))
 	}
 	for _, below := range []string{"plain/deeper", "inner/deeper"} {
-		err := MakeFolder(in, below)
-		assert.That(t, err == nil, "%s: %v", below, err)
+		assert.NoError(t, MakeFolder(in, below), below)
 	}
 	for _, below := range []string{"outer", "outer/deeper", "../out"} {
 		assert.That(t, MakeFolder(in, below) != nil, "%s was made", below)
@@ -147,8 +146,7 @@ func TestVerify(t *testing.T) {
 		"no sum":     []byte(`{"n": 12}`),
 		"not JSON":   []byte(`{"n": `),
 	} {
-		err := Verify(text)
-		assert.That(t, err == nil, "%s: %v", name, err)
+		assert.NoError(t, Verify(text), name)
 	}
 	for name, text := range map[string][]byte{
 		"a digit":  bytes.Replace(data, []byte("12"), []byte("13"), 1),
@@ -187,15 +185,13 @@ func TestNoFile(t *testing.T) {
 		dir: "a folder"} {
 		for what, err := range map[string]error{"check": Place{Name: path}.Check(),
 			"write": writeFile(path, "x")} {
-			assert.That(t, err != nil && strings.Contains(err.Error(), want) && hint.Of(err) != "",
-				"%s %s: %v", what, path, err)
+			assert.Refused(t, err, want, what, path)
 		}
 	}
 	assert.NoError(t, os.Mkdir(filepath.Join(dir, "in"), 0o755))
 	assert.That(t, (Place{Root: dir, Name: "in"}).Check() != nil, "a folder below a folder passed")
 	for _, path := range []string{filepath.Join(dir, "new"), os.Args[0]} {
-		err := (Place{Name: path}).Check()
-		assert.That(t, err == nil, "%s: %v", path, err)
+		assert.NoError(t, (Place{Name: path}).Check(), path)
 	}
 	_, err := os.Stat(filepath.Join(dir, "new"))
 	assert.That(t, err != nil, "a check made the file")
@@ -207,8 +203,7 @@ func TestLongNames(t *testing.T) {
 	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229),
 		strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {
 		path := filepath.Join(dir, name)
-		err := writeFile(path, "x")
-		assert.That(t, err == nil, "%d bytes: %v", len(name), err)
+		assert.NoError(t, writeFile(path, "x"), len(name), "bytes")
 		data, err := os.ReadFile(path)
 		assert.Equal(t, string(data), "x", len(name), "bytes", data, err)
 	}

@@ -49,8 +49,7 @@ var problems = []string{
 func Run(t *testing.T, open func(t *testing.T) kernels.Device, r *kernels.Registry) {
 	dev := open(t)
 	t.Cleanup(func() {
-		err := dev.Close()
-		assert.That(t, err == nil, "close: %v", err)
+		assert.NoError(t, dev.Close(), "close")
 	})
 	s := &suite{dev, r}
 	for _, test := range []struct {
@@ -89,8 +88,7 @@ func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Benc
 	b, err := s.dev.Open(t.Context(), p, seed)
 	assert.NoError(t, err, "open", p)
 	t.Cleanup(func() {
-		err := b.Close()
-		assert.That(t, err == nil, "close %s: %v", p, err)
+		assert.NoError(t, b.Close(), "close", p)
 	})
 	return b
 }
@@ -487,8 +485,7 @@ func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.
 				_, err = b.Check(t.Context(), good, 1)
 				assert.That(t, errors.As(err, &f) && f.Broken,
 					"%s after %s: %v, want a broken bench", good, v, err)
-				err = b.Close()
-				assert.That(t, err == nil, "close: %v", err)
+				assert.NoError(t, b.Close(), "close")
 			}
 			b, err := dev.Open(context.Background(), p, 7)
 			assert.NoError(t, err, "open after", test.family)

@@ -37,8 +37,7 @@ func TestLargeDefaultsCompile(t *testing.T) {
 			p := devicetest.Problem(t, fmt.Sprintf(class, 66<<20/n+1, n))
 			v, err := r.Base(p, h200)
 			assert.NoError(t, err)
-			err = compile(p, v)
-			assert.That(t, err == nil, "%s %v: %v", p, v, err)
+			assert.NoError(t, compile(p, v), p, v)
 		}
 	}
 	// The map once had a config here that NVRTC 13.0 compiles at other columns.

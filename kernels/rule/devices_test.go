@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"normbench/internal/assert"
-	"normbench/internal/hint"
 )
 
 func TestReadDevice(t *testing.T) {
@@ -29,7 +28,6 @@ func TestReadDevice(t *testing.T) {
 		`"arch"`: `"kind": "cpu", "arch"`} {
 		text := strings.Replace(deviceExample, old, new, 1)
 		_, err := read(text)
-		assert.That(t, err != nil && strings.Contains(err.Error(), "card.json: ") &&
-			hint.Of(err) != "", "%s: %v", text, err)
+		assert.Refused(t, err, "card.json: ", text)
 	}
 }

@@ -123,12 +123,10 @@ func TestServerKilled(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- compile(kernel, "waits") }()
 	worker := told(t, dir, "waits")
-	err := compile(kernel, "kills")
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, compile(kernel, "kills"))
 	gone(t, told(t, dir, "kills"))
 	gone(t, worker)
-	err = <-done
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, <-done)
 	// Close ends what is at work.
 	go func() { done <- compile(kernel, "waits again") }()
 	worker = told(t, dir, "waits again")

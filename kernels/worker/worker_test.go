@@ -147,12 +147,10 @@ func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.St
 	_, err = b.Check(t.Context(), good, 1)
 	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusCrash && f.Broken,
 		"the old bench answers %v", err)
-	err = b.Close()
-	assert.That(t, err == nil, "close of the old bench: %v", err)
+	assert.NoError(t, b.Close(), "close of the old bench")
 	b = open(t, c)
 	works(t, b)
-	err = b.Close()
-	assert.That(t, err == nil, "close: %v", err)
+	assert.NoError(t, b.Close(), "close")
 }
 
 func TestClient(t *testing.T) {

@@ -28,8 +28,7 @@ func TestAppendLimited(t *testing.T) {
 	st, err := os.Stat(w.Path())
 	assert.That(t, failed != nil && err == nil && st.Size() == w.size,
 		"%v, %v: %d bytes, want %d", failed, err, st.Size(), w.size)
-	err = w.AppendAll(testRecord(run, 3))
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, w.AppendAll(testRecord(run, 3)))
 	w.Close()
 	f, err := Load(w.Path())
 	assert.That(t, err == nil && len(f.at) == 2, "%v", err)

@@ -40,8 +40,7 @@ func TestWriter(t *testing.T) {
 	_, _, err = OpenWriter(dir, ".")
 	assert.That(t, err != nil && err.Error() == "another sweep is writing to "+dir &&
 		hint.Of(err) != "", "second writer: %v", err)
-	err = w.Close()
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, w.Close())
 	w, notes = openWriter(t, dir)
 	for i, want := range []kernels.Status{kernels.StatusOK, kernels.StatusWrong, ""} {
 		got, ok := w.Status(testRecord(run, i).Key)

@@ -148,8 +148,7 @@ func TestStrategies(t *testing.T) {
 		}
 		return true
 	}
-	err := quick.Check(check, &quick.Config{MaxCount: 25, Rand: nil})
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, quick.Check(check, &quick.Config{MaxCount: 25, Rand: nil}))
 }
 
 func space2(s *Space) *Space { c := *s; return &c }

@@ -123,8 +123,7 @@ func TestFamily(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	rule := Default()
-	err := rule.CheckValid()
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, rule.CheckValid())
 	for name, c := range map[string]struct {
 		effect, noise float64
 		family, at    int
@@ -167,7 +166,7 @@ func TestPlan(t *testing.T) {
 	}
 	one := Default()
 	one.Plan = Pocock(one.Alpha, 12)
-	err = one.CheckValid()
+	err := one.CheckValid()
 	assert.That(t, err == nil && !one.More(rounds(12, 0.02, 0, 0.03), 1) &&
 		one.More(rounds(11, 0.02, 0, 0.001), 1), "a plan of one look: %v", err)
 }

@@ -168,8 +168,7 @@ func TestHeldOut(t *testing.T) {
 	t.Logf("%.4f, base %.4f, of %.0f", ours/n, base/n, n)
 	assert.That(t, n >= 100 && ours/n <= 0.03 && ours <= base/3,
 		"held out %.4f, the base %.4f, of %.0f problems", ours/n, base/n, n)
-	err = m.CheckValid()
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, m.CheckValid())
 	// Classes borrow nothing: of a class without a record there is no raster.
 	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8",
 		"layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual",

@@ -25,8 +25,7 @@ func open(t testing.TB) *Context {
 	c, err := Open(0)
 	if err == nil {
 		t.Cleanup(func() {
-			err := c.Close()
-			assert.That(t, err == nil, "%v", err)
+			assert.NoError(t, c.Close())
 		})
 		return c
 	}
@@ -95,8 +94,7 @@ func TestEnqueueRefuses(t *testing.T) {
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "step 0: "),
 			"%+v: got %v", steps[0], err)
 	}
-	err := c.Enqueue(Stream{}, nil)
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, c.Enqueue(Stream{}, nil))
 }
 
 func TestMemory(t *testing.T) {
@@ -127,8 +125,7 @@ func TestMemory(t *testing.T) {
 	}
 	d, err := after.Elapsed(before)
 	assert.That(t, err == nil && d > 0 && d <= 1, "elapsed %g s, %v", d, err)
-	err = c.Free(p)
-	assert.That(t, err == nil, "%v", err)
+	assert.NoError(t, c.Free(p))
 }
 
 // TestFakeDriver runs TestFake in a process that finds a fake libcuda.so.1, so that the
