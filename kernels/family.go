@@ -116,7 +116,8 @@ func (v *Variant) UnmarshalText(b []byte) error {
 func ParseVariant(s string) (Variant, error) {
 	family, label, ok := strings.Cut(s, "@")
 	if !ok || family == "" {
-		return Variant{}, hint.Errorf("write FAMILY@LABEL, such as rms_bwd/reg_persist@br1.w8", "malformed variant %q", s)
+		return Variant{}, hint.Errorf("write FAMILY@LABEL, such as rms_bwd/reg_persist@br1.w8",
+			"malformed variant %q", s)
 	}
 	c, err := ParseConfig(label)
 	return Variant{family, c}, err
@@ -144,7 +145,8 @@ func (r *Registry) Lookup(name string) (*Family, error) {
 			names = append(names, f.Name)
 		}
 	}
-	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list kernels` names them"), "unknown family %q", name)
+	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list kernels` names them"),
+		"unknown family %q", name)
 }
 
 // Serving lists the visible families for p's op and pass that can do p.
@@ -232,7 +234,8 @@ func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
 	settings := c.Settings()
 	for _, s := range settings {
 		if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == s.Knob }) {
-			return c, hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q", f.Name, s.Knob.Key)
+			return c, hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q",
+				f.Name, s.Knob.Key)
 		}
 	}
 	if len(settings) < len(f.Knobs) { // a map's base takes longer than all the rest

@@ -33,7 +33,8 @@ func (d *DeviceInfo) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, (*plain)(d)); err != nil {
 		return err
 	}
-	for _, s := range []*string{&d.ID, &d.Kind, &d.Name, &d.UUID, &d.Arch, &d.Driver, &d.DriverVersion, &d.Compiler} {
+	for _, s := range []*string{&d.ID, &d.Kind, &d.Name, &d.UUID, &d.Arch, &d.Driver,
+		&d.DriverVersion, &d.Compiler} {
 		*s = Printable(*s, maxName)
 	}
 	return nil

@@ -13,7 +13,9 @@ var idRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
 // from a file or another process calls it, and nothing else has to.
 func CheckID(id string) error {
 	if err := CheckName(id); err != nil {
-		return hint.Errorf("an ID such as nvidia-h200 has letters, digits, dots, - and _, up to 100", "device ID %.120q %w", id, err)
+		return hint.Errorf(
+			"an ID such as nvidia-h200 has letters, digits, dots, - and _, up to 100",
+			"device ID %.120q %w", id, err)
 	}
 	return nil
 }

@@ -25,40 +25,65 @@ type Knob struct {
 
 // The knobs. Zero is a value like any other.
 var (
-	BlockRows      = knob("br", "block_rows", "BLOCK_ROWS", true, "rows that one CTA handles together")
-	BlockCols      = knob("bc", "block_cols", "BLOCK_COLS", true, "columns of one chunk of a row")
-	Warps          = knob("w", "warps", "WARPS", false, "warps of 32 threads per CTA")
-	VectorBytes    = knob("v", "vector_bytes", "VECTOR_BYTES", false, "bytes per load and store of one thread: 16, 8, 4 or 2; 0 is the widest that divides a row")
-	Stages         = knob("st", "stages", "STAGES", false, "tiles in flight: 1 loads a tile when it is needed, 2 loads the next one ahead, and so on")
-	PerSM          = knob("k", "ctas_per_sm", "", true, "CTAs per SM (cpu: per core); 0 is one CTA per tile of rows")
-	CTAs           = knob("p", "ctas", "", true, "CTAs in all; overrides ctas_per_sm; 0 leaves it to that")
-	SinglePass     = knob("sp", "single_pass_cols", "", true, "rows up to this many columns, if one chunk holds them, stay in registers and are read once; wider ones are read twice")
-	Unroll         = knob("u", "unroll", "UNROLL", false, "vectors that a thread has in flight")
-	Hoist          = knob("ho", "hoist", "HOIST", false, "1 keeps the weight in registers over all rows of a CTA, 0 loads it for every row")
-	RowOrder       = knob("ro", "row_order", "ROW_ORDER", true, "how tiles of rows are dealt to CTAs: 0 in strides, 1 in contiguous ranges of tiles, 2 of rows")
-	SavedOutput    = knob("so", "saved_output", "SAVED_OUTPUT", true, "1 computes the backward from the forward's saved output y instead of x")
-	PartialType    = knob("pt", "partial_type", "", true, "type of the partial sums of dw and db: 0 fp32, 1 the weight's")
-	CopyPath       = knob("cp", "copy_path", "COPY_PATH", false, "how rows come to shared memory: 1 by each thread's asynchronous copies, 2 by bulk copies")
-	Reload         = knob("rl", "reload", "RELOAD", false, "what is read again after the reduction instead of being kept in registers; see the family")
-	StatsAhead     = knob("sa", "stats_ahead", "STATS_AHEAD", false, "when a backward loads a row's statistics: 0 a tile ahead, 1 those of many tiles at once")
-	Cluster        = knob("cl", "cluster", "CLUSTER", false, "CTAs of a cluster that share a row through distributed shared memory")
-	CTAsPerRow     = knob("cr", "ctas_per_row", "CTAS_PER_ROW", false, "CTAs that share a row through global memory")
-	FusedDW        = knob("fd", "fused_dw", "FUSED_DW", true, "how partial sums become dw: 0 in a second kernel, 1 in the last CTA to end, 2 in the last of each group and then of all, 3 by adding in memory in any order")
-	SplitSize      = knob("ss", "split_size", "SPLIT_SIZE", true, "consecutive rows of one CTA")
-	GroupSize      = knob("gs", "group_size", "GROUP_SIZE", true, "partial rows that CTAs share under locks")
-	RowGroups      = knob("rg", "row_groups", "ROW_GROUPS", true, "shares of the rows that a column of dw is summed in")
-	DWCols         = knob("dc", "dw_cols", "DW_COLS", true, "columns per CTA of the kernel that computes dw")
-	AtomicScope    = knob("at", "atomic_scope", "ATOMIC_SCOPE", true, "what is added to dw in memory: 0 every row, 1 the sum of a CTA's rows")
-	TransposePath  = knob("tp", "transpose_path", "TRANSPOSE_PATH", true, "how yt comes about: 0 by strided byte stores of the kernel, 1 in a kernel of its own, through shared memory")
-	TransposeRows  = knob("tr", "transpose_rows", "TRANSPOSE_ROWS", true, "rows of a tile of the transpose")
-	TransposeCols  = knob("tc", "transpose_cols", "TRANSPOSE_COLS", true, "columns of a tile of the transpose")
+	BlockRows   = knob("br", "block_rows", "BLOCK_ROWS", true, "rows that one CTA handles together")
+	BlockCols   = knob("bc", "block_cols", "BLOCK_COLS", true, "columns of one chunk of a row")
+	Warps       = knob("w", "warps", "WARPS", false, "warps of 32 threads per CTA")
+	VectorBytes = knob("v", "vector_bytes", "VECTOR_BYTES", false, "bytes per load and store "+
+		"of one thread: 16, 8, 4 or 2; 0 is the widest that divides a row")
+	Stages = knob("st", "stages", "STAGES", false, "tiles in flight: 1 loads a tile when "+
+		"it is needed, 2 loads the next one ahead, and so on")
+	PerSM = knob("k", "ctas_per_sm", "", true, "CTAs per SM (cpu: per core); 0 is one "+
+		"CTA per tile of rows")
+	CTAs       = knob("p", "ctas", "", true, "CTAs in all; overrides ctas_per_sm; 0 leaves it to that")
+	SinglePass = knob("sp", "single_pass_cols", "", true, "rows up to this many columns, if "+
+		"one chunk holds them, stay in registers and are read once; wider ones are read twice")
+	Unroll = knob("u", "unroll", "UNROLL", false, "vectors that a thread has in flight")
+	Hoist  = knob("ho", "hoist", "HOIST", false, "1 keeps the weight in registers over "+
+		"all rows of a CTA, 0 loads it for every row")
+	RowOrder = knob("ro", "row_order", "ROW_ORDER", true, "how tiles of rows are dealt to "+
+		"CTAs: 0 in strides, 1 in contiguous ranges of tiles, 2 of rows")
+	SavedOutput = knob("so", "saved_output", "SAVED_OUTPUT", true,
+		"1 computes the backward from the forward's saved output y instead of x")
+	PartialType = knob("pt", "partial_type", "", true, "type of the partial sums of dw and "+
+		"db: 0 fp32, 1 the weight's")
+	CopyPath = knob("cp", "copy_path", "COPY_PATH", false,
+		"how rows come to shared memory: 1 by each thread's asynchronous copies, 2 by bulk copies")
+	Reload = knob("rl", "reload", "RELOAD", false, "what is read again after the "+
+		"reduction instead of being kept in registers; see the family")
+	StatsAhead = knob("sa", "stats_ahead", "STATS_AHEAD", false,
+		"when a backward loads a row's statistics: 0 a tile ahead, 1 those of many tiles at once")
+	Cluster = knob("cl", "cluster", "CLUSTER", false, "CTAs of a cluster that share a row "+
+		"through distributed shared memory")
+	CTAsPerRow = knob("cr", "ctas_per_row", "CTAS_PER_ROW", false,
+		"CTAs that share a row through global memory")
+	FusedDW = knob("fd", "fused_dw", "FUSED_DW", true, "how partial sums become dw: 0 in "+
+		"a second kernel, 1 in the last CTA to end, 2 in the last of each group and then of all, "+
+		"3 by adding in memory in any order")
+	SplitSize = knob("ss", "split_size", "SPLIT_SIZE", true, "consecutive rows of one CTA")
+	GroupSize = knob("gs", "group_size", "GROUP_SIZE", true, "partial rows that CTAs share under locks")
+	RowGroups = knob("rg", "row_groups", "ROW_GROUPS", true,
+		"shares of the rows that a column of dw is summed in")
+	DWCols      = knob("dc", "dw_cols", "DW_COLS", true, "columns per CTA of the kernel that computes dw")
+	AtomicScope = knob("at", "atomic_scope", "ATOMIC_SCOPE", true,
+		"what is added to dw in memory: 0 every row, 1 the sum of a CTA's rows")
+	TransposePath = knob("tp", "transpose_path", "TRANSPOSE_PATH", true, "how yt comes about: 0 "+
+		"by strided byte stores of the kernel, 1 in a kernel of its own, through shared memory")
+	TransposeRows = knob("tr", "transpose_rows", "TRANSPOSE_ROWS", true, "rows of a tile of the transpose")
+	TransposeCols = knob("tc", "transpose_cols", "TRANSPOSE_COLS", true,
+		"columns of a tile of the transpose")
 	TransposeWarps = knob("tw", "transpose_warps", "TRANSPOSE_WARPS", false, "warps per CTA of the transpose")
-	ReduceCols     = knob("rc", "reduce_cols", "REDUCE_COLS", true, "columns per CTA of k2, the reduction of the partial rows; 0 for a tile by rule")
-	ReduceRows     = knob("rr", "reduce_rows", "REDUCE_ROWS", false, "partial rows that one CTA of k2 has in flight")
-	ReduceWarps    = knob("rw", "reduce_warps", "REDUCE_WARPS", false, "warps per CTA of k2")
-	EarlyReduce    = knob("er", "early_reduce", "EARLY_REDUCE", false, "1 lets k2 start while k1 ends and wait for it there (programmatic dependent launch, sm_90)")
-	MinBlocks      = knob("lb", "launch_bounds", "MIN_BLOCKS", false, "CTAs per SM that the compiler limits registers for; 0 sets no limit")
-	CacheHint      = knob("ch", "cache_hint", "CACHE_HINT", false, "bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint, 4 reads past L1 and last to be evicted")
+	ReduceCols     = knob("rc", "reduce_cols", "REDUCE_COLS", true,
+		"columns per CTA of k2, the reduction of the partial rows; 0 for a tile by rule")
+	ReduceRows = knob("rr", "reduce_rows", "REDUCE_ROWS", false,
+		"partial rows that one CTA of k2 has in flight")
+	ReduceWarps = knob("rw", "reduce_warps", "REDUCE_WARPS", false, "warps per CTA of k2")
+	EarlyReduce = knob("er", "early_reduce", "EARLY_REDUCE", false, "1 lets k2 start while k1 "+
+		"ends and wait for it there (programmatic dependent launch, sm_90)")
+	MinBlocks = knob("lb", "launch_bounds", "MIN_BLOCKS", false,
+		"CTAs per SM that the compiler limits registers for; 0 sets no limit")
+	CacheHint = knob("ch", "cache_hint", "CACHE_HINT", false, "bits: 1 reads rows past L1 "+
+		"and first to be evicted from L2, 2 writes without the streaming hint, 4 reads past L1 "+
+		"and last to be evicted")
 )
 
 var (
@@ -271,7 +296,8 @@ func (c Config) String() string {
 // ParseConfig reads a label such as br4.bc1024.w8. Knobs may come in any
 // order, each once.
 func ParseConfig(label string) (Config, error) {
-	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list knobs` names the keys"
+	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list " +
+		"knobs` names the keys"
 	all := make([]Setting, 0, strings.Count(label, ".")+1)
 	canonical, last := true, (*Knob)(nil) // records have a label each, of String's making
 	for rest := label; rest != ""; {

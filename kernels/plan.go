@@ -79,7 +79,8 @@ const Memset = "memset"
 
 // Zero is the launch that clears a buffer.
 func Zero(stage, buffer string, bytes int64) Launch {
-	return Launch{Stage: stage, Entry: Memset, Grid: [3]int{1, 1, 1}, Args: append(Buffers(buffer), Int64("bytes", bytes))}
+	return Launch{Stage: stage, Entry: Memset, Grid: [3]int{1, 1, 1},
+		Args: append(Buffers(buffer), Int64("bytes", bytes))}
 }
 
 // IsKernel says whether the launch is a kernel, not a copy or memset of the

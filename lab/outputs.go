@@ -169,7 +169,8 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 	}
 	if slices.Max(rates) > cardsDiffer*slices.Min(rates) ||
 		slices.Max(floors)-slices.Min(floors) > floorsDiffer {
-		l.Notes(append([]string{"the cards differ, and a time is of the one that took the problem"}, cards...))
+		l.Notes(append([]string{"the cards differ, and a time is of the one that took the problem"},
+			cards...))
 	}
 	return nil
 }

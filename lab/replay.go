@@ -110,7 +110,8 @@ func ReplayProblems(sel *shapes.Selection, d *replay.Device, c *Config) ([]kerne
 		}
 	}
 	if len(ps) == 0 {
-		return nil, hint.Errorf(fmt.Sprintf("leave the problem flags out to search all it has: %s, such as %s",
+		return nil, hint.Errorf(fmt.Sprintf("leave the problem flags out to search all it has: "+
+			"%s, such as %s",
 			console.Count(len(all), "problem"), all[0]), "%s has none of these problems",
 			strings.TrimPrefix(c.Device, "replay:"))
 	}

@@ -41,7 +41,8 @@ func learnCommand(e *env) *cli.Command {
 			"searches fresh problems in full and says how far behind the map's answers are.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget",
-				Usage:  "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder",
+				Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs " +
+					"into the folder",
 				Value:  20 * time.Minute,
 				Action: positive("budget", "give a time such as 8m")},
 			&cli.IntFlag{Destination: &cfg.judge, Name: "judge",

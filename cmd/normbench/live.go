@@ -150,7 +150,8 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - wrong - unfit
 	switch {
 	case wrong > 0:
-		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much",
+		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are "+
+			"wrong, and by how much",
 			"a wrong answer in %s", console.Count(wrong, "cell"))}
 	case unfit > 0:
 		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes",

@@ -141,7 +141,8 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
-			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e), listCommand(e),
+			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e),
+			listCommand(e),
 			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), workerCommand(e),
 			compileHelperCommand(e), completionCommand(e), helpCommand(e),
 		},

@@ -37,8 +37,9 @@ func sweepCommand(e *env) *cli.Command {
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	}
 	return e.command(&cli.Command{
-		Name:  "sweep",
-		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
+		Name: "sweep",
+		Usage: "find the fastest configs of the kernel families over shapes; write records and " +
+			"the tuned table",
 		Description: "A sweep searches a part of a large space. Then it measures the best variants again, " +
 			"in interleaved rounds with the base and the entry of the tuned table. Only these " +
 			"last numbers count. --strategy grid measures every config.\n\n" +

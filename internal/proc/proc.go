@@ -42,7 +42,8 @@ type Child struct {
 }
 
 // secretRE matches names of variables with credentials, as those of CI systems and clouds.
-var secretRE = regexp.MustCompile(`(?i)(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|_JWT|_PAT$)`)
+var secretRE = regexp.MustCompile(
+	`(?i)(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|_JWT|_PAT$)`)
 
 // isSecret says whether a child, which may run other libraries' code, is not given a variable.
 func isSecret(variable string) bool {

@@ -27,14 +27,16 @@ func Defines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []ker
 		{Name: kernels.VectorBytes.Macro, Value: VectorBytes(p, c)},
 	}
 	if p.FP8 {
-		ds = append(ds, kernels.Define{Name: "Y_TYPE", Value: int64(p.OutType())}, kernels.Define{Name: "TRANSPOSED", Value: kernels.Flag(p.Transpose)})
+		ds = append(ds, kernels.Define{Name: "Y_TYPE", Value: int64(p.OutType())},
+			kernels.Define{Name: "TRANSPOSED", Value: kernels.Flag(p.Transpose)})
 	}
 	if p.Pass == kernels.Bwd {
 		ds = append(ds, kernels.Define{Name: "P_TYPE", Value: int64(PartialType(p, c))})
 	}
 	for _, s := range c.Settings() {
 		switch s.Knob {
-		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows, kernels.ReduceWarps, kernels.EarlyReduce,
+		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows, kernels.ReduceWarps,
+			kernels.EarlyReduce,
 			kernels.TransposeRows, kernels.TransposeCols, kernels.TransposeWarps:
 			continue // of other launches
 		}

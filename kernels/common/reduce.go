@@ -131,10 +131,12 @@ func RefusePartials(p kernels.Problem, ctas int64) error {
 func Partials(p kernels.Problem, c kernels.Config, ctas int64) []kernels.Scratch {
 	var scratch []kernels.Scratch
 	if !p.NoWeight {
-		scratch = append(scratch, kernels.Scratch{Name: "dw_partial", DType: PartialType(p, c), Elems: ctas * p.N})
+		scratch = append(scratch, kernels.Scratch{Name: "dw_partial", DType: PartialType(p, c),
+			Elems: ctas * p.N})
 	}
 	if p.Bias {
-		scratch = append(scratch, kernels.Scratch{Name: "db_partial", DType: PartialType(p, c), Elems: ctas * p.N})
+		scratch = append(scratch, kernels.Scratch{Name: "db_partial", DType: PartialType(p, c),
+			Elems: ctas * p.N})
 	}
 	return scratch
 }
@@ -155,7 +157,8 @@ const ReduceSource = "reduce.cu"
 // ReduceLaunch is k2 over CTAs partial rows.
 func ReduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launch {
 	vec := reduceVector(p)
-	cols, rows, warps := int64(c.Get(kernels.ReduceCols)), int64(c.Get(kernels.ReduceRows)), int64(c.Get(kernels.ReduceWarps))
+	cols, rows, warps := int64(c.Get(kernels.ReduceCols)), int64(c.Get(kernels.ReduceRows)),
+		int64(c.Get(kernels.ReduceWarps))
 	if cols == 0 {
 		cols, rows, warps = tileFor(p.N, 1+kernels.Flag(p.Bias), ctas, vec)
 	}

@@ -146,7 +146,8 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
 	b.saved(plan)
-	r := &ready{family: f, config: v.Config, plan: plan, launch: b.d.launch, mem: map[string]*kernels.Memory{}}
+	r := &ready{family: f, config: v.Config, plan: plan, launch: b.d.launch,
+		mem: map[string]*kernels.Memory{}}
 	for name, m := range b.mem {
 		r.mem[name] = m
 	}
@@ -236,7 +237,8 @@ func (b *bench) poison(r *ready, mem map[string]*kernels.Memory) {
 }
 
 // compare holds an output against its answer.
-func (b *bench) compare(r *ready, t kernels.Tensor, got *kernels.Memory, want reference.Answer) kernels.OutputCheck {
+func (b *bench) compare(r *ready, t kernels.Tensor, got *kernels.Memory,
+	want reference.Answer) kernels.OutputCheck {
 	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, want.Scale[t.Name])
 	return reference.Compare(t, got, want.Values[t.Name], tol)
 }
@@ -303,7 +305,8 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 	if o.Stages {
 		t.By = kernels.ByEvents
 		for _, l := range r.plan.Launches {
-			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.Stage, Seconds: make([]float64, o.Samples)})
+			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.Stage,
+				Seconds: make([]float64, o.Samples)})
 		}
 	}
 	checked := !r.family.Stream && r.plan.Writes(b.p)

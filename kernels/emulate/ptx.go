@@ -69,7 +69,8 @@ var functions = map[string]string{
 
 var (
 	asmRE         = regexp.MustCompile(`\basm\s*(?:volatile)?\s*\(`)
-	dynamicShared = regexp.MustCompile(`extern __shared__ ((?:__align__\(\d+\) )?((?:unsigned )?\w+) \w+)\[\];`)
+	dynamicShared = regexp.MustCompile(
+		`extern __shared__ ((?:__align__\(\d+\) )?((?:unsigned )?\w+) \w+)\[\];`)
 )
 
 // withoutPTX is a source with a call for each asm statement, of its operands in their order.

@@ -26,11 +26,12 @@ type Compiler struct {
 // functions are those of NVRTC. Result is 0 for success. The signatures are
 // those of nvrtc.h; char** and size_t* are plain pointers.
 type functions struct {
-	version        func(major, minor *int32) int32
-	errorString    func(result int32) string
-	numArchs       func(n *int32) int32
-	archs          func(list *int32) int32
-	create         func(prog *uintptr, src, name *byte, numHeaders int32, headers, includeNames unsafe.Pointer) int32
+	version     func(major, minor *int32) int32
+	errorString func(result int32) string
+	numArchs    func(n *int32) int32
+	archs       func(list *int32) int32
+	create      func(prog *uintptr, src, name *byte, numHeaders int32, headers,
+		includeNames unsafe.Pointer) int32
 	destroy        func(prog *uintptr) int32
 	compile        func(prog uintptr, numOptions int32, options unsafe.Pointer) int32
 	cubinSize      func(prog uintptr, size *uintptr) int32

@@ -157,7 +157,8 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 		return nil, false, err
 	case !p.inside:
 		p.inside = true
-		fmt.Fprintf(os.Stderr, "normbench: compiling in one process, which takes longer on many cores: the compile helper %v\n", err)
+		fmt.Fprintf(os.Stderr, "normbench: compiling in one process, which takes longer on many "+
+			"cores: the compile helper %v\n", err)
 	}
 	return nil, false, nil
 }

@@ -21,7 +21,9 @@ func checkCopies(src Source, opt Options, cubin []byte) error {
 		return nil
 	}
 	return &CompileError{src.Name, "illegal instruction", fmt.Sprintf(
-		"nvrtc: error: %d asynchronous copies under a cache policy are instructions that %s refuses (a bug of NVRTC 13.0); bulk copies (cp 2) and copies without a policy (ch 0, 2) are not", n, opt.Arch)}
+		"nvrtc: error: %d asynchronous copies under a cache policy are instructions that %s "+
+			"refuses (a bug of NVRTC 13.0); bulk copies (cp 2) and copies without a policy (ch "+
+			"0, 2) are not", n, opt.Arch)}
 }
 
 // illegalCopies counts them in a cubin of sm_90, of 16 bytes an instruction: operation 0xdae, and

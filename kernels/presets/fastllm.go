@@ -17,13 +17,15 @@ var fastLLMBefore = &Preset{
 			return fastLLMForward(p), nil
 		}
 		cols := kernels.CeilPow2(p.N)
-		return one(variant(p, "two_pass", "br%d.bc%d.w%d.k0.p0.sp%d"+fastLLMRest, max(fastLLMTile/cols, 1), cols, fastLLMWarps(cols), cols))
+		return one(variant(p, "two_pass", "br%d.bc%d.w%d.k0.p0.sp%d"+fastLLMRest,
+			max(fastLLMTile/cols, 1), cols, fastLLMWarps(cols), cols))
 	},
 }
 
 var fastLLM546 = &Preset{
 	Name: "fast-llm-546", System: "Fast-LLM PR 546",
-	Doc: "backward: tiles of rows and columns in registers, at most two CTAs per SM; wide rows in one pass with 32 warps, or in chunks of 4096 columns by 4 rows",
+	Doc: "backward: tiles of rows and columns in registers, at most two CTAs per SM; wide rows " +
+		"in one pass with 32 warps, or in chunks of 4096 columns by 4 rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := fastLLMLacks(p); err != nil {
 			return nil, err
@@ -39,9 +41,11 @@ var fastLLM546 = &Preset{
 		switch {
 		case cols <= 4096:
 			rows := clamp(fastLLMTile/cols, 1, 8)
-			return one(variant(p, "two_pass", "br%d.bc%d.w%d.p%d.sp%d"+fastLLMRest, rows, cols, fastLLMWarps(cols), fastLLMCTAs(p, d, rows), cols))
+			return one(variant(p, "two_pass", "br%d.bc%d.w%d.p%d.sp%d"+fastLLMRest, rows, cols,
+				fastLLMWarps(cols), fastLLMCTAs(p, d, rows), cols))
 		case cols <= fits && p.M >= enough:
-			return one(variant(p, "two_pass", "br1.bc%d.w32.p%d.sp%d"+fastLLMRest, cols, fastLLMCTAs(p, d, 1), cols))
+			return one(variant(p, "two_pass", "br1.bc%d.w32.p%d.sp%d"+fastLLMRest, cols,
+				fastLLMCTAs(p, d, 1), cols))
 		}
 		return one(variant(p, "two_pass", "br4.bc4096.w16.k0.p0.sp0"+fastLLMRest))
 	},

@@ -8,7 +8,8 @@ import "normbench/kernels"
 
 var inductor = &Preset{
 	Name: "inductor", System: "PyTorch Inductor, main line",
-	Doc: "backward: split_size by rows per SM (16 to 128), several rows at a time, up to three stages; unfused below 5Mi elements",
+	Doc: "backward: split_size by rows per SM (16 to 128), several rows at a time, up to three " +
+		"stages; unfused below 5Mi elements",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		return inductorRule(p, d, false)
 	},
@@ -38,7 +39,8 @@ func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernel
 	}
 	if p.M*p.N < 5<<20 || p.M < 2*p.N || p.M < 4096 || p.N > 16384 || p.NoWeight {
 		rows := clamp(lastPow2(p.M/64), 1, 64) // a split keeps at least 64 rows
-		return one(variant(p, "split", "br1.w%d.v%d.dc64.rg%d.lb0.ch0", inductorWarps(p.N), vector(p, 32*inductorWarps(p.N)), rows))
+		return one(variant(p, "split", "br1.w%d.v%d.dc64.rg%d.lb0.ch0", inductorWarps(p.N),
+			vector(p, 32*inductorWarps(p.N)), rows))
 	}
 	split, block, stages := int64(64), int64(1), int64(1)
 	if !fixed {
@@ -55,7 +57,8 @@ func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernel
 	// fewer rows at a time, then fewer stages.
 	for ; block >= 1; block /= 2 {
 		for s := stages; s >= 1; s-- {
-			vs = append(vs, variant(p, "mix_order", "ss%d.br%d.w%d.v%d.st%d.lb0.ch0", split, block, warps, vector(p, 32*warps), s))
+			vs = append(vs, variant(p, "mix_order", "ss%d.br%d.w%d.v%d.st%d.lb0.ch0", split, block,
+				warps, vector(p, 32*warps), s))
 		}
 	}
 	return vs, nil

@@ -46,12 +46,14 @@ func Lookup(name string) (*Preset, error) {
 		}
 		names = append(names, p.Name)
 	}
-	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list presets` names them"), "unknown preset %q", name)
+	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list presets` names them"),
+		"unknown preset %q", name)
 }
 
 // Variants is Pick, with every config completed and accepted by its family. An
 // error says what the preset, or our family of its design, cannot do.
-func (s *Preset) Variants(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+func (s *Preset) Variants(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) (
+	[]kernels.Variant, error) {
 	picks, err := s.Pick(p, d)
 	if err != nil {
 		return nil, hint.Errorf("`normbench list presets` says what each does", "preset %s: %v", s.Name, err)

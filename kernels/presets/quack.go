@@ -12,13 +12,15 @@ import (
 
 var quack = &Preset{
 	Name: "quack", System: "quack, main line",
-	Doc:  "rows staged in shared memory, two stages, clusters beyond 8192 columns; the partial rows are summed by a second kernel",
+	Doc: "rows staged in shared memory, two stages, clusters beyond 8192 columns; the partial " +
+		"rows are summed by a second kernel",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return quackRule(p, d, 0) },
 }
 
 var quack101 = &Preset{
 	Name: "quack-101", System: "quack PR 101",
-	Doc:  "as quack; up to 2048 columns the last CTA of each group, then of all groups, sums the partial rows",
+	Doc: "as quack; up to 2048 columns the last CTA of each group, then of all groups, sums the " +
+		"partial rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return quackRule(p, d, 2) },
 }
 
@@ -43,7 +45,8 @@ func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Va
 		if wide == 2 {
 			cluster = step(p.N, [][2]int64{{32 << 10, 1}, {64 << 10, 2}, {128 << 10, 4}, {256 << 10, 8}}, 16)
 			if p.Op == kernels.LayerNorm {
-				cluster = step(p.N, [][2]int64{{8 << 10, 1}, {64 << 10, 2}, {128 << 10, 4}, {256 << 10, 8}}, 16)
+				cluster = step(p.N, [][2]int64{{8 << 10, 1}, {64 << 10, 2}, {128 << 10, 4},
+					{256 << 10, 8}}, 16)
 			}
 		}
 		reload, limit := 0, int64(8<<10)
@@ -53,13 +56,15 @@ func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Va
 		if p.N > limit {
 			reload = 1
 		}
-		return one(variant(p, "smem_pipe", "br%d.w%d.v0.st1.cp1.rl%d.cl%d.k0.p0.lb0.ch0", threads/perRow, threads/32, reload, cluster))
+		return one(variant(p, "smem_pipe", "br%d.w%d.v0.st1.cp1.rl%d.cl%d.k0.p0.lb0.ch0",
+			threads/perRow, threads/32, reload, cluster))
 	}
 	threads := step(p.N, [][2]int64{{4096, 128}}, 256)
 	perRow := step(p.N, [][2]int64{{64, 8}, {128, 16}, {256, 32}, {512, 64}, {4096, 128}}, 256)
 	cluster := step(p.N, [][2]int64{{8 << 10, 1}, {16 << 10, 2}, {32 << 10, 4}, {64 << 10, 8}}, 16)
 	sm := int64(d.SMs)
-	columns := step(p.N, [][2]int64{{256, 16 * sm}, {1024, 8 * sm}, {2048, 4 * sm}, {4096, 2 * sm}, {8192, sm}, {16384, max(sm/2, 1)}}, 2*sm)
+	columns := step(p.N, [][2]int64{{256, 16 * sm}, {1024, 8 * sm}, {2048, 4 * sm}, {4096, 2 * sm},
+		{8192, sm}, {16384, max(sm/2, 1)}}, 2*sm)
 	reload := 0
 	if p.N > 16<<10 {
 		reload = 2

@@ -15,15 +15,17 @@ import (
 var teDev = &Preset{
 	Name: "te-dev", System: "TransformerEngine (ROCm), dev before PR 593",
 	Times: true,
-	Doc:   "weight loaded for every row; fp8 transpose by strided byte stores; (M,N) partials for rows beyond 16 KiB",
-	Pick:  func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, false) },
+	Doc: "weight loaded for every row; fp8 transpose by strided byte stores; (M,N) partials " +
+		"for rows beyond 16 KiB",
+	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, false) },
 }
 
 var te593 = &Preset{
 	Name: "te-593", System: "TransformerEngine (ROCm) PR 593",
 	Times: true,
-	Doc:   "weight hoisted; fp8 transpose in a kernel of its own; (CTAs,N) partials updated in memory for rows beyond 16 KiB",
-	Pick:  func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, true) },
+	Doc: "weight hoisted; fp8 transpose in a kernel of its own; (CTAs,N) partials updated in " +
+		"memory for rows beyond 16 KiB",
+	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, true) },
 }
 
 // teReduceTiles and teTransposeTiles are the PR's autotune lists: rows, columns
@@ -31,8 +33,10 @@ var te593 = &Preset{
 // are within a few percent of each other, so candidates do not cross them with
 // the warps of k1: the PR's autotuner times the kernels apart, too.
 var (
-	teReduceTiles    = [][3]int64{{64, 64, 4}, {128, 64, 4}, {128, 128, 4}, {128, 64, 8}, {256, 64, 8}, {256, 128, 8}}
-	teTransposeTiles = [][3]int64{{32, 64, 4}, {64, 64, 4}, {64, 128, 4}, {128, 64, 4}, {128, 128, 8}, {64, 64, 8}}
+	teReduceTiles = [][3]int64{{64, 64, 4}, {128, 64, 4}, {128, 128, 4}, {128, 64, 8},
+		{256, 64, 8}, {256, 128, 8}}
+	teTransposeTiles = [][3]int64{{32, 64, 4}, {64, 64, 4}, {64, 128, 4}, {128, 64, 4},
+		{128, 128, 8}, {64, 64, 8}}
 )
 
 // teBlocked is the widest row, in bytes, that a CTA keeps in registers: the
@@ -41,7 +45,8 @@ var (
 const teBlocked = 16 << 10
 
 func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant, error) {
-	if err := without(p, "the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"); err != nil {
+	if err := without(p, "the Triton RMSNorm", "layernorm", "bias", "residual", "noweight",
+		"acc"); err != nil {
 		return nil, err
 	}
 	warps := []int64{8, 4, 16} // before: with four waves_per_eu each, an AMD setting
@@ -58,15 +63,21 @@ func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant,
 	for i, w := range warps {
 		switch {
 		case p.Pass == kernels.Fwd && !blocked:
-			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg", "br1.w%d.v%d.st1.p%d.ho%d.ro0.lb0.ch0", w, vector(p, 32*w), ctas, hoist))...)
+			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg",
+				"br1.w%d.v%d.st1.p%d.ho%d.ro0.lb0.ch0", w, vector(p, 32*w), ctas, hoist))...)
 		case p.Pass == kernels.Fwd:
-			vs = append(vs, teTransposed(p, after, i == 0, teChunks(p, "two_pass", 64<<10, w, fmt.Sprintf("p%d.sp0.lb0.ch0", ctas)))...)
+			vs = append(vs, teTransposed(p, after, i == 0, teChunks(p, "two_pass", 64<<10, w,
+				fmt.Sprintf("p%d.sp0.lb0.ch0", ctas)))...)
 		case !blocked:
-			vs = append(vs, teReduced(i == 0, variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w, vector(p, 32*w), ctas, hoist))...)
+			vs = append(vs, teReduced(i == 0,
+				variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w,
+					vector(p, 32*w), ctas, hoist))...)
 		case after:
-			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, fmt.Sprintf("k1.p%d.sp0.so0.pt0.lb0.ch0", ctas)))...)
+			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w,
+				fmt.Sprintf("k1.p%d.sp0.so0.pt0.lb0.ch0", ctas)))...)
 		default: // one CTA per row: as many partial rows as rows
-			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, "k0.p0.sp0.so0.pt0.lb0.ch0"))...)
+			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w,
+				"k0.p0.sp0.so0.pt0.lb0.ch0"))...)
 		}
 	}
 	return vs, nil

@@ -55,7 +55,8 @@ func strange(f *kernels.Family, c kernels.Config) error {
 	}
 	for _, s := range c.Settings() {
 		if !slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == s.Knob }) {
-			return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q", f.Name, s.Knob.Key)
+			return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q",
+				f.Name, s.Knob.Key)
 		}
 	}
 	return nil

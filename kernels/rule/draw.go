@@ -59,12 +59,14 @@ var evidence = map[byte]string{Measured: "measured there", Neighbour: "measured 
 func (b *Book) Why(p kernels.Problem, a *Answer) string {
 	switch {
 	case a.Match == MatchOutside:
-		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; the analytic base answers",
+		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; the "+
+			"analytic base answers",
 			MaxM, MinN, MaxN, MaxElems)
 	case b.Map == nil:
 		return "the analytic base: no map is for the device"
 	case a.Raster == nil:
-		return fmt.Sprintf("the map has no cell of %s for it: the analytic base's config for the whole cell", ClassOf(p))
+		return fmt.Sprintf("the map has no cell of %s for it: the analytic base's config for the "+
+			"whole cell", ClassOf(p))
 	}
 	box := a.Raster.Box(a.Line, a.Cell, b.Device.SMs)
 	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", box.NLo, box.NHi, box.MLo, box.MHi,

@@ -17,7 +17,8 @@ import (
 	"normbench/kernels"
 )
 
-const help = "`normbench learn` and `normbench tune RECORDS` write maps; of a change by hand, see docs/reference.md"
+const help = "`normbench learn` and `normbench tune RECORDS` write maps; of a change by hand, " +
+	"see docs/reference.md"
 
 // oldKind is the kind of a rules file, in JSON or YAML, near its beginning.
 var oldKind = regexp.MustCompile(`"kind":\s*"rules"|(?m:^kind:\s*"?rules)`)
@@ -27,7 +28,8 @@ func CheckOld(name string, data []byte) error {
 	if !oldKind.Match(data[:min(len(data), 512)]) {
 		return nil
 	}
-	return hint.Errorf("make a map: `normbench learn --device cuda`, or `normbench tune RECORDS` from the records of the rules",
+	return hint.Errorf("make a map: `normbench learn --device cuda`, or `normbench tune RECORDS` "+
+		"from the records of the rules",
 		"%s has launch rules of an older normbench, which none reads any more", name)
 }
 
@@ -230,7 +232,8 @@ func (vs *Legend) UnmarshalJSON(data []byte) error {
 	for i, s := range lines[1:] {
 		w := strings.Fields(s)
 		if len(w) != len(names)+1 || i >= len(Letters) || w[0] != Letters[i:i+1] {
-			return fmt.Errorf("legend %q is not a letter, in order, with a family and %d knobs", s, len(names)-1)
+			return fmt.Errorf("legend %q is not a letter, in order, with a family and %d knobs", s,
+				len(names)-1)
 		}
 		v, known := kernels.Variant{Family: w[1]}, true
 		for j, value := range w[2:] {

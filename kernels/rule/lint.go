@@ -18,7 +18,8 @@ func (m *Map) Refused(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 		wait.Go(func() {
 			for b, a := range r.Cells(d.SMs) {
 				if unknown(reg, a.Variant) == nil && !b.Accepts(reg, d, a.Variant) {
-					found[i] = append(found[i], fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
+					found[i] = append(found[i], fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is "+
+						"refused in a part of the cell",
 						r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, a.Variant))
 				}
 			}

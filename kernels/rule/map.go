@@ -73,8 +73,9 @@ type Match string
 
 // The matches.
 const (
-	MatchCell    Match = "cell"    // a cell of the map
-	MatchMoved   Match = "moved"   // the cell's config is refused on this device: that of the nearest cell which is not
+	MatchCell Match = "cell" // a cell of the map
+	// the cell's config is refused on this device: that of the nearest cell which is not
+	MatchMoved   Match = "moved"
 	MatchBase    Match = "base"    // the map has no such cell: the analytic base's pick for it
 	MatchOutside Match = "outside" // no map is for such problems: the analytic base
 )
@@ -179,7 +180,8 @@ func (r *Raster) Cells(sms int) iter.Seq2[Box, Answer] {
 		for line := range r.Lines {
 			for cell := range r.Rows {
 				v, ok := r.Pick(line, cell)
-				if b := r.Box(line, cell, sms); ok && !b.Empty() && !yield(b, Answer{MatchCell, r, line, cell, v}) {
+				if b := r.Box(line, cell, sms); ok && !b.Empty() &&
+					!yield(b, Answer{MatchCell, r, line, cell, v}) {
 					return
 				}
 			}

@@ -17,7 +17,8 @@ type Better func(b Box, old, next kernels.Variant) bool
 // two that are alike, and wherever it is better. What is about the whole map is next's.
 func Merge(old, next *Map, better Better) (*Map, error) {
 	if old.Device.ID != next.Device.ID || old.Device.SMs != next.Device.SMs {
-		return nil, hint.Errorf("keep one tuned table per device", "a map of %s does not merge with one of %s",
+		return nil, hint.Errorf("keep one tuned table per device",
+			"a map of %s does not merge with one of %s",
 			old.Device.ID, next.Device.ID)
 	}
 	out, whole := *next, knowsRuns(next, old)

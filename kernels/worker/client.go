@@ -127,7 +127,8 @@ func (c *Client) restart(ctx context.Context) error {
 		was.Driver != is.Driver || was.Compiler != is.Compiler {
 		c.kill()
 		return hint.With(&kernels.Gone{Device: c.String(),
-			Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)},
+			Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and "+
+				"compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)},
 			"mend it or leave it out; the same command goes on from there")
 	}
 	return nil

@@ -17,7 +17,8 @@ import (
 // until in ends. The device is opened by the first hello, so that a device that
 // is not there is an answer, not a silent death. kernelsHash identifies the
 // families' sources; see Client.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string, open func() (kernels.Device, error)) error {
+func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
+	open func() (kernels.Device, error)) error {
 	s := &server{ctx: ctx, hash: kernelsHash, open: open}
 	defer s.close()
 	lines := bufio.NewReader(in)
@@ -32,7 +33,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
 		}
 		var req request
 		if err := json.Unmarshal(line, &req); err != nil {
-			return hint.Errorf("`normbench sweep --worker COMMAND` starts a worker and speaks to it; people do not", "malformed request on standard input: %w", err)
+			return hint.Errorf("`normbench sweep --worker COMMAND` starts a worker and speaks to "+
+				"it; people do not", "malformed request on standard input: %w", err)
 		}
 		a := answer{ID: req.ID}
 		if err := s.do(&req, &a); err != nil {

@@ -38,7 +38,8 @@ func ParseBudget(s string) (b Budget, err error) {
 		b.Time, err = time.ParseDuration(s)
 	}
 	if err != nil || b.IsZero() || b.Time < 0 || !(b.Share >= 0 && b.Share <= 1) || s[0] == '+' {
-		return Budget{}, hint.Errorf("write a time such as 5m, launches such as 2000x, or configs such as 300 or 10%",
+		return Budget{}, hint.Errorf("write a time such as 5m, launches such as 2000x, or "+
+			"configs such as 300 or 10%",
 			"malformed budget %q", s)
 	}
 	return b, nil

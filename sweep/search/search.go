@@ -100,7 +100,8 @@ func New(name string, s *Space) (Strategy, error) {
 func (s *Space) check() error {
 	switch {
 	case len(s.Variants) == 0:
-		return hint.Errorf("widen --knob or --family; `normbench list configs` shows why configs are refused", "%s has no variant to measure", s.Problem)
+		return hint.Errorf("widen --knob or --family; `normbench list configs` shows why configs "+
+			"are refused", "%s has no variant to measure", s.Problem)
 	case len(s.Keep) == 0:
 		return fmt.Errorf("the space of %s has no base", s.Problem)
 	case s.Full < 1:

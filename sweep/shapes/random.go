@@ -139,7 +139,8 @@ func (d Domain) Draw(count int, seed uint64) []Shape {
 
 // between draws a whole number whose logarithm is even.
 func between(r *rand.Rand, lo, hi int64) int64 {
-	x := math.Exp(math.Log(float64(lo)-0.5) + r.Float64()*(math.Log(float64(hi)+0.5)-math.Log(float64(lo)-0.5)))
+	x := math.Exp(math.Log(float64(lo)-0.5) +
+		r.Float64()*(math.Log(float64(hi)+0.5)-math.Log(float64(lo)-0.5)))
 	return clamp(int64(math.Round(x)), lo, hi)
 }
 

@@ -14,7 +14,8 @@ import (
 	"normbench/internal/textfile"
 )
 
-const argHelp = "give a group, FILE#GROUP, FILE, a list such as 4096x8192,256x65536, or several with commas between"
+const argHelp = "give a group, FILE#GROUP, FILE, a list such as 4096x8192,256x65536, or several " +
+	"with commas between"
 
 var (
 	groupRE = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)

@@ -108,7 +108,8 @@ type Verdicts struct {
 func (k *Verdicts) fail(v kernels.Variant, reason string) {
 	k.Configs++
 	k.Failed++
-	k.Reasons = append(k.Reasons, strings.TrimPrefix(v.Config.String()+": "+reason, ": ")) // a peer has no label
+	// a peer has no label
+	k.Reasons = append(k.Reasons, strings.TrimPrefix(v.Config.String()+": "+reason, ": "))
 }
 
 func (k *Verdicts) add(v kernels.Variant, c *kernels.Check) {

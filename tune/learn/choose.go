@@ -173,7 +173,8 @@ func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 		for _, r := range rivals {
 			g := r.expects[turn%len(ps)]
 			x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
-			if x < least && r.source == turns[(turn+turn/len(ps))%len(turns)] && !slices.Contains(chosen, r) { // NaN is not
+			// NaN is not
+			if x < least && r.source == turns[(turn+turn/len(ps))%len(turns)] && !slices.Contains(chosen, r) {
 				best, least = r, x
 			}
 		}
@@ -206,7 +207,8 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 				add(g.variant)
 			}
 		}
-		if c.Prior.Map != nil || len(t.Variants) == 0 { // a prior's pick is to be judged; the analytic base is a rival
+		// a prior's pick is to be judged; the analytic base is a rival
+		if c.Prior.Map != nil || len(t.Variants) == 0 {
 			add(c.Prior.Answer(p).Variant)
 		}
 		for _, r := range chosen {
@@ -306,7 +308,8 @@ type surroundings struct {
 // around looks around a problem.
 func (c *chooser) around(p kernels.Problem) *surroundings {
 	k, at := c.classes[rule.ClassOf(p)], placeOf(p)
-	s := &surroundings{rank: k.rank(k.near(at)), known: map[kernels.Variant]guess{}, designs: map[string]guess{}}
+	s := &surroundings{rank: k.rank(k.near(at)), known: map[kernels.Variant]guess{},
+		designs: map[string]guess{}}
 	for _, g := range k.rank(k.far(at)) {
 		name := g.variant.Family
 		if _, has := s.designs[name]; has {
@@ -353,7 +356,8 @@ func (c *chooser) stranger(p kernels.Problem) kernels.Variant {
 	v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)}
 	for _, r := range f.Knobs {
 		if len(r.Values) > 0 && c.rng.IntN(2) == 0 {
-			v.Config = v.Config.With(kernels.Setting{Knob: r.Knob, Value: r.Values[c.rng.IntN(len(r.Values))]})
+			v.Config = v.Config.With(kernels.Setting{Knob: r.Knob,
+				Value: r.Values[c.rng.IntN(len(r.Values))]})
 		}
 	}
 	return v

@@ -70,8 +70,10 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 				continue
 			}
 			if old := cmp.Or(d.Sources[family], e.Source); old != e.Source {
-				return nil, hint.Errorf("sweep again into the same folder, which measures what has changed, or give records of "+
-					"one version of the kernels", "%s was measured with the sources %s and %s, which do not compare",
+				return nil, hint.Errorf("sweep again into the same folder, which measures what "+
+					"has changed, or give records of "+
+					"one version of the kernels", "%s was measured with the sources %s and %s, "+
+					"which do not compare",
 					family, min(old, e.Source), max(old, e.Source))
 			}
 			d.Sources[family] = e.Source

@@ -43,7 +43,8 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	run.ID, run.Time = "judge", l.Now().UTC().Truncate(time.Millisecond)
 	final := run
 	final.ID += "-finals"
-	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{}, finalRounds)
+	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{},
+		finalRounds)
 	found := map[kernels.Problem]kernels.Variant{}
 	o := sweep.Options{Run: run, Seed: l.Seed, Search: &sweep.Searching{Strategy: search.Auto,
 		Final: final, Finals: finalists, Rounds: finalRounds}}

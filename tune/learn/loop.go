@@ -167,7 +167,8 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype",
 			"the domain holds no problem that the device can run")
 	}
-	return nil, hint.Errorf("give --budget more: a GPU does about a problem in half a second, the first takes longer",
+	return nil, hint.Errorf("give --budget more: a GPU does about a problem in half a second, "+
+		"the first takes longer",
 		"budget %s is too short to measure one problem", l.Budget)
 }
 

@@ -164,7 +164,8 @@ func (c *class) near(at place) []neighbour { return c.neighbours(at, alike) }
 // far is near with twice the reach, and all alignments and both ops alike.
 func (c *class) far(at place) []neighbour {
 	return c.neighbours(at, func(a, b place) float64 {
-		return alike(place{columns: a.columns / 2, rows: a.rows / 2}, place{columns: b.columns / 2, rows: b.rows / 2})
+		return alike(place{columns: a.columns / 2, rows: a.rows / 2},
+			place{columns: b.columns / 2, rows: b.rows / 2})
 	})
 }
 

@@ -47,7 +47,8 @@ func Pictures(m *rule.Map, points []*Point, d kernels.DeviceInfo) (rows [][]*pic
 		for b, a := range r.Cells(d.SMs) {
 			at := [2]int{a.Line, a.Cell}
 			left, top := panelLeft+side*float64(a.Cell), panelTop+side*float64(a.Line)
-			tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo, b.NHi, a.Variant, len(regrets[at]))
+			tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo,
+				b.NHi, a.Variant, len(regrets[at]))
 			lost, fast := 100*(stats.GeoMean(regrets[at])-1), 100*stats.GeoMean(speeds[at])
 			if len(regrets[at]) > 0 {
 				tip += fmt.Sprintf(", regret %.1f%%", lost)
@@ -85,7 +86,8 @@ func drawing(r *rule.Raster, title string, d kernels.DeviceInfo) *picture.Drawin
 		x.Text(panelLeft-4, panelTop+side*float64(line)+12, 11, "end", "dim", fmt.Sprint(r.Lines[line].From))
 	}
 	for cell := 0; cell < len(r.Rows); cell += 4 {
-		x.Text(panelLeft+side*float64(cell), x.Height-26, 11, "start", "dim", fmt.Sprint(r.Box(0, cell, d.SMs).MLo))
+		x.Text(panelLeft+side*float64(cell), x.Height-26, 11, "start", "dim",
+			fmt.Sprint(r.Box(0, cell, d.SMs).MLo))
 	}
 	x.Text(panelLeft, x.Height-10, 11, "start", "dim", "rows from; down: columns from")
 	return x

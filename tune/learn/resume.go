@@ -69,8 +69,9 @@ func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 // is known.
 func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, domain shapes.Domain,
 	classes []kernels.Problem) (*Policy, error) {
-	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.Analytic(r), Device: info,
-		Prior: families.Book(r, step, info)}}
+	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.Analytic(r),
+		Device: info,
+		Prior:  families.Book(r, step, info)}}
 	list, err := shapes.Select("default")
 	if err != nil {
 		return nil, err

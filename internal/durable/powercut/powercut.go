@@ -187,7 +187,8 @@ func Cuts(t *testing.T, write func(root string, ack func()), check func(root str
 			continue
 		}
 		for i := range n + 2 {
-			c := cut{rand.New(rand.NewPCG(uint64(k), uint64(i))), []int{4096, 512}[i%2], []float64{0, 1, 0.5, 0.9}[min(i, 2+i%2)]}
+			c := cut{rand.New(rand.NewPCG(uint64(k), uint64(i))), []int{4096, 512}[i%2],
+				[]float64{0, 1, 0.5, 0.9}[min(i, 2+i%2)]}
 			to := filepath.Join(t.TempDir(), "left")
 			if err := os.Mkdir(to, 0o755); err != nil {
 				t.Fatal(err)
