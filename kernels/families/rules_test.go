@@ -139,6 +139,15 @@ func TestLookupAllocates(t *testing.T) {
 	}
 }
 
+func BenchmarkLookup(b *testing.B) {
+	d := devicetest.H200()
+	book := families.Book(families.With(), families.Step(d), d)
+	p := devicetest.Problem(b, "layernorm/bwd/4097x8191/bf16+bias")
+	for b.Loop() {
+		book.Answer(p)
+	}
+}
+
 // TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted
 // where the analytic one is.
 func TestFamilyBase(t *testing.T) {

@@ -102,9 +102,16 @@ type Book struct {
 	sheets   map[sheetKey]*sheet
 }
 
+// A sheetKey is a class and an alignment, without strings: a lookup takes most of its time there.
 type sheetKey struct {
-	class Class
-	align int64
+	op           *kernels.OpSpec
+	bwd          bool
+	with         Options
+	bytes, align uint8
+}
+
+func keyOf(c Class, align int64) sheetKey {
+	return sheetKey{c.Op.Spec(), c.Pass == kernels.Bwd, c.With, uint8(c.Bytes), uint8(align)}
 }
 
 // A sheet is a raster on a book's device: the map's, or one of standard cells without answers.
@@ -134,7 +141,7 @@ func NewBook(s Step, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 				r = *of
 			}
 			r.Class, r.Align, r.Rows = c, align, r.Rows.on(d.SMs)
-			b.sheets[sheetKey{c, align}] = &sheet{r, make([]atomic.Pointer[known], len(r.Lines)*len(r.Rows))}
+			b.sheets[keyOf(c, align)] = &sheet{r, make([]atomic.Pointer[known], len(r.Lines)*len(r.Rows))}
 		}
 	}
 	return b
@@ -149,7 +156,7 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 	case !Inside(p.M, p.N):
 		return Answer{Match: MatchOutside, Variant: b.base(p)}
 	}
-	s := b.sheets[sheetKey{ClassOf(p), AlignOf(p.N, p.DType.Size())}]
+	s := b.sheets[keyOf(ClassOf(p), AlignOf(p.N, p.DType.Size()))]
 	line, cell := s.At(p.M, p.N, b.Device.SMs)
 	known := b.cell(s, line, cell)
 	a := known.Answer
@@ -272,7 +279,7 @@ func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 	own := AlignOf(p.N, p.DType.Size())
 	for apart := int64(1); apart <= 8; apart *= 2 {
 		for _, align := range []int64{own * apart, own / apart} {
-			if s := b.sheets[sheetKey{ClassOf(p), align}]; s != nil {
+			if s := b.sheets[keyOf(ClassOf(p), align)]; s != nil {
 				line, cell := s.At(p.M, p.N, b.Device.SMs)
 				if v, ok := s.Near(line, cell, len(Letters), accepted); ok {
 					return Whole(b.analytic, v).Config

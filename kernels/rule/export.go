@@ -46,7 +46,7 @@ type Range struct {
 // Ranges are the answers for rows of n columns, all rows in order. There are none where the class
 // has no such columns.
 func (b *Book) Ranges(c Class, n int64) []Range {
-	s := b.sheets[sheetKey{c, AlignOf(n, c.Bytes)}]
+	s := b.sheets[keyOf(c, AlignOf(n, c.Bytes))]
 	line, _ := s.At(1, n, b.Device.SMs)
 	return b.ranges(s, line, n, n)
 }
@@ -138,7 +138,7 @@ type strip struct {
 // strips are the answers of a class at an alignment. Where only some columns are asked for, strips
 // without ranges are between them.
 func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
-	s := b.sheets[sheetKey{c, align}]
+	s := b.sheets[keyOf(c, align)]
 	for line := range s.Lines {
 		if box := s.Box(line, 0, b.Device.SMs); len(columns) == 0 {
 			if ranges := b.ranges(s, line, box.NLo, box.NHi); len(ranges) > 0 {

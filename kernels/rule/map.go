@@ -113,9 +113,7 @@ func (m *Map) Raster(c Class, align int64) *Raster {
 		return nil
 	}
 	for i := range m.Rasters {
-		// The strings last: a lookup takes most of its time here.
-		if r := &m.Rasters[i]; r.Align == align && r.Class.With == c.With &&
-			r.Class.Bytes == c.Bytes && r.Class.Pass == c.Pass && r.Class.Op == c.Op {
+		if r := &m.Rasters[i]; r.Class == c && r.Align == align {
 			return r
 		}
 	}
