@@ -124,15 +124,21 @@ func (h *harness) fullDisk(j job, r *rand.Rand) (v toll) {
 	if code == exitTrouble && !strings.Contains(p.stderr(), "the disk is full") {
 		v.wrongf("the hint is not about the disk: %s", p.stderr())
 	}
+	s := h.left(j, dir, code, &v)
+	assert.NoError(h.t, syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"))
+	v.add(h.resumed(j, dir, s, 0))
+	return v
+}
+
+// left judges what a job left, whole where it ended well.
+func (h *harness) left(j job, dir string, code int, v *toll) state {
 	s, w := h.state(dir, 0)
 	v.add(w)
 	v.add(h.tuned(dir, s, every))
 	if code == 0 {
 		v.add(h.whole(j, s))
 	}
-	assert.NoError(h.t, syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"))
-	v.add(h.resumed(j, dir, s, 0))
-	return v
+	return s
 }
 
 // readOnly has every command that writes do so where nothing can be written.
@@ -167,9 +173,8 @@ func (h *harness) readOnly(i int) (v toll) {
 func (h *harness) limited(j job, what string, n int) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
-	p := h.startCommand("sh", append([]string{"-c", fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`,
-		what,
-		n), "sh"}, j.with(dir)...)...)
+	script := fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`, what, n)
+	p := h.startCommand("sh", append([]string{"-c", script, "sh"}, j.with(dir)...)...)
 	codes := []int{0, exitTrouble}
 	if what == "-n" && n < 12 {
 		codes = append(codes, 127, 2, -1, 1) // neither sh nor Go's runtime can start
@@ -178,12 +183,7 @@ func (h *harness) limited(j job, what string, n int) (v toll) {
 	if what == "-n" && n < 12 && strings.Contains(p.stderr(), "runtime") {
 		v = toll{}
 	}
-	s, w := h.state(dir, 0)
-	v.add(w)
-	v.add(h.tuned(dir, s, every))
-	if code == 0 {
-		v.add(h.whole(j, s))
-	}
+	s := h.left(j, dir, code, &v)
 	v.add(h.resumed(j, dir, s, 0))
 	return v
 }

@@ -13,16 +13,17 @@ import (
 	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
 )
 
 // h200 is the device that launch rules are tested for.
-var h200 = kernels.DeviceInfo{
-	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132,
-	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerSM: 65536,
-	Clusters: [4]int{66, 30, 15, 7}, // as one chip said; others of the model differ
-}
+var h200 = func() kernels.DeviceInfo {
+	d := devicetest.H200()
+	d.Clusters = [4]int{66, 30, 15, 7} // as one chip said; others of the model differ
+	return d
+}()
 
 // device is the H200 as one of another arch, for rules that ask for it.
 func device(arch string) kernels.DeviceInfo {

@@ -50,16 +50,16 @@ type Pool struct {
 	major   int      // the version of NVRTC that helpers must have
 	minor   int
 	local   func(Source, Options) (*Binary, error) // where helpers do not start
-	start   time.Duration                          // longest wait for a greeting
-	timeout time.Duration                          // longest wait for a reply
 	slots   chan struct{}                          // one for each source at work
+	idle    chan *proc.Child
+	ctx     context.Context // until Close
+	close   context.CancelFunc
 
 	mu      sync.Mutex
-	idle    []*proc.Child
-	live    map[*proc.Child]bool
-	greeted bool // a helper has started once
-	inside  bool // none has, so compile in this process
-	closed  bool
+	start   time.Duration // longest wait for a greeting
+	timeout time.Duration // longest wait for a reply
+	greeted bool          // a helper has started once
+	inside  bool          // none has, so compile in this process
 }
 
 // NewPool returns a pool of at most size helpers, which command starts: a program that calls
@@ -71,9 +71,11 @@ func NewPool(c *Compiler, size int, command ...string) *Pool {
 
 func newPool(size, major, minor int, local func(Source, Options) (*Binary, error),
 	command ...string) *Pool {
-	return &Pool{command: command, major: major, minor: minor, local: local,
+	p := &Pool{command: command, major: major, minor: minor, local: local,
 		start: startTimeout, timeout: unitTimeout,
-		slots: make(chan struct{}, size), live: map[*proc.Child]bool{}}
+		slots: make(chan struct{}, size), idle: make(chan *proc.Child, size)}
+	p.ctx, p.close = context.WithCancel(context.Background())
+	return p
 }
 
 var errPoolClosed = errors.New("the compilers are closed")
@@ -81,34 +83,38 @@ var errPoolClosed = errors.New("the compilers are closed")
 // Compile is like [Compiler.Compile]. Its error is a [*CompileError] too where a helper
 // did not answer.
 func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
-	p.slots <- struct{}{}
-	defer func() { <-p.slots }()
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-p.ctx.Done():
+		return nil, errPoolClosed
+	}
 	for {
 		h, used, err := p.take()
-		switch {
-		case errors.Is(err, errPoolClosed):
-			return nil, err
-		case err != nil:
-			return nil, lostUnit(src, err)
-		case h == nil:
+		if h == nil && err == nil {
 			return p.local(src, opt)
 		}
-		r, err := p.ask(h, request{src, opt})
-		if err != nil {
-			p.drop(h)
-			if p.isClosed() {
-				return nil, errPoolClosed
+		var r reply
+		if err == nil {
+			if r, err = p.ask(h, request{src, opt}); err != nil {
+				h.Kill()
 			}
-			if used && !errors.Is(err, proc.ErrSlow) {
-				continue // it may have died before: only a fresh one shows that the source is to blame
-			}
+		}
+		switch {
+		case p.ctx.Err() != nil && err != nil:
+			return nil, errPoolClosed
+		case used && err != nil && !errors.Is(err, proc.ErrSlow):
+			continue // it may have died before: only a fresh one shows that the source is to blame
+		case err != nil:
 			return nil, lostUnit(src, err)
 		}
-		p.give(h)
-		if r.Failed != nil {
-			return nil, r.Failed
+		if p.idle <- h; p.ctx.Err() != nil {
+			p.endIdle()
 		}
-		if r.Error != "" {
+		switch {
+		case r.Failed != nil:
+			return nil, r.Failed
+		case r.Error != "":
 			return nil, errors.New(r.Error)
 		}
 		return r.Binary, nil
@@ -129,31 +135,25 @@ func lostUnit(src Source, err error) error {
 
 // take returns an idle helper or a new one; none where helpers do not start.
 func (p *Pool) take() (h *proc.Child, used bool, err error) {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil, false, errPoolClosed
-	}
-	if n := len(p.idle); n > 0 {
-		h, p.idle = p.idle[n-1], p.idle[:n-1]
-		p.mu.Unlock()
+	select {
+	case h := <-p.idle:
 		return h, true, nil
+	default:
 	}
-	inside := p.inside
+	p.mu.Lock()
+	inside, limit := p.inside, p.start
 	p.mu.Unlock()
 	if inside {
 		return nil, false, nil
 	}
-	h, err = p.startHelper()
+	h, err = p.startHelper(limit)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.closed:
-		return nil, false, errPoolClosed
 	case err == nil:
 		p.greeted = true
 		return h, false, nil
-	case p.greeted: // it is this moment's trouble, such as too little memory
+	case p.greeted || p.ctx.Err() != nil: // it is this moment's trouble, such as too little memory
 		return nil, false, err
 	case !p.inside:
 		p.inside = true
@@ -163,19 +163,13 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 	return nil, false, nil
 }
 
-func (p *Pool) startHelper() (*proc.Child, error) {
+func (p *Pool) startHelper(limit time.Duration) (*proc.Child, error) {
 	h, err := proc.Start(proc.Options{Command: p.command, MaxLine: maxReply})
 	if err != nil {
 		return nil, fmt.Errorf("does not start: %w", err)
 	}
-	p.mu.Lock()
-	p.live[h] = true // Close ends it from now on
-	closed, limit := p.closed, p.start
-	p.mu.Unlock()
 	var g greeting
-	if !closed {
-		err = h.Answer(context.Background(), limit, &g)
-	}
+	err = h.Answer(p.ctx, limit, &g)
 	switch {
 	case err != nil:
 	case g.Error != "":
@@ -183,41 +177,29 @@ func (p *Pool) startHelper() (*proc.Child, error) {
 	case g.Major != p.major || g.Minor != p.minor:
 		err = fmt.Errorf("has version %d.%d, not %d.%d", g.Major, g.Minor, p.major, p.minor)
 	}
-	if closed || err != nil {
-		p.drop(h)
+	if err != nil {
+		h.Kill()
+		return nil, err
 	}
-	return h, err
+	return h, nil
 }
 
-func (p *Pool) give(h *proc.Child) {
-	p.mu.Lock()
-	p.idle = append(p.idle, h)
-	p.mu.Unlock()
-}
-
-func (p *Pool) drop(h *proc.Child) {
-	p.mu.Lock()
-	delete(p.live, h)
-	p.mu.Unlock()
-	h.Kill()
-}
-
-func (p *Pool) isClosed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
+// endIdle ends the helpers that are idle.
+func (p *Pool) endIdle() {
+	for {
+		select {
+		case h := <-p.idle:
+			h.Kill()
+		default:
+			return
+		}
+	}
 }
 
 // Close ends the helpers. What they were at fails.
 func (p *Pool) Close() {
-	p.mu.Lock()
-	p.closed = true
-	live := p.live
-	p.live, p.idle = map[*proc.Child]bool{}, nil
-	p.mu.Unlock()
-	for h := range live {
-		h.Kill()
-	}
+	p.close()
+	p.endIdle()
 }
 
 // ask sends a request and waits for its reply. The error is in words that go on from "the compile
@@ -231,7 +213,7 @@ func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 	p.mu.Lock()
 	limit := p.timeout
 	p.mu.Unlock()
-	err = h.Answer(context.Background(), limit, &r)
+	err = h.Answer(p.ctx, limit, &r)
 	if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 		err = errors.New("answered without a cubin")
 	}

@@ -114,8 +114,7 @@ func TestPoolFaults(t *testing.T) {
 					b.Kernels["k"].Registers == 7 && b.Log != "local", "the next source: %+v, %v",
 					b, err)
 			}
-			assert.That(t, len(p.live) == 1 && len(p.idle) == 1,
-				"%d helpers live, %d idle, want one", len(p.live), len(p.idle))
+			assert.Equal(t, len(p.idle), 1, "helpers idle")
 		})
 	}
 }
@@ -155,7 +154,7 @@ func TestPoolFallsBack(t *testing.T) {
 		assert.NoError(t, err)
 		assert.That(t, strings.Contains(string(said), want) &&
 			strings.Count(string(said), "\n") == 1, "%s: said %q", how, said)
-		assert.Equal(t, len(p.live), 0, how, "helpers are left")
+		assert.Equal(t, len(p.idle), 0, how, "helpers are left")
 	}
 }
 
@@ -165,7 +164,9 @@ func TestPoolIdleDeath(t *testing.T) {
 	for range 3 {
 		b, err := p.Compile(Source{Text: "text"}, fakeOptions)
 		assert.Must(t, err == nil && b.Log != "local", "%+v, %v", b, err)
-		idle, _ := os.FindProcess(p.idle[0].PID())
+		h := <-p.idle
+		p.idle <- h
+		idle, _ := os.FindProcess(h.PID())
 		idle.Kill()
 	}
 }
@@ -192,10 +193,10 @@ func TestPoolSize(t *testing.T) {
 		wg.Wait()
 		return len(pids)
 	}
-	assert.That(t, count(1, "text")+count(1, "text") == 2 && len(p.live) == 1,
-		"%d helpers for one source at a time", len(p.live))
+	assert.That(t, count(1, "text")+count(1, "text") == 2 && len(p.idle) == 1,
+		"%d helpers for one source at a time", len(p.idle))
 	n := count(9, "slow")
-	assert.That(t, n == 3 && len(p.live) == 3, "%d helpers worked, %d live, want 3", n, len(p.live))
+	assert.That(t, n == 3 && len(p.idle) == 3, "%d helpers worked, %d idle, want 3", n, len(p.idle))
 	// A comment need not be in UTF-8.
 	b, err := p.Compile(Source{Text: "// caf\xe9"}, fakeOptions)
 	assert.That(t, err == nil && string(b.Cubin) == "\x7fELF\xff// caf\ufffd", "%+v, %v", b, err)
@@ -212,11 +213,10 @@ func TestPoolClose(t *testing.T) {
 			done <- err
 		}()
 	}
-	for n := 0; n < 2; time.Sleep(time.Millisecond) {
-		p.mu.Lock()
-		n = len(p.live)
-		p.mu.Unlock()
+	for len(p.slots) < 2 {
+		time.Sleep(time.Millisecond)
 	}
+	time.Sleep(100 * time.Millisecond) // they hang now
 	p.Close()
 	for range 3 {
 		err := <-done
@@ -256,5 +256,5 @@ func TestPoolCompiles(t *testing.T) {
 	_, err = c.Compile(scale, Options{Arch: "sm_90"})
 	_, got := cache.Compile(scale, Options{Arch: "sm_90"})
 	assert.That(t, got != nil && got.Error() == err.Error(), "got  %v\nwant %v", got, err)
-	assert.That(t, p.greeted && len(p.live) == 1, "%d helpers live", len(p.live))
+	assert.That(t, p.greeted && len(p.idle) == 1, "%d helpers idle", len(p.idle))
 }

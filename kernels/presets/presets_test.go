@@ -7,16 +7,10 @@ import (
 	"testing"
 
 	"normbench/internal/assert"
-	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 )
-
-var h200 = kernels.DeviceInfo{
-	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132,
-	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerSM: 65536,
-}
 
 // What every preset picks on an H200, for narrow, middle, wide and odd rows, or
 // why it has nothing.
@@ -35,7 +29,7 @@ func TestPicks(t *testing.T) {
 			"rmsnorm/bwd/29x17389/bf16", "rmsnorm/bwd/1x8192/fp16",
 			"layernorm/bwd/8192x4096/bf16+bias", "layernorm/bwd/576000x384/bf16+bias",
 		} {
-			vs, err := s.Variants(r, devicetest.Problem(t, text), h200)
+			vs, err := s.Variants(r, devicetest.Problem(t, text), devicetest.H200())
 			switch {
 			case err != nil:
 				fmt.Fprintf(&b, "  %s: %v\n", text, err)

@@ -409,9 +409,7 @@ func TestLoad(t *testing.T) {
 			Status: r.Status, Reason: r.Reason,
 			Source: r.Source, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
 			StreamUS: r.StreamUS, Differing: r.Check.Differing}
-		for _, v := range r.SamplesUS {
-			e.SamplesUS = append(e.SamplesUS, v)
-		}
+		e.SamplesUS = r.SamplesUS
 		for _, s := range r.Stages {
 			e.Stages = append(e.Stages, us(s))
 		}
