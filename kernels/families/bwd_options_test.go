@@ -105,15 +105,20 @@ func TestKnobs(t *testing.T) {
 		if err != nil {
 			return assert.Refusal(t, err)
 		}
-		l := plan.Launches[0]
-		text := fmt.Sprint(l.Grid[0], " ", l.Args[0].Name)
+		text := ""
+		for _, l := range plan.Launches {
+			text += fmt.Sprintf("%s of %d from %s, ", l.Stage, l.Grid[0], l.Args[0].Name)
+		}
 		for _, s := range plan.Scratch {
-			text += fmt.Sprintf(", %s %s[%d * N]", s.Name, s.DType, s.Elems/p.N)
-			assert.Equal(t, s.Elems%p.N, 0, input, "has a part of a row")
+			size := fmt.Sprint(s.Elems)
+			if s.Elems%p.N == 0 {
+				size = fmt.Sprint(s.Elems/p.N, " * N")
+			}
+			text += fmt.Sprintf("%s %s[%s], ", s.Name, s.DType, size)
 		}
 		for _, x := range plan.Rounds {
-			text += ", rounds " + x.Output
+			text += "rounds " + x.Output + ", "
 		}
-		return text
+		return strings.TrimSuffix(text, ", ")
 	})
 }
