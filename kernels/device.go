@@ -157,7 +157,7 @@ type TimeOptions struct {
 	Samples int   `json:"samples"`
 	Flush   int64 `json:"flush"`             // bytes moved through the last-level cache before every sample, outside the timed interval; 0 leaves it warm
 	Rotate  bool  `json:"rotate,omitempty"`  // take each sample on another copy of the tensors, together three times the last-level cache: cold without a flush
-	Trace   bool  `json:"trace,omitempty"`   // with Stages: of a peer, by CUPTI through its profiler; takes longer
+	Trace   bool  `json:"trace,omitempty"`   // with Stages: by CUPTI where the device has it; 15 ms more per call
 	Persist bool  `json:"persist,omitempty"` // CUDA: let the L2 keep as many lines for kernels that ask (evict_last) as it can, in this call; else none
 	Stages  bool  `json:"stages,omitempty"`  // time every launch by itself too; the extra events make the totals of such a pass a little longer
 }
@@ -167,7 +167,7 @@ type TimeOptions struct {
 const MaxRotation = 512
 
 // Ways to take the times of stages. Events stand between launches, so a stage
-// includes the cost of its launch and the gap behind the one before. Of peers, CUPTI's
+// includes the cost of its launch and the gap behind the one before. CUPTI's
 // activity records have the kernel alone.
 const (
 	ByEvents = "events"

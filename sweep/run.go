@@ -36,6 +36,7 @@ type Options struct {
 	Run         record.Run // written before the first record; its Protocol says how times are taken
 	Begun       bool       // the sink has Run already
 	Seed        uint64     // of the inputs, of strategies and of the orders of rounds
+	Trace       bool       // time stages by CUPTI where the device has it
 	RetryFailed bool       // measure again what the sink holds as failed
 	// More, where set, is asked for companions of the devices once it is known how many problems
 	// are left. The caller closes them.

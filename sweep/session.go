@@ -273,11 +273,11 @@ type Stages struct {
 	GapUS float64 // median time between them; 0 where it is not known
 }
 
-// Stages times each launch of a variant; a peer's by its profiler.
-func (s *Session) Stages(ctx context.Context, v kernels.Variant) (Stages, error) {
+// Stages times each launch of a variant, by CUPTI if trace is set and the device has it.
+func (s *Session) Stages(ctx context.Context, v kernels.Variant, trace bool) (Stages, error) {
 	pr := s.Protocol
 	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
-	o.Stages, o.Trace = true, true
+	o.Stages, o.Trace = true, trace
 	t, err := s.time(ctx, v, o)
 	if err != nil {
 		return Stages{}, err

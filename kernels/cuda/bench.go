@@ -221,13 +221,13 @@ func (b *bench) prepare(v kernels.Variant) (*program, error) {
 
 // load loads a launch's code.
 func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, error) {
-	ld, symbol := loadedLaunch{stage: l.Stage}, binary.Symbol(l.Entry)
+	ld := loadedLaunch{stage: l.Stage, symbol: binary.Symbol(l.Entry)}
 	m, err := b.d.ctx.LoadModule(binary.Cubin)
 	if err != nil {
 		return ld, err
 	}
 	b.modules = append(b.modules, m)
-	fn, err := m.Function(symbol)
+	fn, err := m.Function(ld.symbol)
 	if err != nil {
 		return ld, err
 	}
@@ -238,7 +238,7 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, err
 		ld.step.Cluster = [3]int{l.Cluster, 1, 1}
 	}
 	ld.res, err = b.d.resources(fn, l)
-	ld.res.Spill = binary.Kernels[symbol].SpillStoreBytes
+	ld.res.Spill = binary.Kernels[ld.symbol].SpillStoreBytes
 	return ld, err
 }
 

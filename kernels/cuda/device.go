@@ -309,9 +309,10 @@ func (d *Device) freeAll(mem map[string]driver.Ptr) {
 
 // A loadedLaunch is ready for the driver.
 type loadedLaunch struct {
-	step  driver.Step
-	stage string
-	res   kernels.Resource
+	step   driver.Step
+	stage  string
+	symbol string // of a kernel
+	res    kernels.Resource
 }
 
 // start asks for the launches of a plan: they go ahead of all that is only announced.

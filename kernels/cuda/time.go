@@ -41,9 +41,8 @@ func (d *Device) enqueueBehindSpin(steps []driver.Step) (busy float64, err error
 	}
 	for range spinTries {
 		start := time.Now()
-		spin := spinStep(d, firstSpinNS+max(d.enqueueNS, enqueueNS)*uint64(len(steps)))
-		if err := d.ctx.Enqueue(d.stream, slices.Concat([]driver.Step{spin,
-			{Kind: driver.StepRecord, Event: *d.gate}}, steps)); err != nil {
+		if err := d.ctx.Enqueue(d.stream, d.addSpin(steps, driver.Step{Kind: driver.StepRecord,
+			Event: *d.gate})); err != nil {
 			return 0, err
 		}
 		late, err := d.gate.Reached()
@@ -84,6 +83,13 @@ func batches(samples, operations int) (sizes []int) {
 	return sizes
 }
 
+// addSpin is a spin, which may last as long as the host needs for steps, what stands behind
+// it, and steps.
+func (d *Device) addSpin(steps []driver.Step, behind ...driver.Step) []driver.Step {
+	spin := spinStep(d, firstSpinNS+max(d.enqueueNS, enqueueNS)*uint64(len(steps)))
+	return slices.Concat([]driver.Step{spin}, behind, steps)
+}
+
 // Time implements kernels.Bench. A sample is a flush, an event, the launches, an event.
 // The flush keeps the GPU busy while the host enqueues what follows it. After a pause the
 // first sample is biased: a visit's first is the caller's to drop (record.Protocol), that
@@ -110,6 +116,11 @@ func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions
 
 func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) {
 	d := b.d
+	for try := 0; o.Stages && o.Trace && try < traceTries; try++ {
+		if t, err := b.trace(r, o); err != errNoTrace {
+			return t, err
+		}
+	}
 	marks := 2 // events per sample
 	if o.Stages {
 		marks = len(r.launches) + 1

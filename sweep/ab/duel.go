@@ -162,7 +162,7 @@ func (r *Result) stages(ctx context.Context, s *sweep.Session) error {
 		variant kernels.Variant
 		stages  *[]record.Stage
 	}{{r.A, &r.StagesA}, {r.B, &r.StagesB}} {
-		stages, err := s.Stages(ctx, x.variant)
+		stages, err := s.Stages(ctx, x.variant, true)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,131 @@
+//go:build cuda
+
+package cupti
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"normbench/internal/nvlib"
+	"normbench/kernels/devicetest"
+)
+
+// fake compiles testdata/fakecupti.c under a name.
+func fake(t *testing.T, dir, name string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return devicetest.Library(t, filepath.Join(dir, name), "testdata/fakecupti.c")
+}
+
+func TestFakeTracer(t *testing.T) {
+	tracer, err := load(fake(t, t.TempDir(), "libcupti.so.13"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tracer.Stop(); err == nil {
+		t.Error("stopped without a start")
+	}
+	run := func(samples int) ([]Activity, error) {
+		t.Setenv("FAKE_CUPTI_SAMPLES", strconv.Itoa(samples))
+		if err := tracer.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := tracer.Start(); err == nil {
+			t.Error("started twice")
+		}
+		return tracer.Stop()
+	}
+	// A real CUPTI in the same process, in TestGPU, may have kept some buffers.
+	allBefore, heldBefore := buffers()
+	launches := []string{"k1", "memset", "memcpy", "_Z2k2v"}
+	for _, samples := range []int{1, 3, 20000, 20000, 7} { // 20000 are 17 MB
+		acts, err := run(samples)
+		if err != nil || len(acts) != 5*samples {
+			t.Fatalf("%d activities of %d samples, %v", len(acts), samples, err)
+		}
+		if a := acts[len(acts)-5]; a.Name != "flush" || a.StreamID != 13 || a.CorrelationID != 0 { // the last comes first
+			t.Errorf("the first sample begins with %+v", a)
+		}
+		stages, gaps, err := Stages(acts, launches, samples, "flush")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%.1e %.1e", stages[3][samples-1], gaps[0]); got != "5.0e-07 2.1e-06" {
+			t.Errorf("got %s", got)
+		}
+	}
+	// The buffers of the first long run served the second.
+	if all, held := buffers(); all-allBefore > 8 || held != heldBefore {
+		t.Errorf("%d buffers, %d held", all, held)
+	}
+	if acts, err := run(0); err != nil || len(acts) != 0 {
+		t.Errorf("%d activities, %v", len(acts), err)
+	}
+	for _, tt := range []struct{ variable, value, want string }{
+		{"FAKE_CUPTI_DROPPED", "3", "CUPTI dropped 3 records"},
+		{"FAKE_CUPTI_UNENDED", "1", "no times for memset"},
+		{"FAKE_CUPTI_FAIL", "flush", "cuptiActivityFlushAll: FAKE_ERROR (15)"},
+		{"FAKE_CUPTI_FAIL", "next", "cuptiActivityGetNextRecord: FAKE_ERROR (15)"},
+	} {
+		t.Run(tt.value, func(t *testing.T) {
+			t.Setenv(tt.variable, tt.value)
+			acts, err := run(2)
+			if acts != nil || err == nil || err.Error() != tt.want {
+				t.Errorf("%s=%s: got %v, %v, want %s", tt.variable, tt.value, acts, err, tt.want)
+			}
+			if _, held := buffers(); held != heldBefore {
+				t.Errorf("%d buffers are held", held)
+			}
+		})
+	}
+	t.Run("enable", func(t *testing.T) {
+		t.Setenv("FAKE_CUPTI_FAIL", "enable")
+		if err := tracer.Start(); err == nil || err.Error() != "cuptiActivityEnable: FAKE_ERROR (15)" {
+			t.Errorf("got %v", err)
+		}
+	})
+	if acts, err := run(1); err != nil || len(acts) != 5 { // and it goes on
+		t.Errorf("%v, %v", acts, err)
+	}
+}
+
+// What is no CUPTI, or one of another age, is an error of one line.
+func TestLoad(t *testing.T) {
+	lib := fake(t, t.TempDir(), "libcupti.so")
+	for _, tt := range []struct {
+		path, version string
+		ok            bool
+	}{
+		{lib, "17", false}, {lib, "18", true}, {lib, "28", true}, {lib, "130001", true}, {lib, "130200", true}, {lib, "140000", false},
+		{"/nowhere/libcupti.so.13", "18", false}, {"/proc/self/status", "18", false}, {"libc.so.6", "18", false},
+	} {
+		t.Setenv("FAKE_CUPTI_VERSION", tt.version)
+		if _, err := load(tt.path); (err == nil) != tt.ok || err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s of version %s: %v", tt.path, tt.version, err)
+		}
+	}
+}
+
+// CUPTI has a folder of its own in a toolkit.
+func TestFind(t *testing.T) {
+	root := t.TempDir()
+	lib := fake(t, filepath.Join(root, "extras/CUPTI/lib64"), "libcupti.so.13")
+	t.Setenv("CUDA_HOME", root)
+	t.Setenv("NORMBENCH_CUPTI", "")
+	tracer, err := nvlib.Find(where, func(path string) (*Tracer, error) {
+		if path != lib { // as if there were no other
+			return nil, errors.New("does not load")
+		}
+		return load(path)
+	})
+	if err != nil || tracer.path != lib {
+		t.Errorf("%v, %v", tracer, err)
+	}
+}
