@@ -228,15 +228,23 @@ func (f *Family) CheckServes(p Problem) error {
 	return err
 }
 
+// CheckKnobs says which knob c has and f has not, or nil.
+func (f *Family) CheckKnobs(c Config) error {
+	for _, s := range c.Settings() {
+		if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == s.Knob }) {
+			return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q",
+				f.Name, s.Knob.Key)
+		}
+	}
+	return nil
+}
+
 // Complete fills the knobs that c leaves open from the base config, and refuses
 // knobs that f does not have and values that do not work for p on d.
 func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
 	settings := c.Settings()
-	for _, s := range settings {
-		if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == s.Knob }) {
-			return c, hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q",
-				f.Name, s.Knob.Key)
-		}
+	if err := f.CheckKnobs(c); err != nil {
+		return c, err
 	}
 	if len(settings) < len(f.Knobs) { // a map's base takes longer than all the rest
 		c = f.Base(p, d).With(settings...)

@@ -10,8 +10,8 @@ import (
 // Accepts says whether a family accepts a whole config at all problems of maps in the box: with
 // every type of weight, with a bias and without. It asks on a lattice.
 func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Variant) bool {
-	f, err := reg.Lookup(v.Family)
-	if err != nil || f.Op != b.Class.Op || f.Pass != b.Class.Pass || strange(f, v.Config) != nil ||
+	f, err := familyOf(reg, v)
+	if err != nil || f.Op != b.Class.Op || f.Pass != b.Class.Pass ||
 		f.Fragile != nil && f.Fragile(v.Config) {
 		return false
 	}
@@ -35,31 +35,27 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 	return true
 }
 
-// Whole is v with the knobs of its family that it leaves out, as one does that was measured before
-// there were such knobs: 0, which is what kernels did then. Records of both are of one config.
-func Whole(reg *kernels.Registry, v kernels.Variant) kernels.Variant {
-	if f, err := reg.Lookup(v.Family); err == nil {
-		for _, r := range f.Knobs {
-			if _, ok := v.Config.Lookup(r.Knob); !ok {
-				v.Config = v.Config.With(kernels.Setting{Knob: r.Knob})
-			}
-		}
+// familyOf is the family of a map's variant, or the error that there is none with such knobs.
+func familyOf(reg *kernels.Registry, v kernels.Variant) (*kernels.Family, error) {
+	f, err := reg.Lookup(v.Family)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.Config.String() == "" && len(f.Knobs) > 0:
+		return nil, hint.Errorf("`normbench list kernels` shows its knobs", "%s has no such knobs", f.Name)
 	}
-	return v
+	return f, f.CheckKnobs(v.Config)
 }
 
-// strange says which knob a config has and its family has not, or nil.
-func strange(f *kernels.Family, c kernels.Config) error {
-	if c.String() == "" && len(f.Knobs) > 0 {
-		return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no such knobs", f.Name)
-	}
-	for _, s := range c.Settings() {
-		if !slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == s.Knob }) {
-			return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q",
-				f.Name, s.Knob.Key)
+// whole is c with the knobs of its family that it leaves out, as one does that was measured before
+// there were such knobs: 0, which is what kernels did then. Records of both are of one config.
+func whole(f *kernels.Family, c kernels.Config) kernels.Config {
+	for _, r := range f.Knobs {
+		if _, ok := c.Lookup(r.Knob); !ok {
+			c = c.With(kernels.Setting{Knob: r.Knob})
 		}
 	}
-	return nil
+	return c
 }
 
 // columns are some of the box: the ends, those with many divisors, and uneven ones.

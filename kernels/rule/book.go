@@ -180,19 +180,20 @@ func (b *Book) cell(s *sheet, line, cell int) *known {
 	}
 	box := s.Box(line, cell, b.Device.SMs)
 	accepted := func(v kernels.Variant) bool { return box.Accepts(b.analytic, b.Device, v) }
-	a := Answer{Match: MatchCell, Raster: &s.Raster, Line: line, Cell: cell}
+	k := &known{Answer: Answer{Match: MatchCell, Raster: &s.Raster, Line: line, Cell: cell}}
 	own, ok := s.Pick(line, cell)
-	v := own
 	if ok {
-		v, ok = s.Near(line, cell, 13, accepted)
+		k.Variant, ok = s.Near(line, cell, 13, accepted)
 	}
-	if !ok {
-		a = Answer{Match: MatchBase, Variant: b.tabulated(box, accepted)}
-	} else if a.Variant = Whole(b.analytic, v); v != own {
-		a.Match = MatchMoved
+	switch {
+	case !ok:
+		k.Answer = Answer{Match: MatchBase, Variant: b.tabulated(box, accepted)}
+	case k.Variant != own:
+		k.Match = MatchMoved
 	}
-	k := &known{Answer: a}
-	k.family, _ = b.analytic.Lookup(a.Variant.Family)
+	if k.family, _ = b.analytic.Lookup(k.Variant.Family); ok {
+		k.Variant.Config = whole(k.family, k.Variant.Config)
+	}
 	at.Store(k)
 	return k
 }
@@ -274,7 +275,8 @@ func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 		return f.Base(p, b.Device)
 	}
 	accepted := func(v kernels.Variant) bool {
-		return v.Family == f.Name && strange(f, v.Config) == nil && f.Refuse(p, v.Config, b.Device) == nil
+		own, err := familyOf(b.analytic, v)
+		return err == nil && own.Name == f.Name && f.Refuse(p, v.Config, b.Device) == nil
 	}
 	own := AlignOf(p.N, p.DType.Size())
 	for apart := int64(1); apart <= 8; apart *= 2 {
@@ -282,7 +284,7 @@ func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 			if s := b.sheets[keyOf(ClassOf(p), align)]; s != nil {
 				line, cell := s.At(p.M, p.N, b.Device.SMs)
 				if v, ok := s.Near(line, cell, len(Letters), accepted); ok {
-					return Whole(b.analytic, v).Config
+					return whole(f, v.Config)
 				}
 			}
 		}

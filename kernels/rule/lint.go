@@ -17,7 +17,7 @@ func (m *Map) Refused(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 		r := &m.Rasters[i]
 		wait.Go(func() {
 			for b, a := range r.Cells(d.SMs) {
-				if unknown(reg, a.Variant) == nil && !b.Accepts(reg, d, a.Variant) {
+				if _, err := familyOf(reg, a.Variant); err == nil && !b.Accepts(reg, d, a.Variant) {
 					found[i] = append(found[i], fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is "+
 						"refused in a part of the cell",
 						r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, a.Variant))
@@ -35,18 +35,10 @@ func (m *Map) Unknown(reg *kernels.Registry) (notes []string) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		for k, v := range r.Legend {
-			if err := unknown(reg, v); err != nil {
+			if _, err := familyOf(reg, v); err != nil {
 				notes = append(notes, fmt.Sprintf("%s: letter %c: %v", r.Title(), Letters[k], err))
 			}
 		}
 	}
 	return notes
-}
-
-func unknown(reg *kernels.Registry, v kernels.Variant) error {
-	f, err := reg.Lookup(v.Family)
-	if err != nil {
-		return err
-	}
-	return strange(f, v.Config)
 }
