@@ -117,10 +117,8 @@ func TestUnsupported(t *testing.T) {
 	})
 	t.Run("lost", func(t *testing.T) {
 		m, d := mocked(t, every)
-		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) {
-			return 7,
-				nvml.ERROR_GPU_IS_LOST
-		}
+		const lost = nvml.ERROR_GPU_IS_LOST
+		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) { return 7, lost }
 		r, err := m.Sample()
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "nvmlDeviceGetClockInfo: ") &&
 			r.ClockMHz == 0 && r.PowerW != 0, "%+v, %v", r, err)
