@@ -29,10 +29,7 @@ func TestPreparing(t *testing.T) {
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
 func TestTimerOfCards(t *testing.T) {
 	card := func(us float64) kernels.Device {
-		return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
-			int) float64 {
-			return us * 1e-6
-		}}
+		return &devicetest.Fake{Seconds: devicetest.Always(us * 1e-6)}
 	}
 	for us, want := range map[float64]string{10.1: "", 9.5: "the cards differ"} {
 		var said strings.Builder

@@ -56,10 +56,7 @@ func TestSelfTestKept(t *testing.T) {
 		{0.6, 0.93, false, "0.93x; 0.60x"}, // a part is left
 		{1, 1, true, "1.00x; 1.00x: none kept"},
 	} {
-		fake := &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
-			int) float64 {
-			return 10e-6
-		}}
+		fake := &devicetest.Fake{Seconds: devicetest.Always(10e-6)}
 		trials, floor, err := sweep.SelfTest(t.Context(), families.New(), keeping{fake, c.plain,
 			c.ours})
 		assert.NoError(t, err)

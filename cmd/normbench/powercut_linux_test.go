@@ -61,12 +61,10 @@ func TestPowerCutCommands(t *testing.T) {
 					assert.NoError(t, exec(root, args))
 					ack()
 				}
-				assert.NoError(t,
-					leftFiles(root, func(name string,
-						_ []byte) error {
-						whole[name] = true
-						return nil
-					}))
+				assert.NoError(t, leftFiles(root, func(name string, _ []byte) error {
+					whole[name] = true
+					return nil
+				}))
 			}, func(root string, acked int) error {
 				found := map[string]bool{}
 				err := leftFiles(root, func(name string, data []byte) error {

@@ -40,10 +40,8 @@ func TestTail(t *testing.T) {
 // A descendant that keeps the output open holds up neither Kill nor Close, and is ended where it
 // is of the child's group.
 func TestDescendants(t *testing.T) {
-	for _, end := range []func(*Child){(*Child).Kill, func(c *Child) {
-		c.Close(t.Context(),
-			time.Minute)
-	}} {
+	for _, end := range []func(*Child){(*Child).Kill,
+		func(c *Child) { c.Close(t.Context(), time.Minute) }} {
 		start := time.Now()
 		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"},
 			MaxLine: 100})

@@ -77,10 +77,8 @@ func TestPanicIsAFailure(t *testing.T) {
 	r := devicetest.Registry(families.New())
 	f, err := r.Lookup(devicetest.Wrong)
 	assert.NoError(t, err)
-	f.Host = map[string]kernels.HostStage{"wrong": func(h *kernels.HostRun,
-		pid int) {
-		h.Mem["nothing"].At(0)
-	}}
+	f.Host = map[string]kernels.HostStage{
+		"wrong": func(h *kernels.HostRun, pid int) { h.Mem["nothing"].At(0) }}
 	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd,
 		M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
 	assert.NoError(t, err)

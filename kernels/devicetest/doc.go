@@ -35,14 +35,12 @@ func CPU() kernels.DeviceInfo {
 
 // Problem reads a problem that is right.
 func Problem(t testing.TB, text string) kernels.Problem {
-	return right(t, text,
-		kernels.ParseProblem)
+	return right(t, text, kernels.ParseProblem)
 }
 
 // Variant reads a variant that is right.
 func Variant(t testing.TB, text string) kernels.Variant {
-	return right(t, text,
-		kernels.ParseVariant)
+	return right(t, text, kernels.ParseVariant)
 }
 
 // Config reads a config that is right.

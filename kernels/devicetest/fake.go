@@ -317,6 +317,11 @@ func (b *fakeBench) Close() error {
 	return nil
 }
 
+// Always is a Fake's Seconds that are the same for all.
+func Always(seconds float64) func(kernels.Problem, kernels.Variant, int) float64 {
+	return func(kernels.Problem, kernels.Variant, int) float64 { return seconds }
+}
+
 // Failing is a Fake's Fail of some variants.
 func Failing(s kernels.Status, vs ...kernels.Variant) func(kernels.Problem,
 	kernels.Variant) *kernels.Failure {

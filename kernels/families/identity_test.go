@@ -75,15 +75,9 @@ func TestIdentityOfComments(t *testing.T) {
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
 		before := sources(t, kind, "", nil)
 		for what, edit := range map[string]func(string) string{
-			"comments": comment,
-			"ends of lines": func(text string) string {
-				return strings.ReplaceAll(text, "\n",
-					"\r\n")
-			},
-			"indents": func(text string) string {
-				return strings.ReplaceAll(text, "\n",
-					"\n\n\t ")
-			},
+			"comments":      comment,
+			"ends of lines": strings.NewReplacer("\n", "\r\n").Replace,
+			"indents":       strings.NewReplacer("\n", "\n\n\t ").Replace,
 		} {
 			got := differing(before, sources(t, kind, "all", edit))
 			assert.That(t, len(got) == 0, "%s: %s change the identities of %v", kind, what, got)

@@ -345,9 +345,8 @@ func TestExports(t *testing.T) {
 			}
 			t.Run("go", func(t *testing.T) {
 				check(t, "go", "main.go", func(s string) string {
-					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n",
-						1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n",
-						1) + "\n" + goMain
+					return strings.NewReplacer("package launch\n", "package main\n", "import (\n",
+						"import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n").Replace(s) + "\n" + goMain
 				}, []string{"go", "run", "main.go"})
 			})
 			t.Run("cpp", func(t *testing.T) {

@@ -330,8 +330,7 @@ func TestTolerance(t *testing.T) {
 	x, dy := wide(in["x"]), wide(in["dy"])
 	n := int(p.N)
 	xhat := func(i int) float64 {
-		return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/
-			n]
+		return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/n]
 	}
 	column := func(add func(sum float32, v float64) float32, rows int) func(j int) float64 {
 		return func(j int) float64 {

@@ -47,10 +47,7 @@ func harmless(fault, step string) bool {
 func misbehave(fault, step string) {
 	honest := func(in io.Reader, out io.Writer) {
 		Serve(context.Background(), in, out, "", func() (kernels.Device, error) {
-			return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant,
-				int) float64 {
-				return 1e-5
-			}}, nil
+			return &devicetest.Fake{Seconds: devicetest.Always(1e-5)}, nil
 		})
 	}
 	devicetest.Misbehave(os.Stdin, os.Stdout, honest, fault,

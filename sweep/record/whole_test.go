@@ -133,10 +133,7 @@ func TestWriterUnderOthers(t *testing.T) {
 		do   func(dir, path string) error
 		want string
 	}{
-		"mv": {func(dir, path string) error {
-			return os.Rename(path, filepath.Join(dir,
-				"old.jsonl"))
-		},
+		"mv": {func(dir, path string) error { return os.Rename(path, filepath.Join(dir, "old.jsonl")) },
 			"was moved or deleted in the meantime; the 1 records of this run are in DIR/old.jsonl"},
 		"rm": {func(dir, path string) error { return os.Remove(path) },
 			"was moved or deleted in the meantime; the 1 records of this run are gone with it"},

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/quick"
 
 	"normbench/internal/assert"
 	"normbench/internal/hint"
@@ -88,17 +87,20 @@ func newMachine(seed uint64) *machine {
 
 // What every strategy must hold to, whatever the space and the budget.
 func TestStrategies(t *testing.T) {
-	check := func(size, limit uint8, seed uint64, kind uint8) bool {
-		n := int(size)%90 + 2
+	for range 25 {
+		seed := rand.Uint64()
+		r := rand.New(rand.NewPCG(seed, 2))
+		n, limit, kind := r.IntN(90)+2, r.IntN(256), r.IntN(4)
 		for _, name := range Names() {
 			s := space(n, seed)
+			what := fmt.Sprintf("%s of %d by seed %d, budget %d of kind %d", name, n, seed, limit, kind)
 			var a Allowance
-			switch kind % 4 {
+			switch kind {
 			case 1:
-				a.Configs = int(limit)%n + 1
+				a.Configs = limit%n + 1
 				s.Limit = a.Configs
 			case 2:
-				a.Launches = int(limit) + 1
+				a.Launches = limit + 1
 			case 3:
 				a.Seconds = float64(limit+1) * 1e-4
 			}
@@ -108,47 +110,29 @@ func TestStrategies(t *testing.T) {
 			}
 			b := play(t, name, s, a, m)
 			for _, k := range s.Keep {
-				if !b.Seen(k) {
-					t.Logf("%s of %d: variant %d to keep was not measured", name, n, k)
-					return false
-				}
+				assert.That(t, b.Seen(k), "%s: variant %d to keep was not measured", what, k)
 			}
-			if most := max(a.Configs, len(s.Keep)); a.Configs > 0 && b.Measured() > most {
-				t.Logf("%s of %d: %d configs, allowed %d", name, n, b.Measured(), a.Configs)
-				return false
-			}
-			if over := b.Spent().Launches - a.Launches; a.Launches > 0 &&
-				over > s.Full*(1+len(s.Keep)) {
-				t.Logf("%s of %d: %d launches, allowed %d", name, n, b.Spent().Launches, a.Launches)
-				return false
-			}
+			assert.That(t, a.Configs == 0 || b.Measured() <= max(a.Configs, len(s.Keep)),
+				"%s: %d configs", what, b.Measured())
+			assert.That(t, a.Launches == 0 ||
+				b.Spent().Launches-a.Launches <= s.Full*(1+len(s.Keep)),
+				"%s: %d launches", what, b.Spent().Launches)
 			for v := range s.Variants {
-				if b.Launches(v) > s.Full {
-					t.Logf("%s: %d launches of a variant", name, b.Launches(v))
-					return false
-				}
+				assert.That(t, b.Launches(v) <= s.Full,
+					"%s: %d launches of a variant", what, b.Launches(v))
 			}
-			first := map[string]bool{}
-			for _, batch := range m.batches {
-				for _, v := range batch {
-					if first[v.String()] && kind%4 == 0 {
-						t.Logf("%s announced %s twice", name, v)
-						return false
-					}
-					first[v.String()] = true
-				}
+			first := map[kernels.Variant]bool{}
+			for _, v := range slices.Concat(m.batches...) {
+				assert.That(t, !first[v] || kind != 0, "%s announced %s twice", what, v)
+				first[v] = true
 			}
 			again := newMachine(seed)
 			again.fail = m.fail
 			play(t, name, space2(s), a, again)
-			if !slices.Equal(m.visits, again.visits) {
-				t.Logf("%s: the same seed gave other visits", name)
-				return false
-			}
+			assert.That(t, slices.Equal(m.visits, again.visits),
+				"%s: the same seed gave other visits", what)
 		}
-		return true
 	}
-	assert.NoError(t, quick.Check(check, &quick.Config{MaxCount: 25, Rand: nil}))
 }
 
 func space2(s *Space) *Space { c := *s; return &c }

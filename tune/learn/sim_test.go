@@ -80,10 +80,9 @@ func (s *sim) family(p kernels.Problem, name string) *simFamily {
 func (f *simFamily) knob(s *sim, name, key string) *simKnob {
 	k := f.knobs[key]
 	if k == nil {
-		k = &simKnob{steep: 0.004 * math.Exp(0.8*s.trait(name, key, "steep")), at: 2 +
-			1.2*s.trait(name, key),
-			row: 1.2 * s.trait(name, key, "row"), rows: 0.5 * s.trait(name, key,
-				"rows"), uneven: 0.5 * s.trait(name, key, "uneven")}
+		k = &simKnob{steep: 0.004 * math.Exp(0.8*s.trait(name, key, "steep")),
+			at: 2 + 1.2*s.trait(name, key), row: 1.2 * s.trait(name, key, "row"),
+			rows: 0.5 * s.trait(name, key, "rows"), uneven: 0.5 * s.trait(name, key, "uneven")}
 		f.knobs[key] = k
 	}
 	return k

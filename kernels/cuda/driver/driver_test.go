@@ -159,8 +159,7 @@ func TestFake(t *testing.T) {
 	s := must(c.NewStream())
 	p := must(c.Alloc(240))
 	args := func(i uint64) []uint64 {
-		return []uint64{uint64(p) + 80*i, 1<<40 + i,
-			uint64(math.Float32bits(1.5))}
+		return []uint64{uint64(p) + 80*i, 1<<40 + i, uint64(math.Float32bits(1.5))}
 	}
 	grid, block := [3]int{1, 2, 3}, [3]int{4, 5, 6}
 	assert.NoError(t, c.Enqueue(s, []Step{

@@ -50,15 +50,9 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 		return nvml.FEATURE_ENABLED, nvml.FEATURE_DISABLED, nvml.SUCCESS
 	}
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 123_250, nvml.SUCCESS }
-	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) {
-		return 41,
-			nvml.SUCCESS
-	}
+	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (t uint32, r nvml.Return) { return 41, r }
 	d.GetCurrentClocksEventReasonsFunc = func() (uint64, nvml.Return) { return 0x5, nvml.SUCCESS }
-	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) {
-		return 0x20,
-			nvml.SUCCESS
-	}
+	d.GetCurrentClocksThrottleReasonsFunc = func() (_ uint64, r nvml.Return) { return 0x20, r }
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{
 			{Pid: uint32(os.Getpid()), UsedGpuMemory: 1 << 20},
@@ -123,10 +117,8 @@ func TestUnsupported(t *testing.T) {
 	})
 	t.Run("lost", func(t *testing.T) {
 		m, d := mocked(t, every)
-		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) {
-			return 7,
-				nvml.ERROR_GPU_IS_LOST
-		}
+		const lost = nvml.ERROR_GPU_IS_LOST
+		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) { return 7, lost }
 		r, err := m.Sample()
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "nvmlDeviceGetClockInfo: ") &&
 			r.ClockMHz == 0 && r.PowerW != 0, "%+v, %v", r, err)
