@@ -68,11 +68,12 @@ func (l *Lab) Bench(c *Bench) (*Benched, error) {
 		l.Notes(report.RunNotes(sum, c.Devices))
 		found = &Benched{report.BenchTable(sink.records, &run), sum.Measured, sum.Failed + sum.Refused}
 		var families []string
+		var problems []kernels.Problem
 		for _, r := range sink.records {
-			families = append(families, r.Family)
+			families, problems = append(families, r.Family), append(problems, r.Problem)
 		}
 		found.Notes = append(append(found.Notes, l.TableNotes(c.Refs, info, families)...),
-			report.LadderNotes(info)...)
+			report.LadderNotes(info, problems)...)
 	}
 	if errors.Is(err, context.Canceled) && l.Ctx.Err() != nil {
 		variants := 0

@@ -10,6 +10,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -67,7 +68,7 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.T
 		ladder := "the table alone"
 		var lines, nearby []string
 		if t.Book != nil {
-			ladder = t.Book.Step.String()
+			ladder = t.Book.For(rule.ClassOf(p)).String()
 			lines, nearby = t.Book.Draw(a)
 		}
 		drawn = append(drawn, lines)

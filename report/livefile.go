@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"normbench/internal/console"
@@ -16,6 +17,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/kernels/rule"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -149,15 +151,26 @@ func (l *Live) notes() (notes []string) {
 	if !l.Run.Protocol.Cold {
 		notes = append(notes, "WARM: the cache was not flushed; real calls may find it cold")
 	}
-	return append(append(notes, l.Peers...), LadderNotes(l.Run.Device)...)
+	var problems []kernels.Problem
+	for i := range l.Duels {
+		problems = append(problems, l.Duels[i].Problem)
+	}
+	return append(append(notes, l.Peers...), LadderNotes(l.Run.Device, problems)...)
 }
 
-// LadderNotes say which step of the ladder the defaults of a GPU come from.
-func LadderNotes(d kernels.DeviceInfo) []string {
+// LadderNotes say which steps of the ladder the defaults of problems come from, on a GPU.
+func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []string) {
 	if d.Kind != kernels.KindCUDA {
 		return nil
 	}
-	return []string{"defaults by " + families.Step(d).String()}
+	step := families.Step(d)
+	for _, p := range problems {
+		note := "defaults by " + step.For(rule.ClassOf(p)).String()
+		if !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	return notes
 }
 
 // Page is the compare as a page: its verdict, then what it rests on.

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,8 +15,9 @@ import (
 // A Step says which map answers for a device, and how near it is. The zero Step is the analytic
 // base.
 type Step struct {
-	Map  *Map
-	Near Nearness
+	Map    *Map
+	Near   Nearness
+	Behind []Step // answer for the classes that Map lacks, the nearest first
 }
 
 // A Nearness is what a map has in common with a device.
@@ -29,8 +31,9 @@ const (
 	Own                      // the device's map
 )
 
-// Ladder finds the map for a device among some, which may be nil.
+// Ladder finds the maps for a device among some, which may be nil.
 func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
+	var steps []Step
 	for _, m := range maps {
 		if m == nil {
 			continue
@@ -46,11 +49,34 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
 		case 0 < have && have < want && (have >= 90) == (want >= 90): // clusters and bulk copies came with sm_90
 			near = Older
 		}
-		if near > best.Near || near == best.Near && near > Analytic && apart(m, d) < apart(best.Map, d) {
-			best = Step{m, near}
+		if near > Analytic {
+			steps = append(steps, Step{Map: m, Near: near})
 		}
 	}
+	if len(steps) == 0 {
+		return Step{}
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int {
+		return cmp.Or(int(b.Near-a.Near), apart(a.Map, d)-apart(b.Map, d))
+	})
+	best, best.Behind = steps[0], steps[1:]
 	return best
+}
+
+// For is the step that answers for a class: the nearest whose map has it, else s itself.
+func (s Step) For(c Class) Step {
+	for _, step := range append([]Step{s}, s.Behind...) {
+		if step.Map.has(c) {
+			step.Behind = nil
+			return step
+		}
+	}
+	s.Behind = nil
+	return s
+}
+
+func (m *Map) has(c Class) bool {
+	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return r.Class == c })
 }
 
 // StepOf is the step by which the map of a file answers for a device.
@@ -82,14 +108,18 @@ func (s Step) String() string {
 	if s.Map == nil {
 		return "the analytic base"
 	}
-	of := s.Map.Device
+	of, text := s.Map.Device, ""
 	switch s.Near {
 	case SameArch:
-		return fmt.Sprintf("the map of %s, by rows per SM of its %d", of.ID, of.SMs)
+		text = fmt.Sprintf(", by rows per SM of its %d", of.SMs)
 	case Older:
-		return fmt.Sprintf("the map of %s, an older architecture (%s), as far as this one accepts it", of.ID, of.Arch)
+		text = fmt.Sprintf(", an older architecture (%s), as far as this one accepts it", of.Arch)
 	}
-	return "the map of " + of.ID
+	text = "the map of " + of.ID + text
+	for _, b := range s.Behind {
+		text += ", else that of " + b.Map.Device.ID
+	}
+	return text
 }
 
 // A Book is the defaults of one device: a map's cells, each with a config that is accepted at all
@@ -135,9 +165,10 @@ func NewBook(s Step, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 	}
 	blank := Blank(Class{}, 0, d.SMs)
 	for _, c := range classes() {
+		m := s.For(c).Map
 		for _, align := range Aligns(c.Bytes) {
 			r := *blank
-			if of := s.Map.Raster(c, align); of != nil {
+			if of := m.Raster(c, align); of != nil {
 				r = *of
 			}
 			r.Class, r.Align, r.Rows = c, align, r.Rows.on(d.SMs)

@@ -58,6 +58,13 @@ func (c Class) Problem(m, n int64) kernels.Problem {
 	return p
 }
 
+// Has says whether the class has problems at an alignment: those with a transpose have whole rows of
+// 128 columns, or are uneven.
+func (c Class) Has(align int64) bool {
+	n := 128 + align/c.Bytes%(16/c.Bytes)
+	return ClassOf(c.Problem(16, n)) == c || ClassOf(c.Problem(17, n)) == c
+}
+
 // sample is a problem of the class.
 func (c Class) sample() kernels.Problem {
 	if p := c.Problem(16, 128); ClassOf(p) == c {

@@ -107,6 +107,9 @@ func (f *Filler) Fill(points []*Point) *rule.Map {
 	var wg sync.WaitGroup
 	for _, c := range f.classes {
 		for _, align := range rule.Aligns(c.Bytes) {
+			if !c.Has(align) {
+				continue
+			}
 			wg.Go(func() {
 				r := f.raster(c, align)
 				mu.Lock()
