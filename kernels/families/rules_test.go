@@ -183,6 +183,26 @@ func TestSteps(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(got), want, got)
 }
 
+// TestClassesBehind: a class that a device's own map lacks is answered by the next map's cells.
+func TestClassesBehind(t *testing.T) {
+	for _, k := range rule.KnownDevices()[:2] {
+		step := families.Step(k.DeviceInfo)
+		for text, device := range map[string]string{
+			"rmsnorm/fwd/4096x4096/bf16":               "nvidia-h200",
+			"rmsnorm/bwd/4096x4096/fp16":               "nvidia-h200",
+			"layernorm/fwd/1x13895/bf16+bias+residual": "nvidia-h100-80gb-hbm3",
+			"rmsnorm/bwd/512x1000/fp32":                "nvidia-h100-80gb-hbm3",
+		} {
+			p, err := kernels.ParseProblem(text)
+			assert.NoError(t, err)
+			from := step.For(rule.ClassOf(p))
+			a := families.Book(families.With(), step, k.DeviceInfo).Answer(p)
+			assert.That(t, from.Map.Device.ID == device && a.Match == rule.MatchCell,
+				"%s on %s: %s, %+v", p, k.Key, from, a)
+		}
+	}
+}
+
 // TestRefused: what is wrong with a map's configs is named, and nothing is with those of the maps
 // that the program brings along.
 func TestRefused(t *testing.T) {

@@ -105,7 +105,11 @@ func fit(p nvrtc.Param, a kernels.Arg) (as kernels.Arg, help, what string) {
 		a.Float = float64(a.Int)
 	}
 	if lo, hi := kind.Range(); !kind.IsFloat() && (a.Kind.IsFloat() || a.Int < lo || a.Int > hi) {
-		return a, "see its annotation", fmt.Sprintf("does not hold %v", a.Int)
+		var value any = a.Int
+		if a.Kind.IsFloat() {
+			value = a.Float
+		}
+		return a, "see its annotation", fmt.Sprintf("does not hold %v", value)
 	}
 	a.Kind = kind
 	return a, "", ""
@@ -141,7 +145,12 @@ func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 	for _, s := range b.Meta.Scratch {
 		wanted += int(min(s[0], 1))
 	}
-	if pointers > 2 || len(list) < wanted || fmt.Sprint(sizes) != fmt.Sprint(have) {
+	switch {
+	case pointers > 2:
+		return nil, bad(help, "the cubin takes %d pointers behind its arguments, 2 are known", pointers)
+	case len(list) < wanted:
+		return nil, bad(help, "the cubin wants scratch by %d pointers, and takes %d", wanted, len(list))
+	case fmt.Sprint(sizes) != fmt.Sprint(have):
 		return nil, bad(help, "the cubin takes %d parameters of %v bytes, and is given %d of %v",
 			len(have), have, len(sizes), sizes)
 	}
