@@ -111,8 +111,7 @@ func (d *Device) Within(step time.Duration) {
 }
 
 // call runs f with the GPU's context current on its thread. Handing f to a thread of its own took
-// two wakes of a thread for each call: on a virtual machine a tenth of a millisecond each, a third
-// of what a short visit takes.
+// two wakes of a thread for each call. On a virtual machine that was a third of a short visit.
 func (d *Device) call(f func() error) error {
 	d.calling.Lock()
 	defer d.calling.Unlock()

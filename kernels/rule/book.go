@@ -66,7 +66,7 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
 // For is the step that answers for a class: the nearest whose map has it, else s itself.
 func (s Step) For(c Class) Step {
 	for _, step := range append([]Step{s}, s.Behind...) {
-		if step.Map.has(c) {
+		if step.Map.hasClass(c) {
 			step.Behind = nil
 			return step
 		}
@@ -75,7 +75,7 @@ func (s Step) For(c Class) Step {
 	return s
 }
 
-func (m *Map) has(c Class) bool {
+func (m *Map) hasClass(c Class) bool {
 	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return r.Class == c })
 }
 
