@@ -12,9 +12,9 @@ import (
 	"normbench/kernels"
 )
 
-// sources are peers.py and the files of libraries, a peer each.
+// sources are peers.py with its package, and the files of libraries, a peer each.
 //
-//go:embed peers.py libraries/*.py
+//go:embed peers.py peerbench/*.py libraries/*.py
 var sources embed.FS
 
 const program = "peers.py"
@@ -65,12 +65,14 @@ var another = regexp.MustCompile(`(?m)^from libraries import (\w+)`)
 
 // files are those that a peer runs. A callable's own are in its version.
 func files(name string) []string {
-	list := []string{program}
+	list, _ := fs.Glob(sources, "peerbench/*.py") // the pattern is sound
+	list = append([]string{program}, list...)
+	shared := len(list)
 	file := "libraries/" + strings.ReplaceAll(name, "-", "_") + ".py"
 	if text, err := sources.ReadFile(file); err == nil {
 		list = append(list, file)
 		for _, m := range another.FindAllSubmatch(text, -1) {
-			list = append(list, files(string(m[1]))[1:]...)
+			list = append(list, files(string(m[1]))[shared:]...)
 		}
 	}
 	return list

@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,10 +47,14 @@ func double(t *testing.T, limit time.Duration, args ...string) *Worker {
 func TestRegister(t *testing.T) {
 	const mine = "py:old/my.py:norm"
 	r := Register(families.New(), []kernels.Peer{{Name: mine, Version: "source 1"}})
-	for name, want := range map[string][]string{
-		"peer/compile-max": {"peers.py", "libraries/compile_max.py", "libraries/torch.py"},
-		mine:               {"peers.py"},
+	shared, err := fs.Glob(os.DirFS("."), "peerbench/*.py")
+	assert.That(t, err == nil && len(shared) > 0, "%v", err)
+	shared = append([]string{"peers.py"}, shared...)
+	for name, own := range map[string][]string{
+		"peer/compile-max": {"libraries/compile_max.py", "libraries/torch.py"},
+		mine:               nil,
 	} {
+		want := slices.Concat(shared, own)
 		f, err := r.Lookup(name)
 		assert.That(t, err == nil && slices.Equal(f.Files, want) &&
 			(f.Version != "") == (name == mine), "%s: %+v, %v", name, f, err)

@@ -1,4 +1,4 @@
-"""Holds peers.py to the fixture that package reference has written. On a CPU, or on a GPU with NORMBENCH_PEERS_CPU=0."""
+"""Holds peerbench to the fixture that package reference has written. On a CPU, or on a GPU with NORMBENCH_PEERS_CPU=0."""
 
 import json
 import math
@@ -11,20 +11,27 @@ os.environ.setdefault("NORMBENCH_PEERS_CPU", "1")
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import torch  # noqa: E402
 
-import peers  # noqa: E402
 from checks import finish, want  # noqa: E402
+from peerbench import device  # noqa: E402
+from peerbench.answers import answers, compare, number, tolerance  # noqa: E402
+from peerbench.device import CPU, Device  # noqa: E402
+from peerbench.inputs import draw  # noqa: E402
+from peerbench.peer import PEERS, Peer, callable_of  # noqa: E402
+from peerbench.problem import Problem  # noqa: E402
+from peerbench.trouble import Failure  # noqa: E402
+from peers import failure_of  # noqa: E402
 
-peers.torch = torch
+
 def same(a: float, b: float, rel: float) -> bool:
     return a == b or (a != a and b != b) or abs(a - b) <= rel * max(abs(a), abs(b))
 
 
 for f in json.load(open(sys.argv[1])):
-    p, seed = peers.Problem.parse(f["problem"]), f["seed"]
+    p, seed = Problem.parse(f["problem"]), f["seed"]
     extra = {"b"} if p.pas == "bwd" else set()  # a peer's own forward needs it
     want(set(p.inputs()) - extra == set(f["inputs"]), f"{p.text}: inputs {p.inputs()}, want {list(f['inputs'])}")
     want(sorted(p.outputs()) == sorted(f["answers"]), f"{p.text}: outputs {p.outputs()}, want {list(f['answers'])}")
-    t = {n: peers.draw(p, n, seed, "cpu" if peers.CPU else "cuda") for n in p.inputs()}
+    t = {n: draw(p, n, seed, "cpu" if CPU else "cuda") for n in p.inputs()}
     for n, text in f["inputs"].items():
         size = t[n].element_size()
         bits = t[n].reshape(-1).view({2: torch.int16, 4: torch.int32}[size]).tolist()
@@ -33,7 +40,7 @@ for f in json.load(open(sys.argv[1])):
         isnan = torch.isnan(t[n].reshape(-1)).tolist()  # a NaN's payload is nobody's business
         bad = [i for i, (g, w) in enumerate(zip(got, exact)) if g != w and not isnan[i]]
         want(len(got) == len(exact) and not bad, f"{p.text} seed {seed}: {n} differs at {bad[:5]}")
-    answer, scale = peers.answers(p, t)
+    answer, scale = answers(p, t)
     for n, text in f["answers"].items():
         exact = [float(v) for v in text.split()]
         got = answer[n].reshape(-1).tolist()
@@ -42,40 +49,40 @@ for f in json.load(open(sys.argv[1])):
         bad = [i for i, (g, w) in enumerate(zip(got, exact)) if not same(g, w, 1e-11) and not abs(g - w) <= size]
         want(len(got) == len(exact) and not bad, f"{p.text} seed {seed}: answer {n} differs at {bad[:5]}")
         want(same(scale[n], f["scale"][n], 1e-9), f"{p.text}: scale of {n} is {scale[n]}, want {f['scale'][n]}")
-        rel, absolute = peers.tolerance(p, n, scale[n], 0)
+        rel, absolute = tolerance(p, n, scale[n], 0)
         tol = f["tolerances"][n]
         want(same(rel, tol["rel"], 1e-9) and same(absolute, tol["abs"], 1e-9), f"{p.text}: tolerance of {n} is {rel}, {absolute}, want {tol}")
 
 # The comparison: right, one wrong element, NaN, infinities, a wrong shape and type.
-p = peers.Problem.parse("rmsnorm/fwd/3x5/bf16")
-exact = torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5).to("cpu" if peers.CPU else "cuda")
+p = Problem.parse("rmsnorm/fwd/3x5/bf16")
+exact = torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5).to("cpu" if CPU else "cuda")
 exact[0, 0] = math.nan
 exact[2, 4] = 1e39
 got = exact.to(torch.bfloat16)
-c = peers.compare(p, "y", got, exact, 1.0, 0)
+c = compare(p, "y", got, exact, 1.0, 0)
 want(c["bad"] == 0 and 0 < c["max_err"] <= 1 and c["rel_l2"] < 0.01, f"right: {c}")
 for value in (1000.0, math.nan, math.inf):
     wrong = got.clone()
     wrong[1, 2] = value
-    c = peers.compare(p, "y", wrong, exact, 1.0, 0)
-    want(c["bad"] == 1 and c["first"] == 7 and c["got"] == peers.number(value) and c["max_err"] > 1, f"{value}: {c}")
+    c = compare(p, "y", wrong, exact, 1.0, 0)
+    want(c["bad"] == 1 and c["first"] == 7 and c["got"] == number(value) and c["max_err"] > 1, f"{value}: {c}")
 for wrong in (got[:2], got.float()):
     try:
-        peers.compare(p, "y", wrong, exact, 1.0, 0)
+        compare(p, "y", wrong, exact, 1.0, 0)
         want(False, f"{wrong.dtype} {wrong.shape} passed")
-    except peers.Failure as e:
+    except Failure as e:
         want(e.status == "wrong", str(e))
 
 
 # A device with peers of every kind, through check and time.
 def add(name: str, f) -> None:
-    peers.PEERS[name] = peers.Peer(name, "", name, functions={"rmsnorm": f})
+    PEERS[name] = Peer(name, "", name, functions={"rmsnorm": f})
 
 
 add("broken", lambda x, weight: x * 2)
 add("unwritten", lambda x, weight: torch.full_like(x, math.nan))
 add("nothing", lambda x, weight: None)
-d = peers.Device("")
+d = Device("")
 for text in ("rmsnorm/fwd/33x54/bf16", "rmsnorm/bwd/33x54/bf16", "layernorm/fwd/33x54/fp32+bias", "layernorm/bwd/33x54/fp32+bias", "rmsnorm/bwd/9x54/fp16+noweight"):
     d.open(text, 11)
     c = d.check("torch", 3)
@@ -89,7 +96,7 @@ for name, status in (("broken", "wrong"), ("unwritten", "wrong"), ("nothing", "w
     try:
         d.time(name, {"samples": 3, "flush": 0})
         want(False, f"{name} got a time")
-    except peers.Failure as e:
+    except Failure as e:
         want(e.status == status, f"{name}: {e.status}: {e}")
 
 
@@ -115,28 +122,28 @@ def forgetful(how: str):
 
 for how in ("remembers", "stops", "errs"):
     add(how, forgetful(how))
-d = peers.Device("")
+d = Device("")
 for how in ("remembers", "stops", "errs"):
     d.open("rmsnorm/fwd/64x512/fp32", 11)
     want(not d.check(how, 1)["outputs"][0]["bad"], f"{how} is checked")
     try:
         d.time(how, {"samples": 6, "flush": 0})
         want(how == "stops", f"{how} got a time")  # new memory need not be the poisoned one
-    except peers.Failure as e:
+    except Failure as e:
         want(e.status == "wrong" and "after 6 timed runs y is wrong" in str(e), f"{how}: {e}")
 # Of a large output each visit compares a part, and the next visit another.
-peers.CHUNK, chunk = 1 << 10, peers.CHUNK
+device.CHUNK, chunk = 1 << 10, device.CHUNK
 d.open("rmsnorm/fwd/64x512/fp32", 11)
 for visit in range(40):
     d.time("torch", {"samples": 3, "flush": 0})
 want(d.visits == 40, f"{d.visits} visits")
-peers.CHUNK = chunk
+device.CHUNK = chunk
 for text, name in (("rmsnorm/fwd/8x8/bf16+residual", "torch"), ("rmsnorm/fwd/8x8/bf16+fp8", "torch"), ("rmsnorm/bwd/8x8/bf16+acc", "torch")):
     d.open(text, 11)
     try:
         d.check(name, 1)
         want(False, f"{name} does {text}")
-    except peers.Failure as e:
+    except Failure as e:
         want(e.status == "refused" and "PyTorch eager has no" in str(e), str(e))
 
 
@@ -176,7 +183,7 @@ kept = {n: sys.modules.pop(n, None) for n in (*names, names[-1] + ".normalizatio
 for n in names:
     sys.modules[n] = types.ModuleType(n)
 sys.modules[names[-1]].normalization = sys.modules[names[-1] + ".normalization"] = stand_in()
-d = peers.Device("")
+d = Device("")
 for op in ("rmsnorm", "layernorm"):
     for dtype in ("fp16", "bf16", "fp32"):
         for option in ("", "+zc"):
@@ -190,7 +197,7 @@ for text, fits in (("rmsnorm/fwd/2x32768/bf16", True), ("rmsnorm/fwd/2x32769/bf1
         d.check("fast-llm", 1)
         want(fits, f"fast-llm does {text}")
     except NotImplementedError as e:
-        f = peers.failure_of(e)
+        f = failure_of(e)
         want(not fits and f.status == "refused" and "65536 bytes" in str(f), f"{text}: {f.status}: {f}")
 for n, module in kept.items():
     del sys.modules[n]
@@ -234,8 +241,9 @@ with tempfile.TemporaryDirectory() as folder:
     mine = os.path.join(folder, "my.py")
     open(mine, "w").write(MINE)
     names = ("eager", "backward", "fused", "strided", "wide", "narrow", "greedy", "detached")
-    peers.PEERS = {n: peers.callable_of(f"py:{mine}:{n}") for n in names}
-    d = peers.Device("")
+    PEERS.clear()
+    PEERS.update({n: callable_of(f"py:{mine}:{n}") for n in names})
+    d = Device("")
     for name, text, told in (
         ("eager", "rmsnorm/fwd/33x54/bf16", "right"),
         ("eager", "rmsnorm/bwd/33x54/bf16", "right"),
@@ -253,7 +261,7 @@ with tempfile.TemporaryDirectory() as folder:
             c = d.check(name, 2)
             d.time(name, {"samples": 3, "flush": 0, "rotate": True})
             got = "wrong" if any(o["bad"] for o in c["outputs"]) else "right"
-        except peers.Failure as e:
+        except Failure as e:
             got = f"{e.status}: {e}"
         want(got == told, f"{name} on {text}: {got}")
     d.open("rmsnorm/fwd/33x54/bf16", 11)

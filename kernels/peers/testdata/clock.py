@@ -1,11 +1,13 @@
-"""Tests peers.Clock on a simulated GPU: a stream is a list of what it will finish when, and time only passes where
+"""Tests timing.Clock on a simulated GPU: a stream is a list of what it will finish when, and time only passes where
 something takes it."""
 
+import ctypes
+import json
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-import peers  # noqa: E402
 from checks import finish, want  # noqa: E402
 
 QUEUE = 1000  # operations before the host waits
@@ -86,7 +88,7 @@ class Driver:
         return 0
 
     def cuLaunchKernel(self, entry, gx, gy, gz, bx, by, bz, shared, stream, args, extra) -> int:
-        start, end, _ = (peers.ctypes.c_uint64.from_address(a).value for a in args)
+        start, end, _ = (ctypes.c_uint64.from_address(a).value for a in args)
         self.launched.append((self.entries[entry.value], start, end - start))
         GPU.enqueue((end - start) / 4e12, self.entries[entry.value])
         return 0 if stream.value == Stream.cuda_stream and (gy, gz, by, bz, shared, extra) == (1, 1, 1, 1, 0, None) else 1
@@ -104,7 +106,7 @@ class Profile:
 
     def export_chrome_trace(self, path: str) -> None:
         with open(path, "w") as f:
-            peers.json.dump({"traceEvents": [{"ph": "M"}, *GPU.log]}, f)
+            json.dump({"traceEvents": [{"ph": "M"}, *GPU.log]}, f)
 
 
 class torch:
@@ -127,11 +129,16 @@ class torch:
 
 
 CAPABILITY = (7, 5)  # no policies
-peers.torch = torch
-peers.time.perf_counter = lambda: GPU.now
+sys.modules["torch"] = torch
+from peerbench import profiler, timing  # noqa: E402
+from peerbench.call import Call  # noqa: E402
+from peerbench.flush import Flush  # noqa: E402
+from peerbench.trouble import Failure, Trouble  # noqa: E402
+
+time.perf_counter = lambda: GPU.now
 KERNEL, FLUSH = 20e-6, 120 << 20
-def call(host: float, operations: int = 1, waits: bool = False) -> peers.Call:
-    def run() -> peers.Tensors:
+def call(host: float, operations: int = 1, waits: bool = False) -> Call:
+    def run() -> dict:
         GPU.now += host
         for _ in range(operations):
             GPU.enqueue(KERNEL / operations)
@@ -139,11 +146,11 @@ def call(host: float, operations: int = 1, waits: bool = False) -> peers.Call:
             GPU.wait()
         return {}
 
-    return peers.Call(run)
+    return Call(run)
 
 
-def timed(what: str, c: peers.Call, samples: int = 21, flush: int = FLUSH, host: float = 0.0) -> None:
-    clock = peers.Clock()
+def timed(what: str, c: Call, samples: int = 21, flush: int = FLUSH, host: float = 0.0) -> None:
+    clock = timing.Clock()
     got = clock.visit([c], samples, flush)
     worst = max(abs(s - KERNEL) for s in got)
     took = sorted(clock.hosts)[len(clock.hosts) // 2]
@@ -164,58 +171,58 @@ GPU.boost = 1.0
 pauses = iter([0.0] * 30 + [50e-3] + [0.0] * 1000)
 
 
-def paused() -> peers.Tensors:
+def paused() -> dict:
     GPU.now += next(pauses)
     GPU.enqueue(KERNEL)
     return {}
 
 
-timed("the host pauses once", peers.Call(paused))
+timed("the host pauses once", Call(paused))
 
 # Samples that are cold by other tensors go through all of them, from batch to batch.
 used: list[int] = []
 
 
-def of(tensors: int) -> peers.Call:
-    def run() -> peers.Tensors:
+def of(tensors: int) -> Call:
+    def run() -> dict:
         used.append(tensors)
         GPU.enqueue(KERNEL)
         return {}
 
-    return peers.Call(run)
+    return Call(run)
 
 
-peers.Clock().visit([of(i) for i in range(7)], 21, 0)
+timing.Clock().visit([of(i) for i in range(7)], 21, 0)
 want(used == [i % 7 for i in range(len(used))], f"rotated: {used}")  # behind the untimed ones too, which leave theirs in L2
 
 # Without a spin the same host time would be in the samples: the simulation can tell.
-spoiled, _, ahead = peers.Clock().batch([call(50e-6)], 3, FLUSH, 0, False)
+spoiled, _, ahead = timing.Clock().batch([call(50e-6)], 3, FLUSH, 0, False)
 want(not ahead and max(spoiled) > 2 * KERNEL, f"no spin: ahead {ahead}, up to {max(spoiled) * 1e6:.1f} us")
 
 # What a kernel has left is poisoned once in a visit: ahead of the last sample and of its flush.
 seen: list[int] = []
 
 
-def counted() -> peers.Tensors:
+def counted() -> dict:
     seen.append(1)
     GPU.enqueue(KERNEL)
     return {"y": len(seen)}
 
 
-for samples in (1, peers.BATCH, 7):
+for samples in (1, timing.BATCH, 7):
     seen.clear()
     poisoned: list[int] = []
-    clock = peers.Clock()
-    got = clock.visit([peers.Call(counted)], samples, FLUSH, lambda c: poisoned.append(len(seen)))
+    clock = timing.Clock()
+    got = clock.visit([Call(counted)], samples, FLUSH, lambda c: poisoned.append(len(seen)))
     want(poisoned == [len(seen) - 1], f"{samples} samples, {len(seen)} runs: poisoned ahead of {poisoned}")
     want(clock.last.left == {"y": len(seen)}, f"the last sample left {clock.last.left}")
     want(max(abs(s - KERNEL) for s in got) < 1e-9, f"with a poison: {got}")
 
 # Where there are policies each flush takes and gives back the whole buffer, one more behind the last sample.
 CAPABILITY = (9, 0)
-peers.ctypes.CDLL = Driver
-timed("with cache policies", call(50e-6), samples=peers.BATCH)
-flushes = 2 * peers.BATCH + 1  # the untimed batch, the timed one, and behind them
+ctypes.CDLL = Driver
+timed("with cache policies", call(50e-6), samples=timing.BATCH)
+flushes = 2 * timing.BATCH + 1  # the untimed batch, the timed one, and behind them
 want(Driver.launched == [("keep", 0x1000, FLUSH), ("let_go", 0x1000, FLUSH)] * flushes, f"flushes: {Driver.launched}")
 Driver.launched.clear()
 timed("warm, with cache policies", call(50e-6), flush=0)
@@ -225,8 +232,8 @@ want(not Driver.launched, f"warm: {Driver.launched}")
 runs: list[int] = []
 
 
-def traced(more: bool = False) -> peers.Call:
-    def run() -> peers.Tensors:
+def traced(more: bool = False) -> Call:
+    def run() -> dict:
         runs.append(1)
         GPU.enqueue(10e-6, "void at::native::(anonymous namespace)::first<4, c10::BFloat16>(int, long)")
         GPU.enqueue(0)  # the next one is launched later
@@ -234,7 +241,7 @@ def traced(more: bool = False) -> peers.Call:
             GPU.enqueue(3e-6, "_second_kernel")
         return {}
 
-    return peers.Call(run, before=lambda: GPU.enqueue(1e-6, "copy"))
+    return Call(run, before=lambda: GPU.enqueue(1e-6, "copy"))
 
 
 def differs(seconds: list[float], us: float) -> bool:
@@ -242,19 +249,19 @@ def differs(seconds: list[float], us: float) -> bool:
 
 
 for flush in (FLUSH, 0):
-    seconds, more = peers.Clock().trace([traced()], 5, flush, lambda c: GPU.enqueue(1e-6, "fill"))
+    seconds, more = profiler.trace(timing.Clock(), [traced()], 5, flush, lambda c: GPU.enqueue(1e-6, "fill"))
     names = [s["stage"] for s in more["stages"]]
     want(len(seconds) == 5 and more["by"] == "cupti" and names == ["first", "_second_kernel"], f"flush {flush}: traced {more}")
     want(not any(differs(s["seconds"], us) for s, us in zip(more["stages"], (10, 6))) and len(more["gaps"]) == 5, f"flush {flush}: {more}")
-seconds, more = peers.Clock().trace([traced(more=True)], 5, FLUSH, lambda c: None)
+seconds, more = profiler.trace(timing.Clock(), [traced(more=True)], 5, FLUSH, lambda c: None)
 want(len(seconds) == 5 and more == {}, f"kernels that change: {more}")
 Driver.launched.clear()
 
-peers.Flush.PTX, text = "nothing", peers.Flush.PTX
+Flush.PTX, text = "nothing", Flush.PTX
 try:
-    peers.Clock()
+    timing.Clock()
     want(False, "PTX that is refused goes unseen")
-except peers.Trouble as e:
+except Trouble as e:
     want("cuModuleLoadData: CUDA error 218" in str(e), str(e))
 
 
@@ -262,18 +269,18 @@ def missing(name: str) -> None:
     raise OSError(f"{name}: cannot open shared object file")
 
 
-peers.Flush.PTX, peers.ctypes.CDLL = text, missing
+Flush.PTX, ctypes.CDLL = text, missing
 try:
-    peers.Clock()
+    timing.Clock()
     want(False, "a driver that is not there goes unseen")
-except peers.Trouble as e:
+except Trouble as e:
     want("libcuda.so.1: cannot open" in str(e) and e.hint != "", str(e))
 CAPABILITY = (7, 5)
 
 for what, c in (("waits for the GPU", call(0, waits=True)), ("overfills the queue", call(0, operations=2000))):
     try:
-        got = peers.Clock().visit([c], 5, FLUSH)
+        got = timing.Clock().visit([c], 5, FLUSH)
         want(False, f"a peer that {what} got times: {got}")
-    except peers.Failure as e:
+    except Failure as e:
         want(e.status == "unfit", str(e))
 finish()

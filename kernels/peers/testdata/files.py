@@ -1,12 +1,14 @@
-"""Tests peers.Peer without torch: what it says of a user's file, and which problems it refuses."""
+"""Tests peer.Peer without torch: what it says of a user's file, and which problems it refuses."""
 
 import os
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-import peers  # noqa: E402
 from checks import finish, want  # noqa: E402
+from peerbench import peer as peers  # noqa: E402
+from peerbench.problem import Problem  # noqa: E402
+from peers import failure_of  # noqa: E402
 
 MINE = """
 import helper
@@ -66,7 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
     ):
         got = ""
         try:
-            peer(f"{mine}:{name}").refuse(peers.Problem.parse(text))
+            peer(f"{mine}:{name}").refuse(Problem.parse(text))
         except peers.Failure as e:
             got = str(e)
         want(got == told, f"{name} on {text}: {got!r}, want {told!r}")
@@ -76,10 +78,10 @@ with tempfile.TemporaryDirectory() as folder:
         (peer(f"{mine}:choosy"), "rmsnorm/fwd/8x8/bf16", "refused: only on Sundays"),
     ):
         try:
-            p.refuse(peers.Problem.parse(text))
+            p.refuse(Problem.parse(text))
             p.functions["rmsnorm"](1, 2)
             want(False, f"{p.name} on {text} is well")
         except Exception as e:  # noqa: BLE001
-            f = peers.failure_of(e)
+            f = failure_of(e)
             want(f"{f.status}: {f}" == told, f"{p.name}: {f.status}: {f}")
 finish()

@@ -1,4 +1,4 @@
-"""Tests peers.Flush on a GPU: what a call asked L2 to keep is not there for the next sample.
+"""Tests flush.Flush on a GPU: what a call asked L2 to keep is not there for the next sample.
 
 The call reads a buffer under the policy that keeps it. It must take as long behind a flush as where every sample
 has a buffer of its own, of which the L2 holds none. Behind a plain reading it may take less: that was the hole."""
@@ -8,23 +8,24 @@ import statistics
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-import peers  # noqa: E402
 import torch  # noqa: E402
+
+from peerbench.call import Call  # noqa: E402
+from peerbench.timing import Clock  # noqa: E402
 
 if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
     print("NOT TESTED: no GPU with cache policies")
     sys.exit(0)
-peers.torch = torch
 cache = torch.cuda.get_device_properties(0).L2_cache_size
-clock = peers.Clock()
+clock = Clock()
 
 
-def call(buffer: torch.Tensor) -> peers.Call:
-    def run() -> peers.Tensors:
+def call(buffer: torch.Tensor) -> Call:
+    def run() -> dict:
         flush.launch(flush.entries[0], buffer.data_ptr(), 4 * buffer.numel())
         return {}
 
-    return peers.Call(run)
+    return Call(run)
 
 
 def micros(calls: list) -> float:
