@@ -173,8 +173,8 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 		return fmt.Errorf("statistics are loaded a tile ahead, 0, or many, 1")
 	case c.Get(kernels.Reload) == 4 && p.DType.Size() == 4:
 		return fmt.Errorf("fp32 needs no widening that could be kept")
-	case c.Get(kernels.MinBlocks)*c.Get(kernels.Warps) > 64:
-		return fmt.Errorf("an SM holds at most 64 warps")
+	case c.Get(kernels.MinBlocks) > 32 || c.Get(kernels.MinBlocks)*c.Get(kernels.Warps) > 64:
+		return fmt.Errorf("an SM holds at most 32 CTAs and 64 warps")
 	}
 	return nil
 }
