@@ -30,7 +30,7 @@ func (m macro) holds(v int64) bool {
 
 // around are both ends of m and values next to them.
 func (m macro) around() (values []int) {
-	for _, v := range []int64{m.from - 1, m.from, 3, m.to, m.to + 1, 2 * m.to} {
+	for _, v := range []int64{m.from - 1, m.from, m.to, m.to + 1, 2 * m.to} {
 		if v >= 0 {
 			values = append(values, int(v))
 		}
@@ -100,13 +100,13 @@ func (s *scope) compile(f *kernels.Family, p kernels.Problem, c kernels.Config) 
 	}
 }
 
-// knobs are the values of f's knobs to try, those next to a range too, and by what the test calls
-// them the ends of the ranges of its own sources.
+// knobs are the values of f's knobs to try, those next to a range and extreme ones too, and by what
+// the test calls them the ends of the ranges of its own sources.
 func (s *scope) knobs(f *kernels.Family) (values []kernels.Setting,
 	ends map[string]kernels.Setting) {
 	ends = map[string]kernels.Setting{}
 	for _, k := range f.Knobs {
-		all := slices.Clone(k.Values)
+		all := append([]int{0, 1, 3, 16, 1 << 20}, k.Values...)
 		for _, source := range f.Files {
 			m, ok := s.macros[source][k.Knob.Macro]
 			if !ok {
@@ -151,8 +151,8 @@ func (s *scope) try(f *kernels.Family, p kernels.Problem) {
 }
 
 // The ranges at the heads of sources are those of the families' knobs. A config with a value
-// outside is refused, and both ends of a range are accepted for some problem, beside some value of
-// another knob.
+// outside is refused, whatever the number is, and both ends of a range are accepted for some
+// problem, beside some value of another knob.
 func TestMacros(t *testing.T) {
 	s := &scope{t, device("sm_90"), map[string]map[string]macro{}, map[string]bool{}}
 	for _, source := range embedded(t, ".cu") {
