@@ -167,10 +167,7 @@ func TestTritonErrors(t *testing.T) {
 // error with file and line.
 func TestTritonExamples(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../examples/triton")
-	if err != nil {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_TRITON") == "", "%v", err)
-		t.Skipf("scripts/triton-env.sh installs Triton for this test: %v", err)
-	}
+	assert.Needs(t, "TRITON", err) // scripts/triton-env.sh
 	t.Setenv("NORMBENCH_CACHE", t.TempDir())
 	checker := func(r *kernels.Registry, arch string) *check.Checker {
 		d := devicetest.H200()
