@@ -130,9 +130,7 @@ func TestPagesInBrowser(t *testing.T) {
 		file := filepath.Join(dir, page.name+".html")
 		code, errs := page.make(file)
 		assert.Must(t, code == 0, "%s: %d, %s", page.name, code, errs)
-		data, err := os.ReadFile(file)
-		assert.NoError(t, err)
-		text := string(data)
+		text := string(assert.File(t, file))
 		verdict, chart, table := strings.Index(text, `class="tally"`), strings.Index(text,
 			page.chart),
 			strings.Index(text, "<table")

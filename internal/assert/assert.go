@@ -66,6 +66,14 @@ func NoError(t testing.TB, err error, context ...any) {
 	}
 }
 
+// File is what a file holds.
+func File(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	NoError(t, err)
+	return text
+}
+
 // Needs ends a test that lacks what it needs: it is skipped, or fails where $NORMBENCH_REQUIRE_WHAT
 // is set, so that a CI job that installs it cannot skip in silence.
 func Needs(t testing.TB, what string, err error) {

@@ -106,8 +106,7 @@ func TestVariants(t *testing.T) {
 		t.Skip("compiles many programs")
 	}
 	e := emulator(t)
-	text, err := os.ReadFile("testdata/variants.txt")
-	assert.NoError(t, err)
+	text := assert.File(t, "testdata/variants.txt")
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue

@@ -189,10 +189,8 @@ func TestTritonExamples(t *testing.T) {
 		}
 		assert.That(t, c.Kernels() >= 6, "%d kernels", c.Kernels())
 	}
-	example, err := os.ReadFile("../../examples/triton/rms.py")
-	assert.NoError(t, err)
-	manifest, err := os.ReadFile("../../examples/triton/rms_forward.yaml")
-	assert.NoError(t, err)
+	example := assert.File(t, "../../examples/triton/rms.py")
+	manifest := assert.File(t, "../../examples/triton/rms_forward.yaml")
 	for old, test := range map[string]struct{ text, want string }{
 		"tl.sqrt_rn(": {"tl.static_assert(n is None)(",
 			"compile user:rms.py:14: error: "},
