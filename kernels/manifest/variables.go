@@ -93,10 +93,12 @@ var variables = map[string]struct {
 	"fp16":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP16) }},
 	"fp32":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) }},
 	"weight":     {ofProblem, func(x *env) float64 { return truthOf(x.HasWeight()) }},
+	"footprint":  {ofProblem, func(x *env) float64 { return float64(x.Footprint()) }},
 	"sms":        {ofDevice, func(x *env) float64 { return float64(x.device.SMs) }},
 	"arch":       {ofDevice, func(x *env) float64 { return float64(x.device.ArchNumber()) }},
 	"shared_max": {ofDevice, func(x *env) float64 { return float64(x.device.SharedPerBlock) }},
 	"cache":      {ofDevice, func(x *env) float64 { return float64(x.device.CacheBytes) }},
+	"memory":     {ofDevice, func(x *env) float64 { return float64(x.device.MemoryBytes) }},
 	"registers":  {ofDevice, func(x *env) float64 { return float64(x.device.RegsPerSM) }},
 	"clusters_at_once": {ofDevice, func(x *env) float64 {
 		return float64(x.device.ClustersAtOnce(int(x.slots[x.group])))
