@@ -10,8 +10,9 @@
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   same-peers  the default against itself
-#   learn       LEARN (440s) of learning from PRIOR (none)
+#   learn       LEARN (440s) of learning from PRIOR (none), then the records that can be checked in, and their map
 #   judge       60 fresh problems searched in full, beside what was learned
+#   learn-types 8 minutes of learning of the classes beside plain bf16: fp32, residual, fp8, fp8t, accumulate
 #   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
 #               other libraries beside tuned.json
@@ -82,11 +83,15 @@ pack() {
 			[ ! -e "$state/$name.txt" ] || cp "$state/$name.txt" "$to/"
 		done
 	done
-	for dir in "$state"/learn/*/; do
+	for dir in "$state"/learn/*/ "$state"/learn-types/*/; do
 		[ -d "$dir" ] || continue
-		to=results/$(basename "$dir")/learn
+		name=$(basename "$(dirname "$dir")")
+		to=results/$(basename "$dir")/$name
 		mkdir -p "$to"
-		cp "$state"/learn.txt "$state"/judged.txt "$dir/judged.json" "$to/"
+		cp "$dir/records.jsonl.gz" "$state/tuned-$name.txt" "$to/"
+		for file in "$state"/learn.txt "$state"/judged.txt "$state/judge/$(basename "$dir")/judged.json"; do
+			[ "$name" != learn ] || [ ! -e "$file" ] || cp "$file" "$to/"
+		done
 	done
 	git status --short results
 }
@@ -123,6 +128,22 @@ compare() {
 	return "$rc"
 }
 
+# learn FOLDER NAME ARGS...: a learn into a folder below the state's `measured`.
+learn() {
+	local folder=$1 name=$2
+	shift 2
+	run "$name" "$bin" learn "${gpu[@]}" --prior "${PRIOR:-none}" --out "$state/measured/$folder" "$@"
+}
+
+# thin FOLDER: the records that can be checked in of a learn, and the map that they fill, which is
+# the one to judge.
+thin() {
+	local from=$state/measured/$1/$card to=$state/$1/$card
+	mkdir -p "$to"
+	run "thinned-$1" "$python" scripts/thin-records.py --map "$from/tuned.json" "$from/records.jsonl.gz" "$to/records.jsonl.gz"
+	run "tuned-$1" "$bin" tune "$to" --prior "${PRIOR:-none}" --out "$to/tuned.json"
+}
+
 part() {
 	local name=$1 best=(peer:best "tuned:results/$card/tuned.json")
 	case $name in
@@ -139,10 +160,19 @@ part() {
 		compare "$state/live/same-peers.json" same-peers base base --baseline-kernels "$state/copy" --shapes peers
 		;;
 	learn)
-		run learn "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior "${PRIOR:-none}" --out "$state/learn"
+		learn learn learn --budget "${LEARN:-440s}" && thin learn
+		;;
+	learn-types) # each into the same folder: budgets are of the classes that are asked for
+		learn learn-types residual --residual --budget 190s &&
+			learn learn-types fp32 --dtype fp32 --budget 85s &&
+			learn learn-types fp8 --quant fp8,fp8t --pass fwd --budget 160s &&
+			learn learn-types accumulate --accumulate --pass bwd --budget 40s &&
+			thin learn-types
 		;;
 	judge)
-		run judged "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior "${PRIOR:-none}" --out "$state/learn" --judge 60
+		[ -d "$state/judge" ] || cp -r "$state/learn" "$state/judge"
+		# A budget that is spent: nothing more is measured for the map.
+		run judged "$bin" learn "${gpu[@]}" --budget 1s --prior "${PRIOR:-none}" --out "$state/judge" --judge 60
 		;;
 	learned)
 		compare "$state/live/learned-against-base.json" learned-against-base "${TABLE:-base}" \

@@ -54,8 +54,12 @@ func reduceVector(p kernels.Problem) int64 {
 	return 1
 }
 
+// RefuseReduce refuses values of k2's knobs.
 func RefuseReduce(c kernels.Config) error {
 	cols, rows, warps := c.Get(kernels.ReduceCols), c.Get(kernels.ReduceRows), c.Get(kernels.ReduceWarps)
+	if c.Get(kernels.EarlyReduce) > 1 {
+		return fmt.Errorf("early reduce is 0 or 1")
+	}
 	if cols == 0 && rows == 0 && warps == 0 {
 		return nil
 	}

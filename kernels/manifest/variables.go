@@ -88,6 +88,8 @@ var variables = map[string]struct {
 	"N":          {ofProblem, func(x *env) float64 { return float64(x.N) }},
 	"xb":         {ofProblem, func(x *env) float64 { return float64(x.DType.Size()) }},
 	"wb":         {ofProblem, func(x *env) float64 { return float64(x.Weight.Size()) }},
+	"x_type":     {ofProblem, func(x *env) float64 { return float64(x.DType) }},
+	"w_type":     {ofProblem, func(x *env) float64 { return float64(x.Weight) }},
 	"widest":     {ofProblem, func(x *env) float64 { return float64(common.WidestVector(x.Problem)) }},
 	"bf16":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.BF16) }},
 	"fp16":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP16) }},
