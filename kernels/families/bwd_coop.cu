@@ -5,6 +5,9 @@
 //   sums of dw and db (groups,N) fp32, which k2 (reduce.cu) adds up; scratch:
 //   counters, zero at first, and sums of CTAs
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// Here the registers of several CTAs hold a row, which is read once and serves both.
+//
 // Bytes: x, dy (and dres) and dx once, w once per CTA, which stays in
 // registers; 8 bytes per partial element, written here and read by k2. CTAs
 // are persistent: each group of CTAS_PER_ROW, or each CTA of BLOCK_ROWS rows
@@ -18,15 +21,31 @@
 // (with dres: its BackwardAdd). What differs: x and dy stay packed over the
 // exchange instead of as fp32 of xhat and dy*w, columns of a CTA are
 // contiguous, any N that the vector divides is masked, and k2 is ours.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 4 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 32, powers of 2: rows of a CTA
+#endif
+#ifndef CTAS_PER_ROW
+#define CTAS_PER_ROW 1 // 1 to 8: that share a row through global memory
+#endif
+
 #include "common.cuh"
 #include "coop.cuh"
 
 constexpr int K = LAYERNORM ? 2 : 1;
 
-// write stores the CTA's part of its group's partial row. Rows that stand
+// writePartial stores the CTA's part of its group's partial row. Rows that stand
 // side by side meet in shared memory, one after the other so that the order is
 // always the same; each thread finds its own columns there.
-__device__ __forceinline__ void write(float *partial, float (&acc)[L][VEC]) {
+__device__ __forceinline__ void writePartial(float *partial, float (&acc)[L][VEC]) {
   extern __shared__ float merged[];
   for (int g = 0; g < BLOCK_ROWS; g++) {
     if (threadIdx.x / TPR == g) {
@@ -136,9 +155,9 @@ coop(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float
       }
   }
 #if HAS_WEIGHT
-  write(dw_partial, dw);
+  writePartial(dw_partial, dw);
 #endif
 #if HAS_BIAS
-  write(db_partial, db);
+  writePartial(db_partial, db);
 #endif
 }

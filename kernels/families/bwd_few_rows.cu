@@ -2,6 +2,9 @@
 //
 //   x, dy (M,N), w (N), rstd (M), [mean (M)] -> dx (M,N), dw, [db] (N)
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// So does this design, but each CTA does both at once, in one launch, with vectors.
+//
 // Bytes: x and dy twice, the second time from L2, as all of it is read at once; dx once.
 // CLUSTER CTAs share a row and make its dx. dw needs nothing of a row but its saved
 // statistics, so each CTA also reads DW_COLS columns of all rows, and has dw and db of
@@ -16,6 +19,25 @@
 // Of one row dw is no sum: each thread has that of its columns from what it has read for dx.
 //
 // Columns: ACROSS threads stand side by side, DOWN of those one below the other.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef FEW
+#define FEW 64 // 1 to 32768: M
+#endif
+#ifndef WARPS
+#define WARPS 16 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef CLUSTER
+#define CLUSTER 1 // 1 to 16, powers of 2: CTAs that share a row through distributed shared memory
+#endif
+#ifndef DW_COLS
+#define DW_COLS 16 // 1 to 1024, powers of 2: columns of dw that a CTA sums
+#endif
+
 #include "common.cuh"
 #include "pipe.cuh"
 

@@ -5,6 +5,9 @@
 //   dx (M,N), dw, db (N), by way of partial sums (CTAs,N) fp32 and a counter
 //   that is zero at the start
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// Here a warp has a row and adds its terms of dw to its CTA's sums in shared memory.
+//
 // Bytes: x and dy once for rows up to 512 16-bit columns, which stay in registers,
 // and otherwise twice (the second time from L2, as far as the rows of all warps
 // fit there); dx once; 8 bytes per partial element. With two CTAs of 512
@@ -17,6 +20,19 @@
 // warp after the other.) Two sets of those parts take turns, so that one barrier
 // per chunk is enough. As there, a chunk lies in shared memory in an order that
 // keeps the lanes of a warp on different banks.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 16 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 16 // 1 to 32, powers of 2: rows that are summed apart, one per warp
+#endif
+
 #include "common.cuh"
 #include "bwd_row.cuh"
 #include "reduce.cuh"
@@ -77,8 +93,8 @@ struct Shared {
   float terms[2][GRADS][WARPS][CHUNK];
 };
 
-// leave puts the terms of the warp's row there.
-__device__ __forceinline__ void leave(float (&terms)[GRADS][WARPS][CHUNK], const Piece &p, Stats st) {
+// storeTerms puts the terms of the warp's row there.
+__device__ __forceinline__ void storeTerms(float (&terms)[GRADS][WARPS][CHUNK], const Piece &p, Stats st) {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < EACH; i++) {
@@ -148,7 +164,7 @@ last_cta(const X *x, const X *dy, const X *dres, const W *w, const float *rstd, 
     float c1 = s[0] * INV_COLS, c2 = LAYERNORM ? s[K - 1] * INV_COLS : 0.f;
 
     auto finishChunk = [&](const Piece &piece, int chunk) {
-      leave(sh.terms[turn], piece, st);
+      storeTerms(sh.terms[turn], piece, st);
 #pragma unroll
       for (int i = 0; i < EACH; i++)
         if (live && column(chunk, i) < COLS) {

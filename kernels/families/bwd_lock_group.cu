@@ -5,6 +5,9 @@
 //   locks (2*GROUP_SIZE) i32, zero at the start: the locks, then whether a group's
 //   partial row has been written yet
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// Here a CTA has one row, reads it once, and adds its terms of dw to a partial row in memory.
+//
 // Bytes: x, dy and dx once; 8 bytes per element of every row for the partial rows,
 // read and written in L2 (16 with db). The row is in registers, spread over all
 // threads. A row's dw is added to partial row number row % GROUP_SIZE; the first
@@ -18,6 +21,19 @@
 //
 // Who holds a lock waits for nothing but its own CTA, so the locks come free
 // in any order of CTAs, however many of them run at a time.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 8 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef GROUP_SIZE
+#define GROUP_SIZE 128 // 1 to 1024: partial rows, which CTAs share under locks
+#endif
+
 #define ROW_THREADS THREADS
 #include "common.cuh"
 #include "bwd_row.cuh"

@@ -3,6 +3,9 @@
 //   x, dy (M,N), [dres (M,N)], w (N), rstd (M), [mean (M)] -> dx (M,N), partial
 //   sums of dw and db (CTAs,N) fp32, which k2 (reduce.cu) adds up
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// Here a CTA has neighbouring rows, reads them once, and keeps their sums of dw in registers.
+//
 // Bytes: x, dy and dx once; 8 bytes per partial element, written here and read
 // by k2. The kernel that PyTorch Inductor generates since PR 165370: a CTA
 // owns SPLIT_SIZE neighbouring rows and takes BLOCK_ROWS of them at a time, each
@@ -13,6 +16,25 @@
 //
 // Unlike there a row is not padded to a power of two, as threads are masked by
 // vector, and the last CTA's missing rows cost no loads.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 8 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 16, powers of 2: rows of a CTA
+#endif
+#ifndef SPLIT_SIZE
+#define SPLIT_SIZE 16 // 4 to 256: rows of a CTA in all
+#endif
+#ifndef STAGES
+#define STAGES 3 // 1 to 3: tiles in flight
+#endif
+
 #define ROW_THREADS THREADS
 #include "common.cuh"
 #include "bwd_row.cuh"

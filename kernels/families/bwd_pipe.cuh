@@ -5,10 +5,6 @@
 // BLOCK_ROWS/UNROLL groups of threads stand side by side, each on UNROLL rows of a
 // tile. CLUSTER CTAs share the rows by columns.
 
-#ifndef FUSED_DW
-#define FUSED_DW 0
-#endif
-
 // The bits of RELOAD: what is read again after the reduction, or that what was made of
 // both is kept.
 constexpr int REREAD = RELOAD & 3;
@@ -52,9 +48,6 @@ struct Place {
 // live says whether a group's row r of the tile is one of the matrix. Rows past
 // the end are read as zeros and take part in every barrier. Without TAIL there are
 // none: the rows are whole tiles.
-#ifndef TAIL
-#define TAIL 1
-#endif
 __device__ __forceinline__ bool live(u32 row, int r, u32 end) { return !TAIL || BLOCK_ROWS == 1 || row + r < end; }
 
 // A Walk is the CTA's tiles, as in common.cuh's Tiles, but dealt to clusters
@@ -120,9 +113,9 @@ __device__ __forceinline__ void addSums(float &dw, float &db, float h, float dy,
   if (HAS_BIAS) db += dy;
 }
 
-// close makes the row's factors of its sums. With a = sum(g*xhat)/N and b = sum(g)/N,
+// closeRow makes the row's factors of its sums. With a = sum(g*xhat)/N and b = sum(g)/N,
 // dx is rs*(g - a*xhat - b): in layernorm rs*(g - c1*xhat) - c2, in rmsnorm rs*g - c1*x.
-__device__ __forceinline__ void close(Row &row, float gx, float g) {
+__device__ __forceinline__ void closeRow(Row &row, float gx, float g) {
   row.c1 = gx * INV_COLS;
   row.c2 = LAYERNORM ? row.rs * (g * INV_COLS) : 0.f;
   if (!LAYERNORM) row.c1 *= row.rs, row.c1 *= row.rs, row.c1 *= row.rs; // from the left: of tiny rows rs*rs is nothing
@@ -225,9 +218,9 @@ constexpr bool BULK_SUMS = false;
 constexpr bool SUMS_FIRST = !LAYERNORM && !HAS_BIAS;
 constexpr bool EARLY_SUMS = BULK_SUMS && SUMS_FIRST && (COPY_PATH == 2 || !REREAD) && STAGES >= 2 && SUM_FLOATS * 4 <= SLOT;
 
-// stage puts the CTA's sums to shared memory, for others to see after
+// stageSums puts the CTA's sums to shared memory, for others to see after
 // __syncthreads; sendSums has them stored from there, by one thread.
-__device__ __forceinline__ void stage(float *sums, const float (&acc)[L][VEC], const Place &at) {
+__device__ __forceinline__ void stageSums(float *sums, const float (&acc)[L][VEC], const Place &at) {
 #pragma unroll
   for (int i = 0; i < L; i++)
     if (at.inside(i)) storeShared<VEC * 4>(sums + at.vector(i) * VEC, pack<FP32, VEC>(acc[i]));
@@ -249,25 +242,25 @@ __device__ __forceinline__ void sumsSent() {
 #endif
 }
 
-// emit writes the CTA's sums, its slice of a partial row, to out: those of
+// emitSums writes the CTA's sums, its slice of a partial row, to out: those of
 // the groups, in their order. They meet in the pipeline's memory, when no copy is
 // under way any more, the n-th gradient's in its n-th part. FUSED_DW 3 adds them to
 // out from there.
-__device__ __forceinline__ void emit(P *out, const float (&acc)[L][VEC], const Place &at, int n) {
+__device__ __forceinline__ void emitSums(P *out, const float (&acc)[L][VEC], const Place &at, int n) {
   if constexpr (BULK_SUMS) {
     float *sums = (float *)pipeline + n * SUM_FLOATS;
     if (n == 0) __syncthreads(); // all have left the last tile
-    stage(sums, acc, at);
+    stageSums(sums, acc, at);
     __syncthreads();
     if (threadIdx.x == 0) sendSums(out, sums, at);
   } else if constexpr (GROUPS == 1 && FUSED_DW != 3) {
 #pragma unroll
     for (int i = 0; i < L; i++)
-      if (at.inside(i)) keep<VEC * sizeof(P)>(out + at.column(i), pack<P_TYPE, VEC>(acc[i]));
+      if (at.inside(i)) keepSums<VEC * sizeof(P)>(out + at.column(i), pack<P_TYPE, VEC>(acc[i]));
   } else {
     float *merged = (float *)pipeline;
     __syncthreads(); // all have left the last tile, or the last call's sums
-    stage(merged + at.group * SUM_FLOATS, acc, at);
+    stageSums(merged + at.group * SUM_FLOATS, acc, at);
     __syncthreads();
     int first = at.rank * SUM_FLOATS, cols = imin(at.vecs * VEC, COLS - first);
     for (int c = threadIdx.x; c < cols; c += THREADS) {

@@ -87,9 +87,9 @@ __device__ __forceinline__ float factor(float rstd) { return SAVED_OUTPUT ? 1.f 
 
 // ---- Partial sums -----------------------------------------------------------
 
-// keep rounds a vector to TYPE and stores it for k2, or this thread, to read
+// keepPartial rounds a vector to TYPE and stores it for k2, or this thread, to read
 // soon: no streaming hint.
-template <int TYPE, int COUNT> __device__ __forceinline__ void keep(typename Elem<TYPE>::bits *p, const float (&v)[COUNT]) {
+template <int TYPE, int COUNT> __device__ __forceinline__ void keepPartial(typename Elem<TYPE>::bits *p, const float (&v)[COUNT]) {
   constexpr int BYTES = COUNT * sizeof(*p);
   Raw<BYTES> r = pack<TYPE, COUNT>(v);
   if constexpr (BYTES == 2) *(unsigned short *)p = (unsigned short)r.word[0];

@@ -3,6 +3,9 @@
 //   x, dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)] -> dx (M,N), partial
 //   sums of dw and db (CTAs,N) of P_TYPE, which k2 (reduce.cu) adds up
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// Here CTAs stay for many rows, read each once, and keep their sums of dw in registers.
+//
 // Bytes: x, dy, [dres] and dx once; partials written here and read by k2. A
 // CTA walks over tiles of BLOCK_ROWS rows, WARPS*32/BLOCK_ROWS threads to a
 // row. One reduction per row, layernorm's two sums together: with g = dy*w and
@@ -18,6 +21,28 @@
 // 0 loads it with every row, as TransformerEngine did before the PR and Inductor
 // does. ROW_ORDER 1 are Liger's ranges of rows. SAVED_OUTPUT reads y in place of
 // x, and b (Fast-LLM, apex): y then comes as x.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 16 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 2 // 1 to 64, powers of 2: rows of a CTA
+#endif
+#ifndef STAGES
+#define STAGES 2 // 1 or 2: tiles in flight
+#endif
+#ifndef HOIST
+#define HOIST 1 // 0 or 1: whether the weight stays in registers
+#endif
+#ifndef SAVED_OUTPUT
+#define SAVED_OUTPUT 0 // 0 or 1: whether y is read in place of x
+#endif
+
 #include "common.cuh"
 #include "bwd_reg.cuh"
 
@@ -54,9 +79,9 @@ __device__ __forceinline__ void fetch(Weights &c, const W *w, const W *b) {
   }
 }
 
-// write stores the CTA's partial row: the groups of threads add into
+// writePartial stores the CTA's partial row: the groups of threads add into
 // shared memory one after the other, so that the order is always the same.
-__device__ __forceinline__ void write(P *partial, float (&acc)[L][VEC]) {
+__device__ __forceinline__ void writePartial(P *partial, float (&acc)[L][VEC]) {
   extern __shared__ __align__(16) float merged[];
   P *out = partial + (i64)blockIdx.x * COLS;
   for (int g = 0; g < BLOCK_ROWS; g++) {
@@ -65,8 +90,8 @@ __device__ __forceinline__ void write(P *partial, float (&acc)[L][VEC]) {
       for (int i = 0; i < L; i++)
         if (inside(i)) {
           if (g > 0) addKept<FP32, VEC>(merged + column(i), acc[i]);
-          if (g < BLOCK_ROWS - 1) keep<FP32, VEC>(merged + column(i), acc[i]);
-          else keep<P_TYPE, VEC>(out + column(i), acc[i]);
+          if (g < BLOCK_ROWS - 1) keepPartial<FP32, VEC>(merged + column(i), acc[i]);
+          else keepPartial<P_TYPE, VEC>(out + column(i), acc[i]);
         }
     }
     if (BLOCK_ROWS > 1) __syncthreads();
@@ -147,9 +172,9 @@ reg_persist(const X *x, const X *dy, const X *dres, const W *w, const W *b, cons
   }
   letNextStart();
 #if HAS_WEIGHT
-  write(dw_partial, dw);
+  writePartial(dw_partial, dw);
 #if HAS_BIAS
-  write(db_partial, db);
+  writePartial(db_partial, db);
 #endif
 #endif
 }

@@ -5,6 +5,10 @@
 //   sums of dw and db (clusters,N), which k2 (reduce.cu) adds up; or, fused, dw
 //   and db (N) themselves
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// Here CTAs stay for many rows, whose copies to shared memory are under way while earlier rows are
+// worked on, and keep their sums of dw in registers.
+//
 // Bytes: x, dy, dres and dx once; 8 bytes per partial element (4 with pt = 1).
 // The design of quack's backward (main line and PR 101, Hopper). A tile of
 // BLOCK_ROWS rows fills one of STAGES slots, rows of x first, rows of dy behind:
@@ -37,6 +41,46 @@
 // FUSED_DW makes dw without k2: 1 and 2 by the last CTAs (fuse.cuh), 3 by
 // bulk additions to zeroed fp32 sums, in any order. quack fuses without clusters
 // and bias, N <= 2048; nothing here asks for that.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 8 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 64, powers of 2: rows of a CTA
+#endif
+#ifndef STAGES
+#define STAGES 2 // 1 to 4: tiles in flight
+#endif
+#ifndef UNROLL
+#define UNROLL 1 // 1 to 8, powers of 2: rows of a thread
+#endif
+#ifndef CLUSTER
+#define CLUSTER 1 // 1 to 16, powers of 2: CTAs that share a row through distributed shared memory
+#endif
+#ifndef COPY_PATH
+#define COPY_PATH 1 // 1 or 2: asynchronous copies of each thread, or bulk copies
+#endif
+#ifndef RELOAD
+#define RELOAD 0 // 0 to 4: bits: x, dy are read again; what was made of them is kept
+#endif
+#ifndef STATS_AHEAD
+#define STATS_AHEAD 0 // 0 or 1: whether the statistics of many tiles are loaded at once
+#endif
+#ifndef FUSED_DW
+#define FUSED_DW 0 // 0 to 3: 0 leaves dw to k2
+#endif
+#ifndef SHIFTS
+#define SHIFTS 0 // 0 or 1: whether a CTA's rows start differently in their vectors
+#endif
+#ifndef TAIL
+#define TAIL 1 // 0 or 1: whether the last tile may have fewer rows
+#endif
+
 #include "common.cuh"
 #include "pipe.cuh"
 #include "reduce.cuh"
@@ -275,7 +319,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
       }
     bool early = EARLY_SUMS && t + 1 == walk.count;
     float *beside = (float *)(pipeline + (slot + 1 == STAGES ? 0 : slot + 1) * SLOT);
-    if (early) stage(beside, dw, at); // for the reduction's barrier
+    if (early) stageSums(beside, dw, at); // for the reduction's barrier
     // The thread has read its own vectors, all that it waits for with COPY_PATH 1.
     // (Filled before the sums above: 57.7 us, not 51.5, at 16384x2048.)
     if (!BULK && !REREAD) fill(slot, t + STAGES);
@@ -290,7 +334,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
 #endif
     if (REREAD) asm volatile("" ::: "memory"); // or the compiler keeps what it has read
 #pragma unroll
-    for (int r = 0; r < UNROLL; r++) close(of[r], s[r * K], s[r * K + K - 1]);
+    for (int r = 0; r < UNROLL; r++) closeRow(of[r], s[r * K], s[r * K + K - 1]);
 
     X *out = dx + ((i64)row * COLS + at.column(0) - shift);
 #pragma unroll
@@ -325,8 +369,8 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
       fill(slot, t + STAGES);
     }
 #if SHIFTS // the next row's shift is another: the sums' barrier is that of its reduction
-    if (HAS_WEIGHT) settle<true>(spanOf(0, at.group), dw, shift, at);
-    if (HAS_BIAS) settle<true>(spanOf(1, at.group), db, shift, at);
+    if (HAS_WEIGHT) moveToSpan<true>(spanOf(0, at.group), dw, shift, at);
+    if (HAS_BIAS) moveToSpan<true>(spanOf(1, at.group), db, shift, at);
     clearSums();
     shift = shiftOf(row + walk.stride);
     readWeights();
@@ -342,9 +386,9 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
   emitRagged(dw_partial + partial, HAS_BIAS ? db_partial + partial : nullptr, dw, db, shift, at);
 #else
   if (!EARLY_SUMS || walk.count == 0) {
-    emit(dw_partial + partial, dw, at, 0);
+    emitSums(dw_partial + partial, dw, at, 0);
 #if HAS_BIAS
-    emit(db_partial + partial, db, at, 1);
+    emitSums(db_partial + partial, db, at, 1);
 #endif
   }
 #endif

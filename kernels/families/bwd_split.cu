@@ -6,6 +6,9 @@
 //             or with several groups of rows partial sums (groups,N) fp32, which
 //             k2 (reduce.cu) adds up
 //
+// The two kernels of plain_rms_bwd.cu and plain_ln_bwd.cu, with vectors, rows in registers where
+// they fit, and several CTAs to a column of dw.
+//
 // Bytes: x and dy twice (the second time from L2 where they fit), dx once; 8
 // bytes per partial element, and there are at most 64 partial rows. What a
 // compiler does that does not fuse the two sums (PyTorch Inductor), Liger's
@@ -14,13 +17,35 @@
 // kernels. In all of them dx and dw do not depend on each other.
 //
 // Unlike apex's, split_dw's threads take whole vectors of a row.
-#ifdef BLOCK_ROWS
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 8 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 64, powers of 2: rows of a CTA in split_dx
+#endif
+#ifndef IN_REGISTERS
+#define IN_REGISTERS 1 // 0 or 1: whether split_dx reads a row once
+#endif
+#ifndef DW_COLS
+#define DW_COLS 0 // 0 to 256, powers of 2: columns of a CTA in split_dw; 0 is split_dx
+#endif
+#ifndef UNROLL
+#define UNROLL 4 // 1 to 16, powers of 2: rows of a thread of split_dw
+#endif
+
+#if DW_COLS == 0
 #define ROW_THREADS (THREADS / BLOCK_ROWS)
 #endif
 #include "common.cuh"
 #include "bwd_row.cuh"
 
-#ifdef BLOCK_ROWS
+#if DW_COLS == 0
 
 // split_dx handles BLOCK_ROWS rows per CTA. With IN_REGISTERS each thread
 // holds its part of a row, which is read once; otherwise the row comes in chunks

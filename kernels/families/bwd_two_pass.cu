@@ -4,6 +4,9 @@
 //   x, dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)] -> dx (M,N), partial
 //   sums of dw and db (CTAs,N) of P_TYPE, which k2 (reduce.cu) adds up
 //
+// plain_rms_bwd.cu and plain_ln_bwd.cu read x and dy twice, by rows for dx and by columns for dw.
+// Here CTAs take tiles of rows and keep the sums of dw of a tile's columns.
+//
 // A thread holds its columns of all rows of the tile, so the rows of a CTA
 // need no merging. Row sums of the whole tile meet in one reduction; dx and its
 // terms are those of bwd_reg_persist.cu, SAVED_OUTPUT too.
@@ -19,6 +22,28 @@
 // (M,N) buffer of TransformerEngine before PR 593) they are only stored; else
 // the CTA reads and writes its own partial row for every tile after its
 // first (that PR).
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 16 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 4 // 1 to 32, powers of 2: rows of a CTA
+#endif
+#ifndef BLOCK_COLS
+#define BLOCK_COLS 4096 // 1 to 32768: of a chunk
+#endif
+#ifndef SINGLE_PASS
+#define SINGLE_PASS 1 // 0 or 1: whether x and dy are read once
+#endif
+#ifndef SAVED_OUTPUT
+#define SAVED_OUTPUT 0 // 0 or 1: whether y is read in place of x
+#endif
+
 #include "common.cuh"
 #include "bwd_reg.cuh"
 
@@ -78,8 +103,8 @@ struct Rows {
     for (int i = 0; i < K * BLOCK_ROWS; i++) s[i] = 0.f;
   }
 
-  // add takes the row sums of column u of a tile.
-  __device__ __forceinline__ void add(const Tile &t, int u, const Weights &c) {
+  // addSums takes the row sums of column u of a tile.
+  __device__ __forceinline__ void addSums(const Tile &t, int u, const Weights &c) {
     float wf[VEC];
     weightsBy(First(), c.w, wf);
 #pragma unroll
@@ -96,9 +121,9 @@ struct Rows {
     }
   }
 
-  // finish writes dx of column u of a tile, by the sums over all columns, and adds
+  // finishVector writes dx of column u of a tile, by the sums over all columns, and adds
   // to the sums of dw and db.
-  __device__ __forceinline__ void finish(const Tile &t, int u, const Weights &c, i64 first, i64 end, int chunk, X *dx, float (&dw)[VEC], float (&db)[VEC]) {
+  __device__ __forceinline__ void finishVector(const Tile &t, int u, const Weights &c, i64 first, i64 end, int chunk, X *dx, float (&dw)[VEC], float (&db)[VEC]) {
     Again again(first);
     float wf[VEC];
     weightsBy(again, c.w, wf);
@@ -131,10 +156,10 @@ struct Rows {
 __device__ __forceinline__ void partial(P *p, int c, float (&v)[VEC], bool add) {
   p += (i64)blockIdx.x * COLS + c;
   if (add) addKept<P_TYPE, VEC>(p, v);
-  keep<P_TYPE, VEC>(p, v);
+  keepPartial<P_TYPE, VEC>(p, v);
 }
 
-__device__ __forceinline__ void clear(float (&v)[VEC]) {
+__device__ __forceinline__ void clearSums(float (&v)[VEC]) {
 #pragma unroll
   for (int j = 0; j < VEC; j++) v[j] = 0.f;
 }
@@ -149,8 +174,8 @@ two_pass(const X *x, const X *dy, const X *dres, const W *w, const W *b, const f
   float dw[U][VEC], db[U][VEC];
 #pragma unroll
   for (int u = 0; u < U; u++) {
-    clear(dw[u]);
-    clear(db[u]);
+    clearSums(dw[u]);
+    clearSums(db[u]);
   }
 #endif
   for (i64 first = tiles.first; first < tiles.end; first += tiles.stride) {
@@ -161,7 +186,7 @@ two_pass(const X *x, const X *dy, const X *dres, const W *w, const W *b, const f
       t.fetch<SINGLE_PASS>(in, first, tiles.end, chunk);
 #pragma unroll
       for (int u = 0; u < U; u++)
-        if (column(chunk, u) < COLS) sums.add(t, u, Weights(in, column(chunk, u)));
+        if (column(chunk, u) < COLS) sums.addSums(t, u, Weights(in, column(chunk, u)));
     }
     sumOver<K * BLOCK_ROWS, THREADS>(sums.s, phase);
     phase ^= 1;
@@ -169,7 +194,7 @@ two_pass(const X *x, const X *dy, const X *dres, const W *w, const W *b, const f
 #if SINGLE_PASS
 #pragma unroll
     for (int u = 0; u < U; u++)
-      if (column(0, u) < COLS) sums.finish(t, u, Weights(in, column(0, u)), first, tiles.end, 0, dx, dw[u], db[u]);
+      if (column(0, u) < COLS) sums.finishVector(t, u, Weights(in, column(0, u)), first, tiles.end, 0, dx, dw[u], db[u]);
 #else
     asm volatile("" : "+l"(in.x), "+l"(in.dy)); // or it keeps a row of one chunk
     for (int chunk = 0; chunk < COLS; chunk += BLOCK_COLS) {
@@ -179,9 +204,9 @@ two_pass(const X *x, const X *dy, const X *dres, const W *w, const W *b, const f
         int c = column(chunk, u);
         if (c >= COLS) continue;
         float dw[VEC], db[VEC];
-        clear(dw);
-        clear(db);
-        sums.finish(t, u, Weights(in, c), first, tiles.end, chunk, dx, dw, db);
+        clearSums(dw);
+        clearSums(db);
+        sums.finishVector(t, u, Weights(in, c), first, tiles.end, chunk, dx, dw, db);
         if (HAS_WEIGHT) partial(dw_partial, c, dw, first > tiles.first);
         if (HAS_BIAS) partial(db_partial, c, db, first > tiles.first);
       }

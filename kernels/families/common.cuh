@@ -1,10 +1,51 @@
 // Element types, vectors and row reductions shared by every kernel.
 //
-// Compile-time parameters, given as -D: X_TYPE (x, y, dy, dx) and W_TYPE
-// (w, b) as 0 fp32, 1 bf16, 2 fp16; Y_TYPE (y, yt) also as 3 e4m3; P_TYPE of the
-// partial sums; COLS = N; LAYERNORM, HAS_BIAS, HAS_WEIGHT, ZERO_CENTERED,
-// RESIDUAL, TRANSPOSED as 0 or 1; and the knobs of the family. No CUDA header is
-// included: cuda_bf16.h alone would make each compile several times slower.
+// Each macro of a .cu has its default and its range in a block at the head of the file, or here
+// where designs share it, so that the file compiles by itself; a launch gives them as -D. COLS
+// stands for N, and says that there are rows of vectors. No CUDA header is included: cuda_bf16.h
+// alone would make each compile several times slower.
+#ifndef X_TYPE
+#define X_TYPE 1 // 0 to 2: x, dy, dx are fp32, bf16 or fp16
+#endif
+#ifndef W_TYPE
+#define W_TYPE X_TYPE // 0 to 2: w, b, dw, db
+#endif
+#ifndef Y_TYPE
+#define Y_TYPE X_TYPE // 0 to 3: y, yt; 3 is e4m3
+#endif
+#ifndef P_TYPE
+#define P_TYPE 0 // 0 to 2: partial sums
+#endif
+#ifndef LAYERNORM
+#define LAYERNORM 0 // 0 or 1: 0 is rmsnorm
+#endif
+#ifndef HAS_WEIGHT
+#define HAS_WEIGHT 1 // 0 or 1: whether there is w
+#endif
+#ifndef HAS_BIAS
+#define HAS_BIAS 0 // 0 or 1: whether there is b
+#endif
+#ifndef ZERO_CENTERED
+#define ZERO_CENTERED 0 // 0 or 1: whether the weight is stored as w-1
+#endif
+#ifndef RESIDUAL
+#define RESIDUAL 0 // 0 or 1: whether x + res is normalized
+#endif
+#ifndef TRANSPOSED
+#define TRANSPOSED 0 // 0 or 1: whether yt is written
+#endif
+#ifndef RAGGED
+#define RAGGED 0 // 0 or 1: whether rows are no whole vectors
+#endif
+#ifndef ROW_ORDER
+#define ROW_ORDER 0 // 0 to 2: how tiles of rows are dealt to CTAs
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 0 // 0 to 32: CTAs per SM that registers are limited for; 0 sets no limit
+#endif
+#ifndef CACHE_HINT
+#define CACHE_HINT 0 // 0 to 6: bits: of rowPolicy, and 2 of store
+#endif
 
 typedef long long i64;
 typedef unsigned int u32;
@@ -12,29 +53,8 @@ typedef unsigned long long u64;
 
 enum { FP32 = 0, BF16 = 1, FP16 = 2, E4M3 = 3 };
 
-// What a launch that does not say means.
-#ifndef Y_TYPE
-#define Y_TYPE X_TYPE
-#endif
-#ifndef P_TYPE
-#define P_TYPE 0
-#endif
-#ifndef HAS_WEIGHT
-#define HAS_WEIGHT 1
-#endif
-#ifndef RESIDUAL
-#define RESIDUAL 0
-#endif
-#ifndef RAGGED
-#define RAGGED 0
-#endif
-#ifndef ROW_ORDER
-#define ROW_ORDER 0
-#endif
-#ifndef CACHE_HINT
-#define CACHE_HINT 0
-#endif
-#if defined(MIN_BLOCKS) && MIN_BLOCKS > 0
+// BOUNDS are the launch bounds of so many threads.
+#if MIN_BLOCKS > 0
 #define BOUNDS(threads) __launch_bounds__(threads, MIN_BLOCKS)
 #else
 #define BOUNDS(threads) __launch_bounds__(threads)

@@ -68,8 +68,8 @@ func sampled(i, of int) bool {
 }
 
 // Every family's entries compile for every arch that we support, at the corners of its space. NVRTC
-// needs no GPU, so CI runs this. Without `make test-all` it is one unit of each source and an
-// eighth of the others.
+// needs no GPU, so CI runs this. So does each source by itself, without a define. Without `make
+// test-all` it is those, one unit of each source and an eighth of the others.
 func TestCompile(t *testing.T) {
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
 	r := families.New()
@@ -110,13 +110,10 @@ func TestCompile(t *testing.T) {
 			add(p, "sm_80", "sm_100")
 		}
 	}
-	for _, s := range kernels.Ops() { // a plain source has a default of each macro
-		for _, name := range []string{"plain_" + s.Short + "_fwd.cu", "plain_" + s.Short +
-			"_bwd.cu"} {
-			u, err := cuda.NewUnit(r, &kernels.Launch{Source: name}, "sm_90")
-			assert.NoError(t, err)
-			units[name] = u
-		}
+	for _, source := range embedded(t, ".cu") { // each has a default of every macro
+		u, err := cuda.NewUnit(r, &kernels.Launch{Source: source}, "sm_90")
+		assert.NoError(t, err)
+		units[source] = u
 	}
 	t.Logf("%d units", len(units))
 
@@ -149,7 +146,7 @@ func TestCompile(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for i, k := range slices.Sorted(maps.Keys(units)) {
-		if u := units[k]; sampled(i, 8) || !seen[u.Source.Name] {
+		if u := units[k]; sampled(i, 8) || !seen[u.Source.Name] || len(u.Options.Defines) == 0 {
 			seen[u.Source.Name] = true
 			jobs <- u
 		}

@@ -6,8 +6,8 @@
 // eight rows in flight, and threads that find no column share the rows: the last
 // CTA stands alone on the device, so its latency is everything.
 
-// keep stores BYTES that another CTA, or k2, reads again soon.
-template <int BYTES> __device__ __forceinline__ void keep(void *p, Raw<BYTES> r) {
+// keepSums stores BYTES that another CTA, or k2, reads again soon.
+template <int BYTES> __device__ __forceinline__ void keepSums(void *p, Raw<BYTES> r) {
   if constexpr (BYTES == 2) {
     *(unsigned short *)p = (unsigned short)r.word[0];
   } else if constexpr (BYTES == 4) {
@@ -70,7 +70,7 @@ __device__ __forceinline__ void fold(const typename Elem<TYPE>::bits *rows, int 
       }
     }
     if constexpr (SHARES > 1) {
-      keep<FOLD * 4>(shared + threadIdx.x * FOLD, pack<FP32, FOLD>(s));
+      keepSums<FOLD * 4>(shared + threadIdx.x * FOLD, pack<FP32, FOLD>(s));
       __syncthreads();
 #pragma unroll
       for (int g = 1; g < SHARES; g++)
@@ -128,7 +128,7 @@ __device__ __forceinline__ void sumLastOfGroups(const Gradient &dw, const Gradie
   auto lead = [&](const Gradient &g) {
     float *leader = g.leaders + (i64)mine * COLS;
     fold<P_TYPE, SPAN>(g.partial + (i64)mine * group * COLS, members, lo, hi, shared,
-                       [&](int c, float (&s)[FOLD]) { keep<FOLD * 4>(leader + c, pack<FP32, FOLD>(s)); });
+                       [&](int c, float (&s)[FOLD]) { keepSums<FOLD * 4>(leader + c, pack<FP32, FOLD>(s)); });
     __syncthreads();
   };
   lead(dw);

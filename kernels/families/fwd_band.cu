@@ -4,6 +4,9 @@
 //   x (M,N), [w (N)], [b (N)], scale ->
 //     y (M,N), yt (N,M), rstd (M) fp32, [mean (M) fp32], amax, scale_inv
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu write a row by neighbouring elements. The rows of yt are
+// columns of y, so here a CTA has many rows and turns their bytes before it writes them.
+//
 // Bytes: x once, y and yt once; w and b once per CTA. A design with a transpose of its
 // own reads y again.
 //
@@ -33,6 +36,34 @@
 //
 // What bounds it is written down in docs/performance.md, with what did not help: bands further ahead,
 // whole lines of yt, sums by tensor cores, bytes turned as they are made, y written by bulk copies.
+#ifndef Y_TYPE
+#define Y_TYPE 3 // 3: e4m3
+#endif
+#ifndef TRANSPOSED
+#define TRANSPOSED 1 // 1: yt is written
+#endif
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 16 // 2 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 16: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 64 // 32 to 128, powers of 2: rows of a CTA
+#endif
+#ifndef STAGES
+#define STAGES 2 // 1 or 2: bands in flight
+#endif
+#ifndef CLUSTER
+#define CLUSTER 16 // 1 to 16, powers of 2: CTAs that share a band through distributed shared memory
+#endif
+#ifndef CTAS_PER_ROW
+#define CTAS_PER_ROW 1 // 1 to 256: that share a row through global memory
+#endif
+
 #include "common.cuh"
 #include "pipe.cuh"
 #include "bytes.cuh"
@@ -69,9 +100,9 @@ __device__ __forceinline__ int turnedAt(int row, int c) { return c ^ row / 16 * 
 // elements and centred on their mean.
 struct Sums { float all, squares; };
 
-// merge adds those of n more columns to those of before. (Chan, Golub and LeVeque 1983. Sums
+// mergeSums adds those of n more columns to those of before. (Chan, Golub and LeVeque 1983. Sums
 // and not means are kept, as an infinity stays one in them.)
-__device__ __forceinline__ void merge(Sums &a, float before, Sums b, float n) {
+__device__ __forceinline__ void mergeSums(Sums &a, float before, Sums b, float n) {
   a.squares += b.squares;
   if (LAYERNORM) {
     float d = b.all * (1.0f / n) - a.all * (1.0f / before);
@@ -98,11 +129,11 @@ template <int D = ROWS / 2> __device__ __forceinline__ float turnSums(float (&p)
   }
 }
 
-// leave normalizes the warp's rows, writes y (out is the lane's place in the first of them), and
+// storeTurned normalizes the warp's rows, writes y (out is the lane's place in the first of them), and
 // leaves the bytes in shared memory. FULL says that all rows are there: without a branch at each
 // the addresses of a lane are one and constants.
 template <bool FULL>
-__device__ __forceinline__ void leave(const RowVec (&r)[ROWS][L], const float (&rs)[ROWS], const float (&mu)[ROWS], float by, Y *out, char *bytes,
+__device__ __forceinline__ void storeTurned(const RowVec (&r)[ROWS][L], const float (&rs)[ROWS], const float (&mu)[ROWS], float by, Y *out, char *bytes,
                                       int lane, int live, float &most) {
   static_assert(ROWS <= 16 && 32 * VEC % 128 == 0, "one exchange of bytes for all rows and vectors of a lane");
   float top[ROWS], to[ROWS];
@@ -177,10 +208,10 @@ __device__ __forceinline__ Sums sumsOf(const RowVec (&r)[ROWS][L], int lane) {
 }
 
 #if CLUSTER > 1
-// send brings a warp's sums to the warps of its rows in all CTAs, receive merges theirs. Each
+// sendSums brings a warp's sums to the warps of its rows in all CTAs, receive merges theirs. Each
 // buffer is used in turns: who writes one again has got the round between from all, who sent it
 // when they had read this one.
-__device__ __forceinline__ void send(Sums s, int round, int rank, int warp, int lane) {
+__device__ __forceinline__ void sendSums(Sums s, int round, int rank, int warp, int lane) {
   int slot = round & 1, mine = warp * ROWS + lane % ROWS;
   if (lane == 0) expectBytes(&met[slot][warp], CLUSTER * K * ROWS * 4);
 #pragma unroll
@@ -191,12 +222,12 @@ __device__ __forceinline__ void send(Sums s, int round, int rank, int warp, int 
   }
 }
 
-__device__ __forceinline__ Sums receive(int round, int warp, int lane) {
+__device__ __forceinline__ Sums receiveSums(int round, int warp, int lane) {
   int slot = round & 1, mine = warp * ROWS + lane % ROWS;
   waitBarrier(&met[slot][warp], round >> 1 & 1);
   Sums s = {sums[slot][0][0][mine], sums[slot][0][K - 1][mine]};
 #pragma unroll
-  for (int q = 1; q < CLUSTER; q++) merge(s, q * SLICE, {sums[slot][q][0][mine], sums[slot][q][K - 1][mine]}, SLICE);
+  for (int q = 1; q < CLUSTER; q++) mergeSums(s, q * SLICE, {sums[slot][q][0][mine], sums[slot][q][K - 1][mine]}, SLICE);
   return s;
 }
 #elif CTAS_PER_ROW > 1
@@ -212,25 +243,25 @@ constexpr int PARTS = 32 / ROWS, EACH = cdiv(RANKS, PARTS); // lanes of a row, r
 __device__ __forceinline__ u32 wordOf(float v) { return __float_as_uint(v + 0.f) ^ 0x80000000u; } // no -0 is left, so no 0
 __device__ __forceinline__ float sumIn(u32 word) { return __uint_as_float(word ^ 0x80000000u); }
 
-__device__ __forceinline__ u32 peek(const u32 *p) {
+__device__ __forceinline__ u32 readWord(const u32 *p) {
   u32 v;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
   return v;
 }
 
-// send leaves sums of a warp's rows, for rank RANKS those of all CTAs. words are the warp's.
-__device__ __forceinline__ void send(Sums s, u32 *words, int rank, int lane) {
+// sendSums leaves sums of a warp's rows, for rank RANKS those of all CTAs. words are the warp's.
+__device__ __forceinline__ void sendSums(Sums s, u32 *words, int rank, int lane) {
   u32 *to = words + rank * K * ROWS + lane, word = wordOf(lane < (K - 1) * ROWS ? s.all : s.squares);
   if (lane < K * ROWS) asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
 
-// receive waits for the sums of all CTAs, of row lane % ROWS.
-__device__ __forceinline__ Sums receive(u32 *words, int rank, int warp, int lane) {
+// receiveSums waits for the sums of all CTAs, of row lane % ROWS.
+__device__ __forceinline__ Sums receiveSums(u32 *words, int rank, int warp, int lane) {
   Sums s = {0.f, 0.f};
   if (TWICE && rank != warp * RANKS / WARPS) {
     const u32 *from = words + RANKS * K * ROWS + lane % ROWS;
     u32 all, squares;
-    do all = peek(from), squares = K > 1 ? peek(from + ROWS) : all;
+    do all = readWord(from), squares = K > 1 ? readWord(from + ROWS) : all;
     while (all == 0 || squares == 0);
     return {sumIn(all), sumIn(squares)};
   }
@@ -244,7 +275,7 @@ __device__ __forceinline__ Sums receive(u32 *words, int rank, int warp, int lane
 #pragma unroll
       for (int k = 0; k < K; k++) {
         int r = lane / ROWS + i * PARTS;
-        got[i][k] = r < RANKS ? peek(from + (r * K + k) * ROWS) : wordOf(0.f);
+        got[i][k] = r < RANKS ? readWord(from + (r * K + k) * ROWS) : wordOf(0.f);
         there &= got[i][k] != 0;
       }
   } while (!there);
@@ -267,7 +298,7 @@ __device__ __forceinline__ Sums receive(u32 *words, int rank, int warp, int lane
     }
   }
   s.squares = over(s.squares);
-  if (TWICE) send(s, words, RANKS, lane);
+  if (TWICE) sendSums(s, words, RANKS, lane);
   return s;
 }
 #endif
@@ -369,10 +400,10 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
     fetch(from + stride);
     s = sumsOf(r, lane);
 #if CLUSTER > 1
-    send(s, round, rank, warp, lane);
+    sendSums(s, round, rank, warp, lane);
 #elif CTAS_PER_ROW > 1
     if (round == 0) waitForPrevious(); // who clears the exchange
-    send(s, wordsOf(from), rank, lane);
+    sendSums(s, wordsOf(from), rank, lane);
 #endif
   };
   if (STAGES == 2) take(first, 0);
@@ -380,9 +411,9 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
     int live = liveAt(first);
     if (STAGES == 1) take(first, round);
 #if CLUSTER > 1
-    s = receive(round, warp, lane);
+    s = receiveSums(round, warp, lane);
 #elif CTAS_PER_ROW > 1
-    s = receive(wordsOf(first), rank, warp, lane);
+    s = receiveSums(wordsOf(first), rank, warp, lane);
 #endif
     float rstdOwn = 1.0f / sqrtf(s.squares * INV_COLS + eps), meanOwn = s.all * INV_COLS, rs[ROWS], mu[ROWS];
     if (rank == 0 && lane < live) {
@@ -396,8 +427,8 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
     }
     Y *out = y + (first + own) * COLS + rank * SLICE + lane * VEC;
     if (round > 0) waitBarrier(&gone, (round - 1) & 1);
-    if (live == ROWS) leave<true>(r, rs, mu, by, out, bytes, lane, live, most);
-    else leave<false>(r, rs, mu, by, out, bytes, lane, live, most);
+    if (live == ROWS) storeTurned<true>(r, rs, mu, by, out, bytes, lane, live, most);
+    else storeTurned<false>(r, rs, mu, by, out, bytes, lane, live, most);
     arriveAt(&ready, lane);
     if (STAGES == 2 && first + stride < rows) take(first + stride, round + 1);
     waitBarrier(&ready, round & 1);

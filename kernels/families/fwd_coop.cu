@@ -4,6 +4,9 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] -> y (M,N), [resout (M,N)], rstd (M)
 //   fp32, [mean (M) fp32]; scratch: counters, zero at first, and sums of CTAs
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu read a row again for each sum and for y, one element at a
+// time. Here the registers of several CTAs hold the row.
+//
 // Bytes: x (and res) once, y (and resout) once, w and b once per CTA: they
 // stay in registers over all rows. CTAs are persistent: each group of
 // CTAS_PER_ROW, or each CTA of BLOCK_ROWS rows side by side, walks over the
@@ -14,6 +17,22 @@
 // are dealt to the CTAs in turns), any N that the vector divides is masked,
 // rmsnorm takes no mean (TransformerEngine does and merges it back in), and
 // the counters only grow (coop.cuh).
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 2 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 32, powers of 2: rows of a CTA
+#endif
+#ifndef CTAS_PER_ROW
+#define CTAS_PER_ROW 1 // 1 to 8: that share a row through global memory
+#endif
+
 #include "common.cuh"
 #include "coop.cuh"
 
@@ -74,9 +93,9 @@ __device__ __forceinline__ float squares(const Row &r, float mu) {
   return s;
 }
 
-// keep hides from the compiler that v is what it was a row ago, so that it does
+// keepPacked hides from the compiler that v is what it was a row ago, so that it does
 // not hold the weights unpacked, in twice the registers, over all rows.
-__device__ __forceinline__ void keep(Raw<W_BYTES> &v) {
+__device__ __forceinline__ void keepPacked(Raw<W_BYTES> &v) {
 #pragma unroll
   for (int i = 0; i < (W_BYTES < 4 ? 1 : W_BYTES / 4); i++) asm("" : "+r"(v.word[i]));
 }
@@ -99,8 +118,8 @@ coop(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, float *r
     bool there = row < rows;
 #pragma unroll
     for (int i = 0; i < L; i++) {
-      keep(wraw[i]);
-      if (HAS_BIAS) keep(braw[i]);
+      keepPacked(wraw[i]);
+      if (HAS_BIAS) keepPacked(braw[i]);
     }
     Row r;
     r.fetch(x, res, resout, row, there);

@@ -3,6 +3,9 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)], [scale] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32], [amax, scale_inv, yt (N,M)]
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu read a row again for each sum and for y, one element at a
+// time. Here threads hold the row in registers, in vectors, and a CTA may have several rows.
+//
 // Bytes: x (and res) once, y (and resout) once; w stays in L1/L2. A CTA of
 // WARPS warps handles BLOCK_ROWS rows at a time, WARPS*32/BLOCK_ROWS threads to
 // a row; each thread holds L vectors of it, packed as they came. Layernorm takes
@@ -25,6 +28,28 @@
 // RAGGED rows are read and written by aligned vectors (ragged.cuh), the weights cut
 // out of two vectors each; HOIST does that once where a thread's rows all start alike
 // in their vectors.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 4 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 64, powers of 2: rows of a CTA
+#endif
+#ifndef STAGES
+#define STAGES 1 // 1 or 2: tiles in flight
+#endif
+#ifndef HOIST
+#define HOIST 1 // 0 or 1: whether the weight is read once per CTA
+#endif
+#ifndef TRANSPOSE_PATH
+#define TRANSPOSE_PATH 0 // 0 or 1: 0 writes yt here, 1 leaves it to transpose.cu
+#endif
+
 #include "common.cuh"
 #include "ragged.cuh"
 #include "ragged_fwd.cuh"
@@ -53,8 +78,8 @@ __device__ __forceinline__ int column(int lane, int i, int shift) {
   return c;
 }
 
-// ends says that a row has another whole vector behind vector i, of any thread.
-__device__ __forceinline__ bool ends(int i) { return ((i + 1) * TPR + 1) * VEC <= COLS; }
+// nextIsWhole says that a row has another whole vector behind vector i, of any thread.
+__device__ __forceinline__ bool nextIsWhole(int i) { return ((i + 1) * TPR + 1) * VEC <= COLS; }
 
 __device__ __forceinline__ void fetch(Row &r, const X *x, const X *res, i64 row, i64 end) {
   int lane = threadIdx.x % TPR, shift = shiftOf(row);
@@ -68,8 +93,8 @@ __device__ __forceinline__ void fetch(Row &r, const X *x, const X *res, i64 row,
   }
 }
 
-// add is x + res of vector i.
-__device__ __forceinline__ void add(const Row &r, int i, float (&f)[VEC]) {
+// addResidual is x + res of vector i.
+__device__ __forceinline__ void addResidual(const Row &r, int i, float (&f)[VEC]) {
   unpackX(r.x[i], f);
 #if RESIDUAL
   float g[VEC];
@@ -79,9 +104,9 @@ __device__ __forceinline__ void add(const Row &r, int i, float (&f)[VEC]) {
 #endif
 }
 
-// values are what is normalized of vector i: x, or the sum, of which two fp32
+// readValues are what is normalized of vector i: x, or the sum, of which two fp32
 // take no more registers than the 16-bit vectors that they come from.
-__device__ __forceinline__ void values(const Row &r, const float (&sum)[SUMS][VEC], int i, float (&f)[VEC]) {
+__device__ __forceinline__ void readValues(const Row &r, const float (&sum)[SUMS][VEC], int i, float (&f)[VEC]) {
 #if RESIDUAL
 #pragma unroll
   for (int j = 0; j < VEC; j++) f[j] = sum[i][j];
@@ -90,10 +115,10 @@ __device__ __forceinline__ void values(const Row &r, const float (&sum)[SUMS][VE
 #endif
 }
 
-// stay makes the compiler forget what a packed vector holds: else it would widen
+// keepPacked makes the compiler forget what a packed vector holds: else it would widen
 // hoisted weights once, ahead of the loop, and keep them so (at N = 16384 with 8
 // warps in 127 registers instead of 96).
-template <int BYTES> __device__ __forceinline__ void stay(Raw<BYTES> &r) {
+template <int BYTES> __device__ __forceinline__ void keepPacked(Raw<BYTES> &r) {
 #pragma unroll
   for (int i = 0; i < (BYTES < 4 ? 1 : BYTES / 4); i++) asm volatile("" : "+r"(r.word[i]));
 }
@@ -114,8 +139,8 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
       int c = column(lane, i, shiftOf(row));
-      wraw[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, c, i > 0, ends(i)) : zero<W_BYTES>();
-      if (HAS_BIAS) braw[i] = inside(i) ? loadColumns(b, c, i > 0, ends(i)) : zero<W_BYTES>();
+      wraw[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, c, i > 0, nextIsWhole(i)) : zero<W_BYTES>();
+      if (HAS_BIAS) braw[i] = inside(i) ? loadColumns(b, c, i > 0, nextIsWhole(i)) : zero<W_BYTES>();
     }
   for (i64 first = t.first; first < t.end; first += t.stride, row += t.stride) {
     Row next;
@@ -127,7 +152,7 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
 #if RESIDUAL
 #pragma unroll
     for (int i = 0; i < L; i++) {
-      add(r, i, sum[i]);
+      addResidual(r, i, sum[i]);
       int c = column(lane, i, shift);
       if (row < t.end && inside(i)) storeOwn<X>(resout + row * COLS + c, c, pack<X_TYPE, VEC>(sum[i]));
     }
@@ -135,7 +160,7 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
 #if LAYERNORM
 #pragma unroll
     for (int i = 0; i < L; i++) {
-      values(r, sum, i, f);
+      readValues(r, sum, i, f);
 #pragma unroll
       for (int j = 0; j < VEC; j++) s[0] += f[j];
     }
@@ -146,7 +171,7 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
 #pragma unroll
     for (int i = 0; i < L; i++)
       if (inside(i)) {
-        values(r, sum, i, f);
+        readValues(r, sum, i, f);
         if (LAYERNORM) clearOthers(f, column(lane, i, shift), mu);
 #pragma unroll
         for (int j = 0; j < VEC; j++) s[0] += (f[j] - mu) * (f[j] - mu);
@@ -169,15 +194,15 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
         if (inside(i)) {
           int c = column(lane, i, shift);
           float wf[VEC];
-          values(r, sum, i, f);
-          if (HOIST) stay(wraw[i % HELD]);
-          weights(HOIST ? wraw[i % HELD] : HAS_WEIGHT ? loadColumns(w, c, i > 0, ends(i)) : zero<W_BYTES>(), wf);
+          readValues(r, sum, i, f);
+          if (HOIST) keepPacked(wraw[i % HELD]);
+          weights(HOIST ? wraw[i % HELD] : HAS_WEIGHT ? loadColumns(w, c, i > 0, nextIsWhole(i)) : zero<W_BYTES>(), wf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] = (f[j] - mu) * rs * wf[j];
 #if HAS_BIAS
           float bf[VEC];
-          if (HOIST) stay(braw[i % HELD]);
-          unpack<W_TYPE, VEC>(HOIST ? braw[i % HELD] : loadColumns(b, c, i > 0, ends(i)), bf);
+          if (HOIST) keepPacked(braw[i % HELD]);
+          unpack<W_TYPE, VEC>(HOIST ? braw[i % HELD] : loadColumns(b, c, i > 0, nextIsWhole(i)), bf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] += bf[j];
 #endif

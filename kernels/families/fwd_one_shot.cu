@@ -3,6 +3,9 @@
 //
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] -> y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu read a row again for each sum and for y, one element at a
+// time. Here registers hold the row, and no CTA has a second tile of rows.
+//
 // Bytes: x (and res) once, y (and resout) once; w and b stay in L1/L2. A group of
 // WARPS*32*UNROLL/BLOCK_ROWS threads has UNROLL rows, which share what a thread reads of
 // the weights: at N = 256 four rows of a warp take 6 loads, in two groups of half a warp 12.
@@ -21,6 +24,28 @@
 // cuts out of the weights serves all of them.
 //
 // With WHOLE_TILES there are as many rows as CTAs have room for.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 4 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 64, powers of 2: rows of a CTA
+#endif
+#ifndef UNROLL
+#define UNROLL 1 // 1 to 64, powers of 2: rows of a thread
+#endif
+#ifndef CLUSTER
+#define CLUSTER 1 // 1 to 16, powers of 2: CTAs that share a row through distributed shared memory
+#endif
+#ifndef WHOLE_TILES
+#define WHOLE_TILES 0 // 0 or 1: whether M is a multiple of BLOCK_ROWS
+#endif
+
 #include "common.cuh"
 #if CLUSTER > 1
 #include "pipe.cuh"
@@ -47,9 +72,9 @@ __device__ __forceinline__ float sumVec(const float (&f)[VEC]) {
   return t[0];
 }
 
-// work has the CTA's rows. WHOLE says that all of them are there: without a guard at each.
+// normalizeRows has the CTA's rows. WHOLE says that all of them are there: without a guard at each.
 template <bool WHOLE>
-__device__ __forceinline__ void work(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
+__device__ __forceinline__ void normalizeRows(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   int lane = threadIdx.x % GROUP, rank = blockIdx.x % CLUSTER;
   i64 group = (i64)(blockIdx.x / CLUSTER) * (BLOCK_ROWS / ROWS) + threadIdx.x / GROUP;
   i64 row = group / PHASES * (PHASES * ROWS) + group % PHASES; // and PHASES more, ROWS times
@@ -137,7 +162,7 @@ __device__ __forceinline__ void work(const X *x, const X *res, const W *w, const
 #if CLUSTER > 1
   float own = mu[0];
   clusterWait();
-  meet<SLICE>(across, s[0], mu[0], 0, lane, shift, 0);
+  exchangeSums<SLICE>(across, s[0], mu[0], 0, lane, shift, 0);
   if (LAYERNORM)
 #pragma unroll
     for (int i = 0; i < L; i++)
@@ -183,6 +208,6 @@ __device__ __forceinline__ void work(const X *x, const X *res, const W *w, const
 
 extern "C" __global__ void BOUNDS(THREADS)
 one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
-  if (WHOLE_TILES || PHASES == 1 && (i64)(blockIdx.x / CLUSTER + 1) * BLOCK_ROWS <= rows) work<true>(x, res, w, b, y, resout, rstd, mean, rows, eps);
-  else work<false>(x, res, w, b, y, resout, rstd, mean, rows, eps);
+  if (WHOLE_TILES || PHASES == 1 && (i64)(blockIdx.x / CLUSTER + 1) * BLOCK_ROWS <= rows) normalizeRows<true>(x, res, w, b, y, resout, rstd, mean, rows, eps);
+  else normalizeRows<false>(x, res, w, b, y, resout, rstd, mean, rows, eps);
 }

@@ -4,6 +4,10 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu read a row again for each sum and for y, one element at a
+// time. Here the row is copied to shared memory, by CTAs or clusters that may have the next one
+// under way.
+//
 // Bytes: x (and res) once, y (and resout) once, w and b once per CTA and then
 // from L1/L2; RELOAD 2 reads x (and res) again, mostly from L2.
 //
@@ -27,14 +31,41 @@
 // equal but for the rounding to whole 128-byte lines, where quack's last CTA
 // has what the others leave; and values that stay packed as they came, where
 // quack keeps fp32 copies, at twice the registers.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 4 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 2 // 1 to 64, powers of 2: rows of a CTA
+#endif
+#ifndef STAGES
+#define STAGES 1 // 1 to 4: tiles in flight
+#endif
+#ifndef CLUSTER
+#define CLUSTER 1 // 1 to 16, powers of 2: CTAs that share a row through distributed shared memory
+#endif
+#ifndef COPY_PATH
+#define COPY_PATH 1 // 1 or 2: asynchronous copies of each thread, or bulk copies
+#endif
+#ifndef RELOAD
+#define RELOAD 1 // 0 to 2: rows come again from registers, shared memory, memory
+#endif
+#ifndef PERSISTENT
+#define PERSISTENT 0 // 0 or 1: whether CTAs have several tiles
+#endif
+#ifndef SHIFTS
+#define SHIFTS 0 // 0 or 1: whether a CTA's rows start differently in their vectors
+#endif
+
 #include "common.cuh"
 #include "pipe.cuh"
 #include "ragged.cuh"
 #include "ragged_fwd.cuh"
-
-#ifndef SHIFTS
-#define SHIFTS 0
-#endif
 
 constexpr int TPR = THREADS / BLOCK_ROWS;
 constexpr int LINE = 128 / VECTOR_BYTES;
@@ -82,15 +113,15 @@ struct Place {
     wholeBetween(c, i > 0, ((CLUSTER - 1) * SLICE + (i + 1) * TPR) * VEC <= COLS);
     return c;
   }
-  // ends says that a row has another whole vector behind vector i, of any thread.
-  __device__ __forceinline__ bool ends(int i) const { return ((CLUSTER - 1) * SLICE + (i + 1) * TPR + 1) * VEC <= COLS; }
+  // nextIsWhole says that a row has another whole vector behind vector i, of any thread.
+  __device__ __forceinline__ bool nextIsWhole(int i) const { return ((CLUSTER - 1) * SLICE + (i + 1) * TPR + 1) * VEC <= COLS; }
   // offset is where vector i stands in its part of a slot.
   __device__ __forceinline__ int offset(int i) const { return (group * SLICE + lane + i * TPR) * VECTOR_BYTES; }
 };
 
-// stay makes the compiler forget what packed vectors hold: else it would widen
+// keepPacked makes the compiler forget what packed vectors hold: else it would widen
 // them once and keep twice the registers.
-template <int BYTES, int COUNT> __device__ __forceinline__ void stay(Raw<BYTES> (&r)[COUNT]) {
+template <int BYTES, int COUNT> __device__ __forceinline__ void keepPacked(Raw<BYTES> (&r)[COUNT]) {
 #pragma unroll
   for (int i = 0; i < COUNT; i++)
 #pragma unroll
@@ -100,8 +131,8 @@ template <int BYTES, int COUNT> __device__ __forceinline__ void stay(Raw<BYTES> 
 // ---- Copies -----------------------------------------------------------------
 
 #if COPY_PATH == 2
-// bring begins the copies of n rows of the CTA's slice; one thread calls it.
-__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 first, int n, Barrier *b) {
+// copyRows begins the copies of n rows of the CTA's slice; one thread calls it.
+__device__ __forceinline__ void copyRows(char *part, const X *x, const Place &at, i64 first, int n, Barrier *b) {
   u32 bytes = at.count * VECTOR_BYTES;
   if (CLUSTER == 1) {
     bulkRow(part, x + first * COLS, n * bytes, b); // whole rows stand one after the other in memory too
@@ -111,9 +142,9 @@ __device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i
     bulkRow(part + r * SLICE * VECTOR_BYTES, x + (first + r) * COLS + at.first * VEC, bytes, b);
 }
 #elif VECTOR_BYTES >= 4
-// bring begins the copies of the thread's own vectors of a row: whole ones, but for what
+// copyRows begins the copies of the thread's own vectors of a row: whole ones, but for what
 // would be past the end of the tensor.
-__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row, i64 rows) {
+__device__ __forceinline__ void copyRows(char *part, const X *x, const Place &at, i64 row, i64 rows) {
   int shift = shiftOf(row);
   i64 left = (rows - row) * COLS;
   x += row * COLS;
@@ -121,12 +152,12 @@ __device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i
   for (int i = 0; i < L; i++)
     if (at.inside(i)) {
       int c = at.column(i, shift);
-      if (!RAGGED || at.ends(i) || c + VEC <= left) copyRow<VECTOR_BYTES>(part + at.offset(i), x + c);
+      if (!RAGGED || at.nextIsWhole(i) || c + VEC <= left) copyRow<VECTOR_BYTES>(part + at.offset(i), x + c);
       else storeShared<VECTOR_BYTES>(part + at.offset(i), loadSome<X>(x, c));
     }
 }
 #else
-__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row, i64 rows) {
+__device__ __forceinline__ void copyRows(char *part, const X *x, const Place &at, i64 row, i64 rows) {
   constexpr int BATCH = imin(L, 8); // loads in flight
   x += row * COLS;
   for (int first = 0; first < L; first += BATCH) {
@@ -148,21 +179,21 @@ __device__ __forceinline__ void fetch(int slot, const X *x, const X *res, const 
   if (threadIdx.x == 0 && first < end) {
     int n = end - first < BLOCK_ROWS ? (int)(end - first) : BLOCK_ROWS;
     expectBytes(&full[slot], n * at.count * VECTOR_BYTES * (1 + RESIDUAL));
-    bring(part, x, at, first, n, &full[slot]);
-    if (RESIDUAL) bring(part + PART, res, at, first, n, &full[slot]);
+    copyRows(part, x, at, first, n, &full[slot]);
+    if (RESIDUAL) copyRows(part + PART, res, at, first, n, &full[slot]);
   }
 #else
   i64 row = first + at.group;
   if (row < end) {
-    bring(part, x, at, row, rows);
-    if (RESIDUAL) bring(part + PART, res, at, row, rows);
+    copyRows(part, x, at, row, rows);
+    if (RESIDUAL) copyRows(part + PART, res, at, row, rows);
   }
   commitCopies();
 #endif
 }
 
-// await waits for a slot's tile: for the thread's own copies or for all.
-__device__ __forceinline__ void await(int slot, u32 parity) {
+// awaitSlot waits for a slot's tile: for the thread's own copies or for all.
+__device__ __forceinline__ void awaitSlot(int slot, u32 parity) {
 #if COPY_PATH == 2
   waitBarrier(&full[slot], parity);
 #else
@@ -184,16 +215,16 @@ struct Row {
 template <bool FIRST>
 __device__ __forceinline__ RowVec packed(RowVec &kept, const char *part, const X *x, const Place &at, int i, int c) {
   if (FIRST || RELOAD == 1) {
-    RowVec v = only(loadShared<VECTOR_BYTES>(part + at.offset(i)), c);
+    RowVec v = keepOwn(loadShared<VECTOR_BYTES>(part + at.offset(i)), c);
     if (RELOAD == 0) kept = v;
     return v;
   }
   return RELOAD == 2 ? loadOwn(x, c) : kept;
 }
 
-// values widens vector i of what is normalized, x or x + res: the first time from
+// readValues widens vector i of what is normalized, x or x + res: the first time from
 // the slot, then from wherever RELOAD says.
-template <bool FIRST> __device__ __forceinline__ void values(Row &r, const Place &at, int i, float (&f)[VEC]) {
+template <bool FIRST> __device__ __forceinline__ void readValues(Row &r, const Place &at, int i, float (&f)[VEC]) {
   int c = at.column(i, r.shift);
   unpackX(packed<FIRST>(r.xs[i % KEPT], r.part, r.x, at, i, c), f);
 #if RESIDUAL
@@ -204,11 +235,11 @@ template <bool FIRST> __device__ __forceinline__ void values(Row &r, const Place
 #endif
 }
 
-// again stands between two readings of a row.
-__device__ __forceinline__ void again(Row &r) {
+// unpackAgain stands between two readings of a row.
+__device__ __forceinline__ void unpackAgain(Row &r) {
   if (RELOAD == 0) {
-    stay(r.xs);
-    if (RESIDUAL) stay(r.ress);
+    keepPacked(r.xs);
+    if (RESIDUAL) keepPacked(r.ress);
   } else {
     asm volatile("" ::: "memory"); // what was read is not kept
   }
@@ -245,8 +276,8 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
       int c = at.column(i, shiftOf(t.first + at.group));
-      wraw[i] = HAS_WEIGHT && at.inside(i) ? loadColumns(w, c, i > 0, at.ends(i)) : zero<W_BYTES>();
-      if (HAS_BIAS) braw[i] = at.inside(i) ? loadColumns(b, c, i > 0, at.ends(i)) : zero<W_BYTES>();
+      wraw[i] = HAS_WEIGHT && at.inside(i) ? loadColumns(w, c, i > 0, at.nextIsWhole(i)) : zero<W_BYTES>();
+      if (HAS_BIAS) braw[i] = at.inside(i) ? loadColumns(b, c, i > 0, at.nextIsWhole(i)) : zero<W_BYTES>();
     }
 
 #if CLUSTER > 1
@@ -263,14 +294,14 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     r.x = x + row * COLS;
     r.res = res + row * COLS;
     r.shift = shiftOf(row);
-    await(slot, parity);
+    awaitSlot(slot, parity);
 
     float sum = 0.f, mu = 0.f, f[VEC];
     if (in)
 #pragma unroll UNROLLED
       for (int i = 0; i < L; i++)
         if (at.inside(i)) {
-          values<true>(r, at, i, f);
+          readValues<true>(r, at, i, f);
 #if RESIDUAL
           int c = at.column(i, r.shift);
           storeOwn<X>(resout + row * COLS + c, c, pack<X_TYPE, VEC>(f));
@@ -278,7 +309,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
 #pragma unroll
           for (int j = 0; j < VEC; j++) sum += LAYERNORM ? f[j] : f[j] * f[j];
         }
-    again(r);
+    unpackAgain(r);
     // The slot is free as soon as nobody reads it again: the thread's own part of
     // it at once, all of it after a barrier.
     if (PERSISTENT && RELOAD != 1 && COPY_PATH == 1) fetch(slot, x, res, at, first + STAGES * t.stride, t.end, rows);
@@ -298,17 +329,17 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
 #pragma unroll UNROLLED
       for (int i = 0; i < L; i++)
         if (at.inside(i)) {
-          values<false>(r, at, i, f);
+          readValues<false>(r, at, i, f);
           clearOthers(f, at.column(i, r.shift), mu);
 #pragma unroll
           for (int j = 0; j < VEC; j++) sum += (f[j] - mu) * (f[j] - mu);
         }
-    again(r);
+    unpackAgain(r);
     sum = programSum(sum, phase);
 #endif
 #if CLUSTER > 1
     if (TPR <= 32) __syncthreads(); // programSum had none; see ClusterSum
-    meet<SLICE>(across, sum, mu, at.group, at.lane, r.shift, tile++);
+    exchangeSums<SLICE>(across, sum, mu, at.group, at.lane, r.shift, tile++);
 #endif
     float rs = 1.0f / sqrtf(sum * INV_COLS + eps);
 
@@ -320,21 +351,21 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
 #endif
       }
       if (EARLY && PERSISTENT) {
-        stay(wraw);
-        if (HAS_BIAS) stay(braw);
+        keepPacked(wraw);
+        if (HAS_BIAS) keepPacked(braw);
       }
 #pragma unroll UNROLLED
       for (int i = 0; i < L; i++)
         if (at.inside(i)) {
           int c = at.column(i, r.shift);
           float wf[VEC];
-          values<false>(r, at, i, f);
-          weights(EARLY ? wraw[i % AHEAD] : HAS_WEIGHT ? loadColumns(w, c, i > 0, at.ends(i)) : zero<W_BYTES>(), wf);
+          readValues<false>(r, at, i, f);
+          weights(EARLY ? wraw[i % AHEAD] : HAS_WEIGHT ? loadColumns(w, c, i > 0, at.nextIsWhole(i)) : zero<W_BYTES>(), wf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] = (f[j] - mu) * rs * wf[j];
 #if HAS_BIAS
           float bf[VEC];
-          unpack<W_TYPE, VEC>(EARLY ? braw[i % AHEAD] : loadColumns(b, c, i > 0, at.ends(i)), bf);
+          unpack<W_TYPE, VEC>(EARLY ? braw[i % AHEAD] : loadColumns(b, c, i > 0, at.nextIsWhole(i)), bf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] += bf[j];
 #endif

@@ -4,6 +4,9 @@
 //   stats: x (M,N) -> sums (M,CTAS_PER_ROW,1 or 2) fp32, amax = 0
 //   tiles: x (M,N), [w (N)], [b (N)], sums, scale -> y (M,N), yt (N,M), rstd (M) fp32, [mean (M) fp32], amax, scale_inv
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu make the sums of a row and its y in one kernel. Here these
+// are two, so that the second need not go by rows.
+//
 // Bytes: x, y and yt once from DRAM where x stays in L2, and x once more from there. Nothing is
 // held until its row is complete, so that a row may be as wide and start where it likes, and a
 // tile have 128 rows, whose bytes are whole lines of yt.
@@ -13,6 +16,34 @@
 // for its rows (Chan, Golub and LeVeque 1979): CTAs that wait for each other, or a launch
 // more, would take longer. tiles starts while stats ends (programmatic dependent launch), with
 // x, and with the last rows, which have been read last.
+#ifndef Y_TYPE
+#define Y_TYPE 3 // 3: e4m3
+#endif
+#ifndef TRANSPOSED
+#define TRANSPOSED 1 // 1: yt is written
+#endif
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 4 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 64, powers of 2: rows of a CTA
+#endif
+#ifndef CTAS_PER_ROW
+#define CTAS_PER_ROW 1 // 1 to 64: that share a row through global memory
+#endif
+#ifndef X_ALIGN
+#define X_ALIGN 16 // 2 to 16, powers of 2: bytes that rows of x start at multiples of
+#endif
+#ifndef Y_ALIGN
+#define Y_ALIGN 16 // 1 to 16, powers of 2: of y
+#endif
+
 #include "common.cuh"
 #include "ragged.cuh"
 #include "ragged_fwd.cuh"
@@ -193,9 +224,9 @@ tiles(const X *x, const W *w, const W *b, Y *y, float *rstd, float *mean, i64 ro
       if (row0 + r < rows && col < COLS) putBytes(y + (row0 + r) * COLS, col, bytes[u][k]);
     }
   }
-  keep(tile, bytes);
+  keepTile(tile, bytes);
   __syncthreads();
-  leave(tile, yt, rows, COLS, row0, col0);
+  storeTile(tile, yt, rows, COLS, row0, col0);
   amaxOver(amax, most);
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale_inv = 1.0f / by;
 }

@@ -3,6 +3,10 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)], [scale] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32], [amax, scale_inv, yt (N,M)]
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu read a row again for each sum and for y, one element at a
+// time. So does this design where it must, but in vectors, several at once, and the mean and the
+// variance of layernorm in one reading.
+//
 // Bytes: x (and res) twice where the row has left the caches by the second pass,
 // y (and resout) once. Any N, whatever the registers. All threads of a CTA
 // work on each of its BLOCK_ROWS rows, BLOCK_COLS columns at a time. Where the
@@ -19,6 +23,28 @@
 // operation per CTA, and scale_inv is CTA 0's. With TRANSPOSE_PATH 0
 // each lane also stores its bytes to yt one by one, M bytes apart, as
 // TransformerEngine did before PR 593.
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 32 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 1 // 1 to 8, powers of 2: rows of a CTA
+#endif
+#ifndef BLOCK_COLS
+#define BLOCK_COLS 8192 // 32 to 131072: of a chunk
+#endif
+#ifndef SINGLE_PASS
+#define SINGLE_PASS 1 // 0 or 1: whether the chunk stays in registers
+#endif
+#ifndef TRANSPOSE_PATH
+#define TRANSPOSE_PATH 0 // 0 or 1: 0 writes yt here, 1 leaves it to transpose.cu
+#endif
+
 #include "common.cuh"
 
 constexpr int U = BLOCK_COLS / (THREADS * VEC); // vectors per thread, row and chunk
@@ -47,8 +73,8 @@ template <bool LAST> __device__ __forceinline__ Packed fetch(const X *x, const X
   return v;
 }
 
-// values are what is normalized: x, or x + res.
-__device__ __forceinline__ void values(const Packed &v, float (&f)[VEC]) {
+// unpackValues are what is normalized: x, or x + res.
+__device__ __forceinline__ void unpackValues(const Packed &v, float (&f)[VEC]) {
   unpackX(v.x, f);
 #if RESIDUAL
   float g[VEC];
@@ -101,7 +127,7 @@ two_pass(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
           if (SINGLE_PASS) kept[r][u % KEPT] = v[u];
           if (first + r < t.end && column(chunk, u) < COLS) {
             float f[VEC];
-            values(v[u], f);
+            unpackValues(v[u], f);
 #if RESIDUAL
             store<VECTOR_BYTES>(resout + (first + r) * COLS + column(chunk, u), pack<X_TYPE, VEC>(f));
 #endif
@@ -147,7 +173,7 @@ two_pass(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
           if (first + r >= t.end) continue;
           i64 row = first + r;
           float f[VEC];
-          values(SINGLE_PASS ? kept[r][u % KEPT] : fetch<true>(x, res, row * COLS + c), f);
+          unpackValues(SINGLE_PASS ? kept[r][u % KEPT] : fetch<true>(x, res, row * COLS + c), f);
 #pragma unroll
           for (int j = 0; j < VEC; j++) {
             f[j] = (f[j] - mu[r]) * rs[r] * wf[j];

@@ -3,6 +3,9 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
 //
+// plain_rms_fwd.cu and plain_ln_fwd.cu read a row again for each sum and for y, one element at a
+// time. Here the row is in shared memory, and a warp has it alone.
+//
 // Bytes: x (and res) once, y (and resout) once; w and b once per CTA, mostly
 // from L2.
 //
@@ -15,6 +18,19 @@
 // Not in llm.c: rmsnorm; persistent CTAs, which bring the weights once for
 // many rows (there, one row per warp); and the sum with a residual staged in fp32,
 // from which the statistics and y come (there, rounded to the type of x).
+#ifndef COLS
+#define COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef WARPS
+#define WARPS 8 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef VECTOR_BYTES
+#define VECTOR_BYTES 16 // 2 to 16, powers of 2: of a thread's load or store
+#endif
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS 8 // 1 to 32, powers of 2: rows of a CTA, one per warp
+#endif
+
 #include "common.cuh"
 #include "pipe.cuh"
 
@@ -33,8 +49,8 @@ extern __shared__ __align__(16) char smem[]; // [w], [b], a row per warp
 __device__ __forceinline__ int vector(int i) { return threadIdx.x % 32 + i * 32; }
 __device__ __forceinline__ bool inside(int i) { return vector(i) < VECS; }
 
-// bring copies a parameter to shared memory; all threads of the CTA do.
-__device__ __forceinline__ void bring(char *to, const W *from) {
+// copyWeights copies a parameter to shared memory; all threads of the CTA do.
+__device__ __forceinline__ void copyWeights(char *to, const W *from) {
   for (int v = threadIdx.x; v < VECS; v += THREADS) storeShared(to + v * W_BYTES, load<W_BYTES>(from + v * VEC));
 }
 
@@ -43,10 +59,10 @@ __device__ __forceinline__ void staged(const char *row, int i, float (&f)[VEC]) 
   unpack<STAGED, VEC>(loadShared<STAGED_BYTES>(row + vector(i) * STAGED_BYTES), f);
 }
 
-// stage brings a row to shared memory, stores the sum with the residual, and
+// stageRow brings a row to shared memory, stores the sum with the residual, and
 // returns the thread's sum: of the values in layernorm, of their squares in
 // rmsnorm.
-__device__ __forceinline__ float stage(char *to, const X *x, const X *res, X *resout) {
+__device__ __forceinline__ float stageRow(char *to, const X *x, const X *res, X *resout) {
   float sum = 0.f;
   for (int first = 0; first < L; first += BATCH) {
     RowVec v[BATCH], r[RESIDUAL ? BATCH : 1];
@@ -86,8 +102,8 @@ extern "C" __global__ void BOUNDS(THREADS)
 warp_smem(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   char *ws = smem, *bs = ws + HAS_WEIGHT * PARAM_BYTES;
   char *own = bs + HAS_BIAS * PARAM_BYTES + threadIdx.x / 32 * ROW_BYTES;
-  if (HAS_WEIGHT) bring(ws, w);
-  if (HAS_BIAS) bring(bs, b);
+  if (HAS_WEIGHT) copyWeights(ws, w);
+  if (HAS_BIAS) copyWeights(bs, b);
   bool ready = !(HAS_WEIGHT || HAS_BIAS); // whether the parameters are there
 
   Tiles t(rows);
@@ -95,7 +111,7 @@ warp_smem(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     i64 row = first + threadIdx.x / 32;
     float s = 0.f, mu = 0.f;
     // A thread reads only what it has staged itself.
-    if (row < t.end) s = stage(own, x + row * COLS, res + row * COLS, resout + row * COLS);
+    if (row < t.end) s = stageRow(own, x + row * COLS, res + row * COLS, resout + row * COLS);
     if (!ready) __syncthreads(); // after the first row is on its way
     ready = true;
     if (row >= t.end) break; // and so are the warp's later rows

@@ -1,23 +1,14 @@
 // What the plain kernels share. Each of them is the definition of an op's pass, to be read first:
 // a CTA per row, a thread per column, no vectors. Every macro has its default and its range here,
 // so that a plain_*.cu compiles by itself.
-#ifndef X_TYPE
-#define X_TYPE 1 // of x, y, dy, dx: 0 fp32, 1 bf16, 2 fp16
-#endif
-#ifndef W_TYPE
-#define W_TYPE X_TYPE // of w, b, dw, db: likewise
-#endif
 #ifdef COLS // a manifest's name for it
 #define COLUMNS COLS
 #endif
 #ifndef COLUMNS
-#define COLUMNS 4096 // N: 1 to 2^24
+#define COLUMNS 4096 // 1 to 16777216: N
 #endif
 #ifndef WARPS
-#define WARPS 8 // of a CTA: 1, 2, 4, 8, 16 or 32
-#endif
-#ifndef ZERO_CENTERED
-#define ZERO_CENTERED 0 // 1: the weight is stored as w-1
+#define WARPS 8 // 1 to 32, powers of 2: of a CTA
 #endif
 #include "common.cuh"
 

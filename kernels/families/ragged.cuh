@@ -28,8 +28,8 @@ __device__ __forceinline__ int shiftOf(u32 row) { return RAGGED ? (int)(row % PH
 __device__ __forceinline__ bool whole(int c) { return !RAGGED || (c >= 0 && c + VEC <= COLS); }
 __device__ __forceinline__ bool inRow(int c) { return !RAGGED || (c >= 0 && c < COLS); }
 
-// only keeps what a vector at column c has of the row.
-__device__ __forceinline__ RowVec only(RowVec v, int c) {
+// keepOwn keeps what a vector at column c has of the row.
+__device__ __forceinline__ RowVec keepOwn(RowVec v, int c) {
   if (whole(c)) return v;
 #pragma unroll
   for (int j = 0; j < VEC; j++)

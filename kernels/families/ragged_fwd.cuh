@@ -16,11 +16,11 @@ template <int SLICE> __device__ __forceinline__ float sliceCols(int r, int shift
 }
 
 #if CLUSTER > 1
-// meet turns the squares of a CTA's slice, and in layernorm its mean, into the row's, with
+// exchangeSums turns the squares of a CTA's slice, and in layernorm its mean, into the row's, with
 // one exchange: slices' means and centred squares are merged in the order of the ranks (Chan,
 // Golub and LeVeque 1979). See ClusterSum.
 template <int SLICE, int GROUPS>
-__device__ __forceinline__ void meet(ClusterSum<1 + LAYERNORM, GROUPS, CLUSTER> &across, float &squares, float &mu, int group, int lane, int shift, int round) {
+__device__ __forceinline__ void exchangeSums(ClusterSum<1 + LAYERNORM, GROUPS, CLUSTER> &across, float &squares, float &mu, int group, int lane, int shift, int round) {
 #if LAYERNORM
   float own[2] = {squares, mu};
   const float (*all)[GROUPS * 2] = across.gather(own, group, lane, round);

@@ -3,7 +3,7 @@
 
 // readRow is the thread's vector i of a row in a slot.
 __device__ __forceinline__ RowVec readRow(const unsigned char *row, int shift, const Place &at, int i) {
-  return only(loadShared<VECTOR_BYTES>(row + at.vector(i) * VECTOR_BYTES), at.column(i) - shift);
+  return keepOwn(loadShared<VECTOR_BYTES>(row + at.vector(i) * VECTOR_BYTES), at.column(i) - shift);
 }
 
 // ownWeights are the weights of vector i.
@@ -21,16 +21,13 @@ __device__ __forceinline__ int spot(int k) { return k + k / 8; }
 // With SHIFTS a CTA's rows have not all the same shift: a row's sums are added
 // there before the next shift, in room of their own behind the slots. Else they go
 // there once, at the end.
-#ifndef SHIFTS
-#define SHIFTS 0
-#endif
 __device__ __forceinline__ float *spanOf(int n, int group) {
   return (float *)(pipeline + (SHIFTS ? STAGES * SLOT : 0)) + (n * GROUPS + group) * SPAN_FLOATS;
 }
 
-// settle adds the thread's sums to its group's, or puts them there. Between two calls
+// moveToSpan adds the thread's sums to its group's, or puts them there. Between two calls
 // with rows of different shifts the group has a barrier.
-template <bool ADD> __device__ __forceinline__ void settle(float *span, const float (&acc)[L][VEC], int shift, const Place &at) {
+template <bool ADD> __device__ __forceinline__ void moveToSpan(float *span, const float (&acc)[L][VEC], int shift, const Place &at) {
 #pragma unroll
   for (int i = 0; i < L; i++)
     if (at.inside(i)) {
@@ -61,8 +58,8 @@ __device__ __forceinline__ void emitRagged(P *dw_out, P *db_out, const float (&d
     for (int n = 0; n < 1 + HAS_BIAS; n++)
       for (int e = at.lane; e < 2 * (VEC - 1); e += TPR) spanOf(n, at.group)[spot(e < VEC - 1 ? e : SLICE * VEC + e - (VEC - 1))] = 0.f;
     __syncthreads();
-    settle<false>(spanOf(0, at.group), dw, shift, at);
-    if (HAS_BIAS) settle<false>(spanOf(1, at.group), db, shift, at);
+    moveToSpan<false>(spanOf(0, at.group), dw, shift, at);
+    if (HAS_BIAS) moveToSpan<false>(spanOf(1, at.group), db, shift, at);
   }
 #if CLUSTER > 1
   clusterSync(); // and nobody ends before another, behind the sums

@@ -11,6 +11,28 @@
 // arguments it took 600 instructions for 9 rows of a thread, and this is the end of
 // the way, when nothing else runs. Fast-LLM's k2 (64 columns by 8 rows) and the six tiles of
 // TransformerEngine PR 593 are points of these knobs.
+#ifndef PARTIALS
+#define PARTIALS 132 // 1 to 2147483647: P
+#endif
+#ifndef PARTIAL_COLS
+#define PARTIAL_COLS 4096 // 1 to 16777216: N
+#endif
+#ifndef REDUCE_COLS
+#define REDUCE_COLS 32 // 8 to 1024, powers of 2: columns of a CTA
+#endif
+#ifndef REDUCE_ROWS
+#define REDUCE_ROWS 128 // 1 to 16384: partial rows in flight
+#endif
+#ifndef REDUCE_WARPS
+#define REDUCE_WARPS 8 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef REDUCE_VECTOR
+#define REDUCE_VECTOR 4 // 1 or 4: columns that a thread reads at once
+#endif
+#ifndef EARLY_REDUCE
+#define EARLY_REDUCE 0 // 0 or 1: whether it starts while k1 ends
+#endif
+
 #include "common.cuh"
 #include "reduce.cuh"
 

@@ -4,14 +4,27 @@
 // where TRANSPOSED a second one of that type, where SUM_OUT one of x's type.
 //
 // Each thread has UNROLL vectors of each input in flight before it writes.
+#ifndef INPUTS
+#define INPUTS 1 // 1 to 3: tensors that are read
+#endif
+#ifndef SUM_OUT
+#define SUM_OUT 0 // 0 or 1: whether a second output of x's type is written
+#endif
+#ifndef WARPS
+#define WARPS 8 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef UNROLL
+#define UNROLL 4 // 1 to 16: vectors of a thread in flight
+#endif
+
 #include "common.cuh"
 
 constexpr int LANES = 16 / sizeof(X);
 constexpr int BLOCK = WARPS * 32;
 
-// move does COUNT elements from i on, once they are loaded.
+// storeSums does COUNT elements from i on, once they are loaded.
 template <int COUNT>
-__device__ __forceinline__ void move(const Raw<COUNT * sizeof(X)> (&v)[INPUTS], Y *y, Y *yt, X *resout, i64 i) {
+__device__ __forceinline__ void storeSums(const Raw<COUNT * sizeof(X)> (&v)[INPUTS], Y *y, Y *yt, X *resout, i64 i) {
   if constexpr (INPUTS == 1 && Y_TYPE == X_TYPE) {
     store<COUNT * sizeof(X)>(y + i, v[0]);
   } else {
@@ -46,13 +59,13 @@ stream(const X *a, const X *b, const X *c, Y *y, Y *yt, X *resout, i64 count) {
       if (base + u * BLOCK < vectors) fetch<LANES>(v[u], a, b, c, (base + u * BLOCK) * LANES);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
-      if (base + u * BLOCK < vectors) move<LANES>(v[u], y, yt, resout, (base + u * BLOCK) * LANES);
+      if (base + u * BLOCK < vectors) storeSums<LANES>(v[u], y, yt, resout, (base + u * BLOCK) * LANES);
   }
   // The last elements, fewer than a vector.
   i64 rest = vectors * LANES + (i64)blockIdx.x * BLOCK + threadIdx.x;
   if (rest < count) {
     Raw<sizeof(X)> v[INPUTS];
     fetch<1>(v, a, b, c, rest);
-    move<1>(v, y, yt, resout, rest);
+    storeSums<1>(v, y, yt, resout, rest);
   }
 }

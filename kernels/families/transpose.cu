@@ -41,9 +41,9 @@ transpose(const u8 *y, u8 *yt, i64 rows, i64 cols) {
         else if constexpr (LOAD_BYTES == 1) in[u][k].word[0] = anyWord(y, row * cols + col, rows * cols);
         else in[u][k] = load<IN>(y + row * cols + col);
       }
-    keep(tile, in);
+    keepTile(tile, in);
     __syncthreads();
-    leave(tile, yt, rows, cols, row0, col0);
+    storeTile(tile, yt, rows, cols, row0, col0);
     __syncthreads();
   }
 }

@@ -9,6 +9,21 @@
 // where cols and rows allow it, up to what a thread has of a tile; 1 where they
 // do not. Loads then join two aligned words, and stores split their rows into
 // aligned words and single bytes at the ends.
+#ifndef TRANSPOSE_ROWS
+#define TRANSPOSE_ROWS 64 // 32 to 128, powers of 2: of a tile
+#endif
+#ifndef TRANSPOSE_COLS
+#define TRANSPOSE_COLS 64 // 32 to 128, powers of 2: of a tile
+#endif
+#ifndef TRANSPOSE_WARPS
+#define TRANSPOSE_WARPS 4 // 1 to 32, powers of 2: of a CTA
+#endif
+#ifndef LOAD_BYTES
+#define LOAD_BYTES 4 // 1 to 16, powers of 2: of a thread, of a row of y
+#endif
+#ifndef STORE_BYTES
+#define STORE_BYTES 4 // 1 to 16, powers of 2: of a thread, of a row of yt
+#endif
 #include "bytes.cuh"
 
 typedef unsigned char u8;
@@ -64,8 +79,8 @@ __device__ __forceinline__ void putAny(u8 *out, const u32 *p, int d, int past, i
   }
 }
 
-// keep turns the thread's units of a tile into shared memory: four rows by IN columns each.
-__device__ __forceinline__ void keep(u32 *tile, const Raw<IN> (&in)[UNITS][4]) {
+// keepTile turns the thread's units of a tile into shared memory: four rows by IN columns each.
+__device__ __forceinline__ void keepTile(u32 *tile, const Raw<IN> (&in)[UNITS][4]) {
 #pragma unroll
   for (int u = 0; u < UNITS; u++) {
     int unit = u * TTHREADS + threadIdx.x;
@@ -78,9 +93,9 @@ __device__ __forceinline__ void keep(u32 *tile, const Raw<IN> (&in)[UNITS][4]) {
   }
 }
 
-// leave writes a tile, whose first byte is that of y at row0, col0, to yt. A __syncthreads stands
+// storeTile writes a tile, whose first byte is that of y at row0, col0, to yt. A __syncthreads stands
 // before and after it.
-__device__ __forceinline__ void leave(const u32 *tile, u8 *yt, i64 rows, i64 cols, i64 row0, i64 col0) {
+__device__ __forceinline__ void storeTile(const u32 *tile, u8 *yt, i64 rows, i64 cols, i64 row0, i64 col0) {
 #pragma unroll
   for (int n = 0; n < CHUNKS; n++) {
     int chunk = n * TTHREADS + threadIdx.x, place = chunk / DOWN, d = chunk % DOWN;
