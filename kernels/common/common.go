@@ -70,19 +70,7 @@ func VectorBytes(p kernels.Problem, c kernels.Config) int64 {
 	return WidestVector(p)
 }
 
-// Vectors is the number of vectors in a row and the elements in one.
-func Vectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
-	vec = VectorBytes(p, c) / p.DType.Size()
-	return p.N / max(vec, 1), vec
-}
-
 // WholeVectors says whether rows are whole vectors of v bytes.
 func WholeVectors(p kernels.Problem, v int64) bool {
 	return kernels.IsPow2(int(v)) && v <= 16 && v >= p.DType.Size() && p.N*p.DType.Size()%v == 0
-}
-
-// RaggedVectors says that rows are not whole vectors of the config's 16 bytes. Some designs then take
-// the aligned vectors around a row: ragged.cuh.
-func RaggedVectors(p kernels.Problem, c kernels.Config) bool {
-	return c.Get(kernels.VectorBytes) == 16 && p.N*p.DType.Size()%16 != 0
 }

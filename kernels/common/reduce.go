@@ -9,27 +9,10 @@ import (
 // The reduction of the partial rows, k2, which every backward that leaves
 // partial sums shares.
 
-// ReduceKnobs are k2's in a design's grid: its tile is by tileFor, and it starts early or not. k2's
-// best tile depends on k1's config by the number of partial rows alone, so no grid crosses others;
-// --knob does.
-func ReduceKnobs(early int) (knobs []kernels.Range) {
-	for _, s := range ReduceBase {
-		if s.Knob == kernels.EarlyReduce {
-			s.Value = early
-		}
-		knobs = append(knobs, kernels.Values(s.Knob, s.Value))
-	}
-	return knobs
-}
-
-// ReduceBase leaves k2's tile to tileFor.
-var ReduceBase = ReduceTile(0, 0, 0)
-
-// ReduceTile is k2's part of a config: columns by rows, and warps.
-func ReduceTile(cols, rows, warps int) []kernels.Setting {
-	return []kernels.Setting{setting(kernels.ReduceCols, cols), setting(kernels.ReduceRows, rows),
-		setting(kernels.ReduceWarps, warps), setting(kernels.EarlyReduce, 0)}
-}
+// ReduceBase leaves k2's tile to tileFor. The best depends on k1's config by the number of partial rows
+// alone, so no grid crosses others; --knob does.
+var ReduceBase = []kernels.Setting{{Knob: kernels.ReduceCols}, {Knob: kernels.ReduceRows},
+	{Knob: kernels.ReduceWarps}, {Knob: kernels.EarlyReduce}}
 
 // reduceCTAs is how many CTAs tileFor gives k2, for both gradients together,
 // if there are columns enough: one for each SM of a large GPU. All of them
@@ -121,15 +104,6 @@ func Rounds(p kernels.Problem, c kernels.Config) []kernels.Rounding {
 	return rs
 }
 
-// RefusePartials refuses partial sums larger than what they summarize: at one
-// row of fp32 per row of input they cost more than a second reading would.
-func RefusePartials(p kernels.Problem, ctas int64) error {
-	if ctas > 1024 && ctas*4 > p.M*p.DType.Size() {
-		return fmt.Errorf("%d partial rows for %d rows are more traffic than x itself", ctas, p.M)
-	}
-	return nil
-}
-
 // Partials are the scratch buffers of the partial sums of dw and db, CTAs
 // rows each; without a weight there are none.
 func Partials(p kernels.Problem, c kernels.Config, ctas int64) []kernels.Scratch {
@@ -191,5 +165,3 @@ func ReduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launc
 		},
 	}
 }
-
-func setting(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }

@@ -43,3 +43,23 @@ func hostForwards(h *kernels.HostRun, pid int) {
 		hostOutput(h, row, i, transpose)
 	})
 }
+
+// transposesHere says whether a forward's k1 stores the transpose itself.
+func transposesHere(h *kernels.HostRun) bool {
+	return h.Launch.Define("TRANSPOSED") == 1 && h.Launch.Define(kernels.TransposePath.Macro) == 0
+}
+
+func hostTranspose(h *kernels.HostRun, pid int) {
+	y, yt := h.Mem["y"].F8, h.Mem["yt"].F8
+	M, N := h.Arg("rows"), h.Arg("cols")
+	rows, cols := h.Launch.Define("TRANSPOSE_ROWS"), h.Launch.Define("TRANSPOSE_COLS")
+	ctas := h.Launch.Grid
+	row0, tile := int64(pid%ctas[0])*rows, int64(pid/ctas[0])
+	for col0 := tile * cols; col0 < N; col0 += int64(ctas[1]) * cols {
+		for j := col0; j < min(col0+cols, N); j++ {
+			for i := row0; i < min(row0+rows, M); i++ {
+				yt[j*M+i] = y[i*N+j]
+			}
+		}
+	}
+}

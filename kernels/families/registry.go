@@ -1,6 +1,6 @@
-// Package families holds the kernel designs, each as one .go file (knobs, base
-// rule, constraints, plan, host stages) and one .cu file (the CUDA entries). A
-// new design is such a pair and its line in designs.
+// Package families holds the kernel designs, each as a manifest (knobs, base rule,
+// constraints, launches) and a .cu file (the CUDA entries). The plain kernels, which
+// are for every op, and what the ruler is tested with are in Go.
 package families
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/common"
+	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
 )
 
@@ -33,11 +34,6 @@ var general = []func(kernels.Op) *kernels.Family{
 
 // designs are those that make one for rmsnorm and one for layernorm.
 var designs = []func(kernels.Op) *kernels.Family{
-	fwdCTAReg,
-	fwdTwoPass,
-	bwdRegPersist,
-	bwdSmemPipe,
-	bwdTwoPass,
 	fwdCopy,
 	rulerEmpty,
 	rulerPair,
@@ -46,9 +42,19 @@ var designs = []func(kernels.Op) *kernels.Family{
 	rulerReleased,
 }
 
+// stages are the host stages of the designs in manifests. Those of a pass do the same rows, whatever
+// the design's chunks.
+var stages = manifest.Stages{
+	kernels.Fwd: {"cta_reg": hostForwards, "two_pass": hostForwards, "transpose": hostTranspose},
+	kernels.Bwd: {"reg_persist": hostBackwards, "two_pass": hostBackwards, "reduce": hostReduce},
+}
+
 // New makes the registry of all families, whose defaults are by the maps that the program brings
 // along.
 func New() *kernels.Registry { return over(&kernels.Registry{File: File}, brought) }
+
+// wideRow is the bytes of a row beyond which two_pass' CTAs take 32 warps.
+const wideRow = 64 << 10
 
 // analyticDefault names the design that serves p where no map does: on a GPU the pipeline
 // through shared memory for backwards whose rows it can copy, and for forwards of middling width;

@@ -91,7 +91,7 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	for _, name := range names {
 		texts[name], _ = File(name)
 	}
-	made, bad := manifest.Own(&kernels.Registry{Families: list, File: File}, texts)
+	made, bad := manifest.Own(&kernels.Registry{Families: list, File: File}, texts, stages)
 	if err = cmp.Or(err, bad); err != nil {
 		panic(err) // they are part of the program
 	}

@@ -268,23 +268,22 @@ func answerLine(v kernels.Variant) string {
 // which is accepted. On the card of the map, on another by its map, and for some columns. Outside
 // there is no answer.
 func TestExports(t *testing.T) {
-	h100 := rule.KnownDevices()[1].DeviceInfo
-	step := families.Step(devicetest.H200())
-	assert.Must(t, step.Near == rule.Own, "the program brings no map of an H200")
+	h200, h100 := devicetest.H200(), rule.KnownDevices()[1].DeviceInfo
+	maps := []*rule.Map{wild()}
 	for _, test := range []struct {
 		name    string
-		of      *rule.Map
+		by      rule.Step
 		device  kernels.DeviceInfo
 		bytes   int64
 		columns []int64
 		most    int
 	}{
-		{"program", step.Map, devicetest.H200(), 0, nil, 128 << 10},
+		{"program", families.Step(h200), h200, 0, nil, 128 << 10},
 		// drawn at random, it packs worse
-		{"everything", wild(), devicetest.H200(), 0, nil, 160 << 10},
-		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384},
+		{"everything", rule.Ladder(maps, &h200), h200, 0, nil, 160 << 10},
+		{"columns", rule.Ladder(maps, &h200), h200, 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384},
 			64 << 10},
-		{"h100", wild(), h100, 2, nil, 128 << 10},
+		{"h100", rule.Ladder(maps, &h100), h100, 2, nil, 128 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if !testAll && (testing.Short() || test.name != "program") && test.name != "columns" {
@@ -293,8 +292,7 @@ func TestExports(t *testing.T) {
 			if !testAll {
 				test.bytes = 2 // packing the classes of all types takes ten seconds
 			}
-			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device),
-				test.device)
+			book := families.Book(families.With(), test.by, test.device)
 			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
 			classes := sampledClasses(test.bytes, 4)
 			var in, want strings.Builder

@@ -341,7 +341,7 @@ func (p *parser) call(name string) node {
 		}
 	}
 	p.want(")")
-	count, ok := map[string]int{"min": -1, "max": -1, "ceildiv": 2, "pow2": 1, "log2": 1}[name]
+	count, ok := map[string]int{"min": -1, "max": -1, "ceildiv": 2, "pow2": 1, "log2": 1, "sqrt": 1}[name]
 	switch {
 	case !ok:
 		p.fail("unknown function %s", name)
@@ -375,6 +375,8 @@ func unary(op string, a func(x *env) float64) func(x *env) float64 {
 		return func(x *env) float64 {
 			return float64(uint64(1) << bits.Len64(uint64(math.Ceil(max(a(x), 1)))-1))
 		}
+	case "sqrt": // rounded up
+		return func(x *env) float64 { return math.Ceil(math.Sqrt(max(a(x), 0))) }
 	case "log2": // rounded down
 		return func(x *env) float64 {
 			v := a(x)

@@ -80,7 +80,7 @@ func FuzzParse(f *testing.F) {
 		if size > 100 {
 			return
 		}
-		fam := d.family(nil, nil)
+		fam := d.family(nil, nil, nil)
 		for _, n := range []int64{1, 541, 4096} {
 			p := kernels.Problem{Op: d.Op, Pass: d.Pass, M: 3, N: n, DType: kernels.BF16,
 				Weight: kernels.BF16}

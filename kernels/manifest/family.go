@@ -84,20 +84,22 @@ var errNoHost = hint.Errorf(
 	"the family has no host stage: it runs on a GPU only")
 
 // family is d as a kernels.Family. host, if any, is the family whose host stages
-// stand in on the cpu.
-func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
+// stand in on the cpu, and own are d's own.
+func (d *design) family(files []string, host *kernels.Family,
+	own map[string]kernels.HostStage) *kernels.Family {
 	untaken := d.untaken()
 	f := &kernels.Family{
 		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
 		Knobs: slices.Clone(d.knobs), Files: files, Unwritten: d.unwritten(),
 		Bits:   map[string]kernels.Determinism{"bitwise": kernels.Bitwise, "none": kernels.NotBitwise}[d.Bits],
+		Host:   own,
 		Serves: func(p kernels.Problem) error { return d.refuseProblem(p, untaken) },
 		Base: func(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
 			c, _ := d.baseOf(p, dev)
 			return c
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
-			if dev.Kind == kernels.KindCPU {
+			if dev.Kind == kernels.KindCPU && own == nil {
 				return d.refuseOnHost(host, p, c, dev)
 			}
 			x := d.env(p, c, dev)
@@ -119,13 +121,17 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 			return d.plan(x, c)
 		},
 	}
-	if d.Fragile != nil {
-		f.Fragile = func(c kernels.Config) bool {
+	ofKnobs := func(e *expression) func(kernels.Config) bool {
+		if e == nil {
+			return nil
+		}
+		return func(c kernels.Config) bool {
 			x := d.env(kernels.Problem{}, c, kernels.DeviceInfo{})
 			defer d.envs.Put(x)
-			return d.Fragile.holds(x)
+			return e.holds(x)
 		}
 	}
+	f.Fragile, f.Unordered = ofKnobs(d.Fragile), ofKnobs(d.Unordered)
 	if d.reduce != nil { // k2's knobs, where they are not listed
 		for _, s := range common.ReduceBase {
 			if !d.ranges(s.Knob) {
@@ -422,11 +428,17 @@ func (d *design) launchPlan(l *launch, x *env, c kernels.Config, has []string,
 		return k, false
 	}
 	if l.zero != "" {
-		i := slices.IndexFunc(scratch, func(s kernels.Scratch) bool { return s.Name == l.zero })
-		if i < 0 {
-			return k, false
+		for _, s := range scratch {
+			if s.Name == l.zero {
+				return kernels.Zero(l.Stage, l.zero, s.Bytes()), true
+			}
 		}
-		return kernels.Zero(l.Stage, l.zero, scratch[i].Bytes()), true
+		for _, t := range x.Problem.Tensors() {
+			if t.Name == l.zero {
+				return kernels.Zero(l.Stage, l.zero, t.Bytes()), true
+			}
+		}
+		return k, false
 	}
 	k = kernels.Launch{Stage: l.Stage, Source: d.prefix + l.file().Text, Entry: l.Entry.Text, Early: l.Early}
 	l.measure(&k, x)
@@ -442,8 +454,10 @@ func (d *design) launchPlan(l *launch, x *env, c kernels.Config, has []string,
 	for _, o := range d.Options {
 		k.Options = append(k.Options, o.Text)
 	}
-	k.Defines = common.Defines(x.Problem, l.knobsOf(x, c))
-	if _, ok := c.Lookup(kernels.Warps); !ok && l.common { // a word that CUB has a use for
+	if !l.Bare {
+		k.Defines = common.Defines(x.Problem, l.knobsOf(x, c))
+	}
+	if _, ok := c.Lookup(kernels.Warps); !ok && l.common && !l.Bare { // a word that CUB has a use for
 		warps := kernels.Define{Name: kernels.Warps.Macro, Value: int64(k.Block+31) / 32}
 		k.Defines = append(k.Defines, warps)
 	}
@@ -487,7 +501,7 @@ func (l *launch) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	case dev.SharedPerBlock > 0 && k.Shared > dev.SharedPerBlock:
 		return fmt.Errorf("%s takes %d bytes of shared memory, more than %d",
 			k.Stage, k.Shared, dev.SharedPerBlock)
-	case k.Cluster > 0 && dev.ArchNumber() < 90:
+	case k.Cluster > 0 && dev.ArchNumber() < 90 && dev.Kind != kernels.KindCPU:
 		return fmt.Errorf("clusters need sm_90 or later")
 	case k.Cluster > 0 && k.Grid[0]%k.Cluster != 0:
 		return &Fault{l.Grid[0].Place,

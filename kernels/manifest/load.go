@@ -55,7 +55,7 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 		}
 		return r.File(rest)
 	}
-	made, err := assemble(&with, dir, Prefix, files)
+	made, err := assemble(&with, dir, Prefix, files, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,14 +66,19 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 	return &with, made, nil
 }
 
+// Stages are the host stages of the kernels of a pass, by their entries.
+type Stages map[kernels.Pass]map[string]kernels.HostStage
+
 // Own makes the families of manifests that are part of the program, among files. They may name
-// families of r, which has the files too.
-func Own(r *kernels.Registry, files map[string]string) ([]*kernels.Family, error) {
-	return assemble(r, "", "", files)
+// families of r, which has the files too, and each other. One that names no host has the stages
+// of its own kernels.
+func Own(r *kernels.Registry, files map[string]string, stages Stages) ([]*kernels.Family, error) {
+	return assemble(r, "", "", files, stages)
 }
 
 // assemble makes the families of the manifests among files, whose names in r have a prefix.
-func assemble(r *kernels.Registry, dir, prefix string, files map[string]string) ([]*kernels.Family, error) {
+func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
+	stages Stages) ([]*kernels.Family, error) {
 	var names []string
 	var designs []*design
 	places := map[string]yamldoc.Place{}
@@ -104,12 +109,18 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string) 
 	}
 	var made []*kernels.Family
 	known := map[string][]string{}
-	for i, d := range designs {
-		f, err := link(r, d, dir, names[i], files, known)
-		if err != nil {
-			return nil, err
+	with := *r
+	for _, hosted := range []bool{false, true} { // a host is made before those that it is for
+		for i, d := range designs {
+			if (d.Host.Text != "") != hosted {
+				continue
+			}
+			f, err := link(&with, d, dir, names[i], files, known, stages)
+			if err != nil {
+				return nil, err
+			}
+			made, with.Families = append(made, f), append(slices.Clip(with.Families), f)
 		}
-		made = append(made, f)
 	}
 	return made, nil
 }
@@ -166,7 +177,7 @@ func readFolder(dir string) (map[string]string, error) {
 // link finds what a manifest names: folders of headers, files, with the kernels and headers in
 // them, and the host family. known has headers of sources: see headers.
 func link(r *kernels.Registry, d *design, dir, name string, files map[string]string,
-	known map[string][]string) (*kernels.Family, error) {
+	known map[string][]string, stages Stages) (*kernels.Family, error) {
 	if err := d.findFolders(dir); err != nil {
 		return nil, err
 	}
@@ -209,7 +220,11 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		return nil, err
 	}
 	slices.Sort(hashed)
-	f := d.family(slices.Compact(hashed), host)
+	var own map[string]kernels.HostStage
+	if host == nil {
+		own = stages[d.Pass]
+	}
+	f := d.family(slices.Compact(hashed), host, own)
 	f.Version = version
 	for _, l := range d.pythons() {
 		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)

@@ -40,6 +40,7 @@ type fields struct {
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
 	Rounds      bindings       `yaml:"optional" min:"0" max:"8" help:"write OUTPUT: how often it is rounded to x's type on its way"`
 	Fragile     *expression    `yaml:"optional" kind:"truth"` // of configs that only the compiler knows whether it takes
+	Unordered   *expression    `yaml:"optional" kind:"truth"` // of configs whose bits are others from run to run
 	Ragged      bool           `yaml:"optional"`              // vectors of 16 bytes may be those around a row
 	Host        yamldoc.Word   `yaml:"optional"`              // the family whose host stages stand in
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
@@ -93,7 +94,7 @@ type buffer struct {
 	Elems *expression  `min:"0" max:"1099511627776"`
 }
 
-// A launch is a kernel, or with zero a buffer to clear.
+// A launch is a kernel, or with zero a buffer or an output to clear.
 type launch struct {
 	kernel
 	zero   string
@@ -119,6 +120,7 @@ type kernel struct {
 	Cluster  *expression   `yaml:"optional" min:"0" max:"16"`
 	Resident *expression   `yaml:"optional" kind:"truth"`
 	Early    bool          `yaml:"optional"`
+	Bare     bool          `yaml:"optional"` // its source sees no macros but Defines
 	Knobs    bindings      `yaml:"optional" min:"0" max:"2147483647" help:"write knobs of a launch as KNOB: EXPRESSION"`
 	Defines  bindings      `yaml:"optional" help:"write defines as NAME: EXPRESSION"`
 	Args     []*argument   `help:"an argument is the name of a tensor or of scratch, or {TYPE: NAME, value: EXPRESSION}"`
@@ -209,8 +211,8 @@ var (
 const (
 	fileHelp = "docs/kernels.md shows a manifest; put quotes around an expression that has a colon, a comma or a #"
 
-	maxTries = 1000   // base configs that are tried
-	maxGrid  = 30_000 // configs that a family's knobs make
+	maxTries = 2000   // base configs that are tried
+	maxGrid  = 40_000 // configs that a family's knobs make
 )
 
 // parse reads one manifest, a design for each of its ops. name stands for it in errors.

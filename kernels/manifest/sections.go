@@ -197,7 +197,7 @@ func (d *design) readRules() error {
 			return err
 		}
 	}
-	return d.compile(scope{family: d.knobs, knobs: d.knobs}, d.Fragile)
+	return d.compile(scope{family: d.knobs, knobs: d.knobs}, d.Fragile, d.Unordered)
 }
 
 func (d *design) readScratch() error {
@@ -263,21 +263,23 @@ func (d *design) readLaunch(v yamldoc.Value, l *launch) error {
 		if err := v.Decode(&f); err != nil {
 			return err
 		}
-		d.reduce, l.Stage = &f.Reduce, "k2"
+		d.reduce, l.Stage, l.If = &f.Reduce, "k2", f.Reduce.If
 		return d.compile(d.known(), d.reduce.If, d.reduce.Partials)
 	case v.Has("zero"):
 		f := struct {
 			Zero  yamldoc.Word
-			Stage string `yaml:"optional" match:"^[a-z][a-z0-9_]*$"`
+			Stage string      `yaml:"optional" match:"^[a-z][a-z0-9_]*$"`
+			If    *expression `yaml:"optional" kind:"truth"`
 		}{Stage: "zero"}
 		if err := v.Decode(&f); err != nil {
 			return err
 		}
-		l.Stage, l.zero = f.Stage, f.Zero.Text
-		if !slices.ContainsFunc(d.Scratch, func(b *buffer) bool { return b.Name.Text == l.zero }) {
-			return f.Zero.Errorf("name a buffer of scratch", "unknown buffer %q", l.zero)
+		l.Stage, l.zero, l.If = f.Stage, f.Zero.Text, f.If
+		if !slices.ContainsFunc(d.Scratch, func(b *buffer) bool { return b.Name.Text == l.zero }) &&
+			!slices.Contains(d.outputs(), l.zero) {
+			return f.Zero.Errorf("name a buffer of scratch, or an output", "unknown buffer %q", l.zero)
 		}
-		return nil
+		return d.compile(d.known(), l.If)
 	case v.Has("triton"):
 		return d.readTriton(v, l)
 	}
@@ -323,7 +325,7 @@ func (d *design) readKernel(l *launch) error {
 		switch {
 		case !macroRE.MatchString(x.key.Text):
 			return x.key.Errorf("use letters A-Z, digits and _", "malformed macro name")
-		case slices.Contains(d.macros(), x.key.Text):
+		case !l.Bare && slices.Contains(d.macros(), x.key.Text):
 			return x.key.Errorf("choose another name", "is defined by the problem or a knob already")
 		}
 		list = append(list, x.value)
