@@ -180,14 +180,24 @@ func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 		e.guessed[guesses[i].variant] = guesses[i].mean
 	}
 	share := max(int(math.Round(float64(size)*(0.4+0.5*e.trust))), 1)
-	for _, i := range e.model.improving(guesses, best, share, func(i int) float64 {
-		x := math.Log(ok[i])
-		if ok[i] < least {
-			x -= 1e6 // the last choice
+	for len(vs) < min(share, len(guesses)) {
+		pick, most := -1, math.Inf(-1)
+		for i := range guesses {
+			x := math.Log(guesses[i].improvement(best)+1e-300) + math.Log(ok[i])
+			if ok[i] < least {
+				x -= 1e6 // the last choice
+			}
+			if x > most && !slices.Contains(vs, guesses[i].variant) {
+				pick, most = i, x
+			}
 		}
-		return x
-	}) {
-		vs = append(vs, guesses[i].variant)
+		if pick < 0 {
+			break
+		}
+		vs = append(vs, guesses[pick].variant)
+		if len(vs) < share {
+			e.model.believe(guesses[pick], guesses)
+		}
 	}
 	return vs
 }

@@ -2,7 +2,6 @@ package search
 
 import (
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -213,27 +212,6 @@ func (g *surrogate) believe(of guess, all []guess) {
 func (q *guess) improvement(best float64) float64 {
 	u := (best - q.mean) / q.sd
 	return (best-q.mean)*distuv.UnitNormal.CDF(u) + q.sd*distuv.UnitNormal.Prob(u)
-}
-
-// improving picks n guesses of most expected improvement on best, by their index. Each is believed
-// before the next is picked, so that they are not all alike. odds, in logs, weigh a guess.
-func (g *surrogate) improving(all []guess, best float64, n int, odds func(i int) float64) (picks []int) {
-	for n = min(n, len(all)); len(picks) < n; {
-		pick, most := -1, math.Inf(-1)
-		for i := range all {
-			x := math.Log(all[i].improvement(best)+1e-300) + odds(i)
-			if x > most && !slices.Contains(picks, i) {
-				pick, most = i, x
-			}
-		}
-		if pick < 0 {
-			break
-		}
-		if picks = append(picks, pick); len(picks) < n {
-			g.believe(all[pick], all)
-		}
-	}
-	return picks
 }
 
 // fit moves each length scale, each feature's way and the nugget to where the

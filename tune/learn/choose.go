@@ -2,17 +2,14 @@ package learn
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
 	"normbench/kernels"
 	"normbench/kernels/rule"
 	"normbench/sweep"
-	"normbench/sweep/search"
 	"normbench/sweep/shapes"
 )
 
@@ -126,15 +123,13 @@ func (c *chooser) listed() (some []shapes.Shape) {
 
 // How rivals are drawn.
 const (
-	mostRivals = 24   // of a group
-	mostTaken  = 16   // of them by a problem
+	mostRivals = 20   // of a group
 	bestOf     = 12   // guesses of a problem that are rivals,
 	parents    = 4    // and that have children: one or two knobs a step away
 	children   = 160  // at most
-	strangers  = 160  // drawn from all spaces
-	knownMost  = 160  // variants from which the others' regrets are foretold,
-	knownLeast = 8    // and at least
+	strangers  = 60   // drawn from all spaces
 	sigma      = 0.10 // spread of a config without measurements
+	childStep  = 0.05 // regret that is expected of a child beside its parent's
 	hopeless   = 0.50 // regret of what is not taken
 )
 
@@ -142,17 +137,29 @@ const (
 type rival struct {
 	variant kernels.Variant
 	expects []guess // at each problem; NaN where it is refused
-	fresh   bool    // nobody measured it nearby
-	unknown bool    // its design may be good at a problem, and was not measured nearby
+	source  source
+	unknown bool // its design may be good at a problem, and was not measured nearby
 }
 
-// choose takes rivals for a group. First comes one of each design that is unknown nearby. Then the
-// problems have turns. In one, the known rivals draw a regret from what is expected of them, and the
-// least is taken (Thompson, 1933), so that what is good runs often, and what is little known
-// sometimes. In the other it is the fresh one from which a surrogate of the knobs expects most.
-// Nearby problems tell each other their configs so; the map of elites is Mouret and Clune's (2015).
+// A source is where a rival comes from. Each has its share of the turns: the many of one would else
+// leave nothing to the few of another.
+type source int
+
+const (
+	elite    source = iota // did well nearby, or is nominated by a design
+	child                  // of such a one
+	stranger               // drawn from a space
+)
+
+// turns are who may be taken in turn.
+var turns = []source{elite, child, elite, stranger}
+
+// choose takes rivals for a group. First comes one of each design that is unknown nearby. Then, for
+// each problem in turn, rivals draw a regret from what is expected of them, and the least is taken
+// (Thompson, 1933). So what is good runs often, and what is little known sometimes. Nearby problems
+// tell each other their configs so; the map of elites is Mouret and Clune's (2015).
 func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
-	rivals, proposed := c.rivals(ps)
+	rivals := c.rivals(ps)
 	designs := map[string]bool{}
 	for _, k := range c.rng.Perm(len(rivals)) {
 		if r := rivals[k]; r.unknown && !designs[r.variant.Family] {
@@ -161,16 +168,14 @@ func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 		}
 	}
 	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals; turn++ {
-		i := turn / 2 % len(ps)
 		var best *rival
-		if turn%2 == 0 {
-			best = c.drawn(rivals, chosen, i)
-		} else {
-			for len(proposed[i]) > 0 && best == nil {
-				if r := proposed[i][0]; !slices.Contains(chosen, r) {
-					best = r
-				}
-				proposed[i] = proposed[i][1:]
+		least := hopeless
+		for _, r := range rivals {
+			g := r.expects[turn%len(ps)]
+			x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
+			// NaN is not
+			if x < least && r.source == turns[(turn+turn/len(ps))%len(turns)] && !slices.Contains(chosen, r) {
+				best, least = r, x
 			}
 		}
 		if best != nil {
@@ -178,21 +183,6 @@ func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 		}
 	}
 	return chosen
-}
-
-// drawn is the known rival that draws the least regret at the i-th problem, nil where all are
-// hopeless.
-func (c *chooser) drawn(rivals, chosen []*rival, i int) (best *rival) {
-	least := hopeless
-	for _, r := range rivals {
-		g := r.expects[i]
-		x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
-		// NaN is not
-		if x < least && !r.fresh && !slices.Contains(chosen, r) {
-			best, least = r, x
-		}
-	}
-	return best
 }
 
 // tasks are the contests of a group. Its problems have the same rivals.
@@ -221,11 +211,8 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 		if c.Prior.Map != nil || len(t.Variants) == 0 {
 			add(c.Prior.Answer(p).Variant)
 		}
-		slices.SortStableFunc(chosen, func(a, b *rival) int { // NaN first
-			return cmp.Compare(a.expects[i].regret, b.expects[i].regret)
-		})
 		for _, r := range chosen {
-			if !math.IsNaN(r.expects[i].regret) && len(t.Variants) < mostTaken {
+			if !math.IsNaN(r.expects[i].regret) {
 				add(r.variant)
 			}
 		}
@@ -248,20 +235,20 @@ func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
 
 // rivals lists who may win: the nominees of the designs, what did well nearby or farther around, its
 // children, and strangers. A nominee is expected to lose as much as its design did, and nothing where
-// that was not measured: so no design is absent by chance. What is expected of children and strangers
-// is foretold, and the most promising of them are proposed for each problem.
-func (c *chooser) rivals(ps []kernels.Problem) (list []*rival, proposed [][]*rival) {
+// that was not measured: so no design is absent by chance. A stranger loses more, a child a bit more
+// than its parent.
+func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 	around := make([]*surroundings, len(ps))
 	for i, p := range ps {
 		around[i] = c.around(p)
 	}
 	seen, plans := map[kernels.Variant]bool{}, map[string]bool{}
-	add := func(v kernels.Variant, fresh bool, expected func(s *surroundings) float64) {
+	add := func(v kernels.Variant, from source, expected func(s *surroundings) float64) {
 		if seen[v] {
 			return
 		}
 		seen[v] = true
-		r, plan := &rival{variant: v, fresh: fresh, expects: make([]guess, len(ps))}, ""
+		r, plan := &rival{variant: v, source: from, expects: make([]guess, len(ps))}, ""
 		for i, p := range ps {
 			f := c.family(p, v)
 			if f == nil {
@@ -270,7 +257,7 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival, proposed [][]*riv
 			}
 			r.expects[i] = around[i].known[v].with(expected(around[i]))
 			g := around[i].designs[v.Family]
-			r.unknown = r.unknown || !fresh && g.weight < priorWeight && g.regret < priorRegret
+			r.unknown = r.unknown || from == elite && g.weight < priorWeight && g.regret < priorRegret
 			plan = cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
 		}
 		if plan != "" && !plans[plan] { // some knobs change nothing
@@ -287,59 +274,27 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival, proposed [][]*riv
 			}
 		}
 		for _, v := range nominees {
-			add(v, false, func(s *surroundings) float64 { return s.designs[v.Family].regret })
+			add(v, elite, func(s *surroundings) float64 { return s.designs[v.Family].regret })
 		}
 	}
 	for _, s := range around {
 		for _, g := range s.rank[:min(len(s.rank), bestOf)] {
-			add(g.variant, false, func(*surroundings) float64 { return priorRegret })
+			add(g.variant, elite, func(*surroundings) float64 { return priorRegret })
 		}
 	}
 	for k := range children + strangers {
 		i := c.rng.IntN(len(ps))
-		v := c.stranger(ps[i])
-		if gs := around[i].rank; k < children && len(gs) > 0 {
-			v = c.child(gs[c.rng.IntN(min(len(gs), parents))].variant)
+		if k >= children {
+			v := c.stranger(ps[i])
+			add(v, stranger, func(s *surroundings) float64 { return s.designs[v.Family].regret + priorRegret })
+		} else if gs := around[i].rank; len(gs) > 0 {
+			parent := gs[c.rng.IntN(min(len(gs), parents))].variant
+			add(c.child(parent), child, func(s *surroundings) float64 {
+				return s.known[parent].with(priorRegret).regret + childStep
+			})
 		}
-		add(v, true, func(*surroundings) float64 { return hopeless })
 	}
-	return list, c.foretell(ps, around, list)
-}
-
-// foretell says what is expected of the fresh rivals, by a surrogate of the knobs that knows what was
-// measured around each problem, and lists the most promising of each.
-func (c *chooser) foretell(ps []kernels.Problem, around []*surroundings, list []*rival) [][]*rival {
-	proposed := make([][]*rival, len(ps))
-	var all sync.WaitGroup
-	for i, p := range ps {
-		var fresh []*rival
-		var candidates, known []kernels.Variant
-		for _, r := range list {
-			if r.fresh && !math.IsNaN(r.expects[i].regret) {
-				fresh, candidates = append(fresh, r), append(candidates, r.variant)
-			}
-		}
-		var regrets []float64
-		for _, g := range around[i].nearest(knownMost) {
-			known, regrets = append(known, g.variant), append(regrets, max(g.regret, 0))
-		}
-		if len(known) < knownLeast || len(fresh) == 0 {
-			proposed[i] = fresh
-			continue
-		}
-		all.Go(func() {
-			picks, expected := search.Propose(p, c.Device.SMs, known, regrets, candidates,
-				mostRivals/len(ps)+1)
-			for k, r := range fresh {
-				r.expects[i].regret = expected[k]
-			}
-			for _, k := range picks {
-				proposed[i] = append(proposed[i], fresh[k])
-			}
-		})
-	}
-	all.Wait()
-	return proposed
+	return list
 }
 
 // Surroundings are what was measured around a problem.
@@ -348,15 +303,6 @@ type surroundings struct {
 	known   map[kernels.Variant]guess // the same without the prior
 	designs map[string]guess          // of the best of each family, 0 where there is none
 	elites  []kernels.Variant         // the best of each family farther around
-}
-
-// nearest are the n variants that were measured nearest, the most first.
-func (s *surroundings) nearest(n int) []guess {
-	list := slices.Collect(maps.Values(s.known))
-	slices.SortFunc(list, func(a, b guess) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), compareVariants(a.variant, b.variant))
-	})
-	return list[:min(len(list), n)]
 }
 
 // around looks around a problem.
