@@ -100,7 +100,7 @@ func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 	}
 	var ops []string
 	for _, op := range kernels.Ops() {
-		if op.Default || t.Book != nil && t.Book.Map.Has(op.Op) {
+		if op.Default || t.Book != nil && t.Book.Map.Has(func(c rule.Class) bool { return c.Op == op.Op }) {
 			ops = append(ops, string(op.Op))
 		}
 	}

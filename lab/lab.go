@@ -110,8 +110,10 @@ func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
 		return nil, err
 	}
 	if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
-		if step := families.Step(d); step.Near != rule.Own {
-			l.Notef("no map of %s: its defaults are by %s; `normbench learn` makes its own", d.ID, step)
+		common := rule.ClassOf(kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16})
+		if step := families.Step(d).For(common); step.Near != rule.Own {
+			l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench learn` makes its own",
+				d.ID, step)
 		}
 	}
 	for i, d := range devices {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"normbench/internal/console"
@@ -252,11 +251,9 @@ func (x *Learned) Page(t *report.Table, more []report.Fact) *report.Page {
 			"of its config over the best known of the cell's problems, in percent."}
 	cells, measured, problems := 0, 0, 0
 	for i := range m.Rasters {
-		problems += m.Rasters[i].Problems
-		for _, l := range m.Rasters[i].Lines {
-			cells += len(l.Evidence) - strings.Count(l.Evidence, string(rule.Nothing))
-			measured += strings.Count(l.Evidence, string(rule.Measured))
-		}
+		r := &m.Rasters[i]
+		cells += len(r.Lines)*len(r.Rows) - r.Count(rule.Nothing)
+		measured, problems = measured+r.Count(rule.Measured), problems+r.Problems
 	}
 	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"},
 		{N: fmt.Sprint(measured), Word: "of them measured"},

@@ -15,30 +15,27 @@ func MapTable(m *rule.Map) *Table {
 	t.Legend = []Meaning{{Column: "regret",
 		Text: "the map's answers over the best known, in the mean of the measured problems: what the " +
 			"map was filled from, so too low"}}
-	problems := 0
+	problems, byHand := 0, 0
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
-		n := map[byte]int{}
-		for _, l := range r.Lines {
-			for k := range l.Evidence {
-				n[l.Evidence[k]]++
-			}
-		}
 		regret := ""
 		if r.Problems > 0 {
 			regret = fmt.Sprintf("%.1f%%", r.Regret)
 		}
 		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems),
 			regret}
-		for _, x := range []int{n[rule.Measured] + n[rule.Neighbour] + n[rule.Borrowed],
-			n[rule.Measured], n[rule.Neighbour], n[rule.Borrowed], len(r.Legend)} {
+		for _, x := range []int{len(r.Lines)*len(r.Rows) - r.Count(rule.Nothing), r.Count(rule.Measured), r.Count(rule.Neighbour),
+			r.Count(rule.Borrowed), len(r.Legend)} {
 			row = append(row, fmt.Sprint(x))
 		}
 		t.Rows = append(t.Rows, row)
-		problems += r.Problems
+		problems, byHand = problems+r.Problems, byHand+r.Count(rule.ByHand)
 	}
 	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base",
 		console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
+	if byHand > 0 {
+		t.Notes = append(t.Notes, console.Count(byHand, "cell")+" written by hand")
+	}
 	return t
 }
 
@@ -48,17 +45,15 @@ func RuleTable(book *rule.Book, ref string, classes []rule.Class, columns []int6
 		">to", "family", "label", "rests on")
 	for _, x := range classes {
 		for _, n := range columns {
-			first := int64(1)
 			for _, run := range book.Ranges(x, n) {
 				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours",
 					rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[run.Evidence()]
 				if run.Match != rule.MatchCell {
 					on = string(run.Match)
 				}
-				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(first),
+				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(run.First),
 					fmt.Sprint(min(run.Last, rule.MaxElems/n)),
 					run.Variant.Family, run.Variant.Config.String(), on})
-				first = run.Last + 1
 			}
 		}
 	}

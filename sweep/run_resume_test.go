@@ -69,8 +69,7 @@ func TestRunResumes(t *testing.T) {
 	vs, sum := resume(t, dir, registry, ts, failing, options(3))
 	assert.Must(t, slices.Equal(vs, all) && sum.Failed == 1, "first: %v, %+v", vs, sum)
 	path := filepath.Join(dir, record.FileName)
-	before, err := os.ReadFile(path)
-	assert.NoError(t, err)
+	before := assert.File(t, path)
 	f := fake()
 	if vs, sum := resume(t, dir, registry, ts, f, options(3)); len(vs) != 0 || sum.Skipped != 4 {
 		t.Errorf("second: %v, %+v", vs, sum)

@@ -2,7 +2,6 @@ package tune
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,11 +19,10 @@ import (
 func TestChecksum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	assert.NoError(t, table(t).Write(durable.Place{Name: path}))
-	data, err := os.ReadFile(path)
-	assert.NoError(t, err)
+	data := assert.File(t, path)
 	edited := bytes.Replace(data, []byte(`"samples": 30`), []byte(`"samples": 31`), 1)
 	assert.Must(t, !bytes.Equal(edited, data), "nothing to edit")
-	_, err = parse("f", edited)
+	_, err := parse("f", edited)
 	assert.That(t, err != nil &&
 		strings.HasPrefix(err.Error(), "f: the file's checksum does not match") &&
 		strings.Contains(hint.Of(err), `"crc"`), "got %v", err)

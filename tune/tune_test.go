@@ -190,8 +190,7 @@ func TestCheckValid(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	text, err := os.ReadFile(filepath.Join("testdata", "tuned.json"))
-	assert.NoError(f, err)
+	text := assert.File(f, filepath.Join("testdata", "tuned.json"))
 	f.Add(text)
 	for from, to := range map[string]string{ // what was once taken
 		`"id": "`:       `"id": "../../`,

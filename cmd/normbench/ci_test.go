@@ -33,13 +33,11 @@ func TestWorkflows(t *testing.T) {
 		t.Skip("it needs bash and git, and takes seconds")
 	}
 	for _, file := range []string{"github.yml", "github-sweep.yml", "gitlab.yml"} {
-		data, err := os.ReadFile(filepath.Join("..", "..", "examples", "ci", file))
-		assert.NoError(t, err)
-		text := string(data)
+		text := string(assert.File(t, filepath.Join("..", "..", "examples", "ci", file)))
 		for _, part := range []string{"timeout", "--gate", "--strict", "pipefail", "selftest"} {
 			assert.That(t, strings.Contains(text, part), "%s has no %s", file, part)
 		}
-		jobs := workflow(t, file, data)
+		jobs := workflow(t, file, []byte(text))
 		codes := map[string][]string{"github.yml": {"1"}, "github-sweep.yml": {"0"}}[file]
 		if testAll {
 			codes = []string{"0", "1", "3"}

@@ -59,9 +59,7 @@ func TestClaims(t *testing.T) {
 		pages, err := filepath.Glob(pattern)
 		assert.Must(t, err == nil && len(pages) != 0, "%v %v", pattern, err)
 		for _, page := range pages {
-			data, err := os.ReadFile(page)
-			assert.NoError(t, err)
-			text := string(data)
+			text := string(assert.File(t, page))
 			claims += len(claim.FindAllString(text, -1))
 			want, faults := answerClaims(text)
 			want = rerun(want)

@@ -49,8 +49,7 @@ func (f reader) command(i int, path string) []string {
 // write writes the file as a text has it, with those beside it.
 func (f reader) write(t testing.TB, path string, text []byte) {
 	for _, name := range f.beside {
-		data, err := os.ReadFile(name)
-		assert.NoError(t, err)
+		data := assert.File(t, name)
 		name = filepath.Join(filepath.Dir(path), filepath.Base(name))
 		assert.NoError(t, os.WriteFile(name, data, 0o644))
 	}
@@ -164,9 +163,7 @@ func (h *harness) prepareReaders() {
 	made := h.folder()
 	in := func(name string) string { return filepath.Join(made, name) }
 	read := func(path string) []byte {
-		b, err := os.ReadFile(path)
-		assert.NoError(h.t, err)
-		return b
+		return assert.File(h.t, path)
 	}
 	records, search := filepath.Join(h.done[0], record.FileName), filepath.Join(h.done[1],
 		record.FileName)

@@ -88,8 +88,7 @@ func TestReadme(t *testing.T) {
 		"docs/extending.md", "docs/performance.md", "docs/reliability.md", "CONTRIBUTING.md"}
 	list := map[string][]command{}
 	for _, page := range pages {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		assert.NoError(t, err)
+		text := assert.File(t, filepath.Join(root, page))
 		list[page] = commands(string(text))
 		for _, block := range fenced.FindAllString(string(text), -1) {
 			assert.Equal(t, regexp.MustCompile(`(?m)^(normbench|make|go) .*`).FindString(block), "",
@@ -335,8 +334,7 @@ func checkTargets(t *testing.T, root string, targets []string) {
 	assert.NoError(t, err)
 	var makefiles []byte
 	for _, name := range append(files, filepath.Join(root, "Makefile")) {
-		b, err := os.ReadFile(name)
-		assert.NoError(t, err)
+		b := assert.File(t, name)
 		makefiles = append(append(makefiles, '\n'), b...)
 	}
 	for _, target := range targets {

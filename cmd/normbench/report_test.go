@@ -86,8 +86,7 @@ func TestMade(t *testing.T) {
 // where only a part of it is asked for.
 func TestReportLive(t *testing.T) {
 	file := filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz")
-	printed, err := os.ReadFile(strings.TrimSuffix(file, "json.gz") + "txt")
-	assert.NoError(t, err)
+	printed := assert.File(t, strings.TrimSuffix(file, "json.gz")+"txt")
 	code, stdout, stderr := normbench([]string{"report", file, "--wide"})
 	for line := range strings.Lines(string(printed)) {
 		if code != 0 || !strings.Contains(stdout, line) {

@@ -24,9 +24,7 @@ func TestTritonErrors(t *testing.T) {
 	}
 	examples := filepath.Join("..", "..", "examples", "triton")
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(examples, name))
-		assert.NoError(t, err)
-		return string(text)
+		return string(assert.File(t, filepath.Join(examples, name)))
 	}
 	const failed = `{"ID": 1, "Failed": {"Source": "user:rms.py", ` +
 		`"Log": "user:rms.py:15: error: no such thing\nall of it"}}`

@@ -66,6 +66,24 @@ func NoError(t testing.TB, err error, context ...any) {
 	}
 }
 
+// File is what a file holds.
+func File(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	NoError(t, err)
+	return text
+}
+
+// Needs ends a test that lacks what it needs: it is skipped, or fails where $NORMBENCH_REQUIRE_WHAT
+// is set, so that a CI job that installs it cannot skip in silence.
+func Needs(t testing.TB, what string, err error) {
+	t.Helper()
+	Must(t, err == nil || os.Getenv("NORMBENCH_REQUIRE_"+what) == "", "%v", err)
+	if err != nil {
+		t.Skip(err)
+	}
+}
+
 // Error reports where there is no error, or one that does not say the text.
 func Error(t testing.TB, err error, text string, context ...any) {
 	t.Helper()

@@ -92,13 +92,11 @@ func overweight(rooms []room, sum map[string]int) (bad []string) {
 func TestWeights(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page := filepath.Join(root, "ARCHITECTURE.md")
-	text, err := os.ReadFile(page)
-	assert.NoError(t, err)
+	text := assert.File(t, page)
 	rooms := readRooms(string(text))
 	lines := map[string]int{}
 	for _, f := range parse(t, root) {
-		b, err := os.ReadFile(filepath.Join(root, f.name))
-		assert.NoError(t, err)
+		b := assert.File(t, filepath.Join(root, f.name))
 		lines[f.name] = bytes.Count(b, []byte("\n"))
 	}
 	sum, err := weigh(rooms, lines, []string{"kernels/devicetest", "internal/durable/powercut",

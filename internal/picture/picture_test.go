@@ -2,32 +2,11 @@ package picture
 
 import (
 	"encoding/xml"
-	"fmt"
-	"math"
 	"strings"
 	"testing"
 
 	"normbench/internal/assert"
 )
-
-// Each colour of a series is readable on white: WCAG's contrast of graphics.
-func TestContrast(t *testing.T) {
-	for i := range Slots {
-		var c [3]uint8
-		_, err := fmt.Sscanf(colours[fmt.Sprint("c", i)], "#%02x%02x%02x", &c[0], &c[1], &c[2])
-		assert.Must(t, err == nil, "%v", err)
-		l := 0.0
-		for k, weight := range []float64{0.2126, 0.7152, 0.0722} {
-			if x := float64(c[k]) / 255; x <= 0.04045 {
-				l += weight * x / 12.92
-			} else {
-				l += weight * math.Pow((x+0.055)/1.055, 2.4)
-			}
-		}
-		contrast := 1.05 / (l + 0.05)
-		assert.That(t, contrast >= 3, "%v: %.2f", c, contrast)
-	}
-}
 
 func TestTicks(t *testing.T) {
 	for _, tc := range []struct {

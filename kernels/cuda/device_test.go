@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
-	"os"
 	"testing"
 
 	"normbench/internal/assert"
@@ -19,10 +18,7 @@ import (
 func openDevice(t *testing.T) *Device {
 	t.Helper()
 	d, err := Open(families.New(), 0)
-	if err != nil {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") == "", "%v", err)
-		t.Skip(err)
-	}
+	assert.Needs(t, "CUDA", err)
 	t.Cleanup(func() { d.Close() })
 	return d
 }

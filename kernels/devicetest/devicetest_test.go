@@ -1,7 +1,6 @@
 package devicetest
 
 import (
-	"os"
 	"testing"
 
 	"normbench/internal/assert"
@@ -14,10 +13,7 @@ import (
 // files of the other families do not have.
 func TestKernelsCompile(t *testing.T) {
 	c, err := nvrtc.Find()
-	if err != nil {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "", "%v", err)
-		t.Skipf("no NVRTC: %v", err)
-	}
+	assert.Needs(t, "NVRTC", err)
 	r := Registry(families.New())
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
 	for _, text := range []string{"rmsnorm/fwd/33x541/bf16",

@@ -38,10 +38,7 @@ func TestMain(m *testing.M) {
 func emulator(t *testing.T) *Emulator {
 	t.Helper()
 	e, err := newEmulator()
-	if err != nil {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CXX") == "", "%v", err)
-		t.Skip(err)
-	}
+	assert.Needs(t, "CXX", err)
 	return e
 }
 
@@ -109,8 +106,7 @@ func TestVariants(t *testing.T) {
 		t.Skip("compiles many programs")
 	}
 	e := emulator(t)
-	text, err := os.ReadFile("testdata/variants.txt")
-	assert.NoError(t, err)
+	text := assert.File(t, "testdata/variants.txt")
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue

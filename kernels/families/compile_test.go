@@ -3,7 +3,6 @@ package families_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -35,15 +34,11 @@ func device(arch string) kernels.DeviceInfo {
 	return d
 }
 
-// compiler finds NVRTC or skips the test; NORMBENCH_REQUIRE_NVRTC makes a missing library a
-// failure.
+// compiler finds NVRTC.
 func compiler(t *testing.T) *nvrtc.Compiler {
 	t.Helper()
 	c, err := nvrtc.Find()
-	if err != nil {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "", "%v", err)
-		t.Skipf("no NVRTC: %v", err)
-	}
+	assert.Needs(t, "NVRTC", err)
 	return c
 }
 

@@ -30,7 +30,7 @@ func (m macro) holds(v int64) bool {
 
 // around are both ends of m and values next to them.
 func (m macro) around() (values []int) {
-	for _, v := range []int64{m.from - 1, m.from, 3, m.to, m.to + 1, 2 * m.to} {
+	for _, v := range []int64{m.from - 1, m.from, m.to, m.to + 1, 2 * m.to} {
 		if v >= 0 {
 			values = append(values, int(v))
 		}
@@ -100,13 +100,13 @@ func (s *scope) compile(f *kernels.Family, p kernels.Problem, c kernels.Config) 
 	}
 }
 
-// knobs are the values of f's knobs to try, those next to a range too, and by what the test calls
-// them the ends of the ranges of its own sources.
+// knobs are the values of f's knobs to try, those next to a range and extreme ones too, and by what
+// the test calls them the ends of the ranges of its own sources.
 func (s *scope) knobs(f *kernels.Family) (values []kernels.Setting,
 	ends map[string]kernels.Setting) {
 	ends = map[string]kernels.Setting{}
 	for _, k := range f.Knobs {
-		all := slices.Clone(k.Values)
+		all := append([]int{0, 1, 3, 16, 1 << 20}, k.Values...)
 		for _, source := range f.Files {
 			m, ok := s.macros[source][k.Knob.Macro]
 			if !ok {
@@ -127,14 +127,16 @@ func (s *scope) knobs(f *kernels.Family) (values []kernels.Setting,
 	return values, ends
 }
 
-// try compiles f's base for p with each value of a knob, and the ends beside each value of another
-// knob and with one CTA per SM.
-func (s *scope) try(f *kernels.Family, p kernels.Problem) {
+// try compiles f's base for p, where all is asked for with each value of a knob, and the ends that
+// no config has had yet beside each value of another knob and with one CTA per SM.
+func (s *scope) try(f *kernels.Family, p kernels.Problem, all bool) {
 	values, ends := s.knobs(f)
 	base, few := f.Base(p, s.device), kernels.Setting{Knob: kernels.PerSM, Value: 1}
 	s.compile(f, p, base)
 	for _, v := range values {
-		s.compile(f, p, base.With(v))
+		if all {
+			s.compile(f, p, base.With(v))
+		}
 	}
 	persistent := f.CheckKnobs(kernels.NewConfig(few)) == nil
 	for name, end := range ends {
@@ -151,8 +153,8 @@ func (s *scope) try(f *kernels.Family, p kernels.Problem) {
 }
 
 // The ranges at the heads of sources are those of the families' knobs. A config with a value
-// outside is refused, and both ends of a range are accepted for some problem, beside some value of
-// another knob.
+// outside is refused, whatever the number is, and both ends of a range are accepted for some
+// problem, beside some value of another knob. A quarter of the problems each day has all values.
 func TestMacros(t *testing.T) {
 	s := &scope{t, device("sm_90"), map[string]map[string]macro{}, map[string]bool{}}
 	for _, source := range embedded(t, ".cu") {
@@ -173,9 +175,9 @@ func TestMacros(t *testing.T) {
 		for name := range of {
 			ends[name] = true
 		}
-		for _, p := range ps {
+		for i, p := range ps {
 			if f.CheckServes(p) == nil {
-				s.try(f, p)
+				s.try(f, p, sampled(i, 4))
 			}
 		}
 	}

@@ -25,10 +25,7 @@ func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Checker {
 	d := devicetest.H200()
 	d.Arch = arch
 	c := check.New(r, d)
-	if err := c.NoNVRTC; err != nil {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") == "", "%v", err)
-		t.Skipf("no NVRTC: %v", err)
-	}
+	assert.Needs(t, "NVRTC", c.NoNVRTC)
 	return c
 }
 

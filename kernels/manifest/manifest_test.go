@@ -330,8 +330,7 @@ func TestHost(t *testing.T) {
 
 // The manifests in the documentation are some.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/kernels.md")
-	assert.NoError(t, err)
+	text := assert.File(t, "../../docs/kernels.md")
 	blocks := strings.Split(string(text), "```yaml\n")
 	assert.Must(t, len(blocks) == 5, "%d manifests", len(blocks)-1)
 	for _, file := range []string{"cuda/rms_block.cu", "cuda/rms_block.yaml",

@@ -167,10 +167,7 @@ func TestTritonErrors(t *testing.T) {
 // error with file and line.
 func TestTritonExamples(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../examples/triton")
-	if err != nil {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_TRITON") == "", "%v", err)
-		t.Skipf("scripts/triton-env.sh installs Triton for this test: %v", err)
-	}
+	assert.Needs(t, "TRITON", err) // scripts/triton-env.sh
 	t.Setenv("NORMBENCH_CACHE", t.TempDir())
 	checker := func(r *kernels.Registry, arch string) *check.Checker {
 		d := devicetest.H200()
@@ -192,10 +189,8 @@ func TestTritonExamples(t *testing.T) {
 		}
 		assert.That(t, c.Kernels() >= 6, "%d kernels", c.Kernels())
 	}
-	example, err := os.ReadFile("../../examples/triton/rms.py")
-	assert.NoError(t, err)
-	manifest, err := os.ReadFile("../../examples/triton/rms_forward.yaml")
-	assert.NoError(t, err)
+	example := assert.File(t, "../../examples/triton/rms.py")
+	manifest := assert.File(t, "../../examples/triton/rms_forward.yaml")
 	for old, test := range map[string]struct{ text, want string }{
 		"tl.sqrt_rn(": {"tl.static_assert(n is None)(",
 			"compile user:rms.py:14: error: "},

@@ -91,8 +91,7 @@ func entry(t *testing.T, c *Cache, src Source) (file string, data []byte) {
 	assert.Must(t, err == nil, "%v", err)
 	k, err := c.key(src, fakeOptions)
 	assert.NoError(t, err)
-	data, err = os.ReadFile(filepath.Join(c.dir, entryFile(k)))
-	assert.Must(t, err == nil, "%v", err)
+	data = assert.File(t, filepath.Join(c.dir, entryFile(k)))
 	return filepath.Join(c.dir, entryFile(k)), data
 }
 

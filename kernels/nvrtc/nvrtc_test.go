@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,20 +28,14 @@ func TestLogs(t *testing.T) {
 	assert.Equal(t, read(""), "compile k.cu: NVRTC_ERROR_COMPILATION")
 }
 
-// compiler finds NVRTC or skips the test. NORMBENCH_REQUIRE_NVRTC=1 makes a missing library
-// a failure, so that a CI job that installs it cannot skip in silence.
+// compiler finds NVRTC.
 func compiler(t testing.TB) *Compiler {
 	t.Helper()
 	c, err := Find()
-	if err == nil {
-		return c
-	}
-	assert.That(t, errors.Is(err, ErrNotFound) && !strings.Contains(err.Error(), "\n"),
+	assert.That(t, err == nil || errors.Is(err, ErrNotFound) && !strings.Contains(err.Error(), "\n"),
 		"error of Find is not one line around ErrNotFound: %q", err)
-	assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "1",
-		"NORMBENCH_REQUIRE_NVRTC is set, but: %v", err)
-	t.Skip(err)
-	return nil
+	assert.Needs(t, "NVRTC", err)
+	return c
 }
 
 //go:embed testdata/scale.cu

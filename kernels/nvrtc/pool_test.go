@@ -150,8 +150,7 @@ func TestPoolFallsBack(t *testing.T) {
 		}
 		wg.Wait()
 		os.Stderr = stderr
-		said, err := os.ReadFile(file.Name())
-		assert.NoError(t, err)
+		said := assert.File(t, file.Name())
 		assert.That(t, strings.Contains(string(said), want) &&
 			strings.Count(string(said), "\n") == 1, "%s: said %q", how, said)
 		assert.Equal(t, len(p.idle), 0, how, "helpers are left")

@@ -66,17 +66,13 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
 // For is the step that answers for a class: the nearest whose map has it, else s itself.
 func (s Step) For(c Class) Step {
 	for _, step := range append([]Step{s}, s.Behind...) {
-		if step.Map.hasClass(c) {
+		if step.Map.Has(func(o Class) bool { return o == c }) {
 			step.Behind = nil
 			return step
 		}
 	}
 	s.Behind = nil
 	return s
-}
-
-func (m *Map) hasClass(c Class) bool {
-	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return r.Class == c })
 }
 
 // StepOf is the step by which the map of a file answers for a device.

@@ -2,6 +2,7 @@ package rule
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -37,10 +38,10 @@ func list(items []string) string {
 	return b.String()
 }
 
-// A Range is the answer of a cell with the last rows that have its config.
+// A Range is the answer of a cell with the first and the last rows that have its config.
 type Range struct {
 	Answer
-	Last int64
+	First, Last int64
 }
 
 // Ranges are the answers for rows of n columns, all rows in order. There are none where the class
@@ -62,14 +63,14 @@ func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []Range) {
 		}
 		if len(box.rows(ns[0])) > 0 {
 			a := b.cell(s, line, cell).Answer
-			if k := len(list) - 1; k < 0 || list[k].Variant != a.Variant {
-				list = append(list, Range{Answer: a})
+			switch k := len(list) - 1; {
+			case k < 0:
+				list = append(list, Range{a, 1, MaxM})
+			case list[k].Variant != a.Variant:
+				list[k].Last = box.MLo - 1
+				list = append(list, Range{a, box.MLo, MaxM})
 			}
-			list[len(list)-1].Last = box.MHi
 		}
-	}
-	if k := len(list) - 1; k >= 0 {
-		list[k].Last = MaxM
 	}
 	return list
 }
@@ -80,9 +81,10 @@ type table struct {
 	About    []string          `json:"about"`
 	Families []string          `json:"families"` // name, with * for the short name of its op and _, and knobs: name=value where all configs share it
 	Configs  []string          `json:"configs"`  // of each the number of its family, and the values of the other knobs
-	Rows     []int64           `json:"rows"`     // where ranges of rows end
-	Lines    []string          `json:"lines"`    // of each the number of a config and that of its last rows, then of the next
-	Rasters  []string          `json:"rasters"`  // of each the first columns of a line and its number, then of the next
+	Rows     []int64           `json:"rows"`     // where ranges of rows begin
+	Columns  []int64           `json:"columns"`  // where lines begin
+	Lines    []string          `json:"lines"`    // of each the number of first rows and that of their config, then of the next
+	Rasters  []string          `json:"rasters"`  // of each the number of its first columns and that of their line, then of the next that differs
 	Index    map[string]string `json:"index"`    // of each class its rasters by alignment: 16, 8, 4 and 2 bytes
 }
 
@@ -129,26 +131,35 @@ func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, 
 	return text.Bytes(), err
 }
 
-// A strip is the ranges of columns from some on.
+// A strip is the ranges of columns from some on, in families whose names are those of all ops.
 type strip struct {
 	from   int64
 	ranges []Range
+	line   string // of a table
 }
 
 // strips are the answers of a class at an alignment. Where only some columns are asked for, strips
 // without ranges are between them.
-func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
+func (b *Book) strips(c Class, align int64, columns []int64) (list []*strip) {
 	s := b.sheets[keyOf(c, align)]
 	for line := range s.Lines {
 		if box := s.Box(line, 0, b.Device.SMs); len(columns) == 0 {
 			if ranges := b.ranges(s, line, box.NLo, box.NHi); len(ranges) > 0 {
-				list = append(list, strip{box.NLo, ranges})
+				list = append(list, &strip{from: box.NLo, ranges: ranges})
 			}
 		}
 	}
 	for _, n := range columns {
 		if AlignOf(n, c.Bytes) == align {
-			list = append(list, strip{n, b.Ranges(c, n)}, strip{n + 1, nil})
+			list = append(list, &strip{from: n, ranges: b.Ranges(c, n)}, &strip{from: n + 1})
+		}
+	}
+	for _, s := range list {
+		for i := range s.ranges {
+			name := &s.ranges[i].Variant.Family
+			if rest, ok := strings.CutPrefix(*name, c.Op.Spec().Short+"_"); ok {
+				*name = "*" + rest
+			}
 		}
 	}
 	return list
@@ -156,73 +167,101 @@ func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
 
 // table lays the answers out.
 func (b *Book) table(classes []Class, columns []int64) *table {
-	strips := make([][4][]strip, len(classes)) // by class and alignment
+	rasters := make([][]*strip, 4*len(classes)) // class by class, of each by alignment
 	var wait sync.WaitGroup
 	for i, c := range classes {
 		for j, align := range Aligns(c.Bytes) {
-			wait.Go(func() { strips[i][j] = b.strips(c, align, columns) })
+			wait.Go(func() { rasters[4*i+j] = b.strips(c, align, columns) })
 		}
 	}
 	wait.Wait()
 	t := &table{About: b.about(), Index: map[string]string{}}
-	configs, rows := map[kernels.Variant]int{}, map[int64]int{} // their places
-	for i, c := range classes {
-		for _, s := range slices.Concat(strips[i][:]...) {
-			for k := range s.ranges {
-				r := &s.ranges[k]
-				if rest, ok := strings.CutPrefix(r.Variant.Family, c.Op.Spec().Short+"_"); ok {
-					r.Variant.Family = "*" + rest // designs have one name for all ops
-				}
-				configs[r.Variant], rows[r.Last] = 0, 0
-			}
+	strips := slices.Concat(rasters...)
+	variants, rows, froms := map[kernels.Variant]bool{}, map[int64]int{}, map[int64]int{}
+	for _, s := range strips {
+		froms[s.from] = 0
+		for _, r := range s.ranges {
+			variants[r.Variant], rows[r.First] = true, 0
 		}
 	}
-	t.addConfigs(configs)
-	for i, last := range slices.Sorted(maps.Keys(rows)) {
-		rows[last], t.Rows = i, append(t.Rows, last)
+	t.Rows, t.Columns = placed(rows), placed(froms)
+	texts := t.addFamilies(variants)
+	var configs, lines, whole []string
+	for _, s := range strips {
+		for _, r := range s.ranges {
+			configs = append(configs, texts[r.Variant])
+		}
 	}
-	lines, rasters := map[string]int{}, map[string]int{}
+	var places map[string]int
+	t.Configs, places = byUse(configs)
+	for _, s := range strips {
+		var line []any
+		for _, r := range s.ranges {
+			line = append(line, rows[r.First], places[texts[r.Variant]])
+		}
+		s.line = fmt.Sprint(line...)
+		lines = append(lines, s.line)
+	}
+	t.Lines, places = byUse(lines)
+	for _, list := range rasters {
+		var raster []any
+		for k, s := range list {
+			if k == 0 || s.line != list[k-1].line {
+				raster = append(raster, froms[s.from], places[s.line])
+			}
+		}
+		whole = append(whole, fmt.Sprint(raster...))
+	}
+	t.Rasters, places = byUse(whole)
 	for i, c := range classes {
 		var at []any
 		for j := range Aligns(c.Bytes) {
-			var raster []any
-			for _, s := range strips[i][j] {
-				var line []any
-				for _, r := range s.ranges {
-					line = append(line, configs[r.Variant], rows[r.Last])
-				}
-				raster = append(raster, s.from, place(&t.Lines, lines, line))
-			}
-			at = append(at, place(&t.Rasters, rasters, raster))
+			at = append(at, places[whole[4*i+j]])
 		}
 		t.Index[fmt.Sprintf("%s %s %d %d", c.Op, c.Pass, c.Bytes, c.With)] = fmt.Sprint(at...)
 	}
 	return t
 }
 
-// place is the place of numbers in a list of texts, which gets them where they are new.
-func place(list *[]string, places map[string]int, numbers []any) int {
-	text := fmt.Sprint(numbers...)
-	if _, ok := places[text]; !ok {
-		places[text], *list = len(*list), append(*list, text)
+// placed are numbers in order, each of which gets its place.
+func placed(places map[int64]int) []int64 {
+	list := slices.Sorted(maps.Keys(places))
+	for i, n := range list {
+		places[n] = i
 	}
-	return places[text]
+	return list
 }
 
-// addConfigs lists families with the knobs that some config of theirs has, and numbers configs.
-func (t *table) addConfigs(configs map[kernels.Variant]int) {
-	variants := slices.SortedFunc(maps.Keys(configs),
-		func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
-	for i, v := range variants {
-		configs[v] = i
+// byUse is each of some texts once, with its place: those of the most used have the fewest digits.
+func byUse(texts []string) (list []string, places map[string]int) {
+	uses := map[string]int{}
+	for _, text := range texts {
+		uses[text]++
 	}
+	list, places = slices.SortedFunc(maps.Keys(uses), func(a, b string) int {
+		return cmp.Or(uses[b]-uses[a], strings.Compare(a, b))
+	}), map[string]int{}
+	for i, text := range list {
+		places[text] = i
+	}
+	return list, places
+}
+
+// addFamilies lists families with the knobs that some variant of theirs has. It returns the text
+// of each variant in Configs.
+func (t *table) addFamilies(all map[kernels.Variant]bool) map[kernels.Variant]string {
+	texts := map[kernels.Variant]string{}
+	variants := slices.SortedFunc(maps.Keys(all),
+		func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
 	for len(variants) > 0 {
 		family := variants[0].Family
 		n := slices.IndexFunc(variants, func(v kernels.Variant) bool { return v.Family != family })
 		if n < 0 {
 			n = len(variants)
 		}
-		texts := slices.Repeat([]string{fmt.Sprint(len(t.Families))}, n)
+		for _, v := range variants[:n] {
+			texts[v] = fmt.Sprint(len(t.Families))
+		}
 		for _, knob := range knobsOf(variants[:n]) {
 			values := map[int]bool{}
 			for _, v := range variants[:n] {
@@ -233,12 +272,13 @@ func (t *table) addConfigs(configs map[kernels.Variant]int) {
 				family += fmt.Sprint("=", variants[0].Config.Get(knob))
 				continue
 			}
-			for i, v := range variants[:n] {
-				texts[i] += fmt.Sprint(" ", v.Config.Get(knob))
+			for _, v := range variants[:n] {
+				texts[v] += fmt.Sprint(" ", v.Config.Get(knob))
 			}
 		}
-		t.Families, t.Configs, variants = append(t.Families, family), append(t.Configs, texts...), variants[n:]
+		t.Families, variants = append(t.Families, family), variants[n:]
 	}
+	return texts
 }
 
 // aboutMap says where a map comes from.

@@ -56,7 +56,6 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 	var all []map[string]any
 	for _, c := range classes {
 		for _, n := range columns {
-			from := int64(1)
 			for _, r := range b.Ranges(c, n) {
 				f, err := b.analytic.Lookup(r.Variant.Family)
 				if err != nil {
@@ -68,7 +67,7 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 					knobs[s.Knob.Name] = s.Value
 				}
 				var plans []string
-				ms := someRows(c, n, from, to)
+				ms := someRows(c, n, r.First, to)
 				for _, m := range ms {
 					plan, err := json.Marshal(f.Plan(c.Problem(m, n), r.Variant.Config, b.Device))
 					if err != nil {
@@ -77,10 +76,9 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 					plans = append(plans, string(plan))
 				}
 				if len(ms) > 0 {
-					all = append(all, map[string]any{"class": c, "n": n, "m_from": from, "m_to": to,
+					all = append(all, map[string]any{"class": c, "n": n, "m_from": r.First, "m_to": to,
 						"family": f.Name, "knobs": knobs, "plans": launches(ms, plans)})
 				}
-				from = r.Last + 1
 			}
 		}
 	}

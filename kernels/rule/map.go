@@ -120,9 +120,9 @@ func (m *Map) Raster(c Class, align int64) *Raster {
 	return nil
 }
 
-// Has says whether the map, which may be nil, answers for problems of an op.
-func (m *Map) Has(op kernels.Op) bool {
-	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return r.Class.Op == op })
+// Has says whether the map, which may be nil, answers for such a class.
+func (m *Map) Has(such func(Class) bool) bool {
+	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return such(r.Class) })
 }
 
 // CellAt is the cell of a shape of the raster's class, zero where it has none. A nil raster has none.
@@ -185,6 +185,14 @@ func (r *Raster) Cells(sms int) iter.Seq2[Box, Answer] {
 			}
 		}
 	}
+}
+
+// Count is the number of cells with such evidence.
+func (r *Raster) Count(evidence byte) (n int) {
+	for _, l := range r.Lines {
+		n += strings.Count(l.Evidence, string(evidence))
+	}
+	return n
 }
 
 // Letter is the letter of a variant, which a legend with room gets where it is new.

@@ -3,7 +3,6 @@ package rule
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -56,11 +55,9 @@ func (m *Map) hasRun(r Run) bool {
 // knowsRuns says whether a map is filled from all runs of an old one, no cell of which somebody
 // wrote.
 func knowsRuns(m, old *Map) bool {
-	for _, r := range old.Rasters {
-		for _, l := range r.Lines {
-			if strings.ContainsRune(l.Evidence, ByHand) {
-				return false
-			}
+	for i := range old.Rasters {
+		if old.Rasters[i].Count(ByHand) > 0 {
+			return false
 		}
 	}
 	return len(old.Runs) > 0 && !slices.ContainsFunc(old.Runs, func(r Run) bool { return !m.hasRun(r) })

@@ -48,8 +48,7 @@ func TestPowerCutRecords(t *testing.T) {
 			ack()
 		}
 		w.Close()
-		text, err := os.ReadFile(w.Path())
-		assert.NoError(t, err)
+		text := assert.File(t, w.Path())
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		z.Write(text)

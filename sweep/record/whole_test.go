@@ -51,8 +51,7 @@ func TestAppendHoles(t *testing.T) {
 		sizes = append(sizes, w.size)
 	}
 	w.Close()
-	whole, err := os.ReadFile(w.Path())
-	assert.NoError(t, err)
+	whole := assert.File(t, w.Path())
 	check := func(text []byte, n int, what string) { // with the first n-1 appends in it
 		t.Helper()
 		assert.NoError(t, os.WriteFile(w.Path(), text, 0o644))

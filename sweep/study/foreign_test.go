@@ -260,9 +260,6 @@ func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) 
 func TestFreeSpaces(t *testing.T) {
 	sum, n := 0.0, 0.0
 	for name, f := range synthetics() {
-		if os.Getenv("NORMBENCH_TEST_ALL") == "" && name != "border" && name != "trap" {
-			continue // make test-all has them
-		}
 		rows, err := RunFree(t.Context(), f, []string{search.Auto}, 2)
 		assert.NoError(t, err)
 		auto := rows[0]

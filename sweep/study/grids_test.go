@@ -9,8 +9,6 @@ package study
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -34,16 +32,9 @@ type Setup struct {
 	Strategy string
 	Share    float64 // most of the variants of each problem, 0 for no bound
 	Transfer bool    // problems are searched in turn, and a search knows those before it
-	Finals   int     // variants to measure again in interleaved rounds, 0 for none
 	Naive    bool    // the base is the variant of median time, not the default
 	Every    int     // searches by every so many seeds only; 0 is all
 }
-
-// The rounds of the finals, as a sweep takes them by default.
-const (
-	finalRounds   = 8
-	finalLaunches = 2
-)
 
 // An Outcome is one search of one problem.
 type Outcome struct {
@@ -51,8 +42,7 @@ type Outcome struct {
 	Seconds float64 // of the device at work
 	Grid    float64 // the grid's seconds for the same
 	Configs int
-	Saw     bool    // it measured a variant within Goal of the best, by the medians of all samples
-	Wall    float64 // seconds on compileCores, compiling before every round and then measuring it
+	Saw     bool // it measured a variant within Goal of the best, by the medians of all samples
 }
 
 // minSamples is the least number per variant that splits in halves of use.
@@ -187,85 +177,29 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 		return Outcome{}, err
 	}
 	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35)
-	m := &meter{b: b, pr: g.Protocol, grid: s.Grid, seen: map[kernels.Variant]bool{},
-		built: map[string]bool{}}
+	m := &meter{b: b, pr: g.Protocol, seen: map[kernels.Variant]bool{}}
 	if err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
 	}
 	known.Add(board)
-	pick, busy := append(board.Finalists(1), space.Keep[0])[0], 0.0
-	if setup.Finals > 0 {
-		if pick, busy, err = finals(ctx, board, m, s, setup.Finals); err != nil {
-			return Outcome{}, err
-		}
-	}
-	busy += board.Spent().Seconds
+	pick := append(board.Finalists(1), space.Keep[0])[0]
 	return Outcome{
 		Saw:     slices.ContainsFunc(board.Order(), func(v int) bool { return s.near[v] }),
-		Wall:    m.compiling + busy,
 		Regret:  s.fresh[pick]/s.fresh[s.best] - 1,
-		Seconds: busy,
+		Seconds: board.Spent().Seconds,
 		Grid:    s.seconds,
 		Configs: board.Measured(),
 	}, nil
 }
 
-// finals are the fastest of the best measured again, with the base. They draw from the half that
-// the search saw, as the records have no third.
-func finals(ctx context.Context, b *search.Board, m *meter, s *split, n int) (pick int,
-	busy float64, err error) {
-	vs := b.Finalists(n)
-	fs := make([]search.Finalist, len(vs))
-	for range finalRounds {
-		for i, v := range vs {
-			us, t, err := m.Visit(ctx, s.Variants[v].Variant, finalLaunches)
-			if err != nil {
-				return 0, 0, err
-			}
-			busy += t
-			fs[i].Variant = s.Variants[v].Variant
-			fs[i].Rounds = append(fs[i].Rounds, stats.Median(us))
-		}
-	}
-	w, _ := search.Choose(fs, 0, 0)
-	return vs[w], busy, nil
-}
-
-// The cores that compile, and the mean seconds of a core for a unit: 1661 for 7921 units in a sweep
-// of an H200's default group (docs/search.md). The grids' records hold no compile times.
-const (
-	compileCores = 16
-	unitSeconds  = 0.21
-)
-
-// A meter is a search.Bench on a device's bench, as the runner's is. It counts the seconds of
-// compiling before each round, all cores at work on the units of its new variants. What is compiled
-// ahead meanwhile is left out, so a sweep takes less.
+// A meter is a search.Bench on a device's bench, as the runner's is.
 type meter struct {
-	b         kernels.Bench
-	pr        record.Protocol
-	grid      *Grid
-	seen      map[kernels.Variant]bool
-	built     map[string]bool // units by name
-	compiling float64
+	b    kernels.Bench
+	pr   record.Protocol
+	seen map[kernels.Variant]bool
 }
 
-// Announce implements search.Bench. A unit is the first launch of a variant, or a later one, which
-// the variants of a family with equal k2 knobs share.
-func (m *meter) Announce(now, later []kernels.Variant) {
-	before := len(m.built)
-	for _, v := range now {
-		m.built[v.String()] = true
-		i := slices.IndexFunc(m.grid.Variants, func(x Variant) bool { return x.Variant == v })
-		for _, r := range m.grid.Variants[i].Check.Resources[min(1,
-			len(m.grid.Variants[i].Check.Resources)):] {
-			get := v.Config.Get
-			m.built[fmt.Sprint(v.Family, " ", r.Stage, get(kernels.ReduceCols), " ",
-				get(kernels.ReduceRows), " ", get(kernels.ReduceWarps))] = true
-		}
-	}
-	m.compiling += math.Ceil(float64(len(m.built)-before)/compileCores) * unitSeconds
-}
+func (m *meter) Announce([]kernels.Variant, []kernels.Variant) {}
 
 func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
 	error) {
@@ -298,7 +232,6 @@ type Row struct {
 	Problems float64 // share of problems whose median over the seeds is
 	Variants float64 // variants measured per problem, the mean
 	Saw      float64 // share of problems and seeds that measured one within Goal of the known best
-	Wall     float64 // seconds per problem, the mean
 }
 
 // Summarize makes a setup's row of its outcomes by problem and seed.
@@ -318,7 +251,6 @@ func Summarize(s Setup, outcomes [][]Outcome) Row {
 			if o.Saw {
 				r.Saw += 1 / n
 			}
-			r.Wall += o.Wall / n
 			r.Variants += float64(o.Configs) / n
 			spent, grid = spent+o.Seconds, grid+o.Grid
 		}

@@ -50,7 +50,6 @@ func TestLab(t *testing.T) {
 func setups() []Setup {
 	list := []Setup{
 		{Label: "auto", Strategy: search.Auto, Transfer: true},
-		{Label: "auto + finals", Strategy: search.Auto, Transfer: true, Finals: 8},
 		{Label: "auto alone", Strategy: search.Auto},
 	}
 	for _, share := range []float64{0.05, 0.1, 0.15, 0.3} {
@@ -162,15 +161,12 @@ func strategyTable(title string, rows []Row) string {
 		case r.Strategy == search.Grid:
 			budget = "all"
 		}
-		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), fixed(1, r.Wall),
-			pc(r.GPU),
-			fixed(2, 100*r.Mean), fixed(2, 100*r.P95), pc(r.Saw), pc(r.Within), pc(r.Problems)})
+		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), pc(r.GPU), fixed(2, 100*r.Mean), fixed(2, 100*r.P95), pc(r.Saw), pc(r.Within), pc(r.Problems)})
 	}
-	return markdown(title, []string{"strategy", "budget", "configs", "wall s", "GPU %", "regret %",
+	return markdown(title, []string{"strategy", "budget", "configs", "GPU %", "regret %",
 		"p95", "saw 1%", "in 1%", "med 1%"}, cells,
 		"a row with a budget has every fifth seed;",
-		"configs and wall s are per problem: compiling before every round on 16 cores, 0.21 s of "+
-			"a core per unit, then the GPU;",
+		"configs are per problem;",
 		"GPU % is the search's GPU time over the grid's, checks and flushes included, of all "+
 			"problems together;",
 		"regret is the mean, in %, and its 95th percentile, over the grid's best, on samples "+
@@ -193,18 +189,16 @@ func naiveTable(title string, rows []Row) string {
 			row = append(row, fixed(2, 100*rows[min(k, n-1)].Mean))
 		}
 		last := rows[n-1]
-		cells = append(cells, append(row, pc(last.Within), fixed(0, last.Variants), pc(last.GPU),
-			fixed(1, last.Wall)))
+		cells = append(cells, append(row, pc(last.Within), fixed(0, last.Variants), pc(last.GPU)))
 		rows = rows[n:]
 	}
 	return markdown(title, []string{"strategy", "regret 1%", "3%", "6%", "10%", "in 1%", "configs",
-		"GPU %", "wall s"}, cells,
+		"GPU %"}, cells,
 		"regret is the mean over problems and seeds, in %, at budgets of 1 to 10% of the "+
 			"configs; the other columns are of 10%;",
 		"in 1% is the share of searches that end within 1% of the best; configs are those "+
 			"compiled per problem;",
-		"GPU % is the search's GPU time over the grid's; wall s is per problem: compiling before "+
-			"every round on 16 cores, then the GPU;",
+		"GPU % is the search's GPU time over the grid's;",
 		"the naive base is the variant of median time; auto knows the problems before it, unless "+
 			"it says alone")
 }

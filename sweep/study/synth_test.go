@@ -59,14 +59,7 @@ func rough(seed uint64, x []float64, sd float64) float64 {
 // synthetics are spaces that are hard in ways that differ.
 func synthetics() map[string]*Free {
 	sq := func(x float64) float64 { return x * x }
-	block := [][]float64{steps(16, 16, 8), powers(1, 6), steps(1, 1, 5), steps(1, 1, 5), {0, 1},
-		{0, 1}}
 	return map[string]*Free{
-		"plateau": synthetic(0, [][]float64{steps(0, 1, 12), steps(0, 1, 12), steps(0, 1, 6),
-			steps(0, 1, 4)}, func(x []float64) float64 {
-			d := math.Sqrt(sq(x[0]-8) + sq(x[1]-3) + sq(x[2]-4) + sq(x[3]-1))
-			return 1 + math.Min(math.Floor(d/2), 3)*0.5 + 0.01*math.Min(d, 2)
-		}),
 		// Half are invalid, by the product of most knobs, and the fastest lie at that border.
 		"border": synthetic(0, [][]float64{powers(8, 6), powers(1, 6), steps(1, 1, 8), powers(1, 4),
 			{0, 1, 2}}, func(x []float64) float64 {
@@ -85,10 +78,6 @@ func synthetics() map[string]*Free {
 				return 1 + 0.05*sq(x[2]-5) + 0.1*sq(math.Log2(x[3])-4) + 0.05*x[4]
 			}
 			return base * (1 + 0.02*sq(x[2]-1) + 0.03*sq(math.Log2(x[3])-1) + 0.01*x[4])
-		}),
-		"rugged": synthetic(0, block, func(x []float64) float64 {
-			return rough(3, x, 0.15) * (1 + 0.2*sq(math.Log2(x[0]*x[1]/256)) +
-				0.2*math.Abs(x[2]-3) + 0.15*math.Abs(x[3]-2) + 0.2*x[4] + 0.1*math.Mod(x[0]/16, 2))
 		}),
 	}
 }

@@ -580,8 +580,7 @@ func alike(a, b string) bool {
 
 func compareTables(t *testing.T, got string) {
 	t.Helper()
-	b, err := os.ReadFile(docFile)
-	assert.NoError(t, err)
+	b := assert.File(t, docFile)
 	head, rest, ok1 := strings.Cut(string(b), docBegin)
 	old, tail, ok2 := strings.Cut(rest, docEnd)
 	assert.Must(t, ok1 && ok2, "%s has no place for the tables", docFile)

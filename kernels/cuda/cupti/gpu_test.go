@@ -5,11 +5,11 @@ package cupti
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/kernels/cuda/driver"
 	"normbench/kernels/nvrtc"
 )
@@ -32,49 +32,33 @@ __global__ void k2(unsigned long long ns) { wait(ns); }
 // TestGPU holds CUPTI's times against what kernels wait for, on a real GPU. NORMBENCH_REQUIRE_CUDA=1 makes what is
 // missing a failure: a GPU, CUPTI or NVRTC.
 func TestGPU(t *testing.T) {
-	need := func(err error) {
-		t.Helper()
-		if err == nil {
-			return
-		}
-		if os.Getenv("NORMBENCH_REQUIRE_CUDA") == "1" {
-			t.Fatalf("NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
-		}
-		t.Skip(err)
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	n, err := driver.Count()
 	if err == nil && n == 0 {
 		err = errors.New("no CUDA device")
 	}
-	need(err)
+	assert.Needs(t, "CUDA", err)
 	compiler, err := nvrtc.Find()
-	need(err)
+	assert.Needs(t, "CUDA", err)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c, err := driver.Open(0)
-	must(err)
+	assert.NoError(t, err)
 	defer c.Close()
 	binary, err := compiler.Compile(nvrtc.Source{Name: "gpu.cu", Text: gpuSource},
 		nvrtc.Options{Arch: fmt.Sprintf("sm_%d%d", c.Info().Major, c.Info().Minor)})
-	must(err)
+	assert.NoError(t, err)
 	module, err := c.LoadModule(binary.Cubin)
-	must(err)
+	assert.NoError(t, err)
 	launch := func(name string, ns uint64) driver.Step {
 		f, err := module.Function(name)
-		must(err)
+		assert.NoError(t, err)
 		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
 	}
 	stream, err := c.NewStream()
-	must(err)
+	assert.NoError(t, err)
 	const bytes = 64 << 20
 	p, err := c.Alloc(2 * bytes)
-	must(err)
+	assert.NoError(t, err)
 
 	// A sample is five steps, of which the first, a spin, is no stage.
 	names := []string{"k1", "memset", "memcpy", "_Z2k2y"}
@@ -87,16 +71,16 @@ func TestGPU(t *testing.T) {
 	}
 	const samples = 50
 	tracer, err := Open()
-	need(err)
+	assert.Needs(t, "CUDA", err)
 	traced := func(steps []driver.Step, launches []string, samples int) []float64 {
 		t.Helper()
-		must(tracer.Start())
-		must(c.Enqueue(stream, steps))
-		must(stream.Synchronize())
+		assert.NoError(t, tracer.Start())
+		assert.NoError(t, c.Enqueue(stream, steps))
+		assert.NoError(t, stream.Synchronize())
 		list, err := tracer.Stop()
-		must(err)
+		assert.NoError(t, err)
 		stages, _, err := Stages(list, launches, samples, "spin")
-		must(err)
+		assert.NoError(t, err)
 		var medians []float64 // in us
 		for _, s := range stages {
 			slices.Sort(s)
@@ -118,9 +102,9 @@ func TestGPU(t *testing.T) {
 	t.Logf("an empty kernel takes %.2f us", traced(empty, []string{"k1"}, many))
 
 	// What ran untraced is in no later trace.
-	must(c.Enqueue(stream, empty[:10]))
-	must(stream.Synchronize())
-	must(tracer.Start())
+	assert.NoError(t, c.Enqueue(stream, empty[:10]))
+	assert.NoError(t, stream.Synchronize())
+	assert.NoError(t, tracer.Start())
 	if list, err := tracer.Stop(); err != nil || len(list) != 0 {
 		t.Errorf("%d activities of nothing, %v", len(list), err)
 	}

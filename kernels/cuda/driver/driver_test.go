@@ -23,16 +23,11 @@ func open(t testing.TB) *Context {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	c, err := Open(0)
-	if err == nil {
-		t.Cleanup(func() {
-			assert.NoError(t, c.Close())
-		})
-		return c
-	}
-	assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") != "1",
-		"NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
-	t.Skip(err)
-	return nil
+	assert.Needs(t, "CUDA", err)
+	t.Cleanup(func() {
+		assert.NoError(t, c.Close())
+	})
+	return c
 }
 
 func must[T any](v T, err error) T {

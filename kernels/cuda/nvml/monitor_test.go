@@ -240,15 +240,10 @@ func TestFake(t *testing.T) {
 // TestGPU reads a real GPU and says what that costs. NORMBENCH_REQUIRE_CUDA=1 makes a missing one a
 // failure.
 func TestGPU(t *testing.T) {
-	skip := func(err error) {
-		assert.Must(t, os.Getenv("NORMBENCH_REQUIRE_CUDA") != "1",
-			"NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
-		t.Skip(err)
-	}
-	if n, err := driver.Count(); err != nil {
-		skip(err)
-	} else if n == 0 {
-		skip(errors.New("no CUDA device"))
+	n, err := driver.Count()
+	assert.Needs(t, "CUDA", err)
+	if n == 0 {
+		assert.Needs(t, "CUDA", errors.New("no CUDA device"))
 	}
 	ctx, err := driver.Open(0)
 	assert.NoError(t, err)
