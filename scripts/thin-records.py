@@ -44,8 +44,8 @@ def crc(data):
 def key(run, record):
     """The hash that identifies a record; see sweep/record/key.go."""
     device, code = run["device"], "/".join(record[x] for x in ("source", "launch") if x in record)
-    text = [record["problem"], record["family"] + "@" + record["config"], device["id"], device["arch"],
-            str(device["sms"]), device["driver"], device["compiler"], code, compact(run["protocol"])]
+    parts = [str(device.get(x, "")) for x in ("id", "arch", "sms", "driver", "compiler")]
+    text = [record["problem"], record["family"] + "@" + record["config"], *parts, code, compact(run["protocol"])]
     return hashlib.sha256("".join(f"{len(s.encode())}:{s}\n" for s in text).encode()).hexdigest()[:32]
 
 

@@ -266,8 +266,8 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Conf
 func (d *design) checkBase(x *env, c kernels.Config) error {
 	for _, b := range d.base {
 		if _, ok := c.Lookup(b.knob); !ok {
-			_, err := d.baseOf(x.Problem, x.device)
-			return err
+			b.tries[len(b.tries)-1].int(x)
+			return x.err
 		}
 	}
 	return nil
