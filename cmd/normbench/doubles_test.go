@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +22,9 @@ import (
 // noisy, wrong or fail; with "wrong" those of one are wrong, too. With "state" its sensors say that
 // no time is to be trusted, with "unkept" it says that its cubins do not stay.
 func fakeWorker() {
+	how := strings.Join(os.Args[1:], " ")
 	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
-		if p.M == 1000 || slices.Equal(os.Args[1:], []string{"endless"}) {
+		if p.M == 1000 || how == "endless" {
 			fmt.Fprintln(os.Stderr, "no end")
 			time.Sleep(time.Hour)
 		}
@@ -40,11 +40,10 @@ func fakeWorker() {
 		}
 		return devicetest.Typical(p, v, sample)
 	}}
-	if len(os.Args) == 2 && slices.Contains([]string{"fit", "ab", "wrong"}, os.Args[1]) {
+	if how == "fit" || how == "ab" || how == "wrong" {
 		f.Warm = 0.65
 	}
-	// times that say which config is which
-	if slices.Equal(os.Args[1:], []string{"ab"}) || slices.Equal(os.Args[1:], []string{"wrong"}) {
+	if how == "ab" || how == "wrong" { // times that say which config is which
 		typical := f.Seconds
 		warps := func(v kernels.Variant) int { // of the base, whatever the map has, none count
 			if v.Family != "rms_fwd/cta_reg" {
@@ -73,7 +72,7 @@ func fakeWorker() {
 			}
 			switch warps(v) {
 			case 1:
-				if os.Args[1] == "wrong" {
+				if how == "wrong" {
 					return kernels.Failf(kernels.StatusWrong, "as asked")
 				}
 			case 8:
@@ -85,18 +84,23 @@ func fakeWorker() {
 		}
 	}
 	var dev kernels.Device = f
-	if slices.Equal(os.Args[1:], []string{"victim"}) {
-		dev = victim{f}
-	}
-	if slices.Equal(os.Args[1:], []string{"state"}) {
-		dev = sensing{f, kernels.Reading{MaxClockMHz: 1980, Confidential: true}}
-	}
-	if slices.Equal(os.Args[1:], []string{"unkept"}) {
+	switch how {
+	case "victim": // its ID leads out of the folder of results
+		f.DeviceInfo = devicetest.H200()
+		f.DeviceInfo.ID = "../../victim"
+	case "state":
+		dev = &devicetest.Sensed{Fake: f, Reading: func(int) kernels.Reading {
+			return kernels.Reading{MaxClockMHz: 1980, Confidential: true}
+		}}
+	case "unkept":
 		dev = compiling{f}
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "",
-		func() (kernels.Device, error) { return dev, nil })
-	if err != nil {
+	serve(os.Stdin, os.Stdout, func() (kernels.Device, error) { return dev, nil })
+}
+
+// serve is a worker of a device.
+func serve(in io.Reader, out io.Writer, open func() (kernels.Device, error)) {
+	if err := worker.Serve(context.Background(), in, out, "", open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
 	}
@@ -116,22 +120,17 @@ func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicete
 // faultyWorker serves an evenDevice and misbehaves: FAULT STEP N MARK has it do the fault
 // in the N-th request of a step and after; with a MARK only once, of which that file keeps note.
 func faultyWorker() {
-	serve := func(in io.Reader, out io.Writer) {
-		err := worker.Serve(context.Background(), in, out, "",
-			func() (kernels.Device, error) { return evenDevice(), nil })
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(exitTrouble)
-		}
+	honest := func(in io.Reader, out io.Writer) {
+		serve(in, out, func() (kernels.Device, error) { return evenDevice(), nil })
 	}
 	if len(os.Args) == 1 {
-		serve(os.Stdin, os.Stdout)
+		honest(os.Stdin, os.Stdout)
 		return
 	}
 	n, _ := strconv.Atoi(os.Args[3])
 	p, _ := strconv.ParseFloat(strings.TrimPrefix(os.Args[3], "p"), 64)
 	asked := 0
-	devicetest.Misbehave(os.Stdin, os.Stdout, serve, os.Args[1], func(step string) bool {
+	devicetest.Misbehave(os.Stdin, os.Stdout, honest, os.Args[1], func(step string) bool {
 		switch nth, every := strings.CutPrefix(os.Args[3], "/"); {
 		case step != os.Args[2] && (os.Args[2] != "any" || step == "hello" || step == "prefetch"):
 			return false
@@ -154,23 +153,6 @@ func faultyWorker() {
 		return true
 	})
 }
-
-// A victim is a device whose ID leads out of the folder of results.
-type victim struct{ *devicetest.Fake }
-
-func (v victim) Info() kernels.DeviceInfo {
-	d := v.Fake.Info()
-	d.ID = "../../victim"
-	return d
-}
-
-// sensing is a device with sensors.
-type sensing struct {
-	*devicetest.Fake
-	reading kernels.Reading
-}
-
-func (s sensing) Sense(context.Context) (kernels.Reading, error) { return s.reading, nil }
 
 // compiling is a device whose cache folder cannot be written.
 type compiling struct{ *devicetest.Fake }
@@ -232,15 +214,10 @@ func fakePython() {
 		}
 		return nil
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device,
-		error) {
+	serve(os.Stdin, os.Stdout, func() (kernels.Device, error) {
 		if os.Getenv("NORMBENCH_TEST_PEERS") == "no torch" {
 			return nil, hint.Errorf("install PyTorch there", "fake-python has no torch: as asked")
 		}
 		return d, nil
 	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitTrouble)
-	}
 }

@@ -142,7 +142,7 @@ func TestSimulated(t *testing.T) {
 // lose little in the mean: what is known nearby is worth more than the base. That the same points
 // make the same map, and that all of it is accepted, the tests of the map that is checked in show.
 func TestHeldOut(t *testing.T) {
-	d, err := Collect([]string{"../../results/nvidia-h200/learn"})
+	d, err := Collect([]string{"../../results/nvidia-h200/learn", "../../results/nvidia-h200/learn-2"})
 	assert.NoError(t, err)
 	var in, out []*Point
 	for _, p := range d.Points {
@@ -156,18 +156,24 @@ func TestHeldOut(t *testing.T) {
 		}
 	}
 	m := plain.Fill(in)
-	ours, base, n := 0.0, 0.0, 0.0
-	for _, p := range out {
-		v, _ := bare.Base(p.Problem, d.Device)
-		if a := cellOf(m, p.Problem); a.Match == rule.MatchCell && p.US[a.Variant] > 0 &&
-			p.US[v] > 0 {
-			ours, base, n = ours+math.Log(p.US[a.Variant]/p.BestUS), base+
-				math.Log(p.US[v]/p.BestUS), n+1
+	type sum struct{ regret, n float64 }
+	var ours, base sum
+	add := func(to *sum, p *Point, v kernels.Variant) {
+		if p.US[v] > 0 {
+			to.regret, to.n = to.regret+math.Log(p.US[v]/p.BestUS), to.n+1
 		}
 	}
-	t.Logf("%.4f, base %.4f, of %.0f", ours/n, base/n, n)
-	assert.That(t, n >= 100 && ours/n <= 0.03 && ours <= base/3,
-		"held out %.4f, the base %.4f, of %.0f problems", ours/n, base/n, n)
+	for _, p := range out {
+		v, _ := bare.Base(p.Problem, d.Device)
+		add(&base, p, v)
+		if a := cellOf(m, p.Problem); a.Match == rule.MatchCell {
+			add(&ours, p, a.Variant)
+		}
+	}
+	mean, plainly := ours.regret/ours.n, base.regret/base.n
+	t.Logf("%.4f of %.0f, base %.4f of %.0f", mean, ours.n, plainly, base.n)
+	assert.That(t, ours.n >= 100 && mean <= 0.03 && mean <= plainly/2,
+		"held out %.4f of %.0f problems, the base %.4f of %.0f", mean, ours.n, plainly, base.n)
 	assert.NoError(t, m.CheckValid())
 	// Classes borrow nothing: of a class without a record there is no raster.
 	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8",
