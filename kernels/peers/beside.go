@@ -98,7 +98,8 @@ type bench struct {
 }
 
 // Check implements kernels.Bench.
-func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {
+func (b *bench) Check(ctx context.Context, v kernels.Variant,
+	repeats int) (c kernels.Check, err error) {
 	err = b.call(ctx, v, func(on kernels.Bench) error {
 		c, err = on.Check(ctx, v, repeats)
 		return err
