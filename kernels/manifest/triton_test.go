@@ -210,6 +210,6 @@ func TestTritonExamples(t *testing.T) {
 		assert.That(t, strings.HasPrefix(got, test.want) && (err == nil) == (test.want == "") &&
 			!strings.Contains(got, "\n"), "%s: %s", test.text, got)
 	}
-	assert.That(t, (nvrtc.Source{Name: "baseline:user:python:a.b"}).Python() &&
-		!(nvrtc.Source{Name: "user:python.cu"}).Python(), "names of Python")
+	assert.That(t, (nvrtc.Source{Name: "baseline:user:python:a.b"}).IsPython() &&
+		!(nvrtc.Source{Name: "user:python.cu"}).IsPython(), "names of Python")
 }

@@ -92,7 +92,7 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 	}
 	// Others are as good as a problem that is nobody's result, as long as there are any.
 	late = until.Err() != nil
-	if u := (*sweep.Unfinished)(nil); late || errors.As(err, &u) && s.Problems > 0 {
+	if u := (*sweep.UnfinishedError)(nil); late || errors.As(err, &u) && s.Problems > 0 {
 		err = nil
 	}
 	return late, err
