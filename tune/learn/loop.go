@@ -1,7 +1,6 @@
 package learn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -46,12 +45,6 @@ type Loop struct {
 
 // rounds are those of a contest, at most.
 const rounds = 8
-
-// gather has the points of all that is in the records.
-func (l *Loop) gather() (err error) {
-	l.Data, err = Gather(l.Asked, l.Records)
-	return err
-}
 
 // announce tells the devices what the next batch will ask for, so that it compiles beside this one.
 func (l *Loop) announce(tasks []sweep.Task) {
@@ -136,7 +129,10 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		late, err := l.measure(ctx, left, now)
 		batchTime = l.Now().Sub(start)
 		after := <-ready
-		if err = cmp.Or(err, l.gather()); err != nil {
+		if err == nil {
+			l.Data, err = Gather(l.Asked, l.Records)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if late {
