@@ -23,7 +23,7 @@ import (
 //go:embed testdata/triton.yaml
 var tritonManifest string
 
-//go:embed testdata/triton.py
+//go:embed testdata/signatures.py
 var tritonSource string
 
 // fakeTriton has Python find a Triton, which is enough to probe.
