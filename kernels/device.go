@@ -35,7 +35,7 @@ type DeviceInfo struct {
 	Compiler       string `json:"compiler"`
 	CacheBytes     int64  `json:"cache_bytes"` // L2, or last-level cache
 	MemoryBytes    int64  `json:"memory_bytes"`
-	PeakRate       int64  `json:"peak_rate,omitempty"`        // of the memory, bytes per second, by its clock and width; 0 where it is not known
+	PeakRate       int64  `json:"peak_rate,omitempty"`        // of the memory, bytes per second; 0 where not known
 	SharedPerBlock int    `json:"shared_per_block,omitempty"` // most dynamic shared memory of one CTA, bytes
 	RegsPerSM      int    `json:"regs_per_sm,omitempty"`
 	// Clusters is how many clusters of 2, 4, 8 and 16 CTAs run at once with one
@@ -154,12 +154,21 @@ type Bench interface {
 
 // TimeOptions says how samples are taken.
 type TimeOptions struct {
-	Samples int   `json:"samples"`
-	Flush   int64 `json:"flush"`             // bytes moved through the last-level cache before every sample, outside the timed interval; 0 leaves it warm
-	Rotate  bool  `json:"rotate,omitempty"`  // take each sample on another copy of the tensors, together three times the last-level cache: cold without a flush
-	Trace   bool  `json:"trace,omitempty"`   // with Stages: by CUPTI where the device has it; 15 ms more per call
-	Persist bool  `json:"persist,omitempty"` // CUDA: let the L2 keep as many lines for kernels that ask (evict_last) as it can, in this call; else none
-	Stages  bool  `json:"stages,omitempty"`  // time every launch by itself too; the extra events make the totals of such a pass a little longer
+	Samples int `json:"samples"`
+	// Flush is the bytes moved through the last-level cache before every sample, outside the timed
+	// interval; 0 leaves it warm.
+	Flush int64 `json:"flush"`
+	// Rotate takes each sample on another copy of the tensors, together three times the last-level
+	// cache: cold without a flush.
+	Rotate bool `json:"rotate,omitempty"`
+	// Trace, with Stages, is by CUPTI where the device has it; 15 ms more per call.
+	Trace bool `json:"trace,omitempty"`
+	// Persist lets the L2 of a GPU keep as many lines for kernels that ask (evict_last) as it can, in
+	// this call; else none.
+	Persist bool `json:"persist,omitempty"`
+	// Stages times every launch by itself too; the extra events make the totals of such a pass a
+	// little longer.
+	Stages bool `json:"stages,omitempty"`
 }
 
 // MaxRotation is the most copies of the tensors that TimeOptions.Rotate makes.
@@ -180,9 +189,12 @@ type Timing struct {
 	Seconds []float64      `json:"seconds"`
 	Stages  []StageSeconds `json:"stages,omitempty"`
 	By      string         `json:"by,omitempty"`   // what Stages were taken by, ByEvents or ByCUPTI
-	Gaps    []float64      `json:"gaps,omitempty"` // by CUPTI: seconds between the launches of a sample, in all
-	Host    float64        `json:"host,omitempty"` // median seconds that the host takes to enqueue a sample, of foreign code; in none of Seconds
-	Busy    float64        `json:"busy"`           // wall seconds in which the device was at work for this call, flushes included
+	Gaps    []float64      `json:"gaps,omitempty"` // by CUPTI: seconds between a sample's launches
+	// Host is the median seconds that the host takes to enqueue a sample of foreign code; in none of
+	// Seconds.
+	Host float64 `json:"host,omitempty"`
+	// Busy is the wall seconds in which the device was at work for this call, flushes included.
+	Busy float64 `json:"busy"`
 }
 
 // StageSeconds are the samples of one launch of a plan.
@@ -224,7 +236,8 @@ func (c *Check) Breaks() bool { return c.Differing > 0 && !c.Unordered }
 func (c *Check) Reason() string {
 	for _, o := range c.Outputs {
 		if o.Bad > 0 {
-			return fmt.Sprintf("%s is wrong in %d of %d elements, first at %d: got %g, want %g", o.Name, o.Bad, o.Elems, o.First, o.Got, o.Want)
+			return fmt.Sprintf("%s is wrong in %d of %d elements, first at %d: got %g, want %g", o.Name,
+				o.Bad, o.Elems, o.First, o.Got, o.Want)
 		}
 	}
 	return ""

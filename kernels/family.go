@@ -149,8 +149,8 @@ func (r *Registry) Lookup(name string) (*Family, error) {
 		"unknown family %q", name)
 }
 
-// Serving lists the visible families for p's op and pass that can do p.
-func (r *Registry) Serving(p Problem) []*Family {
+// FamiliesFor lists the visible families for p's op and pass that can do p.
+func (r *Registry) FamiliesFor(p Problem) []*Family {
 	var fs []*Family
 	for _, f := range r.Families {
 		if !f.Hidden && f.Op == p.Op && f.Pass == p.Pass && f.Serves(p) == nil {
@@ -163,7 +163,7 @@ func (r *Registry) Serving(p Problem) []*Family {
 // Candidates are the families among which p's fastest is sought: those named, or without names all
 // that serve p, but plain ones only where there is no other.
 func (r *Registry) Candidates(p Problem, named ...string) []*Family {
-	all := r.Serving(p)
+	all := r.FamiliesFor(p)
 	if len(named) > 0 {
 		return slices.DeleteFunc(all, func(f *Family) bool { return !slices.Contains(named, f.Name) })
 	}

@@ -100,12 +100,12 @@ func TestRegistry(t *testing.T) {
 		}}
 	p, d := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
 
-	fs := r.Serving(p)
+	fs := r.FamiliesFor(p)
 	assert.That(t, len(fs) == 1 && fs[0].Name == "toy",
-		"Serving gave %d families; want the visible one alone", len(fs))
+		"FamiliesFor gave %d families; want the visible one alone", len(fs))
 	for _, s := range []string{"rmsnorm/bwd/8x64/bf16", "layernorm/fwd/8x64/bf16",
 		"rmsnorm/fwd/8x64/bf16+bias"} {
-		fs := r.Serving(devicetest.Problem(t, s))
+		fs := r.FamiliesFor(devicetest.Problem(t, s))
 		assert.Equal(t, len(fs), 0, "families that serve", s)
 	}
 	if v, err := r.Base(p, d); err != nil || v.String() != "toy@br2.w8.k0" {

@@ -75,11 +75,11 @@ func cut(s string, limit int) string {
 	return s[:n] + more
 }
 
-// A Gone is a device that does not come back. That is nobody's result: what was to be
+// A DeviceLoss is a device that does not come back. That is nobody's result: what was to be
 // measured on it is left for others.
-type Gone struct {
+type DeviceLoss struct {
 	Device string // in words: `worker "ssh gpu1 normbench worker"`
 	Reason string
 }
 
-func (g *Gone) Error() string { return g.Device + " is gone: " + g.Reason }
+func (g *DeviceLoss) Error() string { return g.Device + " is gone: " + g.Reason }

@@ -128,9 +128,9 @@ func (c *draft) with(settings []Setting) Config {
 	return Config{draft: &n}
 }
 
-// Unpacked is c with its values at hand, for who asks Refuse of one config many times. It is
+// Unpack is c with its values at hand, for who asks Refuse of one config many times. It is
 // neither kept nor compared.
-func (c Config) Unpacked() Config {
+func (c Config) Unpack() Config {
 	var n draft
 	return n.with(c.Settings())
 }

@@ -26,15 +26,15 @@ type Bench struct {
 	Out      string // folder to record into; "" for none
 }
 
-// Benched is what was measured, as a table.
-type Benched struct {
+// BenchResult is what was measured, as a table.
+type BenchResult struct {
 	*report.Table
 	Measured, Failed int
 }
 
 // Bench measures variants, with the time of each stage. What it measured before an error stands
 // beside it.
-func (l *Lab) Bench(c *Bench) (*Benched, error) {
+func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
 	info := c.Devices[0].Info()
 	tasks, err := l.benchTasks(c)
 	if err != nil {
@@ -63,10 +63,10 @@ func (l *Lab) Bench(c *Bench) (*Benched, error) {
 		Run: run, Seed: c.Seed, Trace: true, Observe: p.Observe,
 	})
 	p.End()
-	var found *Benched
+	var found *BenchResult
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
 		l.Notes(report.RunNotes(sum, c.Devices))
-		found = &Benched{report.BenchTable(sink.records, &run), sum.Measured, sum.Failed + sum.Refused}
+		found = &BenchResult{report.BenchTable(sink.records, &run), sum.Measured, sum.Failed + sum.Refused}
 		var families []string
 		var problems []kernels.Problem
 		for _, r := range sink.records {

@@ -90,14 +90,14 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 	l := &Lab{Console: c, Scope: &ref.Scope{Registry: peers.Register(r, nil), Note: c.Once},
 		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
 		files: map[string]*record.File{}}
-	l.Scope.Recorded = l.recorded
+	l.Scope.Recorded = l.recordedVariants
 	return l
 }
 
 // Open opens devices, with the peers beside each where a REF names one.
 func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
 	defer l.Wait("starting the device").End()
-	wanted, err := l.wanted(c, refs)
+	wanted, err := l.peerNames(c, refs)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
 		if len(wanted) == 0 {
 			break
 		}
-		both, err := l.beside(c, d, wanted)
+		both, err := l.startPeers(c, d, wanted)
 		if err != nil {
 			Close(devices)
 			return nil, err
@@ -312,9 +312,9 @@ func (l *Lab) UseBaseline(dir string) error {
 	return nil
 }
 
-// Known is a device that need not be there: the cpu of this machine, one of public figures, or a
+// KnownDevice is a device that need not be there: the cpu of this machine, one of public figures, or a
 // .json file of a card's.
-func (l *Lab) Known(name string) (kernels.DeviceInfo, error) {
+func (l *Lab) KnownDevice(name string) (kernels.DeviceInfo, error) {
 	if name == "cpu" {
 		d, err := cpu.Open(l.Registry)
 		if err != nil {

@@ -40,7 +40,7 @@ func TestTimerOfCards(t *testing.T) {
 		if second := slices.ContainsFunc(run.SelfTest, func(x record.Trial) bool {
 			return strings.HasPrefix(x.Name, "device 2: ") && !x.OK
 			// a fake's spin is as short as any launch
-		}); !second || !strings.Contains(run.Failed(), "device 2: ") {
+		}); !second || !strings.Contains(run.Failures(), "device 2: ") {
 			t.Errorf("%g us: what the second card failed is not kept: %v", us, run.SelfTest)
 		}
 		text := said.String()

@@ -28,8 +28,8 @@ import (
 // judgeFile is the live compare of a judgement, beside the map.
 const judgeFile = "judged.json"
 
-// A Learning is what is to be learned, on devices that are open.
-type Learning struct {
+// A LearnTask is what is to be learned, on devices that are open.
+type LearnTask struct {
 	Policy  *learn.Policy
 	Devices []kernels.Device
 	Run     record.Run
@@ -38,8 +38,8 @@ type Learning struct {
 	Out     string
 }
 
-// Learned is a map with what it rests on.
-type Learned struct {
+// LearnResult is a map with what it rests on.
+type LearnResult struct {
 	Map   *rule.Map
 	Data  *learn.Data
 	Spent time.Duration // of the budget, with what earlier runs took
@@ -52,7 +52,7 @@ type Learned struct {
 
 // Learn fills a device's map within a budget, and writes it into the tuned table of the results
 // folder. A map that could not be written is there beside the error.
-func (l *Lab) Learn(s *Learning) (*Learned, error) {
+func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	p, info := s.Policy, s.Devices[0].Info()
 	onHost := func(f *kernels.Family) bool { return len(f.Host) > 0 }
 	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.Users, onHost) {
@@ -86,7 +86,7 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Step)
 	}
-	got := &Learned{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
+	got := &LearnResult{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
 	got.old, _ = tune.Read(got.out.String()) // the first has none
 	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
 		Seed: s.Seed, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
@@ -108,7 +108,7 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 }
 
 // fillMap runs the loop, whose map is written each time that it is filled.
-func (l *Lab) fillMap(got *Learned, records string) (err error) {
+func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 	loop := got.loop
 	loop.Checkpoint = func(m *rule.Map) error {
 		got.Map, got.Data = m, loop.Data
@@ -143,7 +143,7 @@ func (l *Lab) fillMap(got *Learned, records string) (err error) {
 }
 
 // keepLearned packs the records, says how the map changed, and draws it.
-func (l *Lab) keepLearned(got *Learned, info kernels.DeviceInfo) {
+func (l *Lab) keepLearned(got *LearnResult, info kernels.DeviceInfo) {
 	got.Lost = l.Late(record.Pack(got.out.In(record.FileName)))
 	if got.Lost == nil {
 		l.Saved += ".gz"
@@ -156,7 +156,7 @@ func (l *Lab) keepLearned(got *Learned, info kernels.DeviceInfo) {
 
 // Judge searches n fresh problems in full, on the devices that the map was learned on, and keeps
 // how far behind the map's answers are.
-func (l *Lab) Judge(got *Learned, n int) (*report.Table, error) {
+func (l *Lab) Judge(got *LearnResult, n int) (*report.Table, error) {
 	waiting := l.Wait("judge: searching")
 	m, err := learn.Judge(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("judge: %s", s) })
 	waiting.End()
@@ -243,7 +243,7 @@ func (l *Lab) TellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
 
 // Page is a map as a page: what each cell runs, how far behind it is, and how near a copy's
 // speed.
-func (x *Learned) Page(t *report.Table, more []report.Fact) *report.Page {
+func (x *LearnResult) Page(t *report.Table, more []report.Fact) *report.Page {
 	m, d := x.Map, x.Data
 	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more,
 		Tables: []*report.Table{t},

@@ -135,7 +135,7 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 	run.Score()
 	if file.Name != "" {
 		if err := run.Write(file); err != nil {
-			return run, &Lost{l.Late(err)}
+			return run, &WriteError{l.Late(err)}
 		}
 		l.Notef("wrote %s", file)
 	}

@@ -22,19 +22,19 @@ import (
 	"normbench/sweep/record"
 )
 
-// An Interrupted is what a command ends with that a signal stopped, and says what became of its
+// An Interruption is what a command ends with that a signal stopped, and says what became of its
 // work. It is no error, and is not called one.
-type Interrupted struct{ error }
+type Interruption struct{ error }
 
 // Interruptedf makes one.
 func Interruptedf(format string, args ...any) error {
-	return &Interrupted{fmt.Errorf("interrupted; "+format, args...)}
+	return &Interruption{fmt.Errorf("interrupted; "+format, args...)}
 }
 
-// A Lost is an error that is told also if a signal came: a result could not be written.
-type Lost struct{ error }
+// A WriteError is an error that is told also if a signal came: a result could not be written.
+type WriteError struct{ error }
 
-func (l *Lost) Unwrap() error { return l.error }
+func (l *WriteError) Unwrap() error { return l.error }
 
 // CheckPlace says why a file cannot be written, or nil.
 func CheckPlace(p durable.Place) error {
@@ -164,7 +164,7 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 		cards = append(cards, fmt.Sprintf("device %d of %d: stream %.0f GB/s, an empty launch %.2f us",
 			i+1, len(devices), rates[i], floors[i]))
 	}
-	if failed := run.Failed(); failed != "" {
+	if failed := run.Failures(); failed != "" {
 		l.Notef("%s", failed)
 	}
 	if slices.Max(rates) > cardsDiffer*slices.Min(rates) ||

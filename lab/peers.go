@@ -25,8 +25,8 @@ import (
 // OnlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.
 const OnlyNamed = "compile-max"
 
-// wanted are the peers that REFs name. It says which peer:best is among.
-func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
+// peerNames are the peers that REFs name. It says which peer:best is among.
+func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) {
 	for _, r := range refs {
 		if name := r.Peer(); name != "" {
 			names = append(names, name)
@@ -54,7 +54,7 @@ func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
 	return names, nil
 }
 
-func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
+func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
@@ -65,9 +65,9 @@ func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.De
 	if err != nil {
 		return nil, err
 	}
-	both, err := peers.Beside(ours, theirs)
+	both, err := peers.Join(ours, theirs)
 	if err == nil {
-		err = l.found(theirs.Peers(), wanted)
+		err = l.notePeers(theirs.Peers(), wanted)
 	}
 	if err != nil {
 		theirs.Close()
@@ -77,8 +77,8 @@ func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.De
 	return both, nil
 }
 
-// found takes note of the peers that are there, and says which are not.
-func (l *Lab) found(all []kernels.Peer, wanted []string) error {
+// notePeers takes note of the peers that are there, and says which are not.
+func (l *Lab) notePeers(all []kernels.Peer, wanted []string) error {
 	const help = "install it for the Python of --python; `normbench list peers` shows what is there"
 	first := l.peers == nil
 	l.peers = all

@@ -23,8 +23,8 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 	return side, err
 }
 
-// recorded are the right variants of a recorded operand.
-func (l *Lab) recorded(text string) (map[kernels.Problem]kernels.Variant, error) {
+// recordedVariants are the right variants of a recordedVariants operand.
+func (l *Lab) recordedVariants(text string) (map[kernels.Problem]kernels.Variant, error) {
 	side, err := l.read(text)
 	vs := map[kernels.Problem]kernels.Variant{}
 	for p, c := range side.Cells {
@@ -138,7 +138,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
 		return s
 	}
 	latest := f.Latest()
-	s, searched := of(latest, won), of(f.Searched(), nil)
+	s, searched := of(latest, won), of(f.SearchEntries(), nil)
 	if len(searched.Cells) == 0 {
 		return s
 	}

@@ -61,7 +61,7 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 		return err
 	}
 	if d, ok := s.Devices[0].(*replay.Device); ok && len(s.Knobs) == 0 {
-		if gone := sweep.Recorded(l.Registry, s.Tasks, d, s.Only); gone > 0 {
+		if gone := sweep.UseRecorded(l.Registry, s.Tasks, d, s.Only); gone > 0 {
 			l.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
 		}
 	}
@@ -130,7 +130,7 @@ func (l *Lab) planSearch(s *Sweep) error {
 	final := o.Run
 	final.ID += record.FinalsSuffix
 	o.Run.Protocol, final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.Strategy, p.Budget, p.Rounds)
-	o.Search = &sweep.Searching{Strategy: p.Strategy, Budget: p.Budget, Final: final, Finals: p.Finals,
+	o.Search = &sweep.SearchOptions{Strategy: p.Strategy, Budget: p.Budget, Final: final, Finals: p.Finals,
 		Rounds: p.Rounds}
 	return nil
 }
@@ -175,8 +175,8 @@ func (l *Lab) keepEntries(s *Sweep) error {
 	return nil
 }
 
-// Swept is what a sweep found: base against best for its problems.
-type Swept struct {
+// SweepResult is what a sweep found: base against best for its problems.
+type SweepResult struct {
 	*report.Comparison
 	Sides [2]report.Side
 	Lost  error // the table was not written
@@ -184,7 +184,7 @@ type Swept struct {
 
 // Sweep measures, and folds what it finds into the tuned table of the results folder. What it found
 // is there beside an error too, if a sweep that ended early found some.
-func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
+func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	o, info := &s.Options, s.info()
 	pr, unit := o.Run.Protocol, "variants"
 	if err := checkResults(s.Out, info.ID, tune.FileName); err != nil {
@@ -222,7 +222,7 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.End()
 	l.Notes(report.RunNotes(sum, slices.Concat(s.Devices, more)))
-	if err := w.Unchanged(); err != nil { // nothing can be concluded from another's file
+	if err := w.CheckUnchanged(); err != nil { // nothing can be concluded from another's file
 		return nil, err
 	}
 	if err != nil {
@@ -280,7 +280,7 @@ func (l *Lab) newFold(s *Sweep, pr record.Protocol, f *record.File) (*tune.Fold,
 // conclude folds the records of a results folder into its tuned table, and compares base with best
 // on the problems at hand. cut says that the sweep was cut off: a grid has no pick for a problem
 // that it did not finish, and there may be nothing at all.
-func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Swept, error) {
+func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*SweepResult, error) {
 	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
 	whole := map[kernels.Problem]int{} // variants
 	for _, t := range s.Tasks {
@@ -288,7 +288,7 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 			whole[t.Problem] = len(t.Variants)
 		}
 	}
-	found := &Swept{}
+	found := &SweepResult{}
 	for i, label := range []string{"base", "best"} {
 		found.Sides[i] = report.Side{Label: label, Cells: map[kernels.Problem]report.Cell{}}
 	}
@@ -322,7 +322,7 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 		l.Once(notes...)
 	}
 	if lost != nil {
-		found.Lost = &Lost{l.Late(lost)}
+		found.Lost = &WriteError{l.Late(lost)}
 	}
 	if some && len(table.Entries) == 0 {
 		return nil, cmp.Or(found.Lost, nothingRight(failed))
@@ -341,7 +341,7 @@ func withoutStream(es []record.Entry) (list []*record.Entry) {
 }
 
 // add adds a problem's base and best: what was picked, or the fastest.
-func (s *Swept) add(list []*record.Entry, picks []tune.Entry) {
+func (s *SweepResult) add(list []*record.Entry, picks []tune.Entry) {
 	for i, keep := range []func(*record.Entry) bool{
 		func(x *record.Entry) bool { return x.Base },
 		func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() },
@@ -354,7 +354,7 @@ func (s *Swept) add(list []*record.Entry, picks []tune.Entry) {
 func (l *Lab) addSearched(table *tune.Table, f *record.File) {
 	id, searching := families.NewIdentity(l.Registry, table.Device.Kind), table.Protocol
 	searching.Phase = record.PhaseSearch
-	table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
+	table.AddSearched(slices.Values(f.SearchEntries(func(x *record.Entry) bool {
 		p := x.Run.Protocol
 		p.Samples = searching.Samples // a search has its own
 		return p == searching && tune.IsCurrent(l.Registry, id, x)

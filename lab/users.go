@@ -73,7 +73,7 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 
 // usesPython says whether a family of --kernels is Triton's.
 func (l *Lab) usesPython() bool {
-	python := func(name string) bool { return (nvrtc.Source{Name: name}).Python() }
+	python := func(name string) bool { return (nvrtc.Source{Name: name}).IsPython() }
 	return slices.ContainsFunc(l.Users,
 		func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
 }

@@ -225,7 +225,7 @@ func (l *Lab) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 			return nil, err
 		}
 		t := sweep.Task{Problem: p}
-		for _, f := range l.Registry.Serving(p) {
+		for _, f := range l.Registry.FamiliesFor(p) {
 			if base := f.Base(p, info); f.Refuse(p, base, info) == nil {
 				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: base})
 			}

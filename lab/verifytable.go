@@ -46,7 +46,7 @@ func VerifyTable(repeats int, findings []Finding) *report.Table {
 			func(o kernels.OutputCheck) float64 { return o.MaxErr }),
 		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
 		once("differing", "differing", func(f Finding) any { return f.Differing }),
-		once("stated", "stated", func(f Finding) any { return f.Stated() }),
+		once("stated", "stated", func(f Finding) any { return f.Determinism() }),
 		column{Head: "verdict", Name: "verdict",
 			Value: func(f Finding) any { v, _, _ := wordOf(&f); return v }, Text: func(f Finding) string {
 				if f.Further {

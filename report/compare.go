@@ -55,7 +55,7 @@ type Cell struct {
 	Card     string      // its name, likewise
 	Kind     string      // kernels.KindCUDA or KindCPU, likewise
 	FloorUS  float64     // an empty launch in that run, microseconds; 0 where it is not known
-	Failed   string      // which checks of the run's selftest failed, "" for none; see record.Run.Failed
+	Failed   string      // which checks of the run's selftest failed, "" for none; see record.Run.Failures
 	Protocol string      // name of the protocol, "" where it is not known
 	Phase    string      // of the protocol: record.PhaseSearch, PhaseFinal or empty
 	Configs  int         // recorded ok, of which this is the fastest; 0 without a choice
@@ -78,7 +78,7 @@ func CellOf(e record.Entry) Cell {
 // SetRun says which run on which device measured the cell.
 func (c *Cell) SetRun(r *record.Run) {
 	c.In, c.Run, c.Device, c.Card, c.Kind = r, r.ID, r.Device.ID, r.Device.Name, r.Device.Kind
-	c.FloorUS, c.Failed = r.FloorUS, r.Failed()
+	c.FloorUS, c.Failed = r.FloorUS, r.Failures()
 }
 
 // A Mark is the verdict on a row.
@@ -287,7 +287,7 @@ func (r *Row) judge() {
 			j = j.Reverse()
 		}
 		r.setPaired(j)
-	case r.searched():
+	case r.isSearch():
 		r.why = whySearch
 	default:
 		r.judgeMedians(oneRun)

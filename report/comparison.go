@@ -115,7 +115,7 @@ func (c *Comparison) columns() []Column[Row] {
 		}
 		paired("rounds", "", func(p *PairedSpeedup) any { return p.Rounds })
 	}
-	add("speedup", "speedup", func(r Row) any { return Known(r.Speedup) }, Row.speedup)
+	add("speedup", "speedup", func(r Row) any { return NonZero(r.Speedup) }, Row.speedup)
 	add("", "mark", func(r Row) any { return r.Mark }, nil)
 	add("", "p", func(r Row) any {
 		return ifAny(r.judged, func(j *verdict.Judgement) any { return j.P })
@@ -124,8 +124,8 @@ func (c *Comparison) columns() []Column[Row] {
 	if !live {
 		both("phase", "configs")
 	}
-	paired("", "speedup_lo", func(p *PairedSpeedup) any { return Known(p.Lo) })
-	paired("", "speedup_hi", func(p *PairedSpeedup) any { return Known(p.Hi) })
+	paired("", "speedup_lo", func(p *PairedSpeedup) any { return NonZero(p.Lo) })
+	paired("", "speedup_hi", func(p *PairedSpeedup) any { return NonZero(p.Hi) })
 	paired("", "rounds", func(p *PairedSpeedup) any { return p.Rounds })
 	add("verdict", "verdict", func(r Row) any { return r.Verdict() }, Row.verdict)
 	if live {
@@ -138,15 +138,15 @@ func (c *Comparison) columns() []Column[Row] {
 var valueColumns = []Column[Value]{
 	{Name: "variant", Value: Value.variant},
 	{Name: "status", Value: func(v Value) any { return v.Status }},
-	{Name: "us", Head: " us", Value: func(v Value) any { return Known(v.US) }, Text: Value.us},
-	{Name: "lo_us", Value: func(v Value) any { return Known(v.LoUS) }},
-	{Name: "hi_us", Value: func(v Value) any { return Known(v.HiUS) }},
-	{Name: "gbps", Head: " GB/s", Value: func(v Value) any { return Known(v.GBps) },
+	{Name: "us", Head: " us", Value: func(v Value) any { return NonZero(v.US) }, Text: Value.us},
+	{Name: "lo_us", Value: func(v Value) any { return NonZero(v.LoUS) }},
+	{Name: "hi_us", Value: func(v Value) any { return NonZero(v.HiUS) }},
+	{Name: "gbps", Head: " GB/s", Value: func(v Value) any { return NonZero(v.GBps) },
 		Text: func(v Value) string { return Whole(v.GBps) }},
 	{Name: "stream_percent", Head: " %stream",
-		Value: func(v Value) any { return Known(v.StreamPercent) }, Format: "%.1f"},
+		Value: func(v Value) any { return NonZero(v.StreamPercent) }, Format: "%.1f"},
 	{Name: "phase", Value: func(v Value) any { return v.Phase }},
-	{Name: "configs", Value: func(v Value) any { return Known(v.Configs) }},
+	{Name: "configs", Value: func(v Value) any { return NonZero(v.Configs) }},
 	{Name: "reason", Value: func(v Value) any { return v.Reason }},
 }
 

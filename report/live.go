@@ -79,7 +79,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 	what := add("what moved", "moved_stage",
 		func(r Row) any { stage, _, _ := r.movedStage(); return stage })
 	what.Text, what.Means = Row.movedText, "the launch that changed most, or why there is no verdict"
-	add("", "moved_us", func(r Row) any { _, _, by := r.movedStage(); return Known(by) })
+	add("", "moved_us", func(r Row) any { _, _, by := r.movedStage(); return NonZero(by) })
 	if m.A == bestPeer || m.B == bestPeer {
 		add("peer", "", func(r Row) any { return r.peer() })
 	}

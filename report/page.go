@@ -88,7 +88,7 @@ func facts(runs []*record.Run) (list []Fact) {
 	add("floor", func(r *record.Run) string {
 		return floorText(Cell{Kind: r.Device.Kind, FloorUS: r.FloorUS})
 	})
-	add("selftest", (*record.Run).Failed)
+	add("selftest", (*record.Run).Failures)
 	add("date", func(r *record.Run) string {
 		if r.Time.IsZero() {
 			return ""

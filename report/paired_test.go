@@ -154,7 +154,7 @@ func TestRecordedAlike(t *testing.T) {
 			j := verdict.JudgeRounds(x.Rounds, x.BaseAgain, nil, step, x.Of-1)
 			assert.That(t, j.Verdict != verdict.Faster && j.Verdict != verdict.Slower,
 				"%s of %s: %+v", e.Problem, name, j)
-			if verdict.Ahead(x.Rounds, x.BaseAgain, 0) || verdict.Ahead(x.BaseAgain, x.Rounds, 0) {
+			if verdict.IsAhead(x.Rounds, x.BaseAgain, 0) || verdict.IsAhead(x.BaseAgain, x.Rounds, 0) {
 				bound++
 			}
 		}

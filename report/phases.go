@@ -12,9 +12,9 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// searched says that a side has times of a search only. They are no result: a search keeps the
+// isSearch says that a side has times of a search only. They are no result: a search keeps the
 // fastest of many configs, each seen a few times.
-func (r *Row) searched() bool {
+func (r *Row) isSearch() bool {
 	return r.a.Phase == record.PhaseSearch || r.b.Phase == record.PhaseSearch
 }
 

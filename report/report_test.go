@@ -186,7 +186,7 @@ func TestRenderTable(t *testing.T) {
 // a name that stays. What is not known is empty.
 func TestColumns(t *testing.T) {
 	tab := NewTable("T", []float64{1.23456, 0}, []Column[float64]{
-		{Head: "time", Name: "us", Value: func(v float64) any { return Known(v) },
+		{Head: "time", Name: "us", Value: func(v float64) any { return NonZero(v) },
 			Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},
 		{Name: "name", Value: func(float64) any { return "x" }},
 		{Head: "half", Value: func(v float64) any { return v / 2 }},

@@ -118,8 +118,8 @@ func ifAny[T any](x *T, value func(*T) any) any {
 	return value(x)
 }
 
-// Known is a number, or nil for 0, which stands for one that is not known.
-func Known[N int | int64 | float64](v N) any {
+// NonZero is a number, or nil for 0, which stands for one that is not known.
+func NonZero[N int | int64 | float64](v N) any {
 	if v == 0 {
 		return nil
 	}

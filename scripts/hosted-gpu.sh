@@ -91,7 +91,7 @@ compile() {
 	[ $((limit - SECONDS)) -ge 40 ] || return 3
 	timeout --signal INT --kill-after 10 $((limit - SECONDS - 15)) "$bin" verify rms_bwd/liger --all-configs --host-only \
 		--device cpu --op rmsnorm --pass bwd --shapes 8192x4096 --kernels examples/liger --python "$python" 2>&1 |
-		tee /dev/stderr | grep -v 'compiling, for' >"$file" || true
+		tee >(cat >&2) | grep -v 'compiling, for' >"$file" || true
 }
 
 for part; do

@@ -39,7 +39,7 @@ func (m *measurer) contest(ctx context.Context) error {
 	for _, a := range arms {
 		recs = append(recs, m.armRecord(a))
 	}
-	m.v.send(finished{recs: recs, busy: m.Busy, searched: true})
+	m.v.send(batch{recs: recs, busy: m.Busy, searched: true})
 	return nil
 }
 

@@ -177,7 +177,7 @@ func died(f *kernels.Failure) bool {
 // gone is the error of a device with which what was asked for cannot be done. It is nobody's
 // result.
 func gone(dev kernels.Device, what string, f *kernels.Failure) error {
-	g := &kernels.Gone{Device: dev.Info().Name, Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
+	g := &kernels.DeviceLoss{Device: dev.Info().Name, Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
 	if s, ok := dev.(fmt.Stringer); ok {
 		g.Device = s.String()
 	}
@@ -210,13 +210,13 @@ func (r *run) retire(err error) {
 	r.sum.Gone = append(r.sum.Gone, err.Error())
 }
 
-// Unfinished is the error of a run that could not measure all.
-type Unfinished struct{ error }
+// UnfinishedError is the error of a run that could not measure all.
+type UnfinishedError struct{ error }
 
-func (u *Unfinished) Unwrap() error { return u.error }
+func (u *UnfinishedError) Unwrap() error { return u.error }
 
-// unfinished is the error of a run that ends with jobs in its queue.
-func (r *run) unfinished() error {
+// leftError is the error of a run that ends with jobs in its queue.
+func (r *run) leftError() error {
 	left, why := 0, r.sum.Gone
 	for _, j := range r.queue {
 		left += len(j.left)
@@ -231,7 +231,7 @@ func (r *run) unfinished() error {
 	if r.o.Search != nil {
 		what = fmt.Sprintf("%d problems are unmeasured", len(r.queue))
 	}
-	return &Unfinished{hint.Errorf(goneHelp, "%s; %s", strings.Join(why, "; "), what)}
+	return &UnfinishedError{hint.Errorf(goneHelp, "%s; %s", strings.Join(why, "; "), what)}
 }
 
 // idle says that v has nothing that it could give back, and wakes who waits for that.

@@ -39,7 +39,7 @@ func mortal(way string, lives *int) *devicetest.Fake {
 		}
 		switch {
 		case way == "gone" && op == "open":
-			return &kernels.Gone{Device: "worker \"ssh gpu1\"", Reason: "connection refused"}
+			return &kernels.DeviceLoss{Device: "worker \"ssh gpu1\"", Reason: "connection refused"}
 		case way == "launches nothing":
 			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "no device", Broken: true}
 		case strings.HasSuffix(way, "checks") && op == "open":
@@ -83,7 +83,7 @@ func TestRunDeviceGone(t *testing.T) {
 								way, "after", lives, r.Variant(), r.Reason)
 						}
 						got := len(sink.variants())
-						var left *Unfinished
+						var left *UnfinishedError
 						switch {
 						case lived >= 0 || beside: // all was done before, or by the other
 							assert.That(t, err == nil && got == n,
@@ -119,7 +119,7 @@ func TestSearchDeviceGone(t *testing.T) {
 				o := options(2)
 				searching, final := SearchProtocols(o.Run.Protocol, search.Auto, search.Budget{}, 6)
 				o.Run.Protocol = searching
-				o.Search = &Searching{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
+				o.Search = &SearchOptions{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
 				o.Search.Final.ID, o.Search.Final.Protocol = "r2", final
 				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink,
 					o)
@@ -159,7 +159,7 @@ func TestRunFlaky(t *testing.T) {
 						return nil
 					}
 					_, err := Run(t.Context(), registry, []kernels.Device{f}, ts, sink, o)
-					var left *Unfinished
+					var left *UnfinishedError
 					assert.That(t, err == nil || errors.As(err, &left) && p >= 0.1,
 						"p %g, seed %d: %v", p, seed, err)
 					guilty := 0

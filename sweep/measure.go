@@ -43,11 +43,11 @@ func (m *measurer) refuse(f *kernels.Failure) {
 	if m.v.run.o.Search != nil {
 		rec := m.record(m.j.Base, f)
 		m.final(rec)
-		m.v.send(finished{recs: []*record.Record{rec}})
+		m.v.send(batch{recs: []*record.Record{rec}})
 		return
 	}
 	for i, variant := range m.j.left {
-		m.v.send(finished{recs: []*record.Record{m.record(variant, f)}, left: len(m.j.left) - i - 1})
+		m.v.send(batch{recs: []*record.Record{m.record(variant, f)}, left: len(m.j.left) - i - 1})
 	}
 }
 
@@ -90,7 +90,7 @@ func (m *measurer) measureStream(ctx context.Context) error {
 		rec.State = &state
 	}
 	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-	v.send(finished{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(m.j.left),
+	v.send(batch{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(m.j.left),
 		stream: true})
 	return nil
 }
@@ -145,7 +145,7 @@ func (m *measurer) grid(ctx context.Context) error {
 			}
 		}
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-		m.v.send(finished{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(j.left) - 1})
+		m.v.send(batch{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(j.left) - 1})
 		j.left = j.left[1:]
 	}
 	return nil

@@ -42,7 +42,7 @@ type Options struct {
 	// are left. The caller closes them.
 	More func(problems int) ([]kernels.Device, error)
 	// Search, where set, looks for each problem's winner instead of measuring all.
-	Search *Searching
+	Search *SearchOptions
 	// Contest, where above 0, measures the variants of each task against each other, in so many
 	// rounds at most. After the check all are visited round by round in random order, FinalLaunches
 	// launches each. One that is behind the fastest beyond doubt is left out of the rounds that
@@ -112,9 +112,9 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	return run.sum, err
 }
 
-// Left counts what a run with these options has still to do, where its sink has these keys: the
+// CountLeft counts what a run with these options has still to do, where its sink has these keys: the
 // variants, and their problems.
-func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options,
+func CountLeft(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options,
 	keys Keys) (variants, problems int, err error) {
 	run := newRun(r, d, keys, o)
 	err = run.layOut(tasks)
@@ -142,7 +142,7 @@ func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { r.idle(nil) })()
-	records := make(chan finished, 64)
+	records := make(chan batch, 64)
 	var visitors []*visitor
 	for _, d := range devices {
 		visitors = append(visitors,
@@ -176,7 +176,7 @@ func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 		r.sum.Each = append(r.sum.Each, g.busy)
 		r.sum.Busy += g.busy / time.Duration(len(gates))
 	}
-	return cmp.Or(sinkErr, devErr, r.unfinished())
+	return cmp.Or(sinkErr, devErr, r.leftError())
 }
 
 // A job is what is left to do of a task.
@@ -217,7 +217,7 @@ func (r *run) layOut(tasks []Task) error {
 		if err := r.startSearch(); err != nil {
 			return err
 		}
-		missing = r.unsearched
+		missing = r.unsearchedVariants
 	}
 	read := map[string]bool{}
 	for _, t := range tasks {
@@ -347,8 +347,8 @@ func (r *run) announce(v *visitor) *job {
 	return nil
 }
 
-// finished are records on their way to the sink, as one append.
-type finished struct {
+// batch are records on their way to the sink, as one append.
+type batch struct {
 	gate   *gate // of the visitor
 	recs   []*record.Record
 	busy   float64
@@ -360,7 +360,7 @@ type finished struct {
 }
 
 // keep appends records, counts them and tells the observer.
-func (r *run) keep(f finished) error {
+func (r *run) keep(f batch) error {
 	var lines []interface{ CheckValid() error }
 	for _, rec := range f.recs {
 		lines = append(lines, rec)
@@ -420,7 +420,7 @@ type visitor struct {
 	gate          *gate
 	run           *run
 	dev           kernels.Device
-	out           chan<- finished // read until all visitors are done, so a send gets through
+	out           chan<- batch // read until all visitors are done, so a send gets through
 	warmed        bool
 	waited        time.Duration // for its turns
 	noise         float64       // relative standard deviation of a launch of the last stream
@@ -429,7 +429,7 @@ type visitor struct {
 }
 
 // send sends what is finished to who keeps it.
-func (v *visitor) send(f finished) {
+func (v *visitor) send(f batch) {
 	f.gate = v.gate
 	v.out <- f
 }
@@ -450,7 +450,7 @@ func (v *visitor) work(ctx context.Context) error {
 			v.prefetch(next)
 		}
 		err := v.do(ctx, j)
-		switch gone := (*kernels.Gone)(nil); {
+		switch gone := (*kernels.DeviceLoss)(nil); {
 		case errors.As(err, &gone) && ctx.Err() == nil:
 			v.run.giveBack(v, j, err)
 			if v.ledger.die(); v.ledger.stale(v.dev) {

@@ -71,7 +71,7 @@ func TestRunOpenFails(t *testing.T) {
 			f.OpenError, f.Fail = tc.open, tc.fail
 			sink := &memory{}
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
-			var left *Unfinished
+			var left *UnfinishedError
 			assert.That(t, errors.As(err, &left) == (tc.unmeasured > 0) &&
 				(err == nil || strings.HasSuffix(err.Error(), fmt.Sprintf("; %d variants are "+
 					"unmeasured", tc.unmeasured))),

@@ -16,8 +16,8 @@ import (
 	"normbench/sweep/search"
 )
 
-// Searching says how Run looks for winners.
-type Searching struct {
+// SearchOptions says how Run looks for winners.
+type SearchOptions struct {
 	Strategy string
 	Budget   search.Budget
 	Final    record.Run // the run under which the winners are measured again
@@ -54,10 +54,10 @@ func (r *run) startSearch() error {
 	return search.CheckName(s.Strategy)
 }
 
-// unsearched are all variants of a task, unless its base has a record of the finals, which is the
+// unsearchedVariants are all variants of a task, unless its base has a record of the finals, which is the
 // last that a search writes. The base is of searches in other families too: so one saw all that
 // this task keeps, and another of its variants.
-func (r *run) unsearched(t Task) []kernels.Variant {
+func (r *run) unsearchedVariants(t Task) []kernels.Variant {
 	final := r.o.Search.Final.Protocol
 	seen, others := 0, len(t.Variants) == 1
 	for _, v := range t.Variants {
@@ -154,7 +154,7 @@ func (m *measurer) search(ctx context.Context) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	m.v.send(finished{recs: recs, busy: m.Busy, searched: true, short: board.Short,
+	m.v.send(batch{recs: recs, busy: m.Busy, searched: true, short: board.Short,
 		starved: m.starved})
 	return nil
 }

@@ -20,7 +20,7 @@ func searching(strategy string, b search.Budget) Options {
 	final := o.Run
 	final.ID = "r1-finals"
 	o.Run.Protocol, final.Protocol = SearchProtocols(o.Run.Protocol, strategy, b, 8)
-	o.Search = &Searching{Strategy: strategy, Budget: b, Final: final, Finals: 8, Rounds: 8}
+	o.Search = &SearchOptions{Strategy: strategy, Budget: b, Final: final, Finals: 8, Rounds: 8}
 	return o
 }
 
@@ -89,7 +89,7 @@ func TestSearch(t *testing.T) {
 		assert.That(t, again.Measured == 0 && again.Skipped == sum.Measured,
 			"%s again: %+v, after %+v", strategy, again, sum)
 		// A search by another budget is another search.
-		left, problems, err := Left(registry, devicetest.H200(), ts, searching(strategy,
+		left, problems, err := CountLeft(registry, devicetest.H200(), ts, searching(strategy,
 			search.Budget{Share: 0.5}), sink)
 		assert.That(t, err == nil && problems == 2 &&
 			left == len(ts[0].Variants)+len(ts[1].Variants), "left %d of %d problems, %v", left,

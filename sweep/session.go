@@ -47,7 +47,7 @@ func (s *Session) Stream() kernels.Variant {
 }
 
 // Open opens the problem if it is not open, with another try if the device fails. One that dies of
-// it again and again is a *kernels.Gone.
+// it again and again is a *kernels.DeviceLoss.
 func (s *Session) Open(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := s.open(ctx)
@@ -124,7 +124,7 @@ func (s *Session) lose(err error) bool {
 }
 
 // do opens the problem and does something with a variant on it, again where the device dies. If the
-// variant is not to blame the error is a *kernels.Gone in the end. Where it died of this variant
+// variant is not to blame the error is a *kernels.DeviceLoss in the end. Where it died of this variant
 // before a coin has the stream run in its stead: a device that dies of each n-th answer dies of
 // both alike.
 func (s *Session) do(ctx context.Context, v kernels.Variant, op op,

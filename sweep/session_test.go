@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
+	"normbench/sweep/stats"
 )
 
 // A sweep's times in an unfit state are taken again; what stays unfit is a row
@@ -109,4 +111,26 @@ func TestRunImpossible(t *testing.T) {
 			}
 		}
 	}
+}
+
+// No time that is checked in is impossible.
+func TestPossible(t *testing.T) {
+	files, err := filepath.Glob("../results/*/records.jsonl.gz")
+	more, _ := filepath.Glob("../results/*/*/records.jsonl.gz")
+	files = append(files, more...)
+	assert.Must(t, err == nil && len(files) >= 3, "%v %v", files, err)
+	n := 0
+	for _, path := range files {
+		record.Read(path, func(r *record.Record, run *record.Run) error {
+			if r.Status == kernels.StatusOK {
+				n++
+				assert.Equal(t,
+					Impossible(r.Problem, run.Device, run.Protocol, run.EmptyUS(), r.StreamUS,
+						stats.Median(r.SamplesUS)),
+					"", path, r.Variant(), r.Problem)
+			}
+			return nil
+		})
+	}
+	t.Logf("%d times", n)
 }

@@ -48,7 +48,7 @@ func TestGrid(t *testing.T) {
 			var only []string
 			if rnd.IntN(2) == 0 { // a family of each problem, so that none is in vain
 				for _, p := range ps {
-					fs := r.Serving(p)
+					fs := r.FamiliesFor(p)
 					if f := fs[rnd.IntN(len(fs))].Name; !slices.Contains(only, f) {
 						only = append(only, f)
 					}

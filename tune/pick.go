@@ -177,7 +177,7 @@ func entryOf(b *record.Entry) Entry {
 }
 
 // AddSearched fills in what the searches before the finals measured, from
-// record.File.Searched of the run's search: how many variants stood behind a
+// record.File.SearchEntries of the run's search: how many variants stood behind a
 // pick.
 func (t *Table) AddSearched(entries iter.Seq[*record.Entry]) {
 	at := map[kernels.Problem]int{}

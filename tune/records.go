@@ -61,7 +61,7 @@ func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 	h, best := &search.History{}, map[kernels.Problem]float64{}
 	source := families.NewIdentity(r, info.Kind).SourceOf
 	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
-	for _, x := range slices.Concat(f.Latest(cold), f.Searched(cold)) {
+	for _, x := range slices.Concat(f.Latest(cold), f.SearchEntries(cold)) {
 		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != info.ID ||
 			x.Variant.Family == record.Stream || source(x.Variant.Family) != x.Source {
 			continue

@@ -75,7 +75,7 @@ func bench(e *env, cfg *benchConfig) error {
 		return err
 	}
 	if b.Failed > 0 {
-		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; "+
+		return &exitError{exitGate, hint.Errorf("the table's last column has the reason of each; "+
 			"`normbench verify` names the outputs that are wrong", "%d of %d variants failed",
 			b.Failed, b.Measured)}
 	}

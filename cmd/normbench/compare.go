@@ -103,8 +103,8 @@ func compareRecorded(e *env, cfg *compareConfig, wanted func(kernels.Problem) bo
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp,
-				"%s holds no record that fits", text)
+			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
+				report.OperandHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}
@@ -208,7 +208,7 @@ func (cfg *compareConfig) reaches(e *env, s report.Side) error {
 	for _, l := range lows {
 		e.Notef("below %g%% of stream: %s", 100*least, l)
 	}
-	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds "+
+	return &exitError{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds "+
 		"what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
 		s.Label, 100*least, len(lows), console.Count(len(s.Cells), "problem"), lows[0])}
 }

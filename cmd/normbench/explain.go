@@ -44,7 +44,7 @@ const knownDevices = "`DEVICE`: cpu, h200, another name that list devices prints
 	"card's figures"
 
 func explain(e *env, shape, name, device, format string) error {
-	d, err := e.Known(device)
+	d, err := e.KnownDevice(device)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func initKernel(e *env, ops []string) error {
 		if err != nil {
 			return hint.Errorf(help, "%s: %w", file, err)
 		}
-		beside = triton.Beside(text, read)
+		beside = triton.ReadImports(text, read)
 		sources = maps.Clone(beside)
 		sources[r.Source] = text
 	}

@@ -84,7 +84,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err != nil {
 		return err
 	}
-	got, err := e.Learn(&lab.Learning{Policy: p, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
+	got, err := e.Learn(&lab.LearnTask{Policy: p, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
 		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {
 		if got != nil { // the map is printed all the same

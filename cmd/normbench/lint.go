@@ -39,7 +39,7 @@ func lint(e *env, file, device, format string) error {
 	var d kernels.DeviceInfo
 	var err error
 	if device != "" {
-		if d, err = e.Known(device); err != nil {
+		if d, err = e.KnownDevice(device); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func lint(e *env, file, device, format string) error {
 	}
 	if n := len(rows.Rows); n > 0 {
 		e.Notef("%s in %s", console.Count(n, "finding"), file)
-		return &coded{code: exitGate}
+		return &exitError{code: exitGate}
 	}
 	if format == "text" {
 		fmt.Fprintf(e.out, "%s: no findings\n", file)

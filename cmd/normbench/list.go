@@ -228,7 +228,7 @@ func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
 	if err := f.CheckServes(p); err != nil {
 		return nil, err
 	}
-	info, err := e.Known(cfg.device)
+	info, err := e.KnownDevice(cfg.device)
 	if err != nil {
 		return nil, err
 	}

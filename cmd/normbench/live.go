@@ -150,23 +150,23 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - wrong - unfit
 	switch {
 	case wrong > 0:
-		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are "+
+		return &exitError{exitWrong, hint.Errorf("`normbench verify` names the outputs that are "+
 			"wrong, and by how much",
 			"a wrong answer in %s", console.Count(wrong, "cell"))}
 	case unfit > 0:
-		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes",
+		return &exitError{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes",
 			"the machine was unfit in %s", console.Count(unfit, "cell"))}
 	case failed > 0:
-		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full",
+		return &exitError{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full",
 			"%s could not be measured", console.Count(failed, "cell"))}
 	case gate && confirmed > 0:
-		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; "+
+		return &exitError{exitGate, hint.Errorf("the table's last lines have the second run of each; "+
 			"\"what moved\" names the stage, and `normbench bench` times them all",
 			"%s slower, confirmed", console.Count(confirmed, "cell"))}
 	case low != nil:
 		return low
 	case strict && unclear > 0:
-		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
+		return &exitError{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
 			console.Count(unclear, "cell"))}
 	}
 	return nil

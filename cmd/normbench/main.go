@@ -42,23 +42,23 @@ const (
 	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4   // the machine is unfit to measure on, or a sweep left something unmeasured
 	exitWrong   = 5   // compare: an operand answers wrong
-	exitSignal  = 130 // interrupted with the work kept: see lab.Interrupted
+	exitSignal  = 130 // interrupted with the work kept: see lab.Interruption
 )
 
-// A coded error ends the program with its code. The text of a nil error is not
+// An exitError ends the program with its code. The text of a nil error is not
 // printed: the command has said it already.
-type coded struct {
+type exitError struct {
 	code int
 	err  error
 }
 
-func (c *coded) Error() string {
+func (c *exitError) Error() string {
 	if c.err == nil {
 		return ""
 	}
 	return c.err.Error()
 }
-func (c *coded) Unwrap() error { return c.err }
+func (c *exitError) Unwrap() error { return c.err }
 
 // An env is what a command runs in.
 type env struct {
@@ -93,17 +93,17 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = &coded{exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere",
+		err = &exitError{exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere",
 			"standard output: %w", cause))}
 	}
 	if err == nil {
 		return 0
 	}
 	code := exitTrouble
-	var own *coded
-	var left *sweep.Unfinished
-	var stopped *lab.Interrupted
-	var lost *lab.Lost
+	var own *exitError
+	var left *sweep.UnfinishedError
+	var stopped *lab.Interruption
+	var lost *lab.WriteError
 	switch {
 	case errors.As(err, &own):
 		code = own.code

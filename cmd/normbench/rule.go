@@ -81,7 +81,7 @@ func exportRule(e *env, cfg *ruleConfig) error {
 	if err != nil {
 		return err
 	}
-	d, err := e.Known(cfg.device)
+	d, err := e.KnownDevice(cfg.device)
 	if err != nil {
 		return err
 	}

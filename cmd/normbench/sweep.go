@@ -109,7 +109,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 // tellLeft says what a sweep would measure.
 func tellLeft(e *env, s *lab.Sweep) error {
 	f, _ := record.Load(s.Dir()) // the first sweep has none
-	left, problems, err := sweep.Left(e.Registry, s.Devices[0].Info(), s.Tasks, s.Options, f)
+	left, problems, err := sweep.CountLeft(e.Registry, s.Devices[0].Info(), s.Tasks, s.Options, f)
 	if err != nil {
 		return err
 	}

@@ -96,11 +96,11 @@ func fillMap(e *env, cfg *tuneConfig) error {
 			return err
 		}
 	}
-	return showMap(e, &lab.Learned{Map: m, Data: d}, &cfg.common)
+	return showMap(e, &lab.LearnResult{Map: m, Data: d}, &cfg.common)
 }
 
 // showMap prints what the cells of a map rest on, and writes it as a page.
-func showMap(e *env, got *lab.Learned, x *common, more ...report.Fact) error {
+func showMap(e *env, got *lab.LearnResult, x *common, more ...report.Fact) error {
 	m := got.Map
 	t := report.MapTable(m)
 	for _, line := range report.Timer(got.Data.Runs...) {

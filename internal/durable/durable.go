@@ -297,9 +297,9 @@ func Seal(object []byte) []byte {
 	return fmt.Appendf(body, "%s%08x%s", sealOpen, crc32.Checksum(body, castagnoli), sealClose)
 }
 
-// Sealed says whether a compact JSON object ends with a checksum, and whether it
+// CheckSeal says whether a compact JSON object ends with a checksum, and whether it
 // is that of what stands before it.
-func Sealed(object []byte) (there, ok bool) {
+func CheckSeal(object []byte) (there, ok bool) {
 	i := len(object) - sealLen
 	if i < 0 || !bytes.HasPrefix(object[i:], []byte(sealOpen)) ||
 		!bytes.HasSuffix(object, []byte(sealClose)) {
@@ -369,7 +369,7 @@ func Verify(data []byte) error {
 	if err := json.Compact(&b, data); err != nil {
 		return nil
 	}
-	if _, ok := Sealed(b.Bytes()); !ok {
+	if _, ok := CheckSeal(b.Bytes()); !ok {
 		return hint.Errorf(`if the change was made by hand and is meant, delete the field "crc"`,
 			"the file's checksum does not match: it was changed by hand, or is damaged")
 	}

@@ -121,17 +121,17 @@ func TestPlaceStaysBelow(t *testing.T) {
 
 func TestSeal(t *testing.T) {
 	sealed := Seal([]byte(`{"a":[1,2.5],"b":"x"}`))
-	there, ok := Sealed(sealed)
+	there, ok := CheckSeal(sealed)
 	assert.Must(t, there && ok, "%s: %v %v", sealed, there, ok)
 	for i := range sealed { // every flip of a bit
 		for bit := range 8 {
 			sealed[i] ^= 1 << bit
-			_, ok := Sealed(sealed)
+			_, ok := CheckSeal(sealed)
 			assert.That(t, !ok, "%s passes", sealed)
 			sealed[i] ^= 1 << bit
 		}
 	}
-	if there, _ := Sealed([]byte(`{"a":1}`)); there {
+	if there, _ := CheckSeal([]byte(`{"a":1}`)); there {
 		t.Error("a checksum where there is none")
 	}
 }

@@ -25,8 +25,8 @@ type File struct {
 	end  int64 // where the next write goes
 }
 
-// Created is a file that was opened at a path to append to it, and may be new.
-func Created(f *os.File, path string) (*File, error) {
+// OpenFile is a file that was opened at a path to append to it, and may be new.
+func OpenFile(f *os.File, path string) (*File, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err

@@ -7,17 +7,17 @@ import (
 	"fmt"
 )
 
-type hinted struct {
+type hintError struct {
 	err  error
 	hint string
 }
 
-func (h *hinted) Error() string { return h.err.Error() }
-func (h *hinted) Unwrap() error { return h.err }
+func (h *hintError) Error() string { return h.err.Error() }
+func (h *hintError) Unwrap() error { return h.err }
 
 // Errorf formats an error as fmt.Errorf does and attaches hint to it.
 func Errorf(hint, format string, args ...any) error {
-	return &hinted{err: fmt.Errorf(format, args...), hint: hint}
+	return &hintError{err: fmt.Errorf(format, args...), hint: hint}
 }
 
 // With attaches hint to err. A nil err stays nil.
@@ -25,12 +25,12 @@ func With(err error, hint string) error {
 	if err == nil {
 		return nil
 	}
-	return &hinted{err: err, hint: hint}
+	return &hintError{err: err, hint: hint}
 }
 
 // Of returns the outermost hint in err's chain, or "".
 func Of(err error) string {
-	var h *hinted
+	var h *hintError
 	if errors.As(err, &h) {
 		return h.hint
 	}

@@ -46,7 +46,9 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 	}
 	var broken error // a library that is there but does not load says more than "not found"
 	// The last place takes a process to find.
-	for _, place := range []func() []string{l.toolkits, func() []string { return wheels(sitePackages()) }, func() []string { return wheels(askPython()) }} {
+	for _, place := range []func() []string{l.toolkits,
+		func() []string { return wheels(sitePackages()) },
+		func() []string { return wheels(askPython()) }} {
 		dirs := place()
 		for _, name := range l.Sonames {
 			for _, dir := range dirs {
@@ -66,7 +68,8 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 	if runtime.GOOS != "linux" {
 		return none, fmt.Errorf("%s is not loaded on %s, use linux", l.Name, runtime.GOOS)
 	}
-	return none, fmt.Errorf("looked for %s in the loader's path, CUDA toolkits and the nvidia wheels of Python", strings.Join(l.Sonames, ", "))
+	return none, fmt.Errorf("looked for %s in the loader's path, CUDA toolkits and the nvidia wheels "+
+		"of Python", strings.Join(l.Sonames, ", "))
 }
 
 // toolkits are patterns of the folders in which CUDA toolkits keep the library.
@@ -74,7 +77,8 @@ func (l Library) toolkits() []string { return inToolkits(l.Folders) }
 
 func inToolkits(folders []string) []string {
 	var dirs []string
-	for _, root := range []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"} {
+	for _, root := range []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda",
+		"/usr/local/cuda-*", "/opt/cuda"} {
 		for _, folder := range folders {
 			if root != "" {
 				dirs = append(dirs, filepath.Join(root, folder))
@@ -89,7 +93,8 @@ func inToolkits(folders []string) []string {
 func Headers() (dirs []string) {
 	patterns := inToolkits([]string{"include"})
 	for _, d := range slices.Concat(sitePackages(), askPython()) {
-		patterns = append(patterns, filepath.Join(d, "nvidia/cu*/include"), filepath.Join(d, "nvidia/cuda_runtime/include"))
+		patterns = append(patterns, filepath.Join(d, "nvidia/cu*/include"),
+			filepath.Join(d, "nvidia/cuda_runtime/include"))
 	}
 	for _, p := range patterns {
 		dirs = append(dirs, Glob(p)...)
@@ -101,7 +106,8 @@ func Headers() (dirs []string) {
 func sitePackages() []string {
 	var dirs []string
 	prefix := func(root string) {
-		dirs = append(dirs, filepath.Join(root, "lib/python3*/site-packages"), filepath.Join(root, "lib/python3*/dist-packages"))
+		dirs = append(dirs, filepath.Join(root, "lib/python3*/site-packages"),
+			filepath.Join(root, "lib/python3*/dist-packages"))
 	}
 	if program, err := os.Executable(); err == nil { // pip puts NVRTC beside a wheel's
 		prefix(filepath.Dir(filepath.Dir(program)))

@@ -43,7 +43,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed := &counted{Reader: f}
+	packed := &countingReader{Reader: f}
 	b := bufio.NewReaderSize(packed, 1<<16)
 	if magic, _ := b.Peek(2); string(magic) != "\x1f\x8b" {
 		return &File{b, f, false}, nil
@@ -53,7 +53,7 @@ func Open(path string) (*File, error) {
 		f.Close()
 		return nil, hint.With(err, PackedHelp)
 	}
-	return &File{&bounded{Reader: z, packed: packed}, f, true}, nil
+	return &File{&boundedReader{Reader: z, packed: packed}, f, true}, nil
 }
 
 // Bounds of what a packed file unpacks to: records are a tenth packed, zeros a thousandth.
@@ -63,26 +63,26 @@ const (
 	free        = 64 << 20 // bytes that may have any ratio
 )
 
-// counted counts the bytes that are read.
-type counted struct {
+// countingReader counts the bytes that are read.
+type countingReader struct {
 	io.Reader
 	n int64
 }
 
-func (c *counted) Read(b []byte) (int, error) {
+func (c *countingReader) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	c.n += int64(n)
 	return n, err
 }
 
-// bounded ends a packed file that unpacks to too much, before that is kept anywhere.
-type bounded struct {
+// boundedReader ends a packed file that unpacks to too much, before that is kept anywhere.
+type boundedReader struct {
 	io.Reader
-	packed *counted
+	packed *countingReader
 	n      int64
 }
 
-func (r *bounded) Read(b []byte) (int, error) {
+func (r *boundedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	r.n += int64(n)
 	if r.n > free && r.n > maxRatio*r.packed.n || r.n > maxUnpacked {
@@ -112,10 +112,10 @@ func Read(path string, max int64) ([]byte, error) {
 	case int64(len(data)) > max:
 		return nil, tooLarge(max)
 	}
-	return Unmarked(data), nil
+	return TrimMark(data), nil
 }
 
 func tooLarge(max int64) error { return fmt.Errorf("it has more than %d MiB", max>>20) }
 
-// Unmarked is a text without its byte order mark.
-func Unmarked(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
+// TrimMark is a text without its byte order mark.
+func TrimMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }

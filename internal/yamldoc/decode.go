@@ -88,8 +88,8 @@ func newValue(file, path string, n *yaml.Node) Value {
 	return Value{Place{fmt.Sprintf("%s:%d:%d", file, n.Line, n.Column), path}, file, n}
 }
 
-// Known says whether there is a value.
-func (v Value) Known() bool { return v.node != nil }
+// Exists says whether there is a value.
+func (v Value) Exists() bool { return v.node != nil }
 
 // TypeName says in words what the value is.
 func (v Value) TypeName() string { return typeName(v.node) }

@@ -34,7 +34,7 @@ func Document(name string, data []byte, help string) (document Value, err error)
 		err := decoder.Decode(&d)
 		var le *yaml.LoadError
 		switch {
-		case errors.Is(err, io.EOF) && !document.Known():
+		case errors.Is(err, io.EOF) && !document.Exists():
 			return Value{}, hint.Errorf(help, "%s is empty", name)
 		case errors.Is(err, io.EOF):
 			return document, nil
@@ -50,7 +50,7 @@ func Document(name string, data []byte, help string) (document Value, err error)
 				OneLine(strings.TrimPrefix(err.Error(), "yaml: ")))
 		case len(d.Content) == 0, isEmpty(d.Content[0]) && d.Content[0].Value == "":
 			continue
-		case document.Known():
+		case document.Exists():
 			return Value{}, hint.Errorf("keep one document per file",
 				"%s: a second document", newValue(name, "", d.Content[0]).At)
 		}

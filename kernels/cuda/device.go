@@ -74,7 +74,7 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
 	if len(helper) > 0 && processes > 0 {
 		d.pool = nvrtc.NewPool(c, processes, append(slices.Clone(helper), c.Path())...)
-		cache.Through(d.pool)
+		cache.UsePool(d.pool)
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}

@@ -39,12 +39,12 @@ func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
 		return nvrtc.Source{}, err
 	}
 	src := nvrtc.Source{Name: name, Text: text, Headers: map[string]string{}}
-	if src.Compiled() {
+	if src.IsCompiled() {
 		return src, nil
 	}
 	origin := name[:strings.LastIndexByte(name, ':')+1]
-	if src.Python() {
-		src.Headers = triton.Beside(text, func(name string) (string, error) { return r.File(origin + name) })
+	if src.IsPython() {
+		src.Headers = triton.ReadImports(text, func(name string) (string, error) { return r.File(origin + name) })
 		return src, nil
 	}
 	_, err = nvrtc.AddHeaders(src.Headers, text,
@@ -54,10 +54,10 @@ func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
 
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 	u := Unit{Source: src, Options: nvrtc.Options{Arch: arch, Extra: l.Options, Include: l.Include}}
-	if src.Python() {
+	if src.IsPython() {
 		u.Options.Extra = slices.Concat(l.Params, l.Options)
 	}
-	if l.Mangled || src.Python() {
+	if l.Mangled || src.IsPython() {
 		u.Options.Names = []string{l.Entry}
 	}
 	for _, d := range l.Defines {
@@ -72,7 +72,7 @@ func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 // binary tells them: a driver reads as many as the kernel has.
 func CheckArgs(b *nvrtc.Binary, l *kernels.Launch) error {
 	sizes, ok := b.Params(l.Entry)
-	if !ok || !l.Mangled && !(nvrtc.Source{Name: l.Source}).Compiled() { // ours are tested
+	if !ok || !l.Mangled && !(nvrtc.Source{Name: l.Source}).IsCompiled() { // ours are tested
 		return nil
 	}
 	var given []int

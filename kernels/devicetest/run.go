@@ -163,7 +163,7 @@ func (s *suite) answers(t *testing.T) {
 		p := Problem(t, text)
 		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
 			var vs []kernels.Variant
-			for _, f := range s.r.Serving(p) {
+			for _, f := range s.r.FamiliesFor(p) {
 				for _, c := range corner(f.Space(p, s.dev.Info()).Configs) {
 					vs = append(vs, kernels.Variant{Family: f.Name, Config: c})
 				}

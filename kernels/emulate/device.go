@@ -34,7 +34,7 @@ func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry,
 		within, stop := context.WithTimeout(ctx, limit)
 		defer stop()
 		err := e.Run(within, r, l, mem)
-		var u *Unsupported
+		var u *UnsupportedError
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return errors.Join(ctx.Err(), err)

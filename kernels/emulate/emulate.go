@@ -52,13 +52,13 @@ type program struct {
 	err  error
 }
 
-// Unsupported says what in a source the emulator does not run, or its compiler does not take.
-type Unsupported struct {
+// UnsupportedError says what in a source the emulator does not run, or its compiler does not take.
+type UnsupportedError struct {
 	Source    string // file
 	Construct string // PTX, or the compiler's first error
 }
 
-func (u *Unsupported) Error() string { return u.Source + ": " + u.Construct }
+func (u *UnsupportedError) Error() string { return u.Source + ": " + u.Construct }
 
 // flags: contractions would make sums differ from one compiler to the next.
 var flags = []string{"-std=c++20", "-O1", "-w", "-ffp-contract=off", "-pthread"}
@@ -113,7 +113,7 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errs
 	if err := cmd.Run(); err != nil {
 		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
-			return &Unsupported{l.Source, oneLine(why)}
+			return &UnsupportedError{l.Source, oneLine(why)}
 		}
 		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
 	}
@@ -186,7 +186,7 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 	if err != nil {
 		return nil, err
 	}
-	if u.Source.Python() {
+	if u.Source.IsPython() {
 		return triton.Interpreter(e.dir, u.Source, u.Options, l)
 	}
 	file, err := e.program(ctx, u, l)
@@ -195,8 +195,8 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 
 // program compiles a unit, once.
 func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) (string, error) {
-	if u.Source.Compiled() {
-		return "", &Unsupported{l.Source, "compiled code"}
+	if u.Source.IsCompiled() {
+		return "", &UnsupportedError{l.Source, "compiled code"}
 	}
 	var b strings.Builder
 	b.WriteString("#include \"emulate.h\"\n")
@@ -205,7 +205,7 @@ func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) 
 	}
 	text, err := withoutPTX(join(u.Source.Text, u.Source.Headers, map[string]bool{}))
 	if err != nil {
-		return "", &Unsupported{l.Source, err.Error()}
+		return "", &UnsupportedError{l.Source, err.Error()}
 	}
 	shared := strconv.Itoa(max(l.Shared, 16))
 	b.WriteString(dynamicShared.ReplaceAllString(text,
@@ -236,7 +236,7 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	}
 	if _, what, found := strings.Cut(string(out), "error: "); err != nil && found {
 		what, _, _ = strings.Cut(what, "\n")
-		return &Unsupported{l.Source, what}
+		return &UnsupportedError{l.Source, what}
 	}
 	if err != nil {
 		return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(string(out)))

@@ -24,7 +24,8 @@ const Baseline = "baseline:"
 // the families' sources is an error.
 func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 	own := slices.DeleteFunc(slices.Clone(r.Families), func(f *kernels.Family) bool {
-		return f.Hidden || slices.ContainsFunc(f.Files, func(name string) bool { return strings.Contains(name, ":") })
+		return f.Hidden || slices.ContainsFunc(f.Files,
+			func(name string) bool { return strings.Contains(name, ":") })
 	})
 	return WithBaselineOf(r, own, func(rest string) (string, error) {
 		if ext := filepath.Ext(rest); ext != ".cu" && ext != ".cuh" {
@@ -32,7 +33,8 @@ func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 		}
 		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(rest)))
 		if errors.Is(err, fs.ErrNotExist) {
-			return "", hint.Errorf("give the folder kernels/families of another checkout", "baseline kernels %s has no %s", dir, rest)
+			return "", hint.Errorf("give the folder kernels/families of another checkout",
+				"baseline kernels %s has no %s", dir, rest)
 		}
 		return string(text), err
 	})
@@ -40,7 +42,8 @@ func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 
 // WithBaselineOf is r with the families fs, which are not in it, their names behind the prefix.
 // file returns their sources.
-func WithBaselineOf(r *kernels.Registry, fs []*kernels.Family, file func(name string) (string, error)) (*kernels.Registry, error) {
+func WithBaselineOf(r *kernels.Registry, fs []*kernels.Family,
+	file func(name string) (string, error)) (*kernels.Registry, error) {
 	with := *r
 	with.Families = slices.Clone(r.Families)
 	with.File = func(name string) (string, error) {

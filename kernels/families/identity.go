@@ -79,7 +79,7 @@ func (i *Identity) code(names []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if !(nvrtc.Source{Name: name}).Python() { // where // divides
+		if !(nvrtc.Source{Name: name}).IsPython() { // where // divides
 			text = nvrtc.Code(text)
 		}
 		if path.Ext(name) == ".cu" {

@@ -214,7 +214,7 @@ func TestCacheHints(t *testing.T) {
 	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t",
 		"layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
 		p := devicetest.Problem(t, text)
-		for _, f := range r.Serving(p) {
+		for _, f := range r.FamiliesFor(p) {
 			base := f.Base(p, d)
 			if _, ok := base.Lookup(kernels.CacheHint); !ok || f.Refuse(p, base, d) != nil {
 				continue

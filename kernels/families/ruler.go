@@ -41,7 +41,8 @@ func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Fam
 		Plan: func(p kernels.Problem, _ kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			var plan kernels.Plan
 			for i, entry := range entries {
-				l := kernels.Launch{Stage: []string{"k1", "k2", "k3"}[i], Source: source, Entry: entry, Grid: [3]int{1, 1, 1}, Block: 32}
+				l := kernels.Launch{Stage: []string{"k1", "k2", "k3"}[i], Source: source, Entry: entry,
+					Grid: [3]int{1, 1, 1}, Block: 32}
 				bytes := p.M * p.N * p.DType.Size()
 				switch entry {
 				case "spin":
@@ -58,7 +59,8 @@ func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Fam
 			}
 			return plan
 		},
-		Host: map[string]kernels.HostStage{"empty": hostEmpty, "spin": hostSpin, "keep": hostEmpty, "release": hostEmpty, "wash": hostEmpty},
+		Host: map[string]kernels.HostStage{"empty": hostEmpty, "spin": hostSpin, "keep": hostEmpty,
+			"release": hostEmpty, "wash": hostEmpty},
 	}
 }
 

@@ -43,7 +43,7 @@ var wild = sync.OnceValue(func() *rule.Map {
 					}
 					n := (b.NLo + r.Int64N(b.NHi-b.NLo+1)) * c.Bytes / align * align / c.Bytes
 					p := c.Problem(b.MLo+r.Int64N(b.MHi-b.MLo+1), max(n, 1))
-					fs := reg.Serving(p)
+					fs := reg.FamiliesFor(p)
 					f := fs[r.IntN(len(fs))]
 					v := kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
 					if b.Accepts(reg, d, v) {
@@ -156,7 +156,7 @@ func TestFamilyBase(t *testing.T) {
 	mapped := 0
 	for range draws(2000) {
 		p := drawn(draw)
-		for _, f := range r.Serving(p) {
+		for _, f := range r.FamiliesFor(p) {
 			a, _ := analytic.Lookup(f.Name)
 			c, base := f.Base(p, d), a.Base(p, d)
 			if c != base {

@@ -39,7 +39,8 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 			// copy: 4250), four at 4122; a backward's two inputs do not care. Stores with the
 			// streaming hint take 1 to 2% longer in a forward of 32Mi elements, and are the same
 			// in a backward: what leaves L2 early is written while the rest is still read.
-			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0), set(kernels.Unroll, 1), set(kernels.CacheHint, 2))
+			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0), set(kernels.Unroll, 1),
+				set(kernels.CacheHint, 2))
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 			if w := c.Get(kernels.Warps); !kernels.IsPow2(w) || w > 32 {

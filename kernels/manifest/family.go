@@ -476,7 +476,7 @@ func (l *launch) knobsOf(x *env, c kernels.Config) kernels.Config {
 	for i, b := range l.Knobs {
 		settings[i] = kernels.Setting{Knob: l.knobs[i], Value: b.value.int(x)}
 	}
-	return kernels.Config{}.Unpacked().With(settings...)
+	return kernels.Config{}.Unpack().With(settings...)
 }
 
 // arguments gives k its arguments.

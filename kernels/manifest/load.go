@@ -34,6 +34,9 @@ const (
 	maxFiles  = 1000
 )
 
+// extensions are those of the texts that a folder may have.
+var extensions = []string{".yaml", ".cu", ".cuh", ".h", ".hpp", ".py"}
+
 const folderHelp = "give a folder of manifests (*.yaml) with their .cu files, such as examples/kernels"
 
 // Load is r with the families of the manifests in dir, which it returns too. The
@@ -144,8 +147,8 @@ func readFolder(dir string) (map[string]string, error) {
 	defer root.Close()
 	files := map[string]string{}
 	for _, e := range entries {
-		compiled := (nvrtc.Source{Name: e.Name()}).Compiled()
-		if !compiled && !slices.Contains([]string{".yaml", ".cu", ".cuh", ".h", ".hpp", ".py"}, filepath.Ext(e.Name())) {
+		compiled := (nvrtc.Source{Name: e.Name()}).IsCompiled()
+		if !compiled && !slices.Contains(extensions, filepath.Ext(e.Name())) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -167,7 +170,7 @@ func readFolder(dir string) (map[string]string, error) {
 			return nil, hint.Errorf(folderHelp, "%s: %w", path, err)
 		}
 		if !compiled {
-			b = textfile.Unmarked(b)
+			b = textfile.TrimMark(b)
 		}
 		files[e.Name()] = string(b)
 	}
@@ -260,7 +263,7 @@ func (l *launch) find(r *kernels.Registry, prefix string, files map[string]strin
 	if l.python != nil {
 		included = []string{prefix + file.Text}
 		beside := func(name string) (string, error) { return r.File(prefix + name) }
-		for name := range triton.Beside(text, beside) {
+		for name := range triton.ReadImports(text, beside) {
 			included = append(included, prefix+name)
 		}
 		return included, nil // link sorts them

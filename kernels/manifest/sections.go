@@ -13,7 +13,7 @@ import (
 )
 
 func (d *design) readKnobs() error {
-	if !d.Knobs.Known() {
+	if !d.Knobs.Exists() {
 		return nil
 	}
 	const help = "write knobs as KEY: [VALUE, ...] (`normbench list knobs` names the keys), " +
@@ -117,7 +117,7 @@ func (d *design) readLet() error {
 func (d *design) readBase() error {
 	const help = "write base as KEY: EXPRESSION, or a list of expressions to try"
 	var entries []yamldoc.Entry
-	if d.Base.Known() {
+	if d.Base.Exists() {
 		var err error
 		if entries, err = d.Base.Entries(help); err != nil {
 			return err

@@ -84,8 +84,8 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 		l.Source = yamldoc.Word{Place: k.Module.Place, Text: nvrtc.Module + k.Module.Text}
 		d.modules = append(d.modules, l.Source.Text)
 	}
-	l.python = &compile{request: triton.Request{Source: k.Source.Text, Module: k.Module.Text, Function: k.Function.Text},
-		place: k.Function.Place}
+	l.python = &compile{place: k.Function.Place, request: triton.Request{Source: k.Source.Text,
+		Module: k.Module.Text, Function: k.Function.Text}}
 	list := append([]*expression{l.If}, l.Grid...)
 	first := len(list)
 	for _, b := range f.Args {
@@ -196,9 +196,11 @@ func (l *launch) checkFunction() error {
 	for _, a := range l.Args {
 		switch p := parameter(a.param); {
 		case p == nil:
-			return a.Errorf("`normbench init triton FILE.py:FUNCTION` writes all parameters", "%s has no parameter %s", where, a.param)
+			return a.Errorf("`normbench init triton FILE.py:FUNCTION` writes all parameters",
+				"%s has no parameter %s", where, a.param)
 		case p.Constexpr:
-			return a.Errorf("move it there", "%s of %s is a constexpr: it stands under constexprs", a.param, where)
+			return a.Errorf("move it there", "%s of %s is a constexpr: it stands under constexprs",
+				a.param, where)
 		case p.Descriptor:
 			return a.Errorf("make it in the kernel, by tl.make_tensor_descriptor",
 				"%s of %s is a tensor descriptor, which the host would have to make", a.param, where)

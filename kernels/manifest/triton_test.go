@@ -212,6 +212,6 @@ func TestTritonExamples(t *testing.T) {
 		assert.Equal(t, strings.Contains(hint.Of(err), "install what it imports"),
 			strings.Contains(got, "importing it raises"), "hint of "+got)
 	}
-	assert.That(t, (nvrtc.Source{Name: "baseline:user:python:a.b"}).Python() &&
-		!(nvrtc.Source{Name: "user:python.cu"}).Python(), "names of Python")
+	assert.That(t, (nvrtc.Source{Name: "baseline:user:python:a.b"}).IsPython() &&
+		!(nvrtc.Source{Name: "user:python.cu"}).IsPython(), "names of Python")
 }

@@ -41,8 +41,8 @@ func NewCache(dir string, c *Compiler) *Cache {
 	return cache
 }
 
-// Through has p compile what is not in the cache.
-func (c *Cache) Through(p *Pool) *Cache {
+// UsePool has p compile what is not in the cache.
+func (c *Cache) UsePool(p *Pool) *Cache {
 	c.compile = p.Compile
 	return c
 }
@@ -69,7 +69,7 @@ func DefaultCacheDir() string {
 // thing once at a time. The error is that of [Compiler.Compile]: an entry that cannot be read is
 // compiled again, and one that cannot be written is told by [Cache.Unkept].
 func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
-	if src.Compiled() {
+	if src.IsCompiled() {
 		return &Binary{Cubin: []byte(src.Text), Cached: true}, nil
 	}
 	key, err := c.key(src, opt)

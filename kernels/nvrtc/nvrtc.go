@@ -22,13 +22,13 @@ type Source struct {
 	Headers map[string]string // text by the name that #include asks for
 }
 
-// Compiled says that the text is no source but a cubin or PTX, by the name's ending.
-func (s Source) Compiled() bool {
+// IsCompiled says that the text is no source but a cubin or PTX, by the name's ending.
+func (s Source) IsCompiled() bool {
 	return strings.HasSuffix(s.Name, ".cubin") || strings.HasSuffix(s.Name, ".ptx")
 }
 
-// Python says that the text is of Python, by the name: FILE.py, or that of a module.
-func (s Source) Python() bool {
+// IsPython says that the text is of IsPython, by the name: FILE.py, or that of a module.
+func (s Source) IsPython() bool {
 	return strings.HasSuffix(s.Name, ".py") || strings.HasPrefix(s.Name, Module) ||
 		strings.Contains(s.Name, ":"+Module)
 }

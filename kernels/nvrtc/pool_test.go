@@ -242,7 +242,7 @@ func TestPoolCompiles(t *testing.T) {
 	c := compiler(t)
 	p := NewPool(c, 2, os.Args[0], "compile-helper", c.Path())
 	defer p.Close()
-	cache := NewCache(t.TempDir(), c).Through(p)
+	cache := NewCache(t.TempDir(), c).UsePool(p)
 	opt := Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "128"}}}
 	want, err := c.Compile(scale, opt)
 	assert.NoError(t, err)

@@ -14,25 +14,25 @@ import (
 type Device struct {
 	ours   kernels.Device
 	theirs *Worker
-	calls  map[at]call
+	calls  map[callKey]call
 }
 
 // A call is what one of a peer takes on a problem, in seconds of the host and of the GPU.
 type call struct{ host, gpu float64 }
 
-type at struct {
+type callKey struct {
 	family  string
 	problem kernels.Problem
 }
 
-// Beside joins the two. They must be the same GPU.
-func Beside(ours kernels.Device, theirs *Worker) (*Device, error) {
+// Join joins the two. They must be the same GPU.
+func Join(ours kernels.Device, theirs *Worker) (*Device, error) {
 	a, b := ours.Info(), theirs.Info()
 	if a.Kind != b.Kind || a.UUID != "" && b.UUID != "" && a.UUID != b.UUID {
 		return nil, hint.Errorf("use --device cuda, and one GPU for both",
 			"the peers run on %s %s, and our kernels on %s %s", b.Name, b.UUID, a.Name, a.UUID)
 	}
-	return &Device{ours, theirs, map[at]call{}}, nil
+	return &Device{ours, theirs, map[callKey]call{}}, nil
 }
 
 // Info implements kernels.Device: it is ours.
@@ -42,7 +42,7 @@ func (d *Device) Info() kernels.DeviceInfo { return d.ours.Info() }
 func (d *Device) Peers() []kernels.Peer { return d.theirs.Peers() }
 
 // Prepare compiles for the cells that are peers': Worker.Prepare.
-func (d *Device) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
+func (d *Device) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Preparation, error) {
 	return d.theirs.Prepare(ctx, cells, o)
 }
 
@@ -98,7 +98,8 @@ type bench struct {
 }
 
 // Check implements kernels.Bench.
-func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {
+func (b *bench) Check(ctx context.Context, v kernels.Variant,
+	repeats int) (c kernels.Check, err error) {
 	err = b.call(ctx, v, func(on kernels.Bench) error {
 		c, err = on.Check(ctx, v, repeats)
 		return err
@@ -115,7 +116,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant,
 	})
 	if err == nil && t.Host > 0 {
 		gpu := slices.Sorted(slices.Values(t.Seconds))[len(t.Seconds)/2]
-		b.d.calls[at{v.Family, b.p}] = call{t.Host, gpu}
+		b.d.calls[callKey{v.Family, b.p}] = call{t.Host, gpu}
 	}
 	return t, err
 }
@@ -166,7 +167,7 @@ func (b *bench) call(ctx context.Context, v kernels.Variant, f func(kernels.Benc
 		b.theirs = nil
 		return kernels.Failf(failure.Status, "%s", failure.Reason)
 	}
-	if gone := (*kernels.Gone)(nil); errors.As(err, &gone) { // ours is not
+	if gone := (*kernels.DeviceLoss)(nil); errors.As(err, &gone) { // ours is not
 		b.theirs = nil
 		return kernels.Failf(kernels.StatusCrash, "%v", gone)
 	}

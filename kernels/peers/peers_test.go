@@ -68,7 +68,7 @@ func TestRegister(t *testing.T) {
 			assert.That(t, err == nil && len(plan.Launches) == 0,
 				"%s on %s: %v, %v", name, p, plan, err)
 		}
-		for _, f := range r.Serving(p) {
+		for _, f := range r.FamiliesFor(p) {
 			_, ok := kernels.PeerName(f.Name)
 			assert.That(t, !ok, "%s serves %s in a sweep", f.Name, p)
 		}
@@ -109,7 +109,7 @@ func TestProtocol(t *testing.T) {
 	t.Parallel()
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
 	ours := &devicetest.Fake{}
-	d, err := Beside(ours, double(t, 3*time.Second))
+	d, err := Join(ours, double(t, 3*time.Second))
 	assert.NoError(t, err)
 	b, err := d.Open(t.Context(), p, 1<<63+7)
 	assert.NoError(t, err)
@@ -164,7 +164,7 @@ func (s *sensing) Beside(pids ...int) { s.beside = pids }
 func TestSense(t *testing.T) {
 	t.Parallel()
 	ours := &sensing{}
-	d, err := Beside(ours, double(t, time.Minute))
+	d, err := Join(ours, double(t, time.Minute))
 	assert.NoError(t, err)
 	b, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), 1)
 	assert.NoError(t, err)
@@ -189,7 +189,7 @@ func TestBesideDiffers(t *testing.T) {
 	theirs := double(t, time.Minute, "--uuid", "GPU-2")
 	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"},
 		{ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
-		_, err := Beside(&devicetest.Fake{DeviceInfo: info}, theirs)
+		_, err := Join(&devicetest.Fake{DeviceInfo: info}, theirs)
 		assert.That(t, err != nil && hint.Of(err) != "", "beside %+v: %v", info, err)
 	}
 	all := theirs.Peers()

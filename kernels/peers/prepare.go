@@ -30,8 +30,8 @@ type PrepareOptions struct {
 // DefaultLimit is a few times what tuning a backward takes on a busy machine.
 const DefaultLimit = 2 * time.Minute
 
-// Prepared is what came of a Prepare.
-type Prepared struct {
+// Preparation is what came of a Prepare.
+type Preparation struct {
 	Cells  int   // of peers that compile
 	Failed int   // of them; they compile when they are measured, or say then what they lack
 	First  error // why the first one failed
@@ -42,8 +42,8 @@ type Prepared struct {
 // sample may be taken meanwhile: they run on the same GPU. A process that
 // hangs or crashes is ended, and is a cell that is not prepared. The error is
 // ctx's.
-func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
-	var sum Prepared
+func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Preparation, error) {
+	var sum Preparation
 	cells = slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return w.builds(c) == "" })
 	// What tunes takes longest, and goes first: the last cells to end should be short.
 	slices.SortStableFunc(cells, func(a, b Cell) int { return cmp.Compare(w.builds(b), w.builds(a)) })

@@ -38,7 +38,7 @@ func cells(t *testing.T, names []string, problems ...string) (list []Cell) {
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	theirs, cache := prepared(t)
-	d, err := Beside(&devicetest.Fake{}, theirs)
+	d, err := Join(&devicetest.Fake{}, theirs)
 	assert.NoError(t, err)
 	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"},
 		"rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")

@@ -15,7 +15,7 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 		f.Fragile != nil && f.Fragile(v.Config) {
 		return false
 	}
-	kin, config := b.Class.kin(), v.Config.Unpacked()
+	kin, config := b.Class.kin(), v.Config.Unpack()
 	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those it serves
 		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
 	}

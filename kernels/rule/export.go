@@ -26,8 +26,11 @@ var Formats = []string{"go", "python", "cpp", "json"}
 //go:embed export.*.txt
 var codeFiles embed.FS
 
-var codes = template.Must(template.New("").Funcs(template.FuncMap{"list": list}).
+var codes = template.Must(template.New("").Funcs(template.FuncMap{"list": list, "join": join}).
 	ParseFS(codeFiles, "export.*.txt"))
+
+// join writes texts as one, each in a line.
+func join(items []string) string { return strings.Join(items, "\n") }
 
 // list writes texts, each in a line.
 func list(items []string) string {

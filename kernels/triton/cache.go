@@ -45,9 +45,9 @@ func NewCache(cuda *nvrtc.Cache) *Cache {
 // Compile is nvrtc.Cache's, for Python too. Its error has a hint where it is not the kernel's.
 func (c *Cache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
 	switch {
-	case !src.Python() && c.cuda == nil:
+	case !src.IsPython() && c.cuda == nil:
 		return nil, nvrtc.ErrNotFound
-	case !src.Python():
+	case !src.IsPython():
 		return c.cuda.Compile(src, opt)
 	case !utf8.ValidString(src.Text):
 		return nil, &nvrtc.CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}

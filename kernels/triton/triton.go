@@ -124,8 +124,8 @@ func ask(request, answer any, args ...string) error {
 
 var importRE = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+\.?(\w+)|import[ \t]+([\w., \t]+))`)
 
-// Beside are the files beside a Python file that it imports, and those that they do, by name.
-func Beside(text string, read func(name string) (string, error)) map[string]string {
+// ReadImports are the files beside a Python file that it imports, and those that they do, by name.
+func ReadImports(text string, read func(name string) (string, error)) map[string]string {
 	files := map[string]string{}
 	var follow func(text string)
 	follow = func(text string) {

@@ -107,7 +107,7 @@ func (c *Client) String() string {
 }
 
 // restart starts the worker after it has died. One that comes back as another device is a
-// *kernels.Gone.
+// *kernels.DeviceLoss.
 func (c *Client) restart(ctx context.Context) error {
 	h, err := c.hello(ctx, c.prove)
 	if ctx.Err() != nil {
@@ -126,7 +126,7 @@ func (c *Client) restart(ctx context.Context) error {
 	if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.SMs != is.SMs ||
 		was.Driver != is.Driver || was.Compiler != is.Compiler {
 		c.kill()
-		return hint.With(&kernels.Gone{Device: c.String(),
+		return hint.With(&kernels.DeviceLoss{Device: c.String(),
 			Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and "+
 				"compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)},
 			"mend it or leave it out; the same command goes on from there")

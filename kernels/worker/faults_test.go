@@ -239,7 +239,7 @@ func TestGone(t *testing.T) {
 		func(d *kernels.DeviceInfo) { d.Driver += "1" },
 		func(d *kernels.DeviceInfo) { d.Compiler += "1" },
 	} {
-		c, gone := start(t, "cpu"), (*kernels.Gone)(nil)
+		c, gone := start(t, "cpu"), (*kernels.DeviceLoss)(nil)
 		change(&c.info)
 		c.kill()
 		_, err := c.Open(t.Context(), small, 7)

@@ -166,7 +166,7 @@ func (d *decoder) fill(it *item, b []byte) error {
 		SelfTest []Trial            `json:"selftest"`
 		FloorUS  float64            `json:"floor_us"`
 	}
-	sealed, ok := durable.Sealed(b)
+	sealed, ok := durable.CheckSeal(b)
 	if sealed && !ok {
 		return hint.With(errSum, lineHelp)
 	}

@@ -150,11 +150,11 @@ func (es Entries) ByProblem() iter.Seq[[]Entry] {
 // Latest returns the last entry of each problem and variant, in the place of the first: what was
 // measured with an older source, driver or protocol is left out, and warm times where there are
 // cold ones. Of a problem's bases the last is still one: a launch rule has changed since. What a
-// search saw on its way is no result, and is Searched. With among it is of those entries.
+// search saw on its way is no result: see SearchEntries. With among it is of those entries.
 func (f *File) Latest(among ...func(*Entry) bool) Entries { return f.latest(false, among) }
 
-// Searched is Latest of what searches saw before their finals.
-func (f *File) Searched(among ...func(*Entry) bool) Entries { return f.latest(true, among) }
+// SearchEntries is Latest of what searches saw before their finals.
+func (f *File) SearchEntries(among ...func(*Entry) bool) Entries { return f.latest(true, among) }
 
 func (f *File) latest(searched bool, among []func(*Entry) bool) (es Entries) {
 	type slot struct {

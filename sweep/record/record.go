@@ -96,9 +96,9 @@ func (r *Run) StreamRate() (rate float64) {
 	return rate
 }
 
-// Failed says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if
+// Failures says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if
 // none.
-func (r *Run) Failed() string {
+func (r *Run) Failures() string {
 	var failed []string
 	for _, t := range r.SelfTest {
 		if !t.OK {

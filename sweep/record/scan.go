@@ -50,7 +50,7 @@ func scan(r io.Reader, each func(*item) bool) error {
 	for ; s.Scan() && s.Err() == nil; line++ { // what is left before an error of reading is no line
 		l := s.Bytes()
 		if at == 0 {
-			l = textfile.Unmarked(l)
+			l = textfile.TrimMark(l)
 		}
 		at += int64(len(s.Bytes()))
 		it := &item{line: line, end: at, newline: bytes.HasSuffix(l, []byte("\n"))}

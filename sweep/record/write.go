@@ -89,7 +89,7 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	if err != nil {
 		return nil, nil, hint.With(w.fail(err), durable.Help(err))
 	}
-	if w.file, err = durable.Created(file, w.name); err != nil {
+	if w.file, err = durable.OpenFile(file, w.name); err != nil {
 		return nil, nil, w.fail(err)
 	}
 	if notes, err = w.resume(); err != nil {
@@ -250,8 +250,8 @@ func (w *Writer) AppendAll(vs ...Line) error {
 	return nil
 }
 
-// Unchanged refuses a file that is no longer what this writer has left, as AppendAll does.
-func (w *Writer) Unchanged() error {
+// CheckUnchanged refuses a file that is no longer what this writer has left, as AppendAll does.
+func (w *Writer) CheckUnchanged() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.unchanged()

@@ -40,7 +40,7 @@ func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 }
 
 // Choose picks the winner of the finals. The base stays unless the rounds prove another
-// ahead (verdict.Ahead, with floor of two copies of the base). Of those that are, the winner is the
+// ahead (verdict.IsAhead, with floor of two copies of the base). Of those that are, the winner is the
 // fastest by the median of its rounds; or, of those within the band of it, the checked-in entry,
 // then, of those that the rounds do not tell from it (verdict.Gain), the one that most neighbouring
 // problems share, then the one that takes least. It says why, and is -1 where none is left.
@@ -56,7 +56,7 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 			continue
 		}
 		others++
-		if base < 0 || verdict.Ahead(fs[base].Rounds, f.Rounds, floor) {
+		if base < 0 || verdict.IsAhead(fs[base].Rounds, f.Rounds, floor) {
 			ahead = append(ahead, i)
 		}
 	}

@@ -34,10 +34,10 @@ func logRatios(a, b []float64) []float64 {
 	return d
 }
 
-// Ahead says whether b may be chosen in place of a: the lower bound of its gain is above zero, also
+// IsAhead says whether b may be chosen in place of a: the lower bound of its gain is above zero, also
 // as a tuned table writes it with four decimals, and the gain is more than floor, by which two
 // copies of a differ.
-func Ahead(a, b []float64, floor float64) bool {
+func IsAhead(a, b []float64, floor float64) bool {
 	gain, lo, _, ok := Gain(a, b)
 	return ok && lo >= 0.5e-4 && gain > math.Abs(floor)
 }

@@ -47,7 +47,7 @@ func TestFinalsAlike(t *testing.T) {
 				if claimed(JudgeRounds(arms[0], b, arms[1], step, 8).Verdict) {
 					wrong++
 				}
-				if Ahead(arms[0], b, 0) || Ahead(b, arms[0], 0) {
+				if IsAhead(arms[0], b, 0) || IsAhead(b, arms[0], 0) {
 					naive++
 				}
 			}

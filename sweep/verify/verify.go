@@ -141,8 +141,8 @@ func (k *Verdicts) breaksBitwise(digest uint64) bool {
 	return k.Family.Bits == kernels.Bitwise && len(k.digests) > 1
 }
 
-// Stated is the family's determinism.
-func (k *Verdicts) Stated() string {
+// Determinism is the family's determinism.
+func (k *Verdicts) Determinism() string {
 	if k.Family.Unordered != nil {
 		return k.Family.Bits.String() + ", some configs not"
 	}

@@ -60,7 +60,7 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 			}
 			d.Tool, d.Protocol, d.Device = run.Tool, run.Protocol, run.Device
 		}
-		for _, e := range slices.Concat(f.Searched(cold), f.Latest(cold)) {
+		for _, e := range slices.Concat(f.SearchEntries(cold), f.Latest(cold)) {
 			if e.Time.After(d.Date) {
 				d.Date = e.Time
 			}
@@ -136,9 +136,4 @@ func describe(d kernels.DeviceInfo) string {
 }
 
 // compareVariants orders variants by name, so that ties depend on no order of maps or records.
-func compareVariants(a, b kernels.Variant) int {
-	if c := cmp.Compare(a.Family, b.Family); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.Config.String(), b.Config.String())
-}
+func compareVariants(a, b kernels.Variant) int { return strings.Compare(a.String(), b.String()) }

@@ -46,7 +46,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{},
 		finalRounds)
 	found := map[kernels.Problem]kernels.Variant{}
-	o := sweep.Options{Run: run, Seed: l.Seed, Search: &sweep.Searching{Strategy: search.Auto,
+	o := sweep.Options{Run: run, Seed: l.Seed, Search: &sweep.SearchOptions{Strategy: search.Auto,
 		Final: final, Finals: finalists, Rounds: finalRounds}}
 	o.Finished = func(recs []*record.Record) error {
 		for _, r := range recs {

@@ -1,7 +1,6 @@
 package learn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -47,12 +46,6 @@ type Loop struct {
 // rounds are those of a contest, at most.
 const rounds = 8
 
-// gather has the points of all that is in the records.
-func (l *Loop) gather() (err error) {
-	l.Data, err = Gather(l.Asked, l.Records)
-	return err
-}
-
 // announce tells the devices what the next batch will ask for, so that it compiles beside this one.
 func (l *Loop) announce(tasks []sweep.Task) {
 	for i, t := range slices.Backward(tasks) { // the last announced is compiled first
@@ -92,7 +85,7 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 	}
 	// Others are as good as a problem that is nobody's result, as long as there are any.
 	late = until.Err() != nil
-	if u := (*sweep.Unfinished)(nil); late || errors.As(err, &u) && s.Problems > 0 {
+	if u := (*sweep.UnfinishedError)(nil); late || errors.As(err, &u) && s.Problems > 0 {
 		err = nil
 	}
 	return late, err
@@ -136,7 +129,10 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		late, err := l.measure(ctx, left, now)
 		batchTime = l.Now().Sub(start)
 		after := <-ready
-		if err = cmp.Or(err, l.gather()); err != nil {
+		if err == nil {
+			l.Data, err = Gather(l.Asked, l.Records)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if late {

@@ -59,7 +59,8 @@ func (c *Checker) Kernels() int { return len(c.seen) }
 func (c *Checker) Lack() string { return c.lack }
 
 // missing finds the name of a header of CUDA in a compiler's error.
-var missing = regexp.MustCompile(`(?:could|cannot) (?:not )?open source file "((?:cuda_|cooperative_groups|cub/|cuda/|thrust/|nv/|mma)[^"]*)"`)
+var missing = regexp.MustCompile(`(?:could|cannot) (?:not )?open source file ` +
+	`"((?:cuda_|cooperative_groups|cub/|cuda/|thrust/|nv/|mma)[^"]*)"`)
 
 // Unkept says why cubins do not stay for the next run, or is "".
 func (c *Checker) Unkept() string { return c.cache.Unkept() }
@@ -102,7 +103,7 @@ func (c *Checker) compile(l *kernels.Launch) error {
 		return err
 	}
 	key := fmt.Sprint(u.Source.Name, u.Options)
-	if c.NoNVRTC != nil && !u.Source.Python() {
+	if c.NoNVRTC != nil && !u.Source.IsPython() {
 		c.lacks(key, yamldoc.OneLine(c.NoNVRTC.Error()))
 		return nil
 	}
@@ -120,11 +121,12 @@ func (c *Checker) compile(l *kernels.Launch) error {
 	switch {
 	case hint.Of(err) != "": // it is not the kernel's
 		return err
-	case err != nil && u.Source.Python() && strings.Contains(err.Error(), "importing it raises"):
+	case err != nil && u.Source.IsPython() && strings.Contains(err.Error(), "importing it raises"):
 		return hint.With(err, "correct it, or install what it imports for "+triton.Python()+
 			", or name a Python that has it with --python")
-	case err != nil && u.Source.Python():
-		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such configs with a constraint")
+	case err != nil && u.Source.IsPython():
+		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such "+
+			"configs with a constraint")
 	case err != nil:
 		var names []string
 		for _, d := range l.Defines {
@@ -137,7 +139,8 @@ func (c *Checker) compile(l *kernels.Launch) error {
 		return err
 	}
 	if !b.HasKernel(b.Symbol(l.Entry)) {
-		return hint.Errorf("name a __global__ function of it", "%s has no kernel %s when it is compiled", l.Source, l.Entry)
+		return hint.Errorf("name a __global__ function of it",
+			"%s has no kernel %s when it is compiled", l.Source, l.Entry)
 	}
 	return hint.With(cuda.CheckArgs(b, l), "the args of a launch are the kernel's parameters in their order")
 }
