@@ -160,7 +160,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		n, err := checker.Check(f, p, all)
 		l.Once(checker.Unkept())
 		if err != nil {
-			return false, err
+			return false, l.inFolder(err)
 		}
 		if n == 0 {
 			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p,
@@ -190,6 +190,18 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	l.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"),
 		console.Count(served, "problem"), rule.KnownDevices()[0].Name, text)
 	return lack == "", nil
+}
+
+// inFolder is an error of a kernel's, or of its compiler, with the paths of files in place of their
+// names among all sources.
+func (l *Lab) inFolder(err error) error {
+	names := strings.NewReplacer(manifest.Prefix+nvrtc.Module, "",
+		manifest.Prefix, filepath.Clean(l.Kernels)+string(filepath.Separator))
+	if failed := new(nvrtc.CompileError); errors.As(err, &failed) {
+		failed.Source, failed.Log = names.Replace(failed.Source), names.Replace(failed.Log)
+		return err
+	}
+	return hint.With(errors.New(names.Replace(err.Error())), hint.Of(err))
 }
 
 // checkLaidOut refuses a verify of all families if one of the user's has no config that

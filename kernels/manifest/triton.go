@@ -178,7 +178,7 @@ func probe(designs []*design, files map[string]string) error {
 func (l *launch) checkFunction() error {
 	f := l.python.function
 	if f.Error != "" {
-		help := "name a function of @triton.jit, and the file or module that has it"
+		help := "correct the file, or name a function of @triton.jit, and the file or module that has it"
 		if strings.HasPrefix(f.Error, "Python has no module") {
 			help = "install its package for " + triton.Python() + ", or name a Python that has it with --python"
 		}

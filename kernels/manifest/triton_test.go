@@ -209,6 +209,8 @@ func TestTritonExamples(t *testing.T) {
 		got := errorText(err)
 		assert.That(t, strings.HasPrefix(got, test.want) && (err == nil) == (test.want == "") &&
 			!strings.Contains(got, "\n"), "%s: %s", test.text, got)
+		assert.Equal(t, strings.Contains(hint.Of(err), "install what it imports"),
+			strings.Contains(got, "importing it raises"), "hint of "+got)
 	}
 	assert.That(t, (nvrtc.Source{Name: "baseline:user:python:a.b"}).IsPython() &&
 		!(nvrtc.Source{Name: "user:python.cu"}).IsPython(), "names of Python")

@@ -2,8 +2,12 @@ package nvrtc
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
+	"regexp"
+	"strconv"
+	"strings"
 )
 
 // Params are the sizes of a kernel's parameters in bytes, in their order; ok is false where the
@@ -14,9 +18,12 @@ import (
 // index, its number, its offset, and bits of which those from the 18th on are its size. (The layout
 // is not documented by NVIDIA; cuobjdump -elf shows it.)
 func (b *Binary) Params(entry string) (sizes []int, ok bool) {
+	if !bytes.HasPrefix(b.Cubin, []byte(elf.ELFMAG)) {
+		return paramsOfPTX(string(b.Cubin), b.Symbol(entry))
+	}
 	f, err := openELF(b.Cubin)
 	if err != nil {
-		return nil, false // PTX
+		return nil, false
 	}
 	defer f.Close()
 	s := f.Section(".nv.info." + b.Symbol(entry))
@@ -53,6 +60,30 @@ func (b *Binary) Params(entry string) (sizes []int, ok bool) {
 	return sizes, len(sizes) > 0 // else a later version may tell them by another attribute
 }
 
+// parameterRE is a parameter of PTX: ".param .u64 .ptr .global .align 1 x", or an array of bytes,
+// ".param .align 8 .b8 x[16]".
+var parameterRE = regexp.MustCompile(
+	`^\s*\.param\s+(?:\.align\s+\d+\s+)?\.[busf](\d+)\s[^\[\]]*(?:\[(\d+)\])?\s*$`)
+
+// paramsOfPTX reads the list of parameters behind the name of an entry.
+func paramsOfPTX(text, symbol string) (sizes []int, ok bool) {
+	_, list, _ := strings.Cut(text, ".entry "+symbol+"(")
+	list, _, ok = strings.Cut(list, ")")
+	if !ok || strings.TrimSpace(list) == "" {
+		return nil, ok
+	}
+	for p := range strings.SplitSeq(list, ",") {
+		m := parameterRE.FindStringSubmatch(p)
+		if m == nil {
+			return nil, false
+		}
+		bits, _ := strconv.Atoi(m[1])
+		elems, _ := strconv.Atoi(cmp.Or(m[2], "1"))
+		sizes = append(sizes, bits/8*elems)
+	}
+	return sizes, true
+}
+
 // openELF opens a cubin. Up to CUDA 12 the word for the version of ELF is the toolkit's.
 func openELF(cubin []byte) (*elf.File, error) {
 	const version = 20
@@ -65,9 +96,13 @@ func openELF(cubin []byte) (*elf.File, error) {
 
 // HasKernel says whether the binary has a kernel of that symbol; also of PTX, by its text.
 func (b *Binary) HasKernel(symbol string) bool {
-	if f, err := openELF(b.Cubin); err == nil {
-		defer f.Close()
-		return f.Section(".text."+symbol) != nil
+	if !bytes.HasPrefix(b.Cubin, []byte(elf.ELFMAG)) {
+		return bytes.Contains(b.Cubin, []byte(".entry "+symbol+"("))
 	}
-	return bytes.Contains(b.Cubin, []byte(".entry "+symbol+"("))
+	f, err := openELF(b.Cubin)
+	if err != nil { // cut off; the text of its PTX may stand in it
+		return false
+	}
+	defer f.Close()
+	return f.Section(".text."+symbol) != nil
 }

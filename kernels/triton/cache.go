@@ -58,8 +58,10 @@ func (c *Cache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, err
 func (c *Cache) compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
 	c.mu.Lock()
 	start, limit := startTimeout, compileTimeout
+	help := "import it in that Python by hand"
 	if c.step > 0 { // one after the other they take less than a step
 		start, limit = min(start, c.step*3/5), min(limit, c.step/3)
+		help += "; a longer --timeout gives it longer"
 	}
 	c.mu.Unlock()
 	b, failed, err := &nvrtc.Binary{}, (*nvrtc.CompileError)(nil), error(nil)
@@ -77,8 +79,7 @@ func (c *Cache) compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, err
 	case c.ctx.Err() != nil:
 		return nil, errors.New("the compilers are closed")
 	case err != nil:
-		return nil, hint.Errorf("import it in that Python by hand; a longer --timeout gives it longer",
-			"compile %s: Triton's process %w", src.Name, err)
+		return nil, hint.Errorf(help, "compile %s: Triton's process %w", src.Name, err)
 	case failed != nil:
 		return nil, failed
 	case len(b.Cubin) == 0:

@@ -121,6 +121,9 @@ func (c *Checker) compile(l *kernels.Launch) error {
 	switch {
 	case hint.Of(err) != "": // it is not the kernel's
 		return err
+	case err != nil && u.Source.IsPython() && strings.Contains(err.Error(), "importing it raises"):
+		return hint.With(err, "correct it, or install what it imports for "+triton.Python()+
+			", or name a Python that has it with --python")
 	case err != nil && u.Source.IsPython():
 		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such "+
 			"configs with a constraint")
