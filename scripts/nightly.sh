@@ -10,9 +10,6 @@ step 'NVRTC, as a package'
 eval "$(scripts/nvrtc-env.sh)"
 export NORMBENCH_REQUIRE_NVRTC=1 NORMBENCH_REQUIRE_CXX=1 NORMBENCH_REQUIRE_BROWSER=1 NORMBENCH_CACHE=$PWD/.cache/cubin
 
-step 'kernels of Triton, as a package of 190 MB'
-(eval "$(scripts/triton-env.sh)" && NORMBENCH_REQUIRE_TRITON=1 go test ./kernels/manifest ./kernels/triton ./kernels/emulate -run Triton)
-
 step 'vet against the headers of CUDA 11.8, 12 and 13'
 make -s cuda-headers cuda
 (eval "$(scripts/cuda-env.sh 13)" && go test -tags cuda ./kernels/cuda/... ./cmd/normbench -short)
