@@ -115,6 +115,9 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
 			return &UnsupportedError{l.Source, oneLine(why)}
 		}
+		if errs.Len() == 0 { // a signal ended it
+			return fmt.Errorf("%s: %w", l.Entry, err)
+		}
 		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
 	}
 	for _, name := range names {
