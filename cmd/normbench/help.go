@@ -51,8 +51,8 @@ bench base peer:best --device cuda --shapes growth-rows --out out/growth
 verify --shapes odd --op layernorm --pass fwd
 verify preset:quack-101 --shapes 64x1024 --op rmsnorm
 verify peer:best --device cuda --shapes fast-llm
-tune results/nvidia-h200/learn results/nvidia-h200/learn-2 --out out/tuned.json --plot out/map.svg
-tune results/nvidia-h200/learn results/nvidia-h200/learn-2 --wide
+tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg
+tune results/nvidia-h200/learn --wide
 learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
 learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out
 rule base --columns 4096 --op rmsnorm --pass bwd

@@ -142,7 +142,7 @@ func TestSimulated(t *testing.T) {
 // lose little in the mean: what is known nearby is worth more than the base. That the same points
 // make the same map, and that all of it is accepted, the tests of the map that is checked in show.
 func TestHeldOut(t *testing.T) {
-	d, err := Collect([]string{"../../results/nvidia-h200/learn", "../../results/nvidia-h200/learn-2"})
+	d, err := Collect([]string{"../../results/nvidia-h200/learn"})
 	assert.NoError(t, err)
 	var in, out []*Point
 	for _, p := range d.Points {
