@@ -186,7 +186,6 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 	}
 	hashed := []string{d.prefix + name}
 	var binaries []string
-	var version string
 	for i := range d.launches {
 		l := &d.launches[i]
 		if l.zero != "" {
@@ -200,12 +199,6 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 			binaries = append(binaries, l.file().Text)
 		}
 		hashed = append(hashed, included...)
-		if d.prefix == "" {
-			continue // all code is the program's
-		}
-		if version, err = foreign(hashed, binaries, files, d.include); err != nil {
-			return nil, l.file().Errorf(hint.Of(err), "%s includes %v", l.file().Text, err)
-		}
 	}
 	if d.reduce != nil {
 		text, err := r.File(common.ReduceSource)
@@ -228,7 +221,9 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		own = stages[d.Pass]
 	}
 	f := d.family(slices.Compact(hashed), host, own)
-	f.Version = version
+	if d.prefix != "" { // else all code is the program's
+		f.Version = foreign(hashed, binaries, files, d.include)
+	}
 	for _, l := range d.pythons() {
 		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)
 	}
@@ -306,34 +301,20 @@ func (d *design) findHost(r *kernels.Registry) (*kernels.Family, error) {
 }
 
 // foreign is a hash of compiled code, and of what these files include of the folders of the
-// manifest and of $NORMBENCH_INCLUDE, or "". What is included there in turn counts only for the
-// cubin.
-func foreign(names, binaries []string, files map[string]string, include []string) (string, error) {
-	h, any := sha256.New(), len(binaries) > 0
-	for _, name := range binaries {
-		fmt.Fprintf(h, "%s %d:%s\n", name, len(files[name]), files[name])
-	}
+// manifest and of $NORMBENCH_INCLUDE, or "".
+func foreign(names, binaries []string, files map[string]string, include []string) string {
+	own := nvrtc.Source{Headers: map[string]string{}}
 	for _, name := range names {
-		for _, file := range nvrtc.System(files[strings.TrimPrefix(name, Prefix)]) {
-			for _, folder := range slices.Concat(include, nvrtc.UserFolders()) {
-				text, err := textfile.Read(filepath.Join(folder, file), maxFile)
-				if errors.Is(err, fs.ErrNotExist) {
-					continue
-				}
-				if err != nil {
-					help := cmp.Or(hint.Of(err), "give a folder of headers, each of up to 1 MiB")
-					return "", hint.Errorf(help, "<%s> of %s: %w", file, folder, durable.Cause(err))
-				}
-				any = true
-				fmt.Fprintf(h, "%s %d:%s\n", file, len(text), text)
-				break
-			}
-		}
+		own.Headers[name] = files[strings.TrimPrefix(name, Prefix)]
 	}
-	if !any {
-		return "", nil
+	parts := nvrtc.Included(own, slices.Concat(include, nvrtc.UserFolders()))
+	for _, name := range binaries {
+		parts = append(parts, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte(files[name]))))
 	}
-	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\n"))))[:12]
 }
 
 // headers are a source's name and the files that its text includes, and those they include. What is
