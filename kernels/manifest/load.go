@@ -111,14 +111,13 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 		return nil, err
 	}
 	var made []*kernels.Family
-	known := map[string][]string{}
 	with := *r
 	for _, hosted := range []bool{false, true} { // a host is made before those that it is for
 		for i, d := range designs {
 			if (d.Host.Text != "") != hosted {
 				continue
 			}
-			f, err := link(&with, d, dir, names[i], files, known, stages)
+			f, err := link(&with, d, dir, names[i], files, stages)
 			if err != nil {
 				return nil, err
 			}
@@ -178,9 +177,9 @@ func readFolder(dir string) (map[string]string, error) {
 }
 
 // link finds what a manifest names: folders of headers, files, with the kernels and headers in
-// them, and the host family. known has headers of sources: see headers.
+// them, and the host family.
 func link(r *kernels.Registry, d *design, dir, name string, files map[string]string,
-	known map[string][]string, stages Stages) (*kernels.Family, error) {
+	stages Stages) (*kernels.Family, error) {
 	if err := d.findFolders(dir); err != nil {
 		return nil, err
 	}
@@ -191,7 +190,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		if l.zero != "" {
 			continue
 		}
-		included, err := l.find(r, d.prefix, files, known)
+		included, err := l.find(r, d.prefix, files)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +204,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		if err != nil {
 			return nil, err
 		}
-		included, err := headers(r, "", common.ReduceSource, text, known)
+		included, err := headers(r, "", common.ReduceSource, text)
 		if err != nil {
 			return nil, err
 		}
@@ -248,8 +247,8 @@ func (d *design) findFolders(dir string) error {
 
 // find finds a launch's kernel. Of a source it returns its name and those of the files that it
 // includes.
-func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string,
-	known map[string][]string) (included []string, err error) {
+func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string) (
+	included []string, err error) {
 	file, entry := l.file(), l.Entry.Text
 	text, ok := files[file.Text]
 	if !ok {
@@ -276,7 +275,7 @@ func (l *launch) find(r *kernels.Registry, prefix string, files map[string]strin
 		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
 			"%s has no kernel %s", file.Text, name)
 	}
-	if included, err = headers(r, prefix, file.Text, text, known); err != nil {
+	if included, err = headers(r, prefix, file.Text, text); err != nil {
 		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
 		return nil, file.Errorf(cmp.Or(hint.Of(err), help), "%s includes %v", file.Text, err)
 	}
@@ -317,18 +316,13 @@ func foreign(names, binaries []string, files map[string]string, include []string
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\n"))))[:12]
 }
 
-// headers are a source's name and the files that its text includes, and those they include. What is
-// known of a source is not read again.
-func headers(r *kernels.Registry, prefix, name, text string, known map[string][]string) ([]string, error) {
-	name = prefix + name
-	if names, ok := known[name]; ok {
-		return names, nil
-	}
+// headers are a source's name and the files that its text includes, and those they include.
+func headers(r *kernels.Registry, prefix, name, text string) ([]string, error) {
 	names, err := nvrtc.AddHeaders(map[string]string{}, text,
 		func(name string) (string, error) { return r.File(prefix + name) })
-	for i := range names {
-		names[i] = prefix + names[i]
+	all := []string{prefix + name}
+	for _, name := range names {
+		all = append(all, prefix+name)
 	}
-	known[name] = append([]string{name}, names...)
-	return known[name], err
+	return all, err
 }
