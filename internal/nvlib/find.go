@@ -46,7 +46,8 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 	}
 	var broken error // a library that is there but does not load says more than "not found"
 	// The last place takes a process to find.
-	for _, place := range []func() []string{l.toolkits,
+	for _, place := range []func() []string{
+		func() []string { return inToolkits(l.Folders) },
 		func() []string { return wheels(sitePackages()) },
 		func() []string { return wheels(askPython()) }} {
 		dirs := place()
@@ -72,9 +73,7 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 		"of Python", strings.Join(l.Sonames, ", "))
 }
 
-// toolkits are patterns of the folders in which CUDA toolkits keep the library.
-func (l Library) toolkits() []string { return inToolkits(l.Folders) }
-
+// inToolkits are patterns of folders of CUDA toolkits.
 func inToolkits(folders []string) []string {
 	var dirs []string
 	for _, root := range []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda",

@@ -243,6 +243,32 @@ func (d *Device) Prepare(_ context.Context, p kernels.Problem, v kernels.Variant
 	return nil
 }
 
+// Sense implements kernels.Sensor with NVML, which only reads. Without NVML nothing
+// is known, and nothing is held against the device.
+func (d *Device) Sense(context.Context) (kernels.Reading, error) {
+	if d.monitor == nil {
+		return kernels.Reading{}, nil
+	}
+	return d.monitor.Sample()
+}
+
+// Beside implements kernels.Neighbour.
+func (d *Device) Beside(pids ...int) {
+	if d.monitor != nil {
+		d.monitor.Beside(pids...)
+	}
+}
+
+// watch opens NVML for the GPU, if it is there.
+func (d *Device) watch() {
+	m, err := nvml.Open(d.info.UUID)
+	if err != nil {
+		return
+	}
+	d.monitor = m
+	d.info.DriverVersion = m.DriverVersion()
+}
+
 // fail turns a driver error into a Failure of the variant, and remembers when
 // the context went with it.
 func (d *Device) fail(err error) error {

@@ -209,10 +209,15 @@ func (r *rich) Peers() []kernels.Peer {
 
 func (r *rich) Unkept() string { return "a full disk" }
 
-// Peers come with the hello, neighbours go with each sense, none with none. A device knows how
-// long its client waits.
+// Peers come with the hello, neighbours go with each sense, none with none, and that cubins do not
+// stay comes with each answer. A device knows how long its client waits.
 func TestOptionalParts(t *testing.T) {
 	c := start(t, "rich")
+	said := ""
+	c.o.Unkept = func(text string) { said += text + "; " }
+	c.Prefetch(small, nil)
+	c.Prefetch(small, nil)
+	assert.Equal(t, said, "a full disk; a full disk; ", "said")
 	got, want := c.Peers(), newRich().Peers()
 	assert.That(t, slices.Equal(got, want), "peers %+v, want %+v", got, want)
 	for _, pids := range [][]int{{7, 8}, {9}, nil} {
@@ -230,16 +235,6 @@ func TestOptionalParts(t *testing.T) {
 	works(t, b)
 	assert.That(t, c.PID() == pid && pid != 0 && pid != os.Getpid(),
 		"its process is %d, and was %d", c.PID(), pid)
-}
-
-// That cubins do not stay comes with each answer.
-func TestUnkept(t *testing.T) {
-	c := start(t, "rich")
-	said := ""
-	c.o.Unkept = func(text string) { said += text + "; " }
-	c.Prefetch(small, nil)
-	c.Prefetch(small, nil)
-	assert.Equal(t, said, "a full disk; a full disk; ", "said")
 }
 
 // Whatever takes a worker down costs the problem that it had: the next one opens in another.
