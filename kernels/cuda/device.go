@@ -68,7 +68,8 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	}
 	c, err := nvrtc.Find()
 	if err != nil {
-		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point $NORMBENCH_NVRTC at libnvrtc.so")
+		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point "+
+			"$NORMBENCH_NVRTC at libnvrtc.so")
 	}
 	d := &Device{registry: r}
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
@@ -313,7 +314,8 @@ func (d *Device) grow(b *buffer, bytes int64) error {
 
 // tensors makes a buffer of bytes(t) for each of list, or none: what is half made would be taken
 // for whole at the next visit.
-func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (map[string]driver.Ptr, error) {
+func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (
+	map[string]driver.Ptr, error) {
 	mem := map[string]driver.Ptr{}
 	for _, t := range list {
 		p, err := d.ctx.Alloc(bytes(t))

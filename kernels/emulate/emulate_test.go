@@ -242,7 +242,8 @@ func TestMistakes(t *testing.T) {
 			mem["x"].F32[i] = float32(i)
 		}
 		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44,
-			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12), kernels.Int64("which", int64(which)))}
+			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12),
+				kernels.Int64("which", int64(which)))}
 		err := e.Run(t.Context(), r, l, mem)
 		if want == "" {
 			right := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}

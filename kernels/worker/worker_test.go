@@ -99,7 +99,8 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		assert.That(t, err == syscall.ECHILD, "a child is left: process %d", pid)
-		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+		deadline := time.Now().Add(5 * time.Second)
+		for ; runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<16)
 				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
