@@ -80,7 +80,6 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 		}
 		if i == winner {
 			rec.Chosen = why
-			o.Known.Won(m.j.Problem, f.Variant)
 		}
 		if i == base {
 			rec.BaseAgainUS = second.Rounds
@@ -125,23 +124,18 @@ func (m *measurer) failureOf() *kernels.Failure {
 // is chosen.
 func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base int) (
 	winner int, why string, err error) {
-	run := m.v.run
-	o := run.o.Search
 	floor := 0.0
 	if base >= 0 && len(second.Rounds) > 0 && len(second.Rounds) == len(fs[base].Rounds) {
 		floor, _, _, _ = verdict.Gain(second.Rounds, fs[base].Rounds)
 	}
 	band := max(search.TieBand, math.Abs(floor))
 	m.Close()
-	m.Seed = run.o.Seed ^ freshSeed>>11
+	m.Seed = m.v.run.o.Seed ^ freshSeed>>11
 	for {
 		list := make([]search.Finalist, len(fs))
 		for i, f := range fs {
-			list[i] = search.Finalist{Variant: f.Variant, Rounds: f.Rounds, Failed: f.Failure != nil,
-				Base: i == base, Entry: m.isEntry(f.Variant), Shared: o.Known.Sharing(m.j.Problem, f.Variant)}
-			if plan, err := m.plan(f.Variant); err == nil {
-				list[i].Cost = search.Cost(plan, f.Variant.Config, run.info)
-			}
+			list[i] = search.Finalist{Rounds: f.Rounds, Failed: f.Failure != nil, Base: i == base,
+				Entry: m.isEntry(f.Variant)}
 		}
 		if winner, why = search.Choose(list, band, floor); winner < 0 {
 			return -1, "", nil
