@@ -26,6 +26,7 @@ import (
 // A common is what flags of many commands say, and the command's operands. Every Config has one.
 type common struct {
 	operands []string
+	only     string          // what the one operand is, "" where there may be others than one
 	given    map[string]bool // flags, by their names
 	format   string
 	html     string
