@@ -267,8 +267,9 @@ func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.De
 	var wg sync.WaitGroup
 	for i, command := range commands {
 		wg.Go(func() {
-			d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env, Timeout: c.limit(time.Minute),
-				Stderr: &console.Plain{Writer: l.Err}, Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+			d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env,
+				Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
+				Unkept: func(text string) { l.Once(text) }, Kernels: hash})
 			if err == nil {
 				devices[i] = d
 				err = kernels.CheckID(d.Info().ID)

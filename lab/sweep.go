@@ -371,5 +371,6 @@ func nothingRight(x *record.Entry) error {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
 	}
 	return hint.Errorf("mend what they failed of; with --retry-failed they are measured again",
-		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
+		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem,
+		x.Status, x.Reason)
 }

@@ -202,7 +202,8 @@ func (g *Growth) launches() []*Table {
 				}
 				return strings.Join(parts, ", ")
 			}},
-			Column[row]{Head: "all us", Value: func(r row) any { return r.US }, Text: func(r row) string { return r.us() }}))
+			Column[row]{Head: "all us", Value: func(r row) any { return r.US },
+				Text: func(r row) string { return r.us() }}))
 	t.Group = kindGroup
 	return []*Table{t.LedBy("M", "N", "arm")}
 }

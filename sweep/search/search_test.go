@@ -168,7 +168,8 @@ func TestBadSpaces(t *testing.T) {
 	m.fail = func(kernels.Variant) bool { return true }
 	for _, name := range Names() {
 		b := play(t, name, space(40, 1), Allowance{}, m)
-		assert.That(t, b.pick() == 20 && slices.ContainsFunc(b.Order(), func(v int) bool { return b.Failure(v) != nil }),
+		failed := func(v int) bool { return b.Failure(v) != nil }
+		assert.That(t, b.pick() == 20 && slices.ContainsFunc(b.Order(), failed),
 			"%s where all fails: pick %d", name, b.pick())
 	}
 }
