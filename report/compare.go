@@ -287,13 +287,8 @@ func (r *Row) judgeMedians(oneRun bool) {
 	case !ok:
 		r.why = whyFloor
 	case !few(r.a) && !few(r.b):
-		r.Mark = marks[verdict.JudgeMedians(r.a.median(), r.b.median(), least, band)]
+		r.Mark = marks[verdict.JudgeMedians(r.a.Summary, r.b.Summary, least, band)]
 	}
-}
-
-// median is the cell's, with its interval.
-func (c Cell) median() verdict.Median {
-	return verdict.Median{US: c.Median, Lo: c.Lo, Hi: c.Hi}
 }
 
 // problems are those of all sides, in the order of tables.
