@@ -13,7 +13,6 @@ the variants of the map that learn made (--map), then those that were the fastes
 import argparse
 import collections
 import gzip
-import hashlib
 import json
 import math
 import statistics
@@ -28,10 +27,10 @@ for i in range(256):
     TABLE.append(i)
 
 LIMIT = 1_000_000  # bytes of a file that is checked in
-LEARNED = 28_000  # records of learn that it holds at first try
+LEARNED = 60_000  # records of learn that it holds at first try
 
-# What the fill of a map reads of a record, and what each line must have.
-FIELDS = ["schema", "kind", "run", "key", "time", "problem", "family", "config", "status", "reason", "source", "bytes"]
+# What the fill of a map reads of a record, and what each line must have. Readers make the key.
+FIELDS = ["schema", "kind", "run", "time", "problem", "family", "config", "status", "reason", "source", "bytes"]
 
 
 def crc(data):
@@ -39,14 +38,6 @@ def crc(data):
     for byte in data:
         c = c >> 8 ^ TABLE[(c ^ byte) & 0xFF]
     return c ^ 0xFFFFFFFF
-
-
-def key(run, record):
-    """The hash that identifies a record; see sweep/record/key.go."""
-    device, code = run["device"], "/".join(record[x] for x in ("source", "launch") if x in record)
-    parts = [str(device.get(x, "")) for x in ("id", "arch", "sms", "driver", "compiler")]
-    text = [record["problem"], record["family"] + "@" + record["config"], *parts, code, compact(run["protocol"])]
-    return hashlib.sha256("".join(f"{len(s.encode())}:{s}\n" for s in text).encode()).hexdigest()[:32]
 
 
 def compact(value):
@@ -90,12 +81,9 @@ def rank(records, first):
     return sorted(size.items(), key=lambda x: (x[0] not in first, -wins[x[0]], x[1], x[0]))
 
 
-def thin_learned(line, run, streams):
+def thin_learned(line, streams):
     """A record of learn without what no map is filled from."""
     kept = {x: line[x] for x in FIELDS if x in line}
-    if key(run, line) != line["key"]:
-        sys.exit(f"thin-records.py: error: the key of {line['family']} on {line['problem']} is of another record")
-    kept["key"] = key(run, kept)  # without the hash of its launches
     if line["status"] == "ok":
         kept["samples_us"] = [round(statistics.median(line["samples_us"]), 4)]
     if line.get("stream_us") and streams.get(line["problem"]) != line["stream_us"]:
@@ -116,7 +104,7 @@ def thin(paths):
                     kept.append(line)
                 elif runs[line["run"]]["protocol"].get("search", "").startswith("learn"):
                     if line["family"] != "stream":
-                        learned.append(thin_learned(line, runs[line["run"]], streams))
+                        learned.append(thin_learned(line, streams))
                 elif "finals" in line or line["family"] == "stream":
                     if "finals" not in line:
                         line.pop("more", None)  # lines of its append went
@@ -130,7 +118,7 @@ def sealed(line):
 
 
 def pack(lines):
-    # Z_FILTERED leaves the digits of hashes alone: 7% less.
+    # Z_FILTERED leaves the digits of hashes alone.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31, 9, zlib.Z_FILTERED)
     return packer.compress(b"".join(map(sealed, lines))) + packer.flush()
 

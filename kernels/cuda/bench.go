@@ -26,7 +26,7 @@ type bench struct {
 	tol      map[string]reference.Tolerance
 	scale    map[string]float64    // of the answers' terms; see reference.Answer
 	first    map[string]driver.Ptr // outputs of a first run, for comparing bits
-	results  driver.Ptr            // outcomes of compare, a count of differing elements, a digest
+	results  driver.Ptr            // outcomes of compare, hashes, a count of differing elements, a digest
 	moved    map[string]driver.Ptr // answers of the stream, once asked for
 	programs map[kernels.Variant]*program
 	modules  []*driver.Module
@@ -96,7 +96,7 @@ func (b *bench) open(seed uint64) error {
 		}
 	}
 	var err error
-	if b.results, err = d.ctx.Alloc(maxOutputs*outcomeBytes + 16); err != nil {
+	if b.results, err = d.ctx.Alloc(maxOutputs*(outcomeBytes+8) + 16); err != nil {
 		return err
 	}
 	if err := d.inputs(p, seed, b.mem); err != nil {
@@ -161,6 +161,7 @@ type program struct {
 	offsets  map[string]int64 // of scratch buffers in the device's scratch
 	scratch  int64            // bytes
 	compile  float64          // seconds, of all its units
+	hashes   []byte           // of its outputs, 8 bytes each, once they were found right
 }
 
 // prepare makes a variant ready. It waits for its compilation off the driver's

@@ -73,7 +73,7 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	d := &Device{registry: r}
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
 	if len(helper) > 0 && processes > 0 {
-		d.pool = nvrtc.NewPool(c, processes, append(slices.Clone(helper), c.Path())...)
+		d.pool = nvrtc.NewPool(processes, append(slices.Clone(helper), c.Path())...)
 		cache.UsePool(d.pool)
 	} else {
 		processes = runtime.GOMAXPROCS(0)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,4 +149,47 @@ func TestCompile(t *testing.T) {
 	}
 	close(jobs)
 	wg.Wait()
+}
+
+// TestCompileListed compiles testdata/compile.txt, a sixth each day. NVRTC 13.0 makes an illegal
+// instruction of one more.
+func TestCompileListed(t *testing.T) {
+	c := compiler(t)
+	cache, r, analytic := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c), families.New(), families.With()
+	try := func(line string, compile bool) error {
+		problem, variant, listed := strings.Cut(line, " ")
+		p, reg := devicetest.Problem(t, problem), r
+		v, err := r.Base(p, h200)
+		assert.NoError(t, err)
+		if listed {
+			v, reg = devicetest.Variant(t, variant), analytic
+		}
+		f, v, plan, err := reg.Resolve(p, v, h200)
+		assert.NoError(t, err, line)
+		valid(t, p, h200, f, v.Config, plan)
+		for _, u := range unitsOf(t, r, plan, h200.Arch) {
+			if !compile {
+				continue
+			}
+			b, err := cache.Compile(u.Source, u.Options)
+			if err != nil {
+				return err
+			}
+			for name, k := range b.Kernels {
+				assert.That(t, !p.Transpose || k.SpillStoreBytes <= 0,
+					"%s: %s spills %d bytes", line, name, k.SpillStoreBytes)
+			}
+		}
+		return nil
+	}
+	for i, line := range strings.Split(string(assert.File(t, "testdata/compile.txt")), "\n") {
+		if line != "" && line[0] != '#' {
+			assert.NoError(t, try(line, sampled(i, 6)), line)
+		}
+	}
+	if major, minor := c.Version(); major != 13 || minor != 0 {
+		t.Skipf("NVRTC %d.%d may know better than 13.0", major, minor)
+	}
+	assert.Error(t, try("rmsnorm/fwd/5557x11776/bf16 rms_fwd/smem_pipe@br1.w4.v0.st1.k0.cp1.rl1.cl2.ch6", true),
+		"cache policy", "what an H200 ended with an illegal instruction compiles")
 }

@@ -237,3 +237,32 @@ func TestCacheHints(t *testing.T) {
 			"%s was not tried", f.Name)
 	}
 }
+
+// What the knobs mean for the plan, or why they cannot: testdata/knobs.txt. p says how many CTAs
+// there are, whatever k says, but never more than tiles; the partial rows follow.
+func TestKnobs(t *testing.T) {
+	r := families.New()
+	assert.Lines(t, "testdata/knobs.txt", func(input string) string {
+		problem, variant, _ := strings.Cut(input, " ")
+		p := devicetest.Problem(t, problem)
+		_, _, plan, err := r.Resolve(p, devicetest.Variant(t, variant), h200)
+		if err != nil {
+			return assert.Refusal(t, err)
+		}
+		text := ""
+		for _, l := range plan.Launches {
+			text += fmt.Sprintf("%s of %d from %s, ", l.Stage, l.Grid[0], l.Args[0].Name)
+		}
+		for _, s := range plan.Scratch {
+			size := fmt.Sprint(s.Elems)
+			if s.Elems%p.N == 0 {
+				size = fmt.Sprint(s.Elems/p.N, " * N")
+			}
+			text += fmt.Sprintf("%s %s[%s], ", s.Name, s.DType, size)
+		}
+		for _, x := range plan.Rounds {
+			text += "rounds " + x.Output + ", "
+		}
+		return strings.TrimSuffix(text, ", ")
+	})
+}

@@ -111,14 +111,13 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 		return nil, err
 	}
 	var made []*kernels.Family
-	known := map[string][]string{}
 	with := *r
 	for _, hosted := range []bool{false, true} { // a host is made before those that it is for
 		for i, d := range designs {
 			if (d.Host.Text != "") != hosted {
 				continue
 			}
-			f, err := link(&with, d, dir, names[i], files, known, stages)
+			f, err := link(&with, d, dir, names[i], files, stages)
 			if err != nil {
 				return nil, err
 			}
@@ -178,21 +177,20 @@ func readFolder(dir string) (map[string]string, error) {
 }
 
 // link finds what a manifest names: folders of headers, files, with the kernels and headers in
-// them, and the host family. known has headers of sources: see headers.
+// them, and the host family.
 func link(r *kernels.Registry, d *design, dir, name string, files map[string]string,
-	known map[string][]string, stages Stages) (*kernels.Family, error) {
+	stages Stages) (*kernels.Family, error) {
 	if err := d.findFolders(dir); err != nil {
 		return nil, err
 	}
 	hashed := []string{d.prefix + name}
 	var binaries []string
-	var version string
 	for i := range d.launches {
 		l := &d.launches[i]
 		if l.zero != "" {
 			continue
 		}
-		included, err := l.find(r, d.prefix, files, known)
+		included, err := l.find(r, d.prefix, files)
 		if err != nil {
 			return nil, err
 		}
@@ -200,19 +198,13 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 			binaries = append(binaries, l.file().Text)
 		}
 		hashed = append(hashed, included...)
-		if d.prefix == "" {
-			continue // all code is the program's
-		}
-		if version, err = foreign(hashed, binaries, files, d.include); err != nil {
-			return nil, l.file().Errorf(hint.Of(err), "%s includes %v", l.file().Text, err)
-		}
 	}
 	if d.reduce != nil {
 		text, err := r.File(common.ReduceSource)
 		if err != nil {
 			return nil, err
 		}
-		included, err := headers(r, "", common.ReduceSource, text, known)
+		included, err := headers(r, "", common.ReduceSource, text)
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +220,9 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		own = stages[d.Pass]
 	}
 	f := d.family(slices.Compact(hashed), host, own)
-	f.Version = version
+	if d.prefix != "" { // else all code is the program's
+		f.Version = foreign(hashed, binaries, files, d.include)
+	}
 	for _, l := range d.pythons() {
 		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)
 	}
@@ -253,8 +247,8 @@ func (d *design) findFolders(dir string) error {
 
 // find finds a launch's kernel. Of a source it returns its name and those of the files that it
 // includes.
-func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string,
-	known map[string][]string) (included []string, err error) {
+func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string) (
+	included []string, err error) {
 	file, entry := l.file(), l.Entry.Text
 	text, ok := files[file.Text]
 	if !ok {
@@ -281,7 +275,7 @@ func (l *launch) find(r *kernels.Registry, prefix string, files map[string]strin
 		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
 			"%s has no kernel %s", file.Text, name)
 	}
-	if included, err = headers(r, prefix, file.Text, text, known); err != nil {
+	if included, err = headers(r, prefix, file.Text, text); err != nil {
 		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
 		return nil, file.Errorf(cmp.Or(hint.Of(err), help), "%s includes %v", file.Text, err)
 	}
@@ -306,48 +300,29 @@ func (d *design) findHost(r *kernels.Registry) (*kernels.Family, error) {
 }
 
 // foreign is a hash of compiled code, and of what these files include of the folders of the
-// manifest and of $NORMBENCH_INCLUDE, or "". What is included there in turn counts only for the
-// cubin.
-func foreign(names, binaries []string, files map[string]string, include []string) (string, error) {
-	h, any := sha256.New(), len(binaries) > 0
-	for _, name := range binaries {
-		fmt.Fprintf(h, "%s %d:%s\n", name, len(files[name]), files[name])
-	}
+// manifest and of $NORMBENCH_INCLUDE, or "".
+func foreign(names, binaries []string, files map[string]string, include []string) string {
+	own := nvrtc.Source{Headers: map[string]string{}}
 	for _, name := range names {
-		for _, file := range nvrtc.System(files[strings.TrimPrefix(name, Prefix)]) {
-			for _, folder := range slices.Concat(include, nvrtc.UserFolders()) {
-				text, err := textfile.Read(filepath.Join(folder, file), maxFile)
-				if errors.Is(err, fs.ErrNotExist) {
-					continue
-				}
-				if err != nil {
-					help := cmp.Or(hint.Of(err), "give a folder of headers, each of up to 1 MiB")
-					return "", hint.Errorf(help, "<%s> of %s: %w", file, folder, durable.Cause(err))
-				}
-				any = true
-				fmt.Fprintf(h, "%s %d:%s\n", file, len(text), text)
-				break
-			}
-		}
+		own.Headers[name] = files[strings.TrimPrefix(name, Prefix)]
 	}
-	if !any {
-		return "", nil
+	parts := nvrtc.Included(own, slices.Concat(include, nvrtc.UserFolders()))
+	for _, name := range binaries {
+		parts = append(parts, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte(files[name]))))
 	}
-	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\n"))))[:12]
 }
 
-// headers are a source's name and the files that its text includes, and those they include. What is
-// known of a source is not read again.
-func headers(r *kernels.Registry, prefix, name, text string, known map[string][]string) ([]string, error) {
-	name = prefix + name
-	if names, ok := known[name]; ok {
-		return names, nil
-	}
+// headers are a source's name and the files that its text includes, and those they include.
+func headers(r *kernels.Registry, prefix, name, text string) ([]string, error) {
 	names, err := nvrtc.AddHeaders(map[string]string{}, text,
 		func(name string) (string, error) { return r.File(prefix + name) })
-	for i := range names {
-		names[i] = prefix + names[i]
+	all := []string{prefix + name}
+	for _, name := range names {
+		all = append(all, prefix+name)
 	}
-	known[name] = append([]string{name}, names...)
-	return known[name], err
+	return all, err
 }

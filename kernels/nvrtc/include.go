@@ -107,11 +107,6 @@ func inclusions(text string) inclusion {
 	return x
 }
 
-// System are the names that text asks for with #include <...>.
-func System(text string) []string {
-	return inclusions(text).system
-}
-
 // Includes are the names that text asks for with #include "...", in its order, inactive lines
 // included.
 func Includes(text string) (names []string, err error) {
@@ -151,11 +146,11 @@ func AddHeaders(headers map[string]string, text string,
 // source gets the include folders.
 func includesSystem(src Source) bool {
 	for _, text := range src.Headers {
-		if len(System(text)) > 0 {
+		if len(inclusions(text).system) > 0 {
 			return true
 		}
 	}
-	return len(System(src.Text)) > 0
+	return len(inclusions(src.Text).system) > 0
 }
 
 // A shelf knows the files of include folders by content.
@@ -169,6 +164,9 @@ type header struct {
 	sum   string
 	names []string
 }
+
+// Included are name and hash of each file of the folders that src may include.
+func Included(src Source, folders []string) []string { return (&shelf{}).sums(src, folders) }
 
 // sums are name and hash of each file of the folders, those of first ahead, that src may include,
 // and those that they may. So the key of a cubin has what was read, and not where it was; none if

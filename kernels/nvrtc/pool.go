@@ -46,11 +46,8 @@ const (
 // Helpers are started as work comes. One that dies, hangs or talks nonsense costs the
 // source that it had, and the next source gets another.
 type Pool struct {
-	command []string // of a helper
-	major   int      // the version of NVRTC that helpers must have
-	minor   int
-	local   func(Source, Options) (*Binary, error) // where helpers do not start
-	slots   chan struct{}                          // one for each source at work
+	command []string      // of a helper
+	slots   chan struct{} // one for each source at work
 	idle    chan *proc.Child
 	ctx     context.Context // until Close
 	close   context.CancelFunc
@@ -59,20 +56,12 @@ type Pool struct {
 	start   time.Duration // longest wait for a greeting
 	timeout time.Duration // longest wait for a reply
 	greeted bool          // a helper has started once
-	inside  bool          // none has, so compile in this process
 }
 
 // NewPool returns a pool of at most size helpers, which command starts: a program that calls
-// [ServeHelper] with the file of c. Where they do not start c compiles.
-func NewPool(c *Compiler, size int, command ...string) *Pool {
-	major, minor := c.Version()
-	return newPool(size, major, minor, c.Compile, command...)
-}
-
-func newPool(size, major, minor int, local func(Source, Options) (*Binary, error),
-	command ...string) *Pool {
-	p := &Pool{command: command, major: major, minor: minor, local: local,
-		start: startTimeout, timeout: unitTimeout,
+// [ServeHelper].
+func NewPool(size int, command ...string) *Pool {
+	p := &Pool{command: command, start: startTimeout, timeout: unitTimeout,
 		slots: make(chan struct{}, size), idle: make(chan *proc.Child, size)}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	return p
@@ -81,7 +70,7 @@ func newPool(size, major, minor int, local func(Source, Options) (*Binary, error
 var errPoolClosed = errors.New("the compilers are closed")
 
 // Compile is like [Compiler.Compile]. Its error is a [*CompileError] too where a helper
-// did not answer.
+// did not answer, and has a hint where none has ever started.
 func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -91,9 +80,6 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 	}
 	for {
 		h, used, err := p.take()
-		if h == nil && err == nil {
-			return p.local(src, opt)
-		}
 		var r reply
 		if err == nil {
 			if r, err = p.ask(h, request{src, opt}); err != nil {
@@ -105,6 +91,8 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 			return nil, errPoolClosed
 		case used && err != nil && !errors.Is(err, proc.ErrSlow):
 			continue // it may have died before: only a fresh one shows that the source is to blame
+		case hint.Of(err) != "":
+			return nil, err
 		case err != nil:
 			return nil, lostUnit(src, err)
 		}
@@ -133,7 +121,8 @@ func lostUnit(src Source, err error) error {
 	return &CompileError{Source: src.Name, Result: "no answer", Log: "the compile helper " + err.Error()}
 }
 
-// take returns an idle helper or a new one; none where helpers do not start.
+// take returns an idle helper or a new one. Where none has ever started the error has a hint; after
+// that it is this moment's trouble, such as too little memory.
 func (p *Pool) take() (h *proc.Child, used bool, err error) {
 	select {
 	case h := <-p.idle:
@@ -141,26 +130,17 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 	default:
 	}
 	p.mu.Lock()
-	inside, limit := p.inside, p.start
+	limit := p.start
 	p.mu.Unlock()
-	if inside {
-		return nil, false, nil
-	}
 	h, err = p.startHelper(limit)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case err == nil:
-		p.greeted = true
-		return h, false, nil
-	case p.greeted || p.ctx.Err() != nil: // it is this moment's trouble, such as too little memory
-		return nil, false, err
-	case !p.inside:
-		p.inside = true
-		fmt.Fprintf(os.Stderr, "normbench: compiling in one process, which takes longer on many "+
-			"cores: the compile helper %v\n", err)
+	p.greeted = p.greeted || err == nil
+	if err != nil && !p.greeted {
+		err = hint.Errorf(CompilersVariable+"=0 compiles without helpers, which takes longer on many cores",
+			"the compile helper %w", err)
 	}
-	return nil, false, nil
+	return h, false, err
 }
 
 func (p *Pool) startHelper(limit time.Duration) (*proc.Child, error) {
@@ -170,12 +150,8 @@ func (p *Pool) startHelper(limit time.Duration) (*proc.Child, error) {
 	}
 	var g greeting
 	err = h.Answer(p.ctx, limit, &g)
-	switch {
-	case err != nil:
-	case g.Error != "":
+	if err == nil && g.Error != "" {
 		err = errors.New("says " + strconv.Quote(g.Error))
-	case g.Major != p.major || g.Minor != p.minor:
-		err = fmt.Errorf("has version %d.%d, not %d.%d", g.Major, g.Minor, p.major, p.minor)
 	}
 	if err != nil {
 		h.Kill()

@@ -19,12 +19,7 @@ const (
 	maxReason = 4 << 10
 	maxName   = 256
 	maxList   = 64 // peers, stages, reasons to throttle
-	maxStale  = 16 // more answers to the request before, ahead of that to the last one
 )
-
-// errStale is decode's for one more answer to the request before, which has its answer: it says
-// nothing of the variant that this request is about.
-var errStale = errors.New("one more answer to the request before")
 
 // decode reads the answer to a request. It is the one place where what a worker says is
 // held to the protocol: what it returns may be used as it is. builds is
@@ -37,10 +32,7 @@ func decode(line []byte, req *request, builds bool) (*answer, error) {
 	if err := durable.Once(line); err != nil {
 		return nil, err
 	}
-	switch {
-	case a.ID > 0 && a.ID == req.ID-1:
-		return nil, errStale
-	case a.ID != req.ID:
+	if a.ID != req.ID {
 		return nil, fmt.Errorf("nonsense: %.80q", line)
 	}
 	a.Error, a.Hint = kernels.Printable(a.Error, maxReason), kernels.Printable(a.Hint, maxReason)

@@ -333,16 +333,13 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 // on from "the worker" what is wrong with the answer.
 func (c *Client) answer(ctx context.Context, p *proc.Child, req *request,
 	deadline time.Time) (*answer, error) {
-	err := errStale
-	for stale := 0; err == errStale && stale <= maxStale; stale++ {
-		line, dead := p.Line(ctx, deadline)
-		if dead != nil {
-			return nil, dead
-		}
-		var a *answer
-		if a, err = decode(line, req, c.o.Builds); err == nil {
-			return a, nil
-		}
+	line, err := p.Line(ctx, deadline)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("answered %q with %w", req.Op, err)
+	a, err := decode(line, req, c.o.Builds)
+	if err != nil {
+		return nil, fmt.Errorf("answered %q with %w", req.Op, err)
+	}
+	return a, nil
 }

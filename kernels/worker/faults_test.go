@@ -102,25 +102,6 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d faults", injected)
 }
 
-// One more answer to a request is not taken for that to the next one, of another variant. An
-// endless row of them is.
-func TestTwoAnswers(t *testing.T) {
-	for _, step := range []string{"prefetch", "prepare"} {
-		c, err := startAt(t.Context(), "two answers", step, time.Minute)
-		assert.NoError(t, err)
-		defer c.Close()
-		assert.Equal(t, session(t, c, step), "", "two answers to", step, "spoil")
-	}
-	req := &request{ID: 3, Op: "close"}
-	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer",
-		`{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense",
-		`{"id":3,"error":"a","error":""}`: "the field /error stands twice"} {
-		_, err := decode([]byte(text), req, false)
-		assert.That(t, (err == nil) == (want == "") &&
-			(err == nil || strings.Contains(err.Error(), want)), "%s: %v, want %q", text, err, want)
-	}
-}
-
 // FuzzDecode holds that what decode returns is whole, whatever a worker says.
 func FuzzDecode(f *testing.F) {
 	steps := []string{"hello", "check", "time", "sense", "open"}

@@ -183,7 +183,7 @@ func (r *reader) hand(it *item) error {
 	return r.each(it)
 }
 
-// resolve finds the run of a record, and checks its key.
+// resolve finds the run of a record, and checks its key, or makes it.
 func (r *reader) resolve(it *item) error {
 	rec := it.record
 	k := r.runs[rec.Run]
@@ -192,8 +192,12 @@ func (r *reader) resolve(it *item) error {
 			"run %q has no line before this record", rec.Run)
 	}
 	it.run = k.run
-	// The stream's key is of a family that is not recorded.
-	if rec.Family != Stream && k.key(it.problem, it.variant, it.code) != rec.Key {
+	if rec.Family == Stream { // its key is of a family that is not recorded
+		return nil
+	}
+	if key := k.key(it.problem, it.variant, it.code); rec.Key == "" {
+		rec.Key = key
+	} else if rec.Key != key {
 		return hint.Errorf(lineHelp,
 			"the record's key is not that of its run, problem, variant and source")
 	}

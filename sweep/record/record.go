@@ -161,8 +161,8 @@ func (p Protocol) TimeOptions(n int) kernels.TimeOptions {
 
 // A Record is one variant measured on one problem.
 type Record struct {
-	Run          string          `json:"run"` // ID of its run
-	Key          string          `json:"key"` // made by Key
+	Run          string          `json:"run"`           // ID of its run
+	Key          string          `json:"key,omitempty"` // made by Key; where a line has none, by its reader
 	Time         time.Time       `json:"time"`
 	Problem      kernels.Problem `json:"problem"`
 	Family       string          `json:"family"` // Stream for the stream

@@ -152,6 +152,14 @@ func TestFormat(t *testing.T) {
 	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
 	assert.Same(t, recs, []*Record{testRecord(run, 0), wrongRecord(run, 1)}, cmpOpts)
 	assert.Same(t, runs, []*Run{run, run})
+
+	keyless := lines(t, run)
+	for _, r := range recs {
+		keyless += altered(lines(t, r), fmt.Sprintf(`"key":%q,`, r.Key), "")
+	}
+	made, _, _, err := readAll(writeFile(t, keyless))
+	assert.NoError(t, err)
+	assert.Same(t, made, recs, cmpOpts)
 }
 
 func TestKey(t *testing.T) {
@@ -262,6 +270,8 @@ func TestRead(t *testing.T) {
 		{"no checksum", runLine + rec[:strings.LastIndex(rec, `,"crc"`)] + "}\n"},
 		{"schema by hand", runLine + strings.Replace(rec, `"schema":2`, `"schema":1`, 1) + rec},
 		{"another key", runLine + altered(rec, `"key":"3`, `"key":"4`)},
+		{"a stream without a key", runLine + altered(altered(rec, `"family":"rms_bwd/smem_pipe"`,
+			`"family":"stream"`), `"key":"`, `"was":"`)},
 		{"a field twice", runLine + altered(rec, `"seed":42`, `"seed":42,"seed":42`)},
 		{"newer", runLine + altered(rec, `"schema":2`, `"schema":3`)},
 		{"newer types", runLine + `{"schema":3,"kind":"record","run":{"id":7}}` + "\n"},

@@ -88,7 +88,7 @@ func (r *Record) checkFields() error {
 	switch {
 	case r.Run == "":
 		return fmt.Errorf("no run")
-	case !isKey(r.Key):
+	case !isKey(r.Key) && (r.Key != "" || r.Family == Stream):
 		return fmt.Errorf("key %q, not %d hex digits", r.Key, keyLen)
 	case r.Time.IsZero():
 		return fmt.Errorf("no time")

@@ -11,12 +11,12 @@ os.environ.setdefault("NORMBENCH_PEERS_CPU", "1")
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import torch  # noqa: E402
 
-from checks import finish, want  # noqa: E402
+from checks import begin, finish, want  # noqa: E402
 from peerbench import device  # noqa: E402
 from peerbench.answers import answers, compare, number, tolerance  # noqa: E402
 from peerbench.device import CPU, Device  # noqa: E402
 from peerbench.inputs import draw  # noqa: E402
-from peerbench.peer import PEERS, Peer, callable_of  # noqa: E402
+from peerbench.peer import LOADED, PEERS, Peer, callable_of  # noqa: E402
 from peerbench.problem import Problem  # noqa: E402
 from peerbench.trouble import Failure  # noqa: E402
 from peers import failure_of  # noqa: E402
@@ -26,6 +26,7 @@ def same(a: float, b: float, rel: float) -> bool:
     return a == b or (a != a and b != b) or abs(a - b) <= rel * max(abs(a), abs(b))
 
 
+begin(f"holding inputs and answers to {sys.argv[1]}, on a {'CPU' if CPU else 'GPU'}")
 for f in json.load(open(sys.argv[1])):
     p, seed = Problem.parse(f["problem"]), f["seed"]
     extra = {"b"} if p.pas == "bwd" else set()  # a peer's own forward needs it
@@ -72,6 +73,9 @@ for wrong in (got[:2], got.float()):
         want(False, f"{wrong.dtype} {wrong.shape} passed")
     except Failure as e:
         want(e.status == "wrong", str(e))
+
+
+begin("holding peers of every kind")
 
 
 # A device with peers of every kind, through check and time.
@@ -183,7 +187,15 @@ kept = {n: sys.modules.pop(n, None) for n in (*names, names[-1] + ".normalizatio
 for n in names:
     sys.modules[n] = types.ModuleType(n)
 sys.modules[names[-1]].normalization = sys.modules[names[-1] + ".normalization"] = stand_in()
-PEERS["fast-llm"].functions = {}  # the file is imported again, where the real one is installed
+
+
+def forget() -> None:  # the file is imported again: the real module may be installed, and loaded
+    PEERS["fast-llm"].functions = {}
+    LOADED.pop(PEERS["fast-llm"].path, None)
+
+
+begin("holding Fast-LLM's adapter")
+forget()
 d = Device("")
 for op in ("rmsnorm", "layernorm"):
     for dtype in ("fp16", "bf16", "fp32"):
@@ -204,7 +216,8 @@ for n, module in kept.items():
     del sys.modules[n]
     if module:
         sys.modules[n] = module
-PEERS["fast-llm"].functions = {}
+forget()
+begin("holding a user's file")
 # A user's file: what its functions may be.
 MINE = """
 import torch

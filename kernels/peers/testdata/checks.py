@@ -12,6 +12,10 @@ def want(ok: bool, what: str) -> None:
         print("FAIL", what)
 
 
+def begin(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
 def finish(note: str = "") -> None:
     print("FAILED" if failed else "ok", note)
     sys.exit(1 if failed else 0)
