@@ -45,7 +45,7 @@ func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) 
 			func(name string) bool { return name == OnlyNamed })
 	}
 	for flag, given := range map[string]bool{"python": c.Python != "" && !l.usesPython(),
-		"peer-jobs": c.Jobs != nil} {
+		"peer-jobs": c.Jobs >= 0} {
 		if given && len(names) == 0 {
 			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag,
 				"--%s is for peers, and no REF is one", flag)
@@ -128,8 +128,8 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 	}
 	o := peers.PrepareOptions{Jobs: max(runtime.GOMAXPROCS(0)-2, 1),
 		Limit: c.limit(peers.DefaultLimit)}
-	if c.Jobs != nil && *c.Jobs >= 0 {
-		o.Jobs = *c.Jobs
+	if c.Jobs >= 0 {
+		o.Jobs = c.Jobs
 	}
 	if o.Jobs == 0 {
 		return nil

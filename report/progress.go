@@ -112,7 +112,7 @@ func gain(base, best *record.Record) string {
 	}
 	side := func(r *record.Record) Side {
 		x := record.Summarize(r, &record.Run{ID: r.Run})
-		return Side{Cells: map[kernels.Problem]Cell{r.Problem: CellOf(x)}}
+		return Side{Cells: map[kernels.Problem]Cell{r.Problem: {Entry: x}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
 	if row.Mark == Equal {
