@@ -36,7 +36,7 @@ func (l *Lab) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 			arms = append(arms, side)
 		}
 		if len(arms) == n {
-			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp, "%s holds no record that fits", text)
+			return nil, NoRecord(text)
 		}
 	}
 	if len(arms) > report.MaxArms {
@@ -44,6 +44,12 @@ func (l *Lab) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 			"%d arms are more than the %d that a report tells apart", len(arms), report.MaxArms)
 	}
 	return arms, nil
+}
+
+// NoRecord is the trouble of an operand none of whose problems is wanted.
+func NoRecord(text string) error {
+	return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
+		report.OperandHelp, "%s holds no record that fits", text)
 }
 
 // armsOf are the sides of one operand.

@@ -96,7 +96,7 @@ func (l *Lab) benchTasks(c *Bench) ([]sweep.Task, error) {
 	if c.All {
 		fastest = nil
 	}
-	tasks, err := l.Tasks(c.Problems, c.Refs, dev.Info(), l.Scope.Variants, fastest)
+	tasks, err := l.Tasks(c.Problems, c.Refs, dev.Info(), fastest)
 	if err != nil {
 		return nil, err
 	}

@@ -36,8 +36,7 @@ func emulatedGPU() kernels.DeviceInfo {
 // emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
 // ones of its shapes, then at smallShapes. Where there are several sets of types and options, each
 // shape has another one. none are the REFs without any.
-func emulatedTasks(resolve Resolver, refs []*ref.Ref, ps []kernels.Problem,
-	info kernels.DeviceInfo) (
+func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo) (
 	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
 	found := map[string]bool{}
@@ -77,7 +76,7 @@ func emulatedTasks(resolve Resolver, refs []*ref.Ref, ps []kernels.Problem,
 				for i := 0; i < len(classes) && picked < emulatedShapes; i++ {
 					p := classes[(picked+i)%len(classes)]
 					p.M, p.N = s[0], s[1]
-					if vs, err := resolve(r, p, info); err == nil && len(vs) > 0 {
+					if vs, err := l.Variants(r, p, info); err == nil && len(vs) > 0 {
 						add(p, vs)
 						found[r.Text] = true
 						picked++
@@ -141,7 +140,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := emulatedTasks(v.naming(l.Variants, refs), refs, ps, info)
+	tasks, none := l.emulatedTasks(refs, ps, info)
 	for _, name := range none {
 		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
@@ -162,5 +161,5 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return l.check(v, dev, verify.Emulated, tasks, seed, 1)
+	return l.check(v, dev, verify.Emulated, refs, tasks, seed, 1)
 }

@@ -37,7 +37,7 @@ import (
 // one for each source that it compiles at the same time.
 const HelperCommand = "compile-helper"
 
-// A Config says what to open. Zero values are defaults.
+// A Config says what to open. Zero values are defaults, but of Jobs.
 type Config struct {
 	Device  string   // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
 	Workers []string // commands that start workers, in place of a device
@@ -47,7 +47,7 @@ type Config struct {
 	Python  string // that runs the peers
 	Peers   string // names with commas, of which peer:best is one
 	Untimed bool   // nothing is timed, so peers may run on a CPU
-	Jobs    *int   // processes that compile for peers before anything is measured
+	Jobs    int    // processes that compile for peers before anything is measured; -1: the CPUs but two
 }
 
 // limit is the time limit asked for, else another.
@@ -267,8 +267,9 @@ func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.De
 	var wg sync.WaitGroup
 	for i, command := range commands {
 		wg.Go(func() {
-			d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env, Timeout: c.limit(time.Minute),
-				Stderr: &console.Plain{Writer: l.Err}, Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+			d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env,
+				Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
+				Unkept: func(text string) { l.Once(text) }, Kernels: hash})
 			if err == nil {
 				devices[i] = d
 				err = kernels.CheckID(d.Info().ID)

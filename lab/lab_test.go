@@ -61,7 +61,7 @@ func TestEmulatedTasks(t *testing.T) {
 		p := devicetest.Problem(t, text)
 		ps = append(ps, p)
 	}
-	tasks, none := emulatedTasks(l.Variants, refs, ps, emulatedGPU())
+	tasks, none := l.emulatedTasks(refs, ps, emulatedGPU())
 	var got []string
 	for _, t := range tasks {
 		got = append(got, t.Problem.String())
@@ -69,6 +69,6 @@ func TestEmulatedTasks(t *testing.T) {
 	const want = "rmsnorm/fwd/32x64/bf16 rmsnorm/fwd/21x72/fp16 rmsnorm/fwd/9x541/bf16+bias"
 	assert.That(t, strings.Join(got, " ") == want && len(none) == 0,
 		"%v and %v, want %s", got, none, want)
-	tasks, none = emulatedTasks(l.Variants, refs, ps[3:], emulatedGPU())
+	tasks, none = l.emulatedTasks(refs, ps[3:], emulatedGPU())
 	assert.That(t, len(tasks) == 0 && len(none) == 1, "of another op: %v, %v", tasks, none)
 }

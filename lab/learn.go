@@ -56,7 +56,8 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	p, info := s.Policy, s.Devices[0].Info()
 	onHost := func(f *kernels.Family) bool { return len(f.Host) > 0 }
 	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.Users, onHost) {
-		if err := l.Unused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
+		why := errors.New("none of its families has a host stage, so none runs on a cpu")
+		if err := l.Unused(why); err != nil {
 			return nil, err
 		}
 	}
@@ -118,8 +119,8 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 	}
 	waiting := l.Wait("compiling and measuring the first problems")
 	loop.Progress = func(spent time.Duration, problems int) {
-		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), loop.Budget, console.Count(problems, "problem"),
-			max(loop.Budget-spent, 0).Round(time.Second))
+		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), loop.Budget,
+			console.Count(problems, "problem"), max(loop.Budget-spent, 0).Round(time.Second))
 		waiting.Set("measuring")
 	}
 	m, err := loop.Learn(l.Ctx)

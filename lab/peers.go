@@ -45,7 +45,7 @@ func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) 
 			func(name string) bool { return name == OnlyNamed })
 	}
 	for flag, given := range map[string]bool{"python": c.Python != "" && !l.usesPython(),
-		"peer-jobs": c.Jobs != nil} {
+		"peer-jobs": c.Jobs >= 0} {
 		if given && len(names) == 0 {
 			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag,
 				"--%s is for peers, and no REF is one", flag)
@@ -54,14 +54,17 @@ func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) 
 	return names, nil
 }
 
+func (l *Lab) importPeers(o peers.Options) (*peers.Worker, error) {
+	defer l.Wait("starting the peers: %s imports the libraries", o.Python).End()
+	return peers.Start(l.Ctx, o)
+}
+
 func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
 		func(name string) bool { return name == ref.Best })
-	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
-	theirs, err := peers.Start(l.Ctx, o)
-	waiting.End()
+	theirs, err := l.importPeers(o)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +131,8 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 	}
 	o := peers.PrepareOptions{Jobs: max(runtime.GOMAXPROCS(0)-2, 1),
 		Limit: c.limit(peers.DefaultLimit)}
-	if c.Jobs != nil && *c.Jobs >= 0 {
-		o.Jobs = *c.Jobs
+	if c.Jobs >= 0 {
+		o.Jobs = c.Jobs
 	}
 	if o.Jobs == 0 {
 		return nil

@@ -105,9 +105,11 @@ func tableSide(text, path string) (report.Side, error) {
 		floors[r.ID] = r.FloorUS
 	}
 	for _, x := range t.Entries {
-		c := report.Cell{Variant: x.Variant(), Status: kernels.StatusOK, Run: x.Run, Kind: t.Device.Kind,
-			FloorUS: floors[x.Run], MedianUS: x.MedianUS, Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}
-		if len(x.CIUS) == 2 {
+		run := &record.Run{ID: x.Run, FloorUS: floors[x.Run]}
+		run.Device.Kind = t.Device.Kind
+		c := report.Cell{Entry: record.Entry{Run: run, Variant: x.Variant(), Status: kernels.StatusOK,
+			Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}}
+		if c.Median = x.MedianUS; len(x.CIUS) == 2 {
 			c.Lo, c.Hi = x.CIUS[0], x.CIUS[1]
 		}
 		s.Cells[x.Problem] = c

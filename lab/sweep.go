@@ -48,11 +48,9 @@ func (s *Sweep) info() kernels.DeviceInfo { return s.Devices[0].Info() }
 
 // A SearchPlan is what is asked of a search.
 type SearchPlan struct {
-	Strategy       string
-	Asked          bool     // for a search, by a flag of one
-	Keep           []string // REFs
-	Budget         search.Budget
-	Finals, Rounds int
+	sweep.SearchOptions
+	Asked bool     // for a search, by a flag of one
+	Keep  []string // REFs
 }
 
 // LayOut lays out the tasks of a sweep.
@@ -127,11 +125,10 @@ func (l *Lab) planSearch(s *Sweep) error {
 			p.Rounds = 24
 		}
 	}
-	final := o.Run
-	final.ID += record.FinalsSuffix
-	o.Run.Protocol, final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.Strategy, p.Budget, p.Rounds)
-	o.Search = &sweep.SearchOptions{Strategy: p.Strategy, Budget: p.Budget, Final: final, Finals: p.Finals,
-		Rounds: p.Rounds}
+	o.Search, p.Final = &p.SearchOptions, o.Run
+	p.Final.ID += record.FinalsSuffix
+	o.Run.Protocol, p.Final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.Strategy, p.Budget,
+		p.Rounds)
 	return nil
 }
 
@@ -371,5 +368,6 @@ func nothingRight(x *record.Entry) error {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
 	}
 	return hint.Errorf("mend what they failed of; with --retry-failed they are measured again",
-		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
+		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem,
+		x.Status, x.Reason)
 }

@@ -10,11 +10,10 @@ import (
 // A Chooser settles on one of the variants that an operand has for a problem.
 type Chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
 
-// Tasks lays the REFs out over problems. A REF that fits none
-// of them is an error; problems that no REF fits are left out. Without a chooser
-// all variants of a REF are laid out.
+// Tasks lays the REFs out over problems. A REF that fits none of them is an error; problems that no
+// REF fits are left out. Without a chooser all variants of a REF are laid out.
 func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo,
-	resolve Resolver, choose Chooser) ([]sweep.Task, error) {
+	choose Chooser) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	used := make([]bool, len(refs))
 	var refusal error
@@ -29,7 +28,7 @@ func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceIn
 		t := sweep.Task{Problem: p, Base: base}
 		seen := map[kernels.Variant]bool{}
 		for i, r := range refs {
-			vs, err := resolve(r, p, info)
+			vs, err := l.Variants(r, p, info)
 			if err != nil {
 				refusal = err
 			}

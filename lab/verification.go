@@ -29,54 +29,34 @@ type Verification struct {
 	Total    int            // checks that were laid out
 	done     map[string]int // checks by their code
 	Failed   int
-	Refused  int                         // checks, by peers that do not take the problem
-	named    map[problemVariant][]string // the REFs that name a variant, where there are several
-	compiled map[string]bool             // families whose kernels NVRTC has compiled
-	Unrun    []string                    // families, or REFs, whose CUDA code was not run
-	why      string                      // of the first
-	help     string                      // how to have them run
-}
-
-// A problemVariant is what one check is of.
-type problemVariant struct {
-	problem kernels.Problem
-	variant kernels.Variant
+	Refused  int             // checks, by peers that do not take the problem
+	compiled map[string]bool // families whose kernels NVRTC has compiled
+	Unrun    []string        // families, or REFs, whose CUDA code was not run
+	why      string          // of the first
+	help     string          // how to have them run
 }
 
 func newVerification() *Verification {
 	return &Verification{done: map[string]int{}, compiled: map[string]bool{},
-		named: map[problemVariant][]string{}, help: "verify them on a GPU: --device cuda"}
+		help: "verify them on a GPU: --device cuda"}
 }
 
-// A Resolver is env.variants.
-type Resolver func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
-
-// naming is a Resolver that takes note of which variants each of several REFs has, so that rows say
-// by which of them they are there.
-func (v *Verification) naming(resolve Resolver, refs []*ref.Ref) Resolver {
-	if len(refs) < 2 {
-		return resolve
-	}
-	return func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		vs, err := resolve(r, p, d)
-		for _, x := range vs {
-			at := problemVariant{p, x}
-			if !slices.Contains(v.named[at], r.Text) {
-				v.named[at] = append(v.named[at], r.Text)
+// namesOf are those of several REFs that have a variant, with commas, so that rows say by which of
+// them they are there; "" where the only one is the family.
+func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo) func(kernels.Problem,
+	kernels.Variant) string {
+	return func(p kernels.Problem, x kernels.Variant) string {
+		var list []string
+		for _, r := range refs {
+			if vs, _ := l.Variants(r, p, d); len(refs) > 1 && slices.Contains(vs, x) {
+				list = append(list, r.Text)
 			}
 		}
-		return vs, err
+		if len(list) == 1 && list[0] == x.Family {
+			return ""
+		}
+		return strings.Join(list, ",")
 	}
-}
-
-// refs are the REFs that name a variant, with commas; "" where there is one REF at most, or the
-// families are the REFs.
-func (v *Verification) refs(p kernels.Problem, x kernels.Variant) string {
-	list := v.named[problemVariant{p, x}]
-	if len(list) == 1 && list[0] == x.Family {
-		return ""
-	}
-	return strings.Join(list, ",")
 }
 
 // add adds the rows and counts of k.
@@ -169,7 +149,7 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 	if err != nil {
 		return v, err
 	}
-	tasks, err := l.layOutChecks(c, refs, v)
+	tasks, err := l.layOutChecks(c, refs)
 	if err == nil && len(c.Refs) == 0 {
 		err = l.checkLaidOut(tasks, guests, info)
 	}
@@ -181,7 +161,7 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 	if onHost {
 		code = verify.Host
 	}
-	if err = l.check(v, c.Device, code, tasks, c.Seed, c.Repeats); err != nil || !onHost {
+	if err = l.check(v, c.Device, code, refs, tasks, c.Seed, c.Repeats); err != nil || !onHost {
 		return v, err
 	}
 	if c.HostOnly {
@@ -198,7 +178,7 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 }
 
 // layOutChecks lays out what runs on the device: of refs those that it can run.
-func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref, v *Verification) ([]sweep.Task, error) {
+func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref) ([]sweep.Task, error) {
 	info := c.Device.Info()
 	switch {
 	case c.All && (len(c.Refs) == 0 || len(refs) > 0):
@@ -213,7 +193,7 @@ func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref, v *Verification) ([]sweep
 	if err := l.PreparePeers(c.Config, c.Device, refs, c.Problems); err != nil || len(refs) == 0 {
 		return nil, err
 	}
-	return l.Tasks(c.Problems, refs, info, v.naming(l.Scope.Variants, refs), nil)
+	return l.Tasks(c.Problems, refs, info, nil)
 }
 
 // baseTasks is every serving family in its base config, where it has a valid
@@ -235,10 +215,10 @@ func (l *Lab) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 	return tasks, nil
 }
 
-// check runs the checks of all tasks on dev, which runs code, and adds their rows: one per
+// check runs the checks of all tasks of refs on dev, which runs code, and adds their rows: one per
 // output of a variant. Beside an error stands what was found before.
-func (l *Lab) check(v *Verification, dev kernels.Device, code string, tasks []sweep.Task,
-	seed uint64, repeats int) error {
+func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*ref.Ref,
+	tasks []sweep.Task, seed uint64, repeats int) error {
 	step := l.Wait("checking")
 	defer step.End()
 	done, total, where := 0, 0, ""
@@ -250,7 +230,7 @@ func (l *Lab) check(v *Verification, dev kernels.Device, code string, tasks []sw
 		where = " in the emulator"
 	}
 	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: seed, Repeats: repeats,
-		Refs: v.refs}
+		Refs: l.namesOf(refs, dev.Info())}
 	c.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
 		done++

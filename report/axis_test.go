@@ -20,10 +20,10 @@ func shapes(t testing.TB, over *Axis) *Growth {
 		for _, pass := range []string{"fwd", "bwd"} {
 			p := devicetest.Problem(t, "rmsnorm/"+pass+"/"+s+"/bf16")
 			c := ok(10 + float64(i))
-			c.StreamUS, c.Device, c.Protocol = 9.5+0.9*float64(i), "nvidia-h200", "cold"
+			c.StreamUS, c.Run = 9.5+0.9*float64(i), coldRun("r", "nvidia-h200")
 			ours[p] = c
 			if pass == "bwd" && s != "65536x256" {
-				c.MedianUS *= 1.5
+				c.Median *= 1.5
 				c.Variant = kernels.Variant{Family: "peer/torch"}
 				peer[p] = c
 			}

@@ -31,10 +31,9 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 	}
 	for _, r := range records {
 		row := benchRow{Record: r}
-		cell := Cell{Variant: r.Variant(), Status: r.Status, Reason: r.Reason, StreamUS: r.StreamUS}
+		cell := Cell{Entry: record.Summarize(r, nil)}
 		if r.Status == kernels.StatusOK {
-			s := stats.Summarize(r.SamplesUS)
-			cell.MedianUS, cell.Lo, cell.Hi, row.spread = s.Median, s.Lo, s.Hi, 100*s.Spread
+			row.spread = 100 * cell.Spread
 		}
 		row.value = ValueOf(cell, r.Bytes)
 		rows = append(rows, row)

@@ -33,52 +33,19 @@ type Side struct {
 	Cells map[kernels.Problem]Cell
 }
 
-// A Cell is what one side has for a problem. Times are in microseconds and mean
-// something only where Status is ok.
+// A Cell is what one side has for a problem: an entry of records, or what another file has of one.
+// Its times mean something only where its status is ok.
 type Cell struct {
-	Variant  kernels.Variant
-	MedianUS float64
-	Lo, Hi   float64 // 95 % interval of the median; both 0 where there is none
-	Bytes    int64   // compulsory traffic
-	StreamUS float64 // of the stream in the same run, 0 where it is not known
-	Status   kernels.Status
-	Reason   string // why the status is not ok
-	Stages   []record.StageUS
-	Samples  []float64   // microseconds; nil where only the median is known
-	Rounds   []float64   // medians of finals, microseconds; of one run the same rounds for all
-	Again    []float64   // of a second copy of the variant in the same rounds, where there was one
-	Finals   int         // variants in those finals; 1 is the base alone, for which nothing was left
-	Base     bool        // it is what runs untuned
-	Run      string      // ID of the run, "" where it is not known
-	In       *record.Run // it, nil where it is not known
-	Device   string      // ID of the device, "" where it is not known
-	Card     string      // its name, likewise
-	Kind     string      // kernels.KindCUDA or KindCPU, likewise
-	FloorUS  float64     // an empty launch in that run, microseconds; 0 where it is not known
-	Failed   string      // which checks of the run's selftest failed, "" for none; see record.Run.Failures
-	Protocol string      // name of the protocol, "" where it is not known
-	Phase    string      // of the protocol: record.PhaseSearch, PhaseFinal or empty
-	Configs  int         // recorded ok, of which this is the fastest; 0 without a choice
+	record.Entry
+	Configs int // recorded ok, of which this is the fastest; 0 without a choice
 }
 
-// CellOf is the cell of a records entry.
-func CellOf(e record.Entry) Cell {
-	c := Cell{Variant: e.Variant, MedianUS: e.Median, Lo: e.Lo, Hi: e.Hi, Bytes: e.Bytes,
-		StreamUS: e.StreamUS, Status: e.Status, Reason: e.Reason, Stages: e.Stages,
-		Samples: e.SamplesUS, Base: e.Base}
-	if e.Run != nil {
-		c.SetRun(e.Run)
-		c.Protocol, c.Phase = e.Run.Protocol.Name, e.Run.Protocol.Phase
+// run is the run that measured the cell, an empty one where it is not known.
+func (c Cell) run() *record.Run {
+	if c.Run == nil {
+		return &record.Run{}
 	}
-	f := e.Finals()
-	c.Rounds, c.Again, c.Finals = f.Rounds, f.BaseAgain, f.Of
-	return c
-}
-
-// SetRun says which run on which device measured the cell.
-func (c *Cell) SetRun(r *record.Run) {
-	c.In, c.Run, c.Device, c.Card, c.Kind = r, r.ID, r.Device.ID, r.Device.Name, r.Device.Kind
-	c.FloorUS, c.Failed = r.FloorUS, r.Failures()
+	return c.Run
 }
 
 // A Mark is the verdict on a row.
@@ -268,21 +235,22 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 // variant of one run on both sides needs neither.
 func (r *Row) judge() {
 	a, b := r.a, r.b
-	oneRun := a.Run != "" && a.Run == b.Run
+	oneRun := a.run().ID != "" && a.run().ID == b.run().ID
+	x, y := a.Finals(), b.Finals()
 	r.Mark = Unclear
 	switch {
 	case oneRun && a.Variant == b.Variant:
 		r.Mark, r.Speedup = Equal, 1
-		if a.Finals == 1 {
+		if x.Of == 1 {
 			r.why = whyAlone
 		}
-	case oneRun && len(a.Rounds) > 0 && len(a.Rounds) == len(b.Rounds):
-		turned := len(a.Again) == 0 // only the base has a second copy, and it may be B
+	case oneRun && len(x.Rounds) > 0 && len(x.Rounds) == len(y.Rounds):
+		turned := len(x.BaseAgain) == 0 // only the base has a second copy, and it may be B
 		if turned {
-			a, b = b, a
+			x, y = y, x
 		}
-		step := stats.TimerStep(slices.Concat(a.Samples, b.Samples))
-		j := verdict.JudgeRounds(a.Rounds, b.Rounds, a.Again, step, max(a.Finals, b.Finals)-1)
+		step := stats.TimerStep(slices.Concat(a.SamplesUS, b.SamplesUS))
+		j := verdict.JudgeRounds(x.Rounds, y.Rounds, x.BaseAgain, step, max(x.Of, y.Of)-1)
 		if turned {
 			j = j.Reverse()
 		}
@@ -311,21 +279,16 @@ func (r *Row) setPaired(j verdict.Judgement) {
 func (r *Row) judgeMedians(oneRun bool) {
 	rule := verdict.Default()
 	least := rule.Unpaired
-	if oneRun || len(r.a.Samples) == 0 || len(r.b.Samples) == 0 {
+	if oneRun || len(r.a.SamplesUS) == 0 || len(r.b.SamplesUS) == 0 {
 		least = TieBand
 	}
 	band, ok := widenBand(rule.RecordedBand(least, r.a.StreamUS, r.b.StreamUS), r.a, r.b)
-	switch few := func(c Cell) bool { return len(c.Samples) > 0 && c.Lo == 0 }; {
+	switch few := func(c Cell) bool { return len(c.SamplesUS) > 0 && c.Lo == 0 }; {
 	case !ok:
 		r.why = whyFloor
 	case !few(r.a) && !few(r.b):
-		r.Mark = marks[verdict.JudgeMedians(r.a.median(), r.b.median(), least, band)]
+		r.Mark = marks[verdict.JudgeMedians(r.a.Summary, r.b.Summary, least, band)]
 	}
-}
-
-// median is the cell's, with its interval.
-func (c Cell) median() verdict.Median {
-	return verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi}
 }
 
 // problems are those of all sides, in the order of tables.
@@ -394,16 +357,16 @@ func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
 func ValueOf(c Cell, bytes int64) Value {
 	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Base: c.Base, Status: c.Status,
 		Reason: c.Reason}
-	if c.Status != kernels.StatusOK || !(c.MedianUS > 0) || math.IsInf(c.MedianUS, 0) {
+	if c.Status != kernels.StatusOK || !(c.Median > 0) || math.IsInf(c.Median, 0) {
 		return v
 	}
-	v.US, v.LoUS, v.HiUS = c.MedianUS, c.Lo, c.Hi
+	v.US, v.LoUS, v.HiUS = c.Median, c.Lo, c.Hi
 	if v.Configs = c.Configs; c.Configs > 0 {
-		v.Phase = phaseName(c.Phase)
+		v.Phase = phaseName(c.run().Protocol.Phase)
 	}
-	v.GBps = float64(bytes) / (c.MedianUS * 1e3)
+	v.GBps = float64(bytes) / (c.Median * 1e3)
 	if c.StreamUS > 0 {
-		v.StreamPercent = 100 * c.StreamUS / c.MedianUS
+		v.StreamPercent = 100 * c.StreamUS / c.Median
 	}
 	for _, s := range c.Stages {
 		v.Stages = append(v.Stages, StageValue{s.Stage, s.MedianUS})

@@ -29,13 +29,15 @@ func Render(w io.Writer, c *Comparison, format string) error {
 // render writes what several tables show: all of them to people, the first as csv, and all of value
 // as json.
 func render(w io.Writer, value any, format string, tables ...*Table) error {
-	if err := CheckFormat(format); err != nil {
-		return err
-	}
-	switch format {
-	case FormatJSON:
+	if format == FormatJSON {
 		return writeJSON(w, value)
-	case FormatCSV:
+	}
+	return RenderTables(w, format, tables...)
+}
+
+// RenderTables writes several tables: all of them to people, the first as csv and json.
+func RenderTables(w io.Writer, format string, tables ...*Table) error {
+	if format == FormatCSV || format == FormatJSON {
 		tables = tables[:1]
 	}
 	for i, t := range tables {

@@ -16,19 +16,17 @@ import (
 func Timer(runs ...*record.Run) []string {
 	s := Side{Cells: map[kernels.Problem]Cell{}}
 	for i, r := range runs {
-		var c Cell
-		c.SetRun(r)
-		s.Cells[kernels.Problem{M: int64(i)}] = c
+		s.Cells[kernels.Problem{M: int64(i)}] = Cell{Entry: record.Entry{Run: r}}
 	}
 	return timer(s)
 }
 
 // timer is Timer of the runs of sides, which are named by letters where their floors differ.
 func timer(sides ...Side) (lines []string) {
-	if floors, _ := perSide(floorText, "%[2]s %[1]s", sides...); floors != "" {
+	if floors, _ := perSide(func(c Cell) string { return floorText(c.run()) }, "%[2]s %[1]s", sides...); floors != "" {
 		lines = append(lines, "floor (an empty launch): "+floors)
 	}
-	return append(lines, words(func(c Cell) string { return c.Failed }, sides...)...)
+	return append(lines, words(func(c Cell) string { return c.run().Failures() }, sides...)...)
 }
 
 // differences say how sides were not measured alike.
@@ -36,8 +34,8 @@ func differences(sides ...Side) (notes []string) {
 	for _, what := range []struct {
 		name string
 		of   func(Cell) string
-	}{{"devices", func(c Cell) string { return c.Device }},
-		{"protocols", func(c Cell) string { return c.Protocol }}} {
+	}{{"devices", func(c Cell) string { return c.run().Device.ID }},
+		{"protocols", func(c Cell) string { return c.run().Protocol.Name }}} {
 		if text, same := perSide(what.of, "%s of %s", sides...); !same {
 			notes = append(notes,
 				fmt.Sprintf("the %s differ, so the code is not all that does: %s.", what.name, text))
@@ -80,22 +78,23 @@ func words(of func(Cell) string, sides ...Side) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-func floorText(c Cell) string {
+func floorText(r *record.Run) string {
 	switch {
-	case c.Kind != kernels.KindCUDA:
+	case r.Device.Kind != kernels.KindCUDA:
 		return ""
-	case c.FloorUS == 0:
+	case r.FloorUS == 0:
 		return "unknown"
 	}
-	return fmt.Sprintf("%.2f us", c.FloorUS)
+	return fmt.Sprintf("%.2f us", r.FloorUS)
 }
 
 // widenBand is verdict.WidenBand for two cells. Within one run, and on a cpu, floors do not differ.
 func widenBand(band float64, a, b Cell) (float64, bool) {
-	run := func(c Cell) string { return strings.TrimSuffix(c.Run, record.FinalsSuffix) }
-	if run(a) != "" && run(a) == run(b) ||
-		a.Kind != kernels.KindCUDA && b.Kind != kernels.KindCUDA {
+	x, y := a.run(), b.run()
+	id := func(r *record.Run) string { return strings.TrimSuffix(r.ID, record.FinalsSuffix) }
+	if id(x) != "" && id(x) == id(y) ||
+		x.Device.Kind != kernels.KindCUDA && y.Device.Kind != kernels.KindCUDA {
 		return band, true
 	}
-	return verdict.WidenBand(band, a.FloorUS, b.FloorUS, min(a.MedianUS, b.MedianUS))
+	return verdict.WidenBand(band, x.FloorUS, y.FloorUS, min(a.Median, b.Median))
 }

@@ -9,13 +9,15 @@ import (
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/record"
+	"normbench/sweep/stats"
 )
 
 // gpuSide is one problem that took us microseconds, in a run with a floor.
 func gpuSide(run string, us, floor float64, trials ...record.Trial) report.Side {
-	c := report.Cell{Status: kernels.StatusOK, MedianUS: us, Lo: 0.999 * us, Hi: 1.001 * us}
-	c.SetRun(&record.Run{ID: run, FloorUS: floor, SelfTest: trials,
-		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA}})
+	c := report.Cell{Entry: record.Entry{Status: kernels.StatusOK,
+		Summary: stats.Summary{Median: us, Lo: 0.999 * us, Hi: 1.001 * us},
+		Run: &record.Run{ID: run, FloorUS: floor, SelfTest: trials,
+			Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA}}}}
 	p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 64, N: 1024,
 		DType:  kernels.BF16,
 		Weight: kernels.BF16}

@@ -18,7 +18,7 @@ import (
 func growth(t testing.TB, over *Axis) *Growth {
 	cell := func(us, stream float64) Cell {
 		c := ok(us)
-		c.StreamUS, c.Bytes, c.Device, c.Protocol, c.Run = stream, 1<<20, "nvidia-h200", "cold", "r"
+		c.StreamUS, c.Bytes, c.Run = stream, 1<<20, coldRun("r", "nvidia-h200")
 		return c
 	}
 	a, b := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
@@ -104,7 +104,7 @@ func TestPage(t *testing.T) {
 	// Nothing to draw is a page without plots.
 	b.Reset()
 	err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
-		"rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b)
+		"rmsnorm/fwd/1x1/bf16"): timed(1)}}).Page("x", nil).Write(&b)
 	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg"), "%v", err)
 	assert.That(t, growth(t, nil).Page("x", nil).Write(brokenWriter{}) != nil,
 		"a write error was lost")

@@ -92,10 +92,9 @@ func (l *Live) Sides() (sides [2]Side) {
 	for i, text := range []string{l.A, l.B} {
 		sides[i] = Side{Label: letter(i), Name: NameOf(text), Cells: map[kernels.Problem]Cell{}}
 		for _, d := range l.Duels {
-			c := Cell{Variant: []kernels.Variant{d.A, d.B}[i], Status: d.Status, Reason: d.Reason,
-				Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS, Protocol: run.Protocol.Name,
-				Base: text == "base"}
-			c.SetRun(&run)
+			c := Cell{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
+				Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
+				Base: text == "base"}}
 			for _, x := range [][]record.Stage{d.StagesA, d.StagesB}[i] {
 				c.Stages = append(c.Stages,
 					record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
@@ -105,9 +104,7 @@ func (l *Live) Sides() (sides [2]Side) {
 				us = append(us, []float64{round.A, round.B}[i])
 			}
 			if len(us) > 0 && d.Status == kernels.StatusOK {
-				sum := stats.Summarize(us)
-				c.MedianUS, c.Lo, c.Hi = sum.Median, sum.Lo, sum.Hi
-				c.Samples = us
+				c.Summary, c.SamplesUS = stats.Summarize(us), us
 			}
 			sides[i].Cells[d.Problem] = c
 		}

@@ -24,8 +24,8 @@ func MapTable(m *rule.Map) *Table {
 		}
 		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems),
 			regret}
-		for _, x := range []int{len(r.Lines)*len(r.Rows) - r.Count(rule.Nothing), r.Count(rule.Measured), r.Count(rule.Neighbour),
-			r.Count(rule.Borrowed), len(r.Legend)} {
+		for _, x := range []int{len(r.Lines)*len(r.Rows) - r.Count(rule.Nothing),
+			r.Count(rule.Measured), r.Count(rule.Neighbour), r.Count(rule.Borrowed), len(r.Legend)} {
 			row = append(row, fmt.Sprint(x))
 		}
 		t.Rows = append(t.Rows, row)

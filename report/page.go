@@ -85,9 +85,7 @@ func facts(runs []*record.Run) (list []Fact) {
 		}
 		return fmt.Sprintf("%s: %d samples, %s", r.Protocol.Name, r.Protocol.Samples, cache)
 	})
-	add("floor", func(r *record.Run) string {
-		return floorText(Cell{Kind: r.Device.Kind, FloorUS: r.FloorUS})
-	})
+	add("floor", floorText)
 	add("selftest", (*record.Run).Failures)
 	add("date", func(r *record.Run) string {
 		if r.Time.IsZero() {
@@ -202,7 +200,8 @@ func (g *Growth) launches() []*Table {
 				}
 				return strings.Join(parts, ", ")
 			}},
-			Column[row]{Head: "all us", Value: func(r row) any { return r.US }, Text: func(r row) string { return r.us() }}))
+			Column[row]{Head: "all us", Value: func(r row) any { return r.US },
+				Text: func(r row) string { return r.us() }}))
 	t.Group = kindGroup
 	return []*Table{t.LedBy("M", "N", "arm")}
 }

@@ -20,12 +20,12 @@ import (
 // rounds is a finalist of a run whose rounds share their noise, times factor(i) in round i.
 func rounds(family string, n int, factor func(i int) float64) Cell {
 	noise := []float64{1, 1.3, 0.8, 1.1, 0.9, 1.2, 1, 1.05}
-	c := Cell{Variant: kernels.Variant{Family: family}, Status: kernels.StatusOK, Run: "r1",
-		MedianUS: 10, Finals: 9}
+	c := timed(10)
+	c.Variant.Family, c.Run, c.Final = family, &record.Run{ID: "r1"}, &record.Final{Of: 9}
 	for i := range n {
 		us := 10 * noise[i%len(noise)] * factor(i)
-		c.Rounds = append(c.Rounds, us)
-		c.Samples = append(c.Samples, us, us)
+		c.Final.Rounds = append(c.Final.Rounds, us)
+		c.SamplesUS = append(c.SamplesUS, us, us)
 	}
 	return c
 }
@@ -44,10 +44,12 @@ func versus(t *testing.T, a, b Cell) *Comparison {
 // that both have cancels, a gain below 1% is none, and what is not told apart counts as 1.00x.
 func TestPaired(t *testing.T) {
 	wobble := func(i int) float64 { return 1.02 - 0.04*float64(i%2) }
-	base := rounds("a", 12, flat(1))
-	base.Base, base.Again = true, rounds("a", 12, flat(1.0003)).Rounds
-	apart := base
-	apart.Again = rounds("a", 12, flat(1.02)).Rounds
+	twice := func(again float64) Cell {
+		c := rounds("a", 12, flat(1))
+		c.Base, c.Final.BaseAgain = true, rounds("a", 12, flat(again)).Final.Rounds
+		return c
+	}
+	base, apart := twice(1.0003), twice(1.02)
 	for name, test := range map[string]struct {
 		a, b    Cell
 		speedup float64
@@ -68,7 +70,7 @@ func TestPaired(t *testing.T) {
 			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Mark, c.All.Speedup, test)
 			continue
 		}
-		few := len(test.a.Rounds) < 12
+		few := len(test.a.Final.Rounds) < 12
 		assert.That(t, few == (r.Paired.Lo == 0) &&
 			(few || r.Paired.Lo <= r.Speedup && r.Paired.Hi >= r.Speedup) &&
 			(r.Paired.Reason == "") == (r.Mark != Unclear), "%s: %+v", name, r.Paired)
@@ -85,7 +87,7 @@ func TestPaired(t *testing.T) {
 				math.Abs(turned.Speedup*r.Speedup-1) <= 1e-9 &&
 				math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) <= 1e-9,
 			"%s: %s %+v, turned %s %+v", name, r.Mark, r.Paired, turned.Mark, turned.Paired)
-		test.b.Run = "r2"
+		test.b.Run = &record.Run{ID: "r2"}
 		c = versus(t, test.a, test.b)
 		assert.That(t, c.Rows[0].Paired == nil, "%s: rounds of two runs are paired", name)
 	}
@@ -98,7 +100,7 @@ func TestEqual(t *testing.T) {
 	base.Base = true
 	other := rounds("b", 12, flat(1))
 	alone := base
-	alone.Finals, alone.Rounds = 1, alone.Rounds[:1]
+	alone.Final = &record.Final{Of: 1, Rounds: base.Final.Rounds[:1]}
 	for _, test := range []struct {
 		cell  Cell
 		word  string
@@ -132,7 +134,7 @@ func TestEqual(t *testing.T) {
 			!strings.Contains(page.String(), "SAME"), "page: %v\n%s", err, page.String())
 	}
 	older := base
-	older.Run = "r0"
+	older.Run = &record.Run{ID: "r0"}
 	r := versus(t, older, base).Rows[0]
 	assert.That(t, r.Mark != Equal, "runs of two times are one: %+v", r)
 }

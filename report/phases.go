@@ -15,7 +15,8 @@ import (
 // isSearch says that a side has times of a search only. They are no result: a search keeps the
 // fastest of many configs, each seen a few times.
 func (r *Row) isSearch() bool {
-	return r.a.Phase == record.PhaseSearch || r.b.Phase == record.PhaseSearch
+	searches := func(c Cell) bool { return c.run().Protocol.Phase == record.PhaseSearch }
+	return searches(r.a) || searches(r.b)
 }
 
 // A rowNote is a note below the table on the rows for which it holds. {n} counts them.
@@ -86,7 +87,7 @@ func sourceNote(label string, cells []Cell) string {
 	for _, x := range cells {
 		if x.Configs > 0 {
 			configs = append(configs, float64(x.Configs))
-			phases[phaseName(x.Phase)]++
+			phases[phaseName(x.run().Protocol.Phase)]++
 		}
 	}
 	if len(configs) == 0 {
@@ -139,7 +140,7 @@ func Best(cells, searched map[kernels.Problem]Cell,
 	for p, s := range searched {
 		c, ok := cells[p]
 		if !ok || s.Status == kernels.StatusOK && (c.Status != kernels.StatusOK ||
-			!again(p, s.Variant) && c.MedianUS > s.MedianUS*(1+TieBand)) {
+			!again(p, s.Variant) && c.Median > s.Median*(1+TieBand)) {
 			cells[p] = s
 		}
 	}

@@ -12,10 +12,12 @@ import (
 )
 
 func phased(phase string, us float64, configs int) Cell {
-	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"},
-		Status:   kernels.StatusOK,
-		MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
-		Lo: us * 0.999, Hi: us * 1.001, Samples: []float64{us, us * 1.001, us * 0.999}}
+	c := timed(us)
+	c.Run = coldRun(fmt.Sprint(us), "")
+	c.Run.Protocol.Phase = phase
+	c.Variant.Family, c.Bytes, c.Configs = "f", 1000, configs
+	c.Lo, c.Hi, c.SamplesUS = us*0.999, us*1.001, []float64{us, us * 1.001, us * 0.999}
+	return c
 }
 
 // A side whose finals lack its best variant has that of the search, of which no verdict is given.
@@ -67,6 +69,6 @@ func TestAlike(t *testing.T) {
 	}
 	again := Best(cells{ps[0]: phased(final, 30, 1)}, cells{ps[0]: phased(search, 20, 9)},
 		func(kernels.Problem, kernels.Variant) bool { return true })
-	assert.Equal(t, again[ps[0]].MedianUS, 30,
+	assert.Equal(t, again[ps[0]].Median, 30,
 		"the finals of a variant do not count against what the search saw of it")
 }

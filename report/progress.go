@@ -13,7 +13,7 @@ import (
 )
 
 // A Progress tells how a run goes: a note for each finished problem with the best variant so far,
-// and every few seconds one of what is measured.
+// and after every few silent seconds one of what is measured.
 type Progress struct {
 	console  *console.Console
 	step     *console.Step
@@ -112,7 +112,7 @@ func gain(base, best *record.Record) string {
 	}
 	side := func(r *record.Record) Side {
 		x := record.Summarize(r, &record.Run{ID: r.Run})
-		return Side{Cells: map[kernels.Problem]Cell{r.Problem: CellOf(x)}}
+		return Side{Cells: map[kernels.Problem]Cell{r.Problem: {Entry: x}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
 	if row.Mark == Equal {

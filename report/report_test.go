@@ -16,23 +16,34 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
+	"normbench/sweep/stats"
 )
 
+// timed is a cell of which only a time is known.
+func timed(us float64) Cell {
+	return Cell{Entry: record.Entry{Status: kernels.StatusOK, Summary: stats.Summary{Median: us}}}
+}
+
+func coldRun(id, device string) *record.Run {
+	return &record.Run{ID: id, Device: kernels.DeviceInfo{ID: device},
+		Protocol: record.Protocol{Name: "cold"}}
+}
+
 func ok(us float64) Cell {
-	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist",
-		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
-		MedianUS: us, Lo: us * 0.999, Hi: us * 1.001, StreamUS: 50, Status: kernels.StatusOK,
-		Stages: []record.StageUS{{Stage: "k1", MedianUS: us * 0.9},
-			{Stage: "k2", MedianUS: us * 0.08}}}
+	c := timed(us)
+	c.Variant = kernels.Variant{Family: "rms_bwd/reg_persist",
+		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})}
+	c.Lo, c.Hi, c.StreamUS = us*0.999, us*1.001, 50
+	c.Stages = []record.StageUS{{Stage: "k1", MedianUS: us * 0.9}, {Stage: "k2", MedianUS: us * 0.08}}
+	return c
 }
 
 func failed(s kernels.Status, reason string) Cell {
-	c := ok(0)
-	return Cell{Variant: c.Variant, Status: s, Reason: reason}
+	return Cell{Entry: record.Entry{Variant: ok(0).Variant, Status: s, Reason: reason}}
 }
 
 func wide(c Cell) Cell {
-	c.Lo, c.Hi = c.MedianUS*0.8, c.MedianUS*1.2
+	c.Lo, c.Hi = c.Median*0.8, c.Median*1.2
 	return c
 }
 
@@ -104,15 +115,15 @@ func TestMarks(t *testing.T) {
 	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
 	sampled := func(run string, us, stream float64) Cell {
 		c := ok(us)
-		c.StreamUS, c.Run, c.Device = stream, run, "d"
+		c.StreamUS, c.Run = stream, coldRun(run, "d")
 		c.Variant.Family = strconv.FormatFloat(us, 'g', -1, 64)
 		for i := range 20 {
-			c.Samples = append(c.Samples, us*(1+0.001*float64(i%5-2)))
+			c.SamplesUS = append(c.SamplesUS, us*(1+0.001*float64(i%5-2)))
 		}
 		return c
 	}
 	few := noCI(sampled("r", 100, 50))
-	few.Samples = few.Samples[:5]
+	few.SamplesUS = few.SamplesUS[:5]
 	for name, tc := range map[string]struct {
 		a, b Cell
 		want Mark
@@ -151,8 +162,7 @@ func TestCompareNothing(t *testing.T) {
 		Compare(Side{Label: "a"}, Side{Label: "b"}),
 		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash,
 			"x")}},
-			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK,
-				MedianUS: math.NaN(), Lo: math.NaN()}}}),
+			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: timed(math.NaN())}}),
 		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
 	} {
 		for _, f := range Formats() {
@@ -222,8 +232,10 @@ func TestNumbers(t *testing.T) {
 func TestUnlike(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/64x64/bf16")
 	side := func(device, protocol string) Side {
-		return Side{Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: 1,
-			Device: device, Protocol: protocol}}}
+		c := timed(1)
+		c.Run = coldRun("", device)
+		c.Run.Protocol.Name = protocol
+		return Side{Cells: map[kernels.Problem]Cell{p: c}}
 	}
 	n := Compare(side("x", "cold"), side("x", "cold")).Notes
 	assert.That(t, n == nil, "%v", n)

@@ -28,7 +28,7 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 	}
 	s := Side{Label: label, Cells: map[kernels.Problem]Cell{}}
 	for p, x := range best {
-		s.Cells[p] = CellOf(*x)
+		s.Cells[p] = Cell{Entry: *x}
 	}
 	return s
 }
@@ -37,8 +37,10 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 func RunsOf(sides ...Side) (runs []*record.Run) {
 	for _, side := range sides {
 		for _, c := range side.Cells {
-			if c.In != nil && !slices.ContainsFunc(runs, func(r *record.Run) bool { return r.ID == c.Run }) {
-				runs = append(runs, c.In)
+			run := c.run() // a tuned table knows little of it
+			if run.Device.ID != "" &&
+				!slices.ContainsFunc(runs, func(r *record.Run) bool { return r.ID == run.ID }) {
+				runs = append(runs, run)
 			}
 		}
 	}
@@ -81,10 +83,12 @@ func NameOf(text string) string {
 // TitleOf names the devices and protocols that arms are of.
 func TitleOf(arms []Side) string {
 	title := "Speed against the stream"
-	if devices := words(func(c Cell) string { return cmp.Or(c.Card, c.Device) }, arms...); len(devices) > 0 {
+	card := func(c Cell) string { return cmp.Or(c.run().Device.Name, c.run().Device.ID) }
+	if devices := words(card, arms...); len(devices) > 0 {
 		title += " on " + strings.Join(devices, ", ")
 	}
-	if protocols := words(func(c Cell) string { return c.Protocol }, arms...); len(protocols) > 0 {
+	protocol := func(c Cell) string { return c.run().Protocol.Name }
+	if protocols := words(protocol, arms...); len(protocols) > 0 {
 		title += ", " + strings.Join(protocols, ", ")
 	}
 	return title

@@ -58,10 +58,10 @@ func streamScore(s Side, kind string, ps []kernels.Problem) StreamScore {
 
 // ofStream is the stream's time over the cell's, 0 where one of them is missing.
 func (c Cell) ofStream() float64 {
-	if c.Status != kernels.StatusOK || !(c.MedianUS > 0) {
+	if c.Status != kernels.StatusOK || !(c.Median > 0) {
 		return 0
 	}
-	return c.StreamUS / c.MedianUS
+	return c.StreamUS / c.Median
 }
 
 // A Shortfall is a problem on which a side is not as near to the stream as asked.

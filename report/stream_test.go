@@ -11,7 +11,9 @@ import (
 
 func TestStreamScores(t *testing.T) {
 	at := func(us, stream float64) Cell {
-		return Cell{Status: kernels.StatusOK, MedianUS: us, StreamUS: stream}
+		c := timed(us)
+		c.StreamUS = stream
+		return c
 	}
 	p := func(s string) kernels.Problem { return devicetest.Problem(t, s) }
 	s := Side{Label: "x", Cells: map[kernels.Problem]Cell{

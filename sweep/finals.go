@@ -19,9 +19,18 @@ import (
 // A finalist is a variant in the finals of a search.
 type finalist struct {
 	*Arm
-	index int // into the job's variants
+	index int  // into the job's variants
+	base  bool // it is what runs untuned
+	entry bool // it is the checked-in entry
 	check *kernels.Check
 }
+
+func (f *finalist) runs() bool { return f.Failure == nil && len(f.Rounds) > 0 }
+
+// tieBand is how much slower the checked-in entry may be than the fastest, relatively, and still be
+// chosen: two sweeps of one device differ by as much. The band is wider if two copies of the base
+// differ by more.
+const tieBand = 0.01
 
 // leastRounds are the fewest of the finals from which verdict.Gain has an interval.
 const leastRounds = 6
@@ -41,10 +50,12 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	var fs []*finalist
 	var arms []*Arm
 	for _, i := range b.Finalists(n) {
-		fs = append(fs, &finalist{Arm: &Arm{Variant: m.j.Variants[i]}, index: i})
+		v := m.j.Variants[i]
+		fs = append(fs, &finalist{Arm: &Arm{Variant: v}, index: i, base: v == m.j.Base,
+			entry: m.j.Entry && v == m.j.Checked})
 		arms = append(arms, fs[len(fs)-1].Arm)
 	}
-	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.Variant == m.j.Base })
+	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.base })
 	second, stream := &Arm{Variant: m.j.Base}, &Arm{Variant: m.Stream()}
 	if base >= 0 {
 		arms = append(arms, second)
@@ -80,7 +91,6 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 		}
 		if i == winner {
 			rec.Chosen = why
-			o.Known.Won(m.j.Problem, f.Variant)
 		}
 		if i == base {
 			rec.BaseAgainUS = second.Rounds
@@ -110,8 +120,6 @@ func (m *measurer) finalists(b *search.Board, left float64, short bool) int {
 	return n
 }
 
-func (m *measurer) isEntry(v kernels.Variant) bool { return m.j.Entry && v == m.j.Checked }
-
 // failureOf is how the base failed in the search.
 func (m *measurer) failureOf() *kernels.Failure {
 	if c := m.checks[m.j.Base]; c != nil && !c.OK() {
@@ -120,30 +128,54 @@ func (m *measurer) failureOf() *kernels.Failure {
 	return kernels.Failf(kernels.StatusLaunch, "it failed in the search")
 }
 
+// pickWinner is the winner of the finals. The base stays unless the rounds prove another
+// ahead (verdict.IsAhead, with floor of two copies of the base). Of those that are, the winner is the
+// checked-in entry if it is within the band of the fastest, else the fastest by the median of its
+// rounds. It says why, and is -1 where none is left.
+func pickWinner(fs []*finalist, band, floor float64) (winner int, why string) {
+	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.base && f.runs() })
+	others := 0
+	var ahead []int // the fastest first
+	for i, f := range fs {
+		if f.base || !f.runs() {
+			continue
+		}
+		others++
+		if base < 0 || verdict.IsAhead(fs[base].Rounds, f.Rounds, floor) {
+			ahead = append(ahead, i)
+		}
+	}
+	if len(ahead) == 0 {
+		return base, map[bool]string{true: "base: nothing else was in the finals",
+			false: "base: none is faster beyond doubt"}[others == 0]
+	}
+	slices.SortStableFunc(ahead, func(a, b int) int {
+		return cmp.Compare(stats.Median(fs[a].Rounds), stats.Median(fs[b].Rounds))
+	})
+	entry := slices.IndexFunc(ahead, func(i int) bool { return fs[i].entry })
+	if entry > 0 {
+		behind, _, _, _ := verdict.Gain(fs[ahead[entry]].Rounds, fs[ahead[0]].Rounds)
+		if behind <= band {
+			return ahead[entry], fmt.Sprintf("checked in, within %.1f%% of the fastest", 100*band)
+		}
+	}
+	return ahead[0], "fastest"
+}
+
 // choose picks the winner and checks it with other inputs, for its answer and
 // for the same bits every time; one that fails there is out, and the next best
 // is chosen.
 func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base int) (
 	winner int, why string, err error) {
-	run := m.v.run
-	o := run.o.Search
 	floor := 0.0
 	if base >= 0 && len(second.Rounds) > 0 && len(second.Rounds) == len(fs[base].Rounds) {
 		floor, _, _, _ = verdict.Gain(second.Rounds, fs[base].Rounds)
 	}
-	band := max(search.TieBand, math.Abs(floor))
+	band := max(tieBand, math.Abs(floor))
 	m.Close()
-	m.Seed = run.o.Seed ^ freshSeed>>11
+	m.Seed = m.v.run.o.Seed ^ freshSeed>>11
 	for {
-		list := make([]search.Finalist, len(fs))
-		for i, f := range fs {
-			list[i] = search.Finalist{Variant: f.Variant, Rounds: f.Rounds, Failed: f.Failure != nil,
-				Base: i == base, Entry: m.isEntry(f.Variant), Shared: o.Known.Sharing(m.j.Problem, f.Variant)}
-			if plan, err := m.plan(f.Variant); err == nil {
-				list[i].Cost = search.Cost(plan, f.Variant.Config, run.info)
-			}
-		}
-		if winner, why = search.Choose(list, band, floor); winner < 0 {
+		if winner, why = pickWinner(fs, band, floor); winner < 0 {
 			return -1, "", nil
 		}
 		f := fs[winner]
@@ -181,7 +213,7 @@ func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board
 	if f.check != nil {
 		rec.Check, rec.Seed = f.check, m.Seed
 	}
-	rec.Entry = m.isEntry(f.Variant)
+	rec.Entry = f.entry
 	m.final(rec)
 	if rec.Status != kernels.StatusOK || f.check == nil && !rec.Base {
 		return rec, nil

@@ -19,8 +19,8 @@ const TieBand = 0.01
 // beats says whether a grid's times prove e faster than the base: by TieBand, and by intervals of
 // the medians that do not meet. Without intervals, of fewer than six samples, nothing is proved.
 func beats(e, base *record.Entry) bool {
-	m := func(e *record.Entry) verdict.Median { return verdict.Median{US: e.Median, Lo: e.Lo, Hi: e.Hi} }
-	return e.Hi > 0 && base.Lo > 0 && verdict.JudgeMedians(m(base), m(e), TieBand, TieBand) == verdict.Faster
+	return e.Hi > 0 && base.Lo > 0 &&
+		verdict.JudgeMedians(base.Summary, e.Summary, TieBand, TieBand) == verdict.Faster
 }
 
 // Pick returns the table's entries for what was measured: per problem the ok variant with the

@@ -70,9 +70,6 @@ func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 			best[x.Problem] = time
 			h.Found(x.Problem, x.Variant)
 		}
-		if x.Finals().Chosen != "" {
-			h.Won(x.Problem, x.Variant)
-		}
 	}
 	return h
 }

@@ -381,8 +381,8 @@ func peersTable(pattern string) (string, error) {
 			}
 			x.verdicts[judged[0].Verdict]++
 			x.gain = append(x.gain, 1/judged[0].Effect)
-			x.peer = append(x.peer, d.StreamUS/sides[0].Cells[d.Problem].MedianUS)
-			x.ours = append(x.ours, d.StreamUS/sides[1].Cells[d.Problem].MedianUS)
+			x.peer = append(x.peer, d.StreamUS/sides[0].Cells[d.Problem].Median)
+			x.ours = append(x.ours, d.StreamUS/sides[1].Cells[d.Problem].Median)
 			rows[name], judged = x, judged[1:]
 		}
 		peers := strings.Join(run.Among, ", ")

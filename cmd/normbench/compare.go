@@ -103,8 +103,7 @@ func compareRecorded(e *env, cfg *compareConfig, wanted func(kernels.Problem) bo
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
-				report.OperandHelp, "%s holds no record that fits", text)
+			return lab.NoRecord(text)
 		}
 		sides[i] = s
 	}

@@ -40,7 +40,7 @@ var completions = map[string]string{"bash": bashCompletion, "zsh": zshCompletion
 var shells = []string{"bash", "zsh", "fish"}
 
 func completionCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &common{only: "one shell: bash, zsh or fish"}
 	return e.command(&cli.Command{
 		Name:      "completion",
 		Usage:     "print the completion script of a shell",
@@ -49,9 +49,6 @@ func completionCommand(e *env) *cli.Command {
 			"~/.bashrc, `source <(normbench completion zsh)` in ~/.zshrc, `normbench completion " +
 			"fish | source` in ~/.config/fish/config.fish.",
 	}, x, func() error {
-		if err := x.takes("completion takes one shell: bash, zsh or fish"); err != nil {
-			return err
-		}
 		shell := x.operands[0]
 		text, ok := completions[shell]
 		if !ok {

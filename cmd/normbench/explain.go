@@ -10,7 +10,7 @@ import (
 )
 
 func explainCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &common{only: "one shape or problem"}
 	var tuned, device string
 	return e.command(&cli.Command{
 		Name:      "explain",
@@ -31,12 +31,7 @@ func explainCommand(e *env) *cli.Command {
 				Usage: "launch on " + knownDevices, Value: "h200"},
 			x.kernelsFlag(),
 		}, x.tableFlags()...),
-	}, x, func() error {
-		if err := x.takes("explain takes one shape or problem"); err != nil {
-			return err
-		}
-		return explain(e, x.operands[0], tuned, device, x.format)
-	})
+	}, x, func() error { return explain(e, x.operands[0], tuned, device, x.format) })
 }
 
 // knownDevices is the help of flags that take one.

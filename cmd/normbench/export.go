@@ -11,7 +11,7 @@ import (
 )
 
 func exportCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &common{only: "one records file or results folder"}
 	var format, out string
 	return e.command(&cli.Command{
 		Name:      "export",
@@ -27,9 +27,6 @@ func exportCommand(e *env) *cli.Command {
 				Usage: "`FOLDER` for kt-cache"},
 		},
 	}, x, func() error {
-		if err := x.takes("export takes one records file or results folder"); err != nil {
-			return err
-		}
 		if format == "" {
 			return hint.Errorf("use kt-cache or benchfmt", "export needs --format")
 		}

@@ -26,6 +26,7 @@ import (
 // A common is what flags of many commands say, and the command's operands. Every Config has one.
 type common struct {
 	operands []string
+	only     string          // what the one operand is, "" where there may be others than one
 	given    map[string]bool // flags, by their names
 	format   string
 	html     string
@@ -182,10 +183,10 @@ func dashed(flags []cli.Flag) (list []string) {
 type machine struct {
 	lab.Config
 	workers cli.StringSlice
-	jobs    int
 }
 
 func (m *machine) flags() []cli.Flag {
+	m.Jobs = -1 // of a command without peers
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &m.Device, Name: "device", Category: catWhere,
 			Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from " +
@@ -206,7 +207,7 @@ func (m *machine) peerFlags() []cli.Flag {
 		&cli.StringFlag{Destination: &m.Peers, Name: "peers", Category: catWhat,
 			Usage:       "`NAMES` of the peers that peer:best is chosen from, with commas",
 			DefaultText: "all that are installed but " + lab.OnlyNamed},
-		&cli.IntFlag{Destination: &m.jobs, Name: "peer-jobs", Category: catWhere,
+		&cli.IntFlag{Destination: &m.Jobs, Name: "peer-jobs", Category: catWhere,
 			Usage: "processes that compile for the peers before anything is measured; 0 compiles " +
 				"between measurements", Value: -1, DefaultText: "the CPUs but two"},
 	}
@@ -217,9 +218,6 @@ func (m *machine) config(x *common, cache string) *lab.Config {
 	m.Workers, m.Python, m.Cache = m.workers.Value(), x.python, cache
 	if x.given["seed"] {
 		m.Seed = x.seed
-	}
-	if x.given["peer-jobs"] {
-		m.Jobs = &m.jobs
 	}
 	return &m.Config
 }

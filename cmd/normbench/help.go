@@ -76,7 +76,7 @@ list shapes --shapes te --format csv
 list devices
 list devices --wide
 list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200
-list configs --family rms_warp --kernels examples/kernels --problem rmsnorm/fwd/4096x4096/bf16 --device h200 --plans
+list configs --kernels examples/kernels --family rms_warp --problem rmsnorm/fwd/64x256/bf16 --device h200 --plans
 init triton examples/triton/rms.py:rms_forward
 init triton liger_kernel.ops.rms_norm:_rms_norm_forward_kernel --python venv/bin/python
 export results/nvidia-h200 --format kt-cache --out out/caches

@@ -15,7 +15,7 @@ import (
 )
 
 func judgeCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &common{only: "one file of rounds"}
 	var step float64
 	return e.command(&cli.Command{
 		Name:      "judge",
@@ -41,12 +41,7 @@ func judgeCommand(e *env) *cli.Command {
 				Usage:  "step of the clock, in the unit of the times; 0 is none",
 				Action: within("step", 0, math.MaxFloat64, "give it in the unit of the times")},
 		}, x.tableFlags()...),
-	}, x, func() error {
-		if err := x.takes("judge takes one file of rounds"); err != nil {
-			return err
-		}
-		return judge(e, x.operands[0], step, x.format)
-	})
+	}, x, func() error { return judge(e, x.operands[0], step, x.format) })
 }
 
 func judge(e *env, file string, step float64, format string) error {

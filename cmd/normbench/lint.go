@@ -13,7 +13,7 @@ import (
 )
 
 func lintCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &common{only: "one file"}
 	var device string
 	return e.command(&cli.Command{
 		Name:      "lint",
@@ -27,12 +27,7 @@ func lintCommand(e *env) *cli.Command {
 				Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
 			x.kernelsFlag(),
 		}, x.tableFlags()...),
-	}, x, func() error {
-		if err := x.takes("lint takes one file"); err != nil {
-			return err
-		}
-		return lint(e, x.operands[0], device, x.format)
-	})
+	}, x, func() error { return lint(e, x.operands[0], device, x.format) })
 }
 
 func lint(e *env, file, device, format string) error {

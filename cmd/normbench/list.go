@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -35,7 +34,7 @@ func listCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return cfg.show(e, list)
+			return report.RenderTables(e.out, cfg.format, list...)
 		})
 	}
 	return &cli.Command{
@@ -86,22 +85,6 @@ func (cfg *listConfig) configFlags() []cli.Flag {
 			Usage: "list every refused config, not only how many there are for each " +
 				"reason; so does --wide"},
 	}, cfg.kernelFlags()...)
-}
-
-// show prints tables, as csv and json the first alone.
-func (cfg *listConfig) show(e *env, list []*report.Table) error {
-	if cfg.format == report.FormatCSV || cfg.format == report.FormatJSON {
-		list = list[:1]
-	}
-	for i, t := range list {
-		if i > 0 {
-			fmt.Fprintln(e.out)
-		}
-		if err := report.RenderTable(e.out, t, cfg.format); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // one is a list of one table.

@@ -239,6 +239,9 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 	case len(x.operands) > 0 && c.ArgsUsage == "":
 		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName),
 			"%s takes no operands, got %q", c.Name, x.operands[0])
+	case len(x.operands) != 1 && x.only != "":
+		return hint.Errorf(fmt.Sprintf("`%s --help` has examples", c.HelpName),
+			"%s takes %s, got %d", c.Name, x.only, len(x.operands))
 	}
 	return nil
 }

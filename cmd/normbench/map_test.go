@@ -34,8 +34,8 @@ func checkedIn(t *testing.T) *tune.Table {
 func TestMap(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	page, _ := os.ReadFile("README.md")
-	assert.That(t,
-		bytes.Contains(page, []byte("\n$ normbench tune results/nvidia-h200/learn results/nvidia-h200/learn-2 --out ")),
+	assert.That(t, bytes.Contains(page, []byte("\n$ normbench tune results/nvidia-h200/learn "+
+		"results/nvidia-h200/learn-2 --out ")),
 		"no command of README fills the map, so TestReadme does not check it")
 	have := checkedIn(t)
 	d := devicetest.H200()

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,13 +112,4 @@ func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command 
 		return run()
 	}
 	return c
-}
-
-// takes refuses operands that are not one.
-func (x *common) takes(what string) error {
-	if len(x.operands) == 1 {
-		return nil
-	}
-	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]),
-		"%s, got %d", what, len(x.operands))
 }

@@ -32,7 +32,7 @@ type ruleConfig struct {
 
 func ruleCommand(e *env) *cli.Command {
 	cfg := &ruleConfig{}
-	cfg.files = []*string{&cfg.out}
+	cfg.files, cfg.only = []*string{&cfg.out}, "one REF"
 	return e.command(&cli.Command{
 		Name:      "rule",
 		Usage:     "print what a map launches for the widths of a model, or export it as code to paste",
@@ -62,9 +62,6 @@ func ruleCommand(e *env) *cli.Command {
 }
 
 func exportRule(e *env, cfg *ruleConfig) error {
-	if err := cfg.takes("rule takes one REF"); err != nil {
-		return err
-	}
 	if cfg.out != "" && cfg.export == "" {
 		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "),
 			"--out %s needs --export", cfg.out)

@@ -70,8 +70,10 @@ func TestTritonErrors(t *testing.T) {
 				assert.That(t, strings.Contains(stderr, "\nall of it\n"), "-v shows\n%s", stderr)
 			}
 			code, _, stderr := normbench(args)
-			want := `(?m)^normbench: error: (\S*/)?` + regexp.QuoteMeta(strings.NewReplacer("PYTHON",
-				filepath.Join(dir, "python"), "DIR", filepath.Join(dir, "k")).Replace(test.want)) + `[^\n]*\nnormbench: hint: .+\n\z`
+			want := strings.NewReplacer("PYTHON", filepath.Join(dir, "python"), "DIR",
+				filepath.Join(dir, "k")).Replace(test.want)
+			want = `(?m)^normbench: error: (\S*/)?` + regexp.QuoteMeta(want) +
+				`[^\n]*\nnormbench: hint: .+\n\z`
 			assert.That(t, code == exitTrouble && regexp.MustCompile(want).MatchString(stderr) &&
 				!strings.Contains(stderr, "--timeout"), // no worker drives a cpu
 				"exit code %d, want %s\n%s", code, want, stderr)

@@ -114,7 +114,9 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 	if _, err := s.Time(ctx, s.Stream(), o.Protocol.Samples); err != nil {
 		return of("the stream", err)
 	}
-	if err := sweep.WarmUp(func() ([]float64, error) { return s.Time(ctx, r.A, o.Protocol.Samples) }); err != nil {
+	if err := sweep.WarmUp(func() ([]float64, error) {
+		return s.Time(ctx, r.A, o.Protocol.Samples)
+	}); err != nil {
 		return of(ArmA, err)
 	}
 	names := []string{ArmA, ArmB, ArmA2, ArmStream}

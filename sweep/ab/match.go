@@ -30,7 +30,7 @@ type Match struct {
 	Summary verdict.Summary     `json:"summary"`
 	Gate    []Second            `json:"gate,omitempty"`
 	Kernels string              `json:"kernels,omitempty"` // families.Hash
-	Among   []string            `json:"among,omitempty"`   // the peers that peer:best was among, where not all
+	Among   []string            `json:"among,omitempty"`   // that peer:best was among, where not all
 	Peers   []string            `json:"peers,omitempty"`   // a line for each peer in it, with its versions
 	Resumed []record.Run        `json:"resumed,omitempty"` // that went on with it
 }

@@ -14,27 +14,8 @@ import (
 // goroutines.
 type History struct {
 	mu       sync.Mutex
-	problems []past
-	at       map[kernels.Problem]int // in problems
-}
-
-// A past is what searches found of a problem; without families where they found nothing.
-type past struct {
-	problem         kernels.Problem
-	fastest, winner kernels.Variant // as the search saw it, and of its finals
-}
-
-// of is the past of a problem, in which there may be nothing yet. h.mu is held.
-func (h *History) of(p kernels.Problem) *past {
-	i, ok := h.at[p]
-	if !ok {
-		if h.at == nil {
-			h.at = map[kernels.Problem]int{}
-		}
-		i = len(h.problems)
-		h.at[p], h.problems = i, append(h.problems, past{problem: p})
-	}
-	return &h.problems[i]
+	problems []kernels.Problem // in the order in which they came
+	fastest  map[kernels.Problem]kernels.Variant
 }
 
 // Add remembers the board of a finished search. A nil history does not.
@@ -48,31 +29,13 @@ func (h *History) Add(b *Board) {
 func (h *History) Found(p kernels.Problem, v kernels.Variant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.of(p).fastest = v
-}
-
-// Won remembers the winner of a problem.
-func (h *History) Won(p kernels.Problem, v kernels.Variant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.of(p).winner = v
-}
-
-// neighbour is how far away a problem's winner still speaks for another's: two
-// octaves of rows, or one of columns.
-const neighbour = 1.0
-
-// Sharing counts the neighbouring problems of the same op that v won.
-func (h *History) Sharing(p kernels.Problem, v kernels.Variant) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for _, x := range h.problems {
-		if x.problem != p && x.problem.Op == p.Op && x.winner == v && distance(p, x.problem) <= neighbour {
-			n++
-		}
+	if h.fastest == nil {
+		h.fastest = map[kernels.Problem]kernels.Variant{}
 	}
-	return n
+	if _, ok := h.fastest[p]; !ok {
+		h.problems = append(h.problems, p)
+	}
+	h.fastest[p] = v
 }
 
 // distance tells how far two problems of one pass lie apart, in octaves of
@@ -105,16 +68,17 @@ func (h *History) Winners(s *Space, n int) (out []int) {
 		return nil
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	list := slices.Clone(h.problems)
-	h.mu.Unlock()
-	slices.SortStableFunc(list, func(x, y past) int {
-		return cmp.Compare(distance(s.Problem, x.problem), distance(s.Problem, y.problem))
+	slices.SortStableFunc(list, func(p, q kernels.Problem) int {
+		return cmp.Compare(distance(s.Problem, p), distance(s.Problem, q))
 	})
 	for _, p := range list {
-		if p.problem.Pass != s.Problem.Pass || len(out) >= n {
+		if p.Pass != s.Problem.Pass || len(out) >= n {
 			break
 		}
-		i := slices.IndexFunc(s.Variants, func(v kernels.Variant) bool { return designOf(v) == designOf(p.fastest) })
+		design := designOf(h.fastest[p])
+		i := slices.IndexFunc(s.Variants, func(v kernels.Variant) bool { return designOf(v) == design })
 		if i >= 0 && !slices.Contains(out, i) {
 			out = append(out, i)
 		}

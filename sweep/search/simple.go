@@ -5,38 +5,17 @@ import (
 	"slices"
 )
 
-// grid measures all, in the order of the space, in one go.
-type grid struct {
-	s    *Space
-	next int
+// once visits variants in one round, with all launches at once: the grid all of them, in the order
+// of the space, random some in random order, the floor that a strategy has to be above.
+type once struct {
+	s  *Space
+	vs []int
 }
 
-func newGrid(s *Space, _ *rand.Rand) Strategy { return &grid{s: s} }
-
-func (g *grid) Ask(*Board) []Visit {
-	if g.next > 0 {
-		return nil
-	}
-	g.next = len(g.s.Variants)
-	return visitAll(upTo(g.s, allOf(g.s)), g.s.Full)
-}
-
-// random measures variants in random order, all launches at once: the floor
-// that a strategy has to be above.
-type random struct {
-	s    *Space
-	rng  *rand.Rand
-	done bool
-}
-
-func newRandom(s *Space, rng *rand.Rand) Strategy { return &random{s: s, rng: rng} }
-
-func (r *random) Ask(*Board) []Visit {
-	if r.done {
-		return nil
-	}
-	r.done = true
-	return visitAll(upTo(r.s, shuffled(r.s, r.rng)), r.s.Full)
+func (o *once) Ask(*Board) []Visit {
+	vs := o.vs
+	o.vs = nil
+	return visitAll(upTo(o.s, vs), o.s.Full)
 }
 
 // shuffled are all variants in random order, those to keep first.

@@ -3,6 +3,8 @@ package search
 import (
 	"math"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -20,9 +22,8 @@ type surrogate struct {
 	prior    float64 // of the log of a length scale
 
 	obs   []int // variants that it is conditioned on
-	x     [][]float64
-	chol  [][]float64 // rows of the Cholesky factor, with the diagonal
-	z     []float64
+	chol  mat.Cholesky
+	z     []float64 // what was observed, standardized and whitened
 	mean  float64
 	scale float64
 }
@@ -88,41 +89,22 @@ func ownFeatures(s *Space) []feature {
 // ownLength is the prior of the log of their length scales.
 const ownLength = 1.1
 
-// row is a variant as the process sees it.
-func (g *surrogate) row(v int) []float64 {
-	r := make([]float64, len(g.features))
-	for k := range g.features {
-		f := &g.features[k]
-		if f.byName() {
-			r[k] = f.ways[0][v]
-		} else {
-			r[k] = f.ways[f.way][v] / f.length
-		}
+// apart is the squared distance of two variants by a feature.
+func (f *feature) apart(v, w int) float64 {
+	if !f.byName() {
+		d := (f.ways[f.way][v] - f.ways[f.way][w]) / f.length
+		return d * d
 	}
-	return r
+	if f.ways[0][v] == f.ways[0][w] {
+		return 0
+	}
+	return 1 / (f.length * f.length)
 }
 
-// weights are the squared distances of two names, 0 for a feature by number.
-func (g *surrogate) weights() []float64 {
-	w := make([]float64, len(g.features))
-	for k := range g.features {
-		if f := &g.features[k]; f.byName() {
-			w[k] = 1 / (f.length * f.length)
-		}
-	}
-	return w
-}
-
-func corr(a, b, w []float64) float64 {
+func (g *surrogate) corr(v, w int) float64 {
 	sum := 0.0
-	for k, x := range a {
-		d := x - b[k]
-		switch {
-		case w[k] == 0:
-			sum += d * d
-		case d != 0:
-			sum += w[k]
-		}
+	for k := range g.features {
+		sum += g.features[k].apart(v, w)
 	}
 	return matern52(math.Sqrt(sum))
 }
@@ -132,34 +114,31 @@ func (g *surrogate) condition(vs []int, y []float64) {
 	n := len(vs)
 	g.obs = append(g.obs[:0], vs...)
 	g.mean, g.scale = moments(y)
-	w := g.weights()
-	g.x = make([][]float64, n)
-	for i, v := range vs {
-		g.x[i] = g.row(v)
-	}
 	k := mat.NewSymDense(n, nil)
 	for i := range n {
 		for j := range i {
-			k.SetSym(i, j, corr(g.x[i], g.x[j], w))
+			k.SetSym(i, j, g.corr(vs[i], vs[j]))
 		}
 		k.SetSym(i, i, 1+g.nugget)
 	}
-	var c mat.Cholesky
-	for extra := g.nugget; !c.Factorize(k); extra *= 10 {
+	for extra := g.nugget; !g.chol.Factorize(k); extra *= 10 {
 		for i := range n {
 			k.SetSym(i, i, 1+g.nugget+extra)
 		}
 	}
-	var l mat.TriDense
-	c.LTo(&l)
-	g.chol, g.z = make([][]float64, n), make([]float64, n)
-	for i := range n {
-		g.chol[i] = make([]float64, i+1)
-		for j := range i + 1 {
-			g.chol[i][j] = l.At(i, j)
-		}
-		g.z[i] = ((y[i]-g.mean)/g.scale - floats.Dot(g.chol[i][:i], g.z[:i])) / g.chol[i][i]
+	g.z = make([]float64, n)
+	for i := range y {
+		g.z[i] = (y[i] - g.mean) / g.scale
 	}
+	g.whiten(g.z)
+}
+
+// whiten takes out of rows, of a number for each observation, what the observations have in common.
+func (g *surrogate) whiten(rows []float64) {
+	n := len(g.obs)
+	upper := g.chol.RawU().(mat.RawTriangular).RawTriangular()
+	blas64.Trsm(blas.Right, blas.NoTrans, 1, upper,
+		blas64.General{Rows: len(rows) / n, Cols: n, Stride: n, Data: rows})
 }
 
 func moments(y []float64) (mean, sd float64) {
@@ -177,32 +156,34 @@ func moments(y []float64) (mean, sd float64) {
 type guess struct {
 	variant  int
 	mean, sd float64
-	x, solve []float64
+	solve    []float64 // its correlations with the observations, whitened
 }
 
 // guesses predicts variants.
 func (g *surrogate) guesses(vs []int) []guess {
-	out := make([]guess, len(vs))
-	w := g.weights()
-	for i, v := range vs {
-		q := guess{variant: v, x: g.row(v), solve: make([]float64, len(g.obs))}
-		for j := range g.obs {
-			q.solve[j] = (corr(q.x, g.x[j], w) - floats.Dot(g.chol[j][:j], q.solve[:j])) / g.chol[j][j]
+	n := len(g.obs)
+	rows := make([]float64, 0, len(vs)*n)
+	for _, v := range vs {
+		for _, w := range g.obs {
+			rows = append(rows, g.corr(v, w))
 		}
-		q.mean = g.mean + g.scale*floats.Dot(q.solve, g.z)
-		q.sd = g.scale * math.Sqrt(max(1-floats.Dot(q.solve, q.solve), 1e-9))
-		out[i] = q
+	}
+	g.whiten(rows)
+	out := make([]guess, len(vs))
+	for i, v := range vs {
+		solve := rows[i*n : (i+1)*n : (i+1)*n]
+		out[i] = guess{variant: v, solve: solve, mean: g.mean + g.scale*floats.Dot(solve, g.z),
+			sd: g.scale * math.Sqrt(max(1-floats.Dot(solve, solve), 1e-9))}
 	}
 	return out
 }
 
 // believe takes one guess for an observation of what was expected, in the others.
 func (g *surrogate) believe(of guess, all []guess) {
-	w := g.weights()
 	d := math.Sqrt(max(1+g.nugget-floats.Dot(of.solve, of.solve), 1e-9))
 	for i := range all {
 		q := &all[i]
-		v := (corr(q.x, of.x, w) - floats.Dot(q.solve, of.solve)) / d
+		v := (g.corr(q.variant, of.variant) - floats.Dot(q.solve, of.solve)) / d
 		q.sd = math.Sqrt(max(q.sd*q.sd-g.scale*g.scale*v*v, 1e-12))
 		q.solve = append(q.solve, v)
 	}
@@ -265,15 +246,7 @@ func (f *feature) distances(vs []int) []float64 {
 	d := make([]float64, 0, len(vs)*(len(vs)-1)/2)
 	for i := range vs {
 		for j := range i {
-			switch {
-			case !f.byName():
-				x := (f.ways[f.way][vs[i]] - f.ways[f.way][vs[j]]) / f.length
-				d = append(d, x*x)
-			case f.ways[0][vs[i]] != f.ways[0][vs[j]]:
-				d = append(d, 1/(f.length*f.length))
-			default:
-				d = append(d, 0)
-			}
+			d = append(d, f.apart(vs[i], vs[j]))
 		}
 	}
 	return d

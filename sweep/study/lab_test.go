@@ -161,7 +161,8 @@ func strategyTable(title string, rows []Row) string {
 		case r.Strategy == search.Grid:
 			budget = "all"
 		}
-		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), pc(r.GPU), fixed(2, 100*r.Mean), fixed(2, 100*r.P95), pc(r.Saw), pc(r.Within), pc(r.Problems)})
+		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), pc(r.GPU),
+			fixed(2, 100*r.Mean), fixed(2, 100*r.P95), pc(r.Saw), pc(r.Within), pc(r.Problems)})
 	}
 	return markdown(title, []string{"strategy", "budget", "configs", "GPU %", "regret %",
 		"p95", "saw 1%", "in 1%", "med 1%"}, cells,

@@ -67,7 +67,8 @@ func synthetics() map[string]*Free {
 			if use > 9000 || x[4] == 2 && x[3] < 2 {
 				return math.Inf(1)
 			}
-			return rough(6, x, 0.02) * (1 + 3e3/use) * (1 + 0.1*math.Abs(math.Log2(x[0]/x[1]))) * (1 - 0.1*x[4])
+			shape := 1 + 0.1*math.Abs(math.Log2(x[0]/x[1]))
+			return rough(6, x, 0.02) * (1 + 3e3/use) * shape * (1 - 0.1*x[4])
 		}),
 		// A good one among names whose others are bad.
 		"trap": synthetic(2, [][]float64{steps(0, 1, 6), steps(0, 1, 4), steps(0, 1, 8),

@@ -1,31 +1,32 @@
 package verdict
 
-import "math"
+import (
+	"math"
+
+	"normbench/sweep/stats"
+)
 
 // The tests in this file are for recordings: A and B were not measured in turns, but by two sweeps,
 // on two days or on two cards. There is no A' and nothing cancels. What moved between the two is
 // part of the effect, and no count of samples tells one from the other. So the samples are not
 // tested: their medians and the intervals of these say as much.
 
-// A Median is a median time with its 95% interval. Lo and Hi are 0 where there is none.
-type Median struct{ US, Lo, Hi float64 }
-
 // JudgeMedians judges times of which only medians are known. b is FASTER or SLOWER if the medians
 // are more than wide apart and their intervals do not meet. Noise is no evidence of equality: SAME
 // takes intervals that leave no room for more than band, and what wide exceeds band by counts as
 // room.
-func JudgeMedians(a, b Median, band, wide float64) Verdict {
+func JudgeMedians(a, b stats.Summary, band, wide float64) Verdict {
 	known := a.Lo > 0 && b.Lo > 0
-	for _, m := range []*Median{&a, &b} {
+	for _, m := range []*stats.Summary{&a, &b} {
 		if !(m.Lo > 0) {
-			m.Lo, m.Hi = m.US, m.US
+			m.Lo, m.Hi = m.Median, m.Median
 		}
 	}
 	apart := a.Lo > b.Hi || b.Lo > a.Hi
 	switch {
-	case apart && a.US > b.US*(1+wide):
+	case apart && a.Median > b.Median*(1+wide):
 		return Faster
-	case apart && b.US > a.US*(1+wide):
+	case apart && b.Median > a.Median*(1+wide):
 		return Slower
 	case known && max(a.Hi/b.Lo, b.Hi/a.Lo)+wide-band <= 1+band:
 		return Same

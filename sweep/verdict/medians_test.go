@@ -4,23 +4,26 @@ import (
 	"testing"
 
 	"normbench/internal/assert"
+	"normbench/sweep/stats"
 )
+
+func median(us, lo, hi float64) stats.Summary { return stats.Summary{Median: us, Lo: lo, Hi: hi} }
 
 func TestJudgeMedians(t *testing.T) {
 	for _, c := range []struct {
-		a, b       Median
+		a, b       stats.Summary
 		band, wide float64
 		want       Verdict
 	}{
-		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.02, Faster},
-		{Median{100, 99, 101}, Median{103, 102, 104}, 0.02, 0.02, Slower},
+		{median(103, 102, 104), median(100, 99, 101), 0.02, 0.02, Faster},
+		{median(100, 99, 101), median(103, 102, 104), 0.02, 0.02, Slower},
 		// the intervals meet
-		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive},
-		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.04, Inconclusive}, // the stream moved
-		{Median{103, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Faster},
-		{Median{100, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Inconclusive}, // no intervals
-		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.02, Same},
-		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.035, Inconclusive},
+		{median(103, 100, 104), median(100, 99, 101), 0.02, 0.02, Inconclusive},
+		{median(103, 102, 104), median(100, 99, 101), 0.02, 0.04, Inconclusive}, // the stream moved
+		{median(103, 0, 0), median(100, 0, 0), 0.02, 0.02, Faster},
+		{median(100, 0, 0), median(100, 0, 0), 0.02, 0.02, Inconclusive}, // no intervals
+		{median(100, 99.5, 100.5), median(100, 99.5, 100.5), 0.02, 0.02, Same},
+		{median(100, 99.5, 100.5), median(100, 99.5, 100.5), 0.02, 0.035, Inconclusive},
 	} {
 		assert.Equal(t, JudgeMedians(c.a, c.b, c.band, c.wide), c.want, c)
 	}
@@ -50,8 +53,8 @@ func TestBands(t *testing.T) {
 	} {
 		band := Default().RecordedBand(0.05, c.streamA, c.streamB)
 		wide, ok := WidenBand(band, c.floorA, c.floorB, min(c.a, c.b))
-		got := JudgeMedians(Median{c.a, 0.999 * c.a, 1.001 * c.a},
-			Median{c.b, 0.999 * c.b, 1.001 * c.b}, 0.05, wide)
+		got := JudgeMedians(median(c.a, 0.999*c.a, 1.001*c.a),
+			median(c.b, 0.999*c.b, 1.001*c.b), 0.05, wide)
 		assert.That(t, ok == (c.want != "") && (!ok || got == c.want),
 			"%+v: got %s, %t", c, got, ok)
 	}

@@ -318,10 +318,8 @@ func recorded(k kind, seed uint64, effect float64, rule Rule) (alone, controlled
 	m.block(armA, span)
 	again, b := m.block(armA2, 20), m.block(armB, 20)
 	judge := func(controlA, controlB float64) Verdict {
-		x, y := stats.Summarize(a), stats.Summarize(b)
 		band := rule.RecordedBand(rule.Unpaired, controlA, controlB)
-		return JudgeMedians(Median{x.Median, x.Lo, x.Hi}, Median{y.Median, y.Lo, y.Hi},
-			rule.Unpaired, band)
+		return JudgeMedians(stats.Summarize(a), stats.Summarize(b), rule.Unpaired, band)
 	}
 	return judge(0, 0), judge(stats.Median(control), stats.Median(again))
 }
