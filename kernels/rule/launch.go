@@ -54,6 +54,7 @@ func numberOf(ms, values []int64) any {
 // learn measures.
 func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 	var all []map[string]any
+	families := map[string]bool{}
 	for _, c := range classes {
 		for _, n := range columns {
 			for _, r := range b.Ranges(c, n) {
@@ -61,6 +62,7 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 				if err != nil {
 					return nil, err
 				}
+				families[f.Name] = true
 				to := min(r.Last, MaxElems/n)
 				knobs := map[string]int{}
 				for _, s := range r.Variant.Config.Settings() {
@@ -82,7 +84,7 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 			}
 		}
 	}
-	text, err := json.MarshalIndent(map[string]any{"about": b.about(), "runs": all}, "", " ")
+	text, err := json.MarshalIndent(map[string]any{"about": b.about(families), "runs": all}, "", " ")
 	return append(text, '\n'), err
 }
 
