@@ -118,7 +118,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"id":1,"check":`+strings.Repeat(`{"a":`, 2000), 1)
 	f.Fuzz(func(t *testing.T, line string, step int) {
 		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))],
-			Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{
+			Variants: []kernels.Variant{good}, Repeats: 1, Options: &kernels.TimeOptions{
 				Samples: 3}, on: small}
 		a, err := decode([]byte(line), req, false)
 		if err != nil || a.Error != "" || a.Failure != nil {

@@ -134,17 +134,13 @@ func (s *server) sense(req *request, a *answer) (err error) {
 }
 
 // ahead does what comes before a problem's variants are measured.
-func (s *server) ahead(req *request) error {
-	vs, err := req.variants()
-	if err != nil {
-		return err
-	}
+func (s *server) ahead(req *request) (err error) {
 	switch req.Op {
 	case "prefetch":
-		s.dev.Prefetch(*req.Problem, vs)
+		s.dev.Prefetch(*req.Problem, req.Variants)
 	case "prepare":
-		if d, ok := s.dev.(kernels.Preparer); ok && len(vs) == 1 {
-			return d.Prepare(s.ctx, *req.Problem, vs[0])
+		if d, ok := s.dev.(kernels.Preparer); ok && len(req.Variants) == 1 {
+			return d.Prepare(s.ctx, *req.Problem, req.Variants[0])
 		}
 	case "open":
 		s.closeBench()
@@ -154,18 +150,15 @@ func (s *server) ahead(req *request) error {
 }
 
 func (s *server) measure(req *request, a *answer) error {
-	vs, err := req.variants()
-	if err == nil && len(vs) != 1 {
-		err = fmt.Errorf("%s takes one variant", req.Op)
+	if len(req.Variants) != 1 {
+		return fmt.Errorf("%s takes one variant", req.Op)
 	}
-	if err != nil {
-		return err
-	}
+	v := req.Variants[0]
 	if req.Op == "check" {
 		if req.Repeats > maxCount {
 			return fmt.Errorf("check asks for %d repeats", req.Repeats)
 		}
-		c, err := s.bench.Check(s.ctx, vs[0], req.Repeats)
+		c, err := s.bench.Check(s.ctx, v, req.Repeats)
 		a.Check = &c
 		return err
 	}
@@ -176,18 +169,7 @@ func (s *server) measure(req *request, a *answer) error {
 	case o.Samples < 0 || o.Samples > maxCount || o.Flush < 0 || o.Flush > maxFlush:
 		return fmt.Errorf("time asks for %d samples with a flush of %d bytes", o.Samples, o.Flush)
 	}
-	t, err := s.bench.Time(s.ctx, vs[0], *o)
+	t, err := s.bench.Time(s.ctx, v, *o)
 	a.Timing = &t
 	return err
-}
-
-func (r *request) variants() (vs []kernels.Variant, err error) {
-	for _, text := range r.Variants {
-		v, err := kernels.ParseVariant(text)
-		if err != nil {
-			return nil, err
-		}
-		vs = append(vs, v)
-	}
-	return vs, nil
 }

@@ -33,7 +33,7 @@ type request struct {
 	Op       string               `json:"op"`
 	Problem  *kernels.Problem     `json:"problem,omitempty"`
 	Seed     uint64               `json:"seed,omitempty"`
-	Variants []string             `json:"variants,omitempty"`
+	Variants []kernels.Variant    `json:"variants,omitempty"`
 	Repeats  int                  `json:"repeats,omitempty"`
 	Options  *kernels.TimeOptions `json:"options,omitempty"`
 	Beside   []int                `json:"beside,omitempty"`
