@@ -328,14 +328,14 @@ const (
 // A Failure is a variant that could not be measured. It is a result, not a bug:
 // runners record it and go on.
 type Failure struct {
-	Status Status
-	Reason string
+	Status Status `json:"status"`
+	Reason string `json:"reason"`
 	// Broken says that the device lost its state: the Bench is of no use any
 	// more, and the problem must be opened again.
-	Broken bool
+	Broken bool `json:"broken,omitempty"`
 	// Before says that the device was lost before it was asked to run the variant,
 	// which it says nothing about.
-	Before bool
+	Before bool `json:"-"`
 }
 
 func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }

@@ -318,7 +318,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	case f != nil && f.Broken: // only a new process has a device again
 		return nil, broken(f.Status, "%s", f.Reason)
 	case f != nil:
-		return nil, kernels.Failf(f.Status, "%s", f.Reason)
+		return nil, f
 	case a.Error != "":
 		return nil, hint.With(&Trouble{a.Error}, cmp.Or(a.Hint, troubleHelp))
 	}

@@ -38,10 +38,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
 		}
 		a := answer{ID: req.ID}
 		if err := s.do(&req, &a); err != nil {
-			var f *kernels.Failure
-			if errors.As(err, &f) {
-				a.Failure = &failure{f.Status, f.Reason, f.Broken}
-			} else {
+			if !errors.As(err, &a.Failure) {
 				a.Error, a.Hint = err.Error(), hint.Of(err)
 			}
 		}

@@ -48,7 +48,7 @@ type answer struct {
 	Check   *kernels.Check   `json:"check,omitempty"`
 	Timing  *kernels.Timing  `json:"timing,omitempty"`
 	Reading *kernels.Reading `json:"reading,omitempty"`
-	Failure *failure         `json:"failure,omitempty"`
+	Failure *kernels.Failure `json:"failure,omitempty"`
 	Error   string           `json:"error,omitempty"`
 	Hint    string           `json:"hint,omitempty"`
 
@@ -61,10 +61,4 @@ type hello struct {
 	Kernels string             `json:"kernels"`
 	Info    kernels.DeviceInfo `json:"info"`
 	Peers   []kernels.Peer     `json:"peers,omitempty"`
-}
-
-type failure struct {
-	Status kernels.Status `json:"status"`
-	Reason string         `json:"reason"`
-	Broken bool           `json:"broken,omitempty"`
 }
