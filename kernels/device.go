@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 var nan32 = float32(math.NaN())
@@ -99,12 +98,6 @@ type Neighbour interface {
 // "" where it does. It is one text for all devices that share the folder. Devices may leave it out.
 type Caching interface {
 	Unkept() string
-}
-
-// A Hurried is a device that is told how long a step of it may take: whoever waits longer ends
-// its process. Devices may leave it out.
-type Hurried interface {
-	Within(step time.Duration)
 }
 
 // A Reading is the state of a device at one moment. Zero fields are not known.

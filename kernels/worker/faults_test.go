@@ -46,7 +46,7 @@ func harmless(fault, step string) bool {
 // misbehave answers rightly until a step is asked for, and then does worse.
 func misbehave(fault, step string) {
 	honest := func(in io.Reader, out io.Writer) {
-		Serve(context.Background(), in, out, "", func() (kernels.Device, error) {
+		Serve(context.Background(), in, out, "", func(time.Duration) (kernels.Device, error) {
 			return &devicetest.Fake{Seconds: devicetest.Always(1e-5)}, nil
 		})
 	}

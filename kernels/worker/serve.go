@@ -15,10 +15,11 @@ import (
 
 // Serve answers requests from in on out with the device that open returns,
 // until in ends. The device is opened by the first hello, so that a device that
-// is not there is an answer, not a silent death. kernelsHash identifies the
+// is not there is an answer, not a silent death. open is told how long a step may take, 0 where
+// that is not known: who waits longer ends this process. kernelsHash identifies the
 // families' sources; see Client.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
-	open func() (kernels.Device, error)) error {
+	open func(step time.Duration) (kernels.Device, error)) error {
 	s := &server{ctx: ctx, hash: kernelsHash, open: open}
 	defer s.close()
 	lines := bufio.NewReader(in)
@@ -61,7 +62,7 @@ const (
 type server struct {
 	ctx   context.Context
 	hash  string
-	open  func() (kernels.Device, error)
+	open  func(step time.Duration) (kernels.Device, error)
 	dev   kernels.Device
 	bench kernels.Bench
 }
@@ -75,14 +76,15 @@ func (s *server) close() {
 
 func (s *server) do(req *request, a *answer) (err error) {
 	if s.dev == nil {
-		if s.dev, err = s.open(); err != nil {
+		step := time.Duration(max(req.TimeoutS, 0) * float64(time.Second))
+		if s.dev, err = s.open(step); err != nil {
 			s.dev = nil
 			return err
 		}
 	}
 	switch req.Op {
 	case "hello":
-		s.hello(req, a)
+		s.hello(a)
 		return nil
 	case "sense":
 		return s.sense(req, a)
@@ -109,10 +111,7 @@ func (s *server) closeBench() (err error) {
 	return err
 }
 
-func (s *server) hello(req *request, a *answer) {
-	if d, ok := s.dev.(kernels.Hurried); ok && req.TimeoutS > 0 {
-		d.Within(time.Duration(req.TimeoutS * float64(time.Second)))
-	}
+func (s *server) hello(a *answer) {
 	a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
 	if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
 		a.Hello.Peers = d.Peers()

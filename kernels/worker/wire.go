@@ -7,7 +7,7 @@
 // Every request is one line with an id and an op; every answer is one line with
 // the same id. Requests are answered in order.
 //
-//	hello [timeout_s]                  -> hello: protocol, kernels, info, peers; kernels.Hurried
+//	hello [timeout_s]                  -> hello: protocol, kernels, info, peers
 //	prefetch problem variants          -> (nothing but the id)
 //	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
 //	open problem seed                  -> (nothing but the id)

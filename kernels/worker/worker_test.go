@@ -58,7 +58,10 @@ func TestMain(m *testing.M) {
 	default:
 		dev = cpu.New(devicetest.Registry(families.New()))
 	}
-	serving := func() (kernels.Device, error) {
+	serving := func(step time.Duration) (kernels.Device, error) {
+		if r, ok := dev.(*rich); ok {
+			r.step = step
+		}
 		if mode == "no device" {
 			return nil, hint.Errorf("plug one in", "no GPU here")
 		}
@@ -195,8 +198,7 @@ func newRich() *rich {
 	return r
 }
 
-func (r *rich) Beside(pids ...int)        { r.beside = pids }
-func (r *rich) Within(step time.Duration) { r.step = step }
+func (r *rich) Beside(pids ...int) { r.beside = pids }
 func (r *rich) Sense(context.Context) (reading kernels.Reading, err error) {
 	for _, pid := range r.beside {
 		reading.Others = append(reading.Others, fmt.Sprint(pid))
@@ -325,7 +327,7 @@ func serve(input string) (answers []answer, raw string, err error) {
 	var out bytes.Buffer
 	r := families.New()
 	err = Serve(context.Background(), strings.NewReader(input), &out, "hash",
-		func() (kernels.Device, error) {
+		func(time.Duration) (kernels.Device, error) {
 			return &devicetest.Fake{Registry: r}, nil
 		})
 	for line := range strings.Lines(out.String()) {
