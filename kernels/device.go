@@ -35,7 +35,7 @@ type DeviceInfo struct {
 	Compiler       string `json:"compiler"`
 	CacheBytes     int64  `json:"cache_bytes"` // L2, or last-level cache
 	MemoryBytes    int64  `json:"memory_bytes"`
-	PeakRate       int64  `json:"peak_rate,omitempty"`        // of the memory, bytes per second; 0 where not known
+	PeakRate       int64  `json:"peak_rate,omitempty"`        // of the memory, bytes/s; 0 where not known
 	SharedPerBlock int    `json:"shared_per_block,omitempty"` // most dynamic shared memory of one CTA, bytes
 	RegsPerSM      int    `json:"regs_per_sm,omitempty"`
 	// Clusters is how many clusters of 2, 4, 8 and 16 CTAs run at once with one
@@ -322,7 +322,7 @@ const (
 	StatusWrong    Status = "wrong"    // its answer is wrong
 	StatusTimeout  Status = "timeout"  // it did not end in time
 	StatusCrash    Status = "crash"    // it took its worker down
-	StatusUnfit    Status = "unfit"    // the machine was not fit to time it: throttled, shared, too slow a clock
+	StatusUnfit    Status = "unfit"    // the machine was not fit to time it: throttled, shared, slow
 )
 
 // A Failure is a variant that could not be measured. It is a result, not a bug:

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"normbench/internal/console"
@@ -47,8 +46,7 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 		tasks = append(tasks, sweep.Task{Problem: p.Problem, Variants: slices.Concat(p.Of[0], p.Of[1])})
 	}
 	step := l.Wait("measuring the first cell")
-	end := sync.OnceFunc(step.End)
-	defer end()
+	defer step.End()
 	if err := l.Prepare(c.Config, c.Compare.Device, tasks); err != nil {
 		return nil, err
 	}
@@ -56,7 +54,7 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 	if err := l.TestTimer(runs[len(runs)-1], c.Compare.Device); err != nil {
 		return nil, err
 	}
-	return l.fight(c, run, file, left, end)
+	return l.fight(c, run, file, left, step)
 }
 
 // startLive starts a match, or goes on with the one in a file, and says which pairs are left.
@@ -96,15 +94,14 @@ func (c *Live) place(run *record.Run) (durable.Place, error) {
 	return durable.Place{}, nil
 }
 
-// fight fights what is left of a match, and keeps it in its file. first is called when there is a
-// first cell.
+// fight fights what is left of a match, and keeps it in its file.
 func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair,
-	first func()) (*report.Live, error) {
+	step *console.Step) (*report.Live, error) {
 	done, start, m := 0, time.Now(), c.Compare
 	m.Choose = l.Chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {
-		first()
 		done++
+		step.Set("measuring cell %d of %d", min(done+1, len(left)), len(left))
 		l.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
 		run.Peers = l.TableNotes(c.Refs, run.Run.Device, run.Families())
 		if file.Name == "" {
@@ -119,6 +116,7 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 	}
 	again := ""
 	if c.Gate && broken == nil {
+		step.Set("measuring slower cells again")
 		if broken = l.confirm(c, run); broken != nil {
 			again = ", but not all of the slower ones again"
 		}

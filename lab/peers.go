@@ -54,14 +54,17 @@ func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) 
 	return names, nil
 }
 
+func (l *Lab) importPeers(o peers.Options) (*peers.Worker, error) {
+	defer l.Wait("starting the peers: %s imports the libraries", o.Python).End()
+	return peers.Start(l.Ctx, o)
+}
+
 func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
 		func(name string) bool { return name == ref.Best })
-	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
-	theirs, err := peers.Start(l.Ctx, o)
-	waiting.End()
+	theirs, err := l.importPeers(o)
 	if err != nil {
 		return nil, err
 	}

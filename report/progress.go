@@ -13,7 +13,7 @@ import (
 )
 
 // A Progress tells how a run goes: a note for each finished problem with the best variant so far,
-// and every few seconds one of what is measured.
+// and after every few silent seconds one of what is measured.
 type Progress struct {
 	console  *console.Console
 	step     *console.Step

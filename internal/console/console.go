@@ -28,6 +28,7 @@ type Console struct {
 	ctx   context.Context // after its end no wait is told
 	said  sync.Map        // what Once has said
 	noted sync.Mutex
+	last  time.Time // of a note
 	waits waits
 }
 
@@ -48,6 +49,14 @@ func (c *Console) Notef(format string, args ...any) {
 	c.noted.Lock()
 	defer c.noted.Unlock()
 	fmt.Fprintln(&Plain{Writer: w}, text)
+	c.last = time.Now()
+}
+
+// silence is the time since the last note.
+func (c *Console) silence() time.Duration {
+	c.noted.Lock()
+	defer c.noted.Unlock()
+	return time.Since(c.last)
 }
 
 // Notes prints notes.

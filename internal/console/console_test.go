@@ -32,7 +32,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// While a program waits, a line every five seconds says what for: the innermost step, as long
+// While a program waits, a line says after five silent seconds what for: the innermost step, as long
 // as it lasts. Steps that end sooner say nothing.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -51,10 +51,14 @@ func TestWait(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		inner.End()
 		time.Sleep(4 * time.Second)
+		c.Notef("a note")
+		time.Sleep(4 * time.Second)
+		c.Notef("another")
+		time.Sleep(6 * time.Second)
 		s.End()
 		time.Sleep(time.Minute)
 		want := []string{"checking a, for 5 s", "checking b", "opening", "opening, for 9 s",
-			"checking b, for 19 s"}
+			"checking b, for 19 s", "a note", "another", "checking b, for 29 s"}
 		got := strings.Split(strings.ReplaceAll(strings.TrimSpace(out.String()), "normbench: ", ""),
 			"\n")
 		assert.Equal(t, strings.Join(got, "; "), strings.Join(want, "; "), got, want)

@@ -21,7 +21,7 @@ type Step struct {
 	since time.Time
 }
 
-// Wait begins a step, which is told every few seconds until the caller ends it.
+// Wait begins a step, which is told after every few seconds without a note until the caller ends it.
 func (c *Console) Wait(format string, args ...any) *Step {
 	w := &c.waits
 	s := &Step{waits: w, text: fmt.Sprintf(format, args...), since: time.Now()}
@@ -36,13 +36,14 @@ func (c *Console) Wait(format string, args ...any) *Step {
 }
 
 func (c *Console) tell(quit chan struct{}) {
-	tick := time.NewTicker(Pause)
-	defer tick.Stop()
-	for {
+	for pause := Pause; ; pause = max(Pause-c.silence(), 0) {
 		select {
 		case <-quit:
 			return
-		case <-tick.C:
+		case <-time.After(pause):
+		}
+		if c.silence() < Pause {
+			continue
 		}
 		c.waits.mu.Lock()
 		if len(c.waits.steps) == 0 { // the last one has just ended

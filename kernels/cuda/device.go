@@ -68,7 +68,8 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	}
 	c, err := nvrtc.Find()
 	if err != nil {
-		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point $NORMBENCH_NVRTC at libnvrtc.so")
+		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point "+
+			"$NORMBENCH_NVRTC at libnvrtc.so")
 	}
 	d := &Device{registry: r}
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
@@ -243,6 +244,32 @@ func (d *Device) Prepare(_ context.Context, p kernels.Problem, v kernels.Variant
 	return nil
 }
 
+// Sense implements kernels.Sensor with NVML, which only reads. Without NVML nothing
+// is known, and nothing is held against the device.
+func (d *Device) Sense(context.Context) (kernels.Reading, error) {
+	if d.monitor == nil {
+		return kernels.Reading{}, nil
+	}
+	return d.monitor.Sample()
+}
+
+// Beside implements kernels.Neighbour.
+func (d *Device) Beside(pids ...int) {
+	if d.monitor != nil {
+		d.monitor.Beside(pids...)
+	}
+}
+
+// watch opens NVML for the GPU, if it is there.
+func (d *Device) watch() {
+	m, err := nvml.Open(d.info.UUID)
+	if err != nil {
+		return
+	}
+	d.monitor = m
+	d.info.DriverVersion = m.DriverVersion()
+}
+
 // fail turns a driver error into a Failure of the variant, and remembers when
 // the context went with it.
 func (d *Device) fail(err error) error {
@@ -287,7 +314,8 @@ func (d *Device) grow(b *buffer, bytes int64) error {
 
 // tensors makes a buffer of bytes(t) for each of list, or none: what is half made would be taken
 // for whole at the next visit.
-func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (map[string]driver.Ptr, error) {
+func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (
+	map[string]driver.Ptr, error) {
 	mem := map[string]driver.Ptr{}
 	for _, t := range list {
 		p, err := d.ctx.Alloc(bytes(t))

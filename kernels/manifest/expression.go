@@ -34,7 +34,8 @@ type expression struct {
 	sources
 }
 
-const expressionHelp = "docs/kernels.md names the variables and functions; quote an expression that has a comma, a colon or a #"
+const expressionHelp = "docs/kernels.md names the variables and functions; " +
+	"quote an expression that has a comma, a colon or a #"
 
 // maxExpression bounds the length of an expression in bytes.
 const maxExpression = 1000

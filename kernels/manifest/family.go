@@ -90,7 +90,8 @@ func (d *design) family(files []string, host *kernels.Family,
 	f := &kernels.Family{
 		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
 		Knobs: slices.Clone(d.knobs), Files: files, Unwritten: d.unwritten(),
-		Bits: map[string]kernels.Determinism{"bitwise": kernels.Bitwise, "none": kernels.NotBitwise}[d.Bits],
+		Bits: map[string]kernels.Determinism{"bitwise": kernels.Bitwise,
+			"none": kernels.NotBitwise}[d.Bits],
 		Host: own,
 		Serves: func(p kernels.Problem) error {
 			x := d.env()
@@ -186,7 +187,8 @@ func (d *design) untaken() (names []string) {
 	for _, t := range everything(d.Op, d.Pass).Tensors() {
 		switch {
 		case d.passes(t.Name), slices.Contains(d.unwritten(), t.Name):
-		case d.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"): // it reads y instead
+		// it reads y instead
+		case d.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"):
 		case d.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's
 		default:
 			names = append(names, t.Name)
@@ -393,7 +395,8 @@ func (d *design) plan(x *env, c kernels.Config) kernels.Plan {
 	for _, b := range d.Scratch {
 		if n := b.Elems.int(x); n > 0 {
 			name := b.Name.Text
-			plan.Scratch = append(plan.Scratch, kernels.Scratch{Name: name, DType: b.dtype(p), Elems: int64(n)})
+			plan.Scratch = append(plan.Scratch,
+				kernels.Scratch{Name: name, DType: b.dtype(p), Elems: int64(n)})
 			has = append(has, name)
 		}
 	}

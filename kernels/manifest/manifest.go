@@ -39,8 +39,8 @@ type fields struct {
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
 	Rounds      bindings       `yaml:"optional" min:"0" max:"8" help:"write OUTPUT: how often it is rounded to x's type on its way"`
-	Fragile     *expression    `yaml:"optional" kind:"truth"` // of configs that only the compiler knows whether it takes
-	Unordered   *expression    `yaml:"optional" kind:"truth"` // of configs whose bits are others from run to run
+	Fragile     *expression    `yaml:"optional" kind:"truth"` // only the compiler knows whether it takes c
+	Unordered   *expression    `yaml:"optional" kind:"truth"` // the bits are others from run to run
 	Ragged      bool           `yaml:"optional"`              // vectors of 16 bytes may be those around a row
 	Host        yamldoc.Word   `yaml:"optional"`              // the family whose host stages stand in
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
@@ -212,7 +212,8 @@ var (
 )
 
 const (
-	fileHelp = "docs/kernels.md shows a manifest; put quotes around an expression that has a colon, a comma or a #"
+	fileHelp = "docs/kernels.md shows a manifest; " +
+		"put quotes around an expression that has a colon, a comma or a #"
 
 	maxTries = 2000   // base configs that are tried
 	maxGrid  = 40_000 // configs that a family's knobs make
@@ -287,7 +288,8 @@ func (d *design) checkOptions() error {
 	for _, o := range d.Options {
 		name, _, _ := strings.Cut(strings.TrimLeft(o.Text, "-"), "=")
 		if slices.Contains([]string{"gpu-architecture", "arch", "include-path", "define-macro"}, name) {
-			return o.Errorf("the device gives the architecture; folders are listed under include, macros under defines",
+			return o.Errorf("the device gives the architecture; folders are listed under include, "+
+				"macros under defines",
 				"%q is not for here", o.Text)
 		}
 	}

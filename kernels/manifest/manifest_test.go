@@ -295,8 +295,9 @@ func TestIncludeFolder(t *testing.T) {
 	assert.NoError(t, os.Mkdir(filepath.Join(headers, "sub"), 0o777))
 	seen := map[string]bool{}
 	for _, text := range []string{"int a;", "int b;", "int a;"} {
-		assert.NoError(t, os.WriteFile(filepath.Join(headers, "sub", "far.h"), []byte("#include \"deep.h\""), 0o666))
-		assert.NoError(t, os.WriteFile(filepath.Join(headers, "sub", "deep.h"), []byte(text), 0o666))
+		for name, text := range map[string]string{"far.h": "#include \"deep.h\"", "deep.h": text} {
+			assert.NoError(t, os.WriteFile(filepath.Join(headers, "sub", name), []byte(text), 0o666))
+		}
 		r, fs, err := Load(families.New(), dir)
 		assert.NoError(t, err)
 		h, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])

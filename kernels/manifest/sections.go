@@ -294,7 +294,10 @@ func (d *design) readLaunch(v yamldoc.Value, l *launch) error {
 
 // readKernel checks the launch of a kernel.
 func (d *design) readKernel(l *launch) error {
-	given := kernels.Flag(l.Source.Text != "") + kernels.Flag(l.Cubin.Text != "") + kernels.Flag(l.PTX.Text != "")
+	given := 0
+	for _, w := range []yamldoc.Word{l.Source, l.Cubin, l.PTX} {
+		given += min(len(w.Text), 1)
+	}
 	switch entry := l.Entry.Text; {
 	case given != 1:
 		return l.Entry.Errorf("give the launch one of source, cubin and ptx", "is in %d files", given)

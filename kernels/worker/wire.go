@@ -7,13 +7,13 @@
 // Every request is one line with an id and an op; every answer is one line with
 // the same id. Requests are answered in order.
 //
-//	hello [timeout_s]                  -> hello: protocol, kernels, info, and of a worker of peers these; kernels.Hurried
+//	hello [timeout_s]                  -> hello: protocol, kernels, info, peers; kernels.Hurried
 //	prefetch problem variants          -> (nothing but the id)
 //	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
 //	open problem seed                  -> (nothing but the id)
 //	check variant repeats              -> check
 //	time variant options               -> timing
-//	sense [beside]                     -> reading; beside are processes that are not others: kernels.Neighbour
+//	sense [beside]                     -> reading; beside are no other processes: kernels.Neighbour
 //	close                              -> (nothing but the id); closes the open problem
 //
 // The answers of a device that compiles also hold compile, what that took since its start.

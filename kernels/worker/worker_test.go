@@ -99,7 +99,8 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		assert.That(t, err == syscall.ECHILD, "a child is left: process %d", pid)
-		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+		deadline := time.Now().Add(5 * time.Second)
+		for ; runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<16)
 				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
@@ -209,10 +210,15 @@ func (r *rich) Peers() []kernels.Peer {
 
 func (r *rich) Unkept() string { return "a full disk" }
 
-// Peers come with the hello, neighbours go with each sense, none with none. A device knows how
-// long its client waits.
+// Peers come with the hello, neighbours go with each sense, none with none, and that cubins do not
+// stay comes with each answer. A device knows how long its client waits.
 func TestOptionalParts(t *testing.T) {
 	c := start(t, "rich")
+	said := ""
+	c.o.Unkept = func(text string) { said += text + "; " }
+	c.Prefetch(small, nil)
+	c.Prefetch(small, nil)
+	assert.Equal(t, said, "a full disk; a full disk; ", "said")
 	got, want := c.Peers(), newRich().Peers()
 	assert.That(t, slices.Equal(got, want), "peers %+v, want %+v", got, want)
 	for _, pids := range [][]int{{7, 8}, {9}, nil} {
@@ -230,16 +236,6 @@ func TestOptionalParts(t *testing.T) {
 	works(t, b)
 	assert.That(t, c.PID() == pid && pid != 0 && pid != os.Getpid(),
 		"its process is %d, and was %d", c.PID(), pid)
-}
-
-// That cubins do not stay comes with each answer.
-func TestUnkept(t *testing.T) {
-	c := start(t, "rich")
-	said := ""
-	c.o.Unkept = func(text string) { said += text + "; " }
-	c.Prefetch(small, nil)
-	c.Prefetch(small, nil)
-	assert.Equal(t, said, "a full disk; a full disk; ", "said")
 }
 
 // Whatever takes a worker down costs the problem that it had: the next one opens in another.

@@ -12,7 +12,7 @@ import (
 // evolve keeps a population, the fastest so far, and crosses and mutates it, as a
 // genetic algorithm does that never tries a variant twice; a surrogate says which of
 // the children, of the neighbours of the fastest and of variants drawn at random are
-// tried. Which share it chooses depends on how well its last guesses were ordered.
+// tried.
 type evolve struct {
 	s        *Space
 	rng      *rand.Rand
@@ -23,7 +23,6 @@ type evolve struct {
 	bordered int        // its fitted
 	most     int
 	race     *race
-	trust    float64         // in the surrogate's order, from 0 to 1
 	guessed  map[int]float64 // of the last round
 	ahead    []int
 }
@@ -48,14 +47,15 @@ const (
 	evolveMost     = 48 // variants, where no budget says otherwise
 	// share of what was tried from which the invalid have a surrogate of their own
 	evolveInvalid = 0.1
-	evolveStale   = 32 // tries without a faster one, from which one of each round is drawn at random
+	evolveShare   = 0.75 // of a round that the surrogate chooses; the rest is the population's
+	evolveStale   = 32   // tries without a faster one, from which one of each round is drawn at random
 	evolveRecent  = 16
 	// variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
 	evolveDoubt = 0.005
 )
 
 func newEvolve(s *Space, rng *rand.Rand) Strategy {
-	e := &evolve{s: s, rng: rng, lat: newLattice(s), trust: 0.7}
+	e := &evolve{s: s, rng: rng, lat: newLattice(s)}
 	e.model = newSurrogate(s, e.lat)
 	e.most = s.limit()
 	if s.Limit <= 0 {
@@ -126,7 +126,6 @@ func (e *evolve) propose(b *Board, room int) []int {
 	if n == 0 {
 		return e.draw(b, size)
 	}
-	e.learn(b)
 	vs := e.expect(b, ranked, size)
 	take := func(v int) {
 		if v >= 0 && !b.Seen(v) && !slices.Contains(vs, v) && len(vs) < size {
@@ -152,8 +151,7 @@ func (e *evolve) propose(b *Board, room int) []int {
 	return vs
 }
 
-// expect is the surrogate's part of a round: the variants of most expected improvement. At least a
-// fifth of the round is left to the population, all that the surrogate misjudges more.
+// expect is the surrogate's part of a round: the variants of most expected improvement.
 func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 	pool := e.pool(b, ranked)
 	y, train := e.training(b, ranked)
@@ -179,7 +177,7 @@ func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 	for i := range guesses {
 		e.guessed[guesses[i].variant] = guesses[i].mean
 	}
-	share := max(int(math.Round(float64(size)*(0.4+0.5*e.trust))), 1)
+	share := max(int(math.Round(float64(size)*evolveShare)), 1)
 	for len(vs) < min(share, len(guesses)) {
 		pick, most := -1, math.Inf(-1)
 		for i := range guesses {
@@ -398,28 +396,4 @@ func (e *evolve) caution(b *Board) float64 {
 		return 0.5
 	}
 	return 0
-}
-
-// learn compares the last round's times with the surrogate's guesses.
-func (e *evolve) learn(b *Board) {
-	var vs []int
-	for v := range e.guessed {
-		if b.OK(v) {
-			vs = append(vs, v)
-		}
-	}
-	if len(vs) < 2 {
-		return
-	}
-	slices.Sort(vs)
-	right, all := 0.0, 0.0
-	for i, v := range vs {
-		for _, w := range vs[:i] {
-			all++
-			if cmp.Compare(e.guessed[v], e.guessed[w]) == cmp.Compare(b.Median(v), b.Median(w)) {
-				right++
-			}
-		}
-	}
-	e.trust = 0.8*e.trust + 0.2*right/all
 }

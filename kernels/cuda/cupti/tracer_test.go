@@ -50,7 +50,8 @@ func TestFakeTracer(t *testing.T) {
 		if err != nil || len(acts) != 5*samples {
 			t.Fatalf("%d activities of %d samples, %v", len(acts), samples, err)
 		}
-		if a := acts[len(acts)-5]; a.Name != "flush" || a.StreamID != 13 || a.CorrelationID != 0 { // the last comes first
+		// the last comes first
+		if a := acts[len(acts)-5]; a.Name != "flush" || a.StreamID != 13 || a.CorrelationID != 0 {
 			t.Errorf("the first sample begins with %+v", a)
 		}
 		stages, gaps, err := Stages(acts, launches, samples, "flush")
@@ -103,11 +104,13 @@ func TestLoad(t *testing.T) {
 		path, version string
 		ok            bool
 	}{
-		{lib, "17", false}, {lib, "18", true}, {lib, "28", true}, {lib, "130001", true}, {lib, "130200", true}, {lib, "140000", false},
-		{"/nowhere/libcupti.so.13", "18", false}, {"/proc/self/status", "18", false}, {"libc.so.6", "18", false},
+		{lib, "17", false}, {lib, "18", true}, {lib, "28", true}, {lib, "130001", true},
+		{lib, "130200", true}, {lib, "140000", false}, {"/nowhere/libcupti.so.13", "18", false},
+		{"/proc/self/status", "18", false}, {"libc.so.6", "18", false},
 	} {
 		t.Setenv("FAKE_CUPTI_VERSION", tt.version)
-		if _, err := load(tt.path); (err == nil) != tt.ok || err != nil && strings.Contains(err.Error(), "\n") {
+		_, err := load(tt.path)
+		if (err == nil) != tt.ok || err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s of version %s: %v", tt.path, tt.version, err)
 		}
 	}
