@@ -59,6 +59,9 @@ type design struct {
 	prefix   string     // of its files
 	include  []string   // absolute paths
 	modules  []string   // Python's, as names of sources
+	serves   []check    // of problems
+	checks   []check    // of configs
+	uses     []sources  // of each expression and each check
 	envs     sync.Pool
 }
 
@@ -253,7 +256,8 @@ func (d *design) read(op yamldoc.Word) error {
 	}
 	// Knobs and lettings are variables of what follows them.
 	for _, step := range []func() error{d.checkOptions, d.readKnobs, d.readLet, d.readBase,
-		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers} {
+		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers,
+		d.readChecks} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -268,9 +272,16 @@ func (d *design) compile(known scope, es ...*expression) error {
 			if err := e.compile(known); err != nil {
 				return err
 			}
+			e.slot = d.newSlot(e.sources)
 		}
 	}
 	return nil
+}
+
+// newSlot is a place in envs for a value that rests on some sources.
+func (d *design) newSlot(of sources) int {
+	d.uses = append(d.uses, of)
+	return len(d.knobs) + len(d.uses) - 1
 }
 
 func (d *design) checkOptions() error {
