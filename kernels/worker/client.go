@@ -78,7 +78,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 // hello starts a process and has it say what it is.
 func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
 	p, err := proc.Start(proc.Options{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr,
-		MaxLine: maxHello})
+		MaxLine: maxAnswer})
 	if err != nil {
 		return nil, hint.Errorf("check the command, and that normbench is installed there",
 			"%s does not start: %v", c, err)
@@ -89,7 +89,6 @@ func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error)
 	if err != nil {
 		return nil, err
 	}
-	p.Allow(maxAnswer)
 	if a.Hello.Protocol != Protocol {
 		return nil, hint.Errorf(sameHelp, "%s does not speak protocol %d", c, Protocol)
 	}
