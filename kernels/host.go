@@ -184,7 +184,8 @@ func (m *Memory) Poison() {
 
 // Clone copies the memory.
 func (m *Memory) Clone() *Memory {
-	return &Memory{m.DType, slices.Clone(m.Bits), slices.Clone(m.F32), slices.Clone(m.F8), slices.Clone(m.I32)}
+	return &Memory{m.DType, slices.Clone(m.Bits), slices.Clone(m.F32), slices.Clone(m.F8),
+		slices.Clone(m.I32)}
 }
 
 // bits are those of element i of a tensor.

@@ -296,16 +296,15 @@ func (p *Plan) appendText(b []byte) []byte {
 	return b
 }
 
-// Writes says whether the plan hands an output of p to any launch: the ruler's do not.
-func (plan Plan) Writes(p Problem) bool {
-	for _, t := range p.Tensors() {
-		for i := range plan.Launches {
-			if t.Role == Output && slices.ContainsFunc(plan.Launches[i].Args, func(a Arg) bool { return a.Kind == ArgBuffer && a.Name == t.Name }) {
-				return true
-			}
-		}
-	}
-	return false
+// Takes says whether any launch has the buffer as an argument.
+func (p Plan) Takes(buffer string) bool {
+	is := func(a Arg) bool { return a.Kind == ArgBuffer && a.Name == buffer }
+	return slices.ContainsFunc(p.Launches, func(l Launch) bool { return slices.ContainsFunc(l.Args, is) })
+}
+
+// Writes says whether any launch has an output of the problem: the ruler's do not.
+func (p Plan) Writes(of Problem) bool {
+	return slices.ContainsFunc(of.Tensors(), func(t Tensor) bool { return t.Role == Output && p.Takes(t.Name) })
 }
 
 // ScratchBytes is the size of all scratch buffers, an upper bound of the

@@ -27,7 +27,8 @@ type Library struct {
 //  2. the sonames through the dynamic loader,
 //  3. CUDA toolkits: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda*, /opt/cuda,
 //  4. the nvidia/*/lib folders of Python wheels: beside this program, $VIRTUAL_ENV,
-//     $CONDA_PREFIX, the python3 on PATH, the usual site-packages, and where python3 says that it imports from.
+//     $CONDA_PREFIX, the python3 on PATH, the usual site-packages, and where python3 says that it
+//     imports from.
 //
 // The error is one line and names these places.
 func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
@@ -46,7 +47,8 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 	}
 	var broken error // a library that is there but does not load says more than "not found"
 	// The last place takes a process to find.
-	for _, place := range []func() []string{l.toolkits,
+	for _, place := range []func() []string{
+		func() []string { return inToolkits(l.Folders) },
 		func() []string { return wheels(sitePackages()) },
 		func() []string { return wheels(askPython()) }} {
 		dirs := place()
@@ -72,9 +74,7 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 		"of Python", strings.Join(l.Sonames, ", "))
 }
 
-// toolkits are patterns of the folders in which CUDA toolkits keep the library.
-func (l Library) toolkits() []string { return inToolkits(l.Folders) }
-
+// inToolkits are patterns of folders of CUDA toolkits.
 func inToolkits(folders []string) []string {
 	var dirs []string
 	for _, root := range []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda",
@@ -118,7 +118,7 @@ func sitePackages() []string {
 		}
 	}
 	if python, err := exec.LookPath("python3"); err == nil {
-		prefix(filepath.Dir(filepath.Dir(python))) // a virtual environment's python3 is a link: do not follow it yet
+		prefix(filepath.Dir(filepath.Dir(python))) // a link in a virtual environment: not followed yet
 		if real, err := filepath.EvalSymlinks(python); err == nil {
 			prefix(filepath.Dir(filepath.Dir(real)))
 		}
@@ -126,7 +126,8 @@ func sitePackages() []string {
 	if home, err := os.UserHomeDir(); err == nil {
 		prefix(filepath.Join(home, ".local"))
 	}
-	for _, root := range []string{"/usr/local", "/usr", "/opt/conda", "/opt/venv", "/opt/*/.venv", "/opt/*/venv", "/opt/*"} {
+	for _, root := range []string{"/usr/local", "/usr", "/opt/conda", "/opt/venv", "/opt/*/.venv",
+		"/opt/*/venv", "/opt/*"} {
 		prefix(root)
 	}
 	return append(dirs, "/usr/lib/python3/dist-packages")

@@ -60,7 +60,8 @@ func mapped(soname string) string {
 	stem, _, _ := strings.Cut(soname, ".so")
 	for _, prefix := range []string{soname, stem + ".so."} {
 		for line := range strings.Lines(string(maps)) {
-			if i := strings.IndexByte(line, '/'); i >= 0 && strings.HasPrefix(filepath.Base(line[i:]), prefix) {
+			i := max(strings.IndexByte(line, '/'), 0)
+			if strings.HasPrefix(filepath.Base(line[i:]), prefix) {
 				return strings.TrimSpace(line[i:])
 			}
 		}

@@ -14,7 +14,7 @@ import (
 var Sources embed.FS
 
 // Defines are the macros of common.cuh and those of the config's knobs.
-func Defines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []kernels.Define {
+func Defines(p kernels.Problem, c kernels.Config) []kernels.Define {
 	ds := []kernels.Define{
 		{Name: "X_TYPE", Value: int64(p.DType)},
 		{Name: "W_TYPE", Value: int64(p.Weight)},
@@ -44,7 +44,7 @@ func Defines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []ker
 			ds = append(ds, kernels.Define{Name: m, Value: int64(s.Value)})
 		}
 	}
-	return append(ds, extra...)
+	return ds
 }
 
 // Optional is the buffer argument of that name, or a null pointer.

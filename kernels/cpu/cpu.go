@@ -163,17 +163,13 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 
 // saved makes what else the forward has saved, if the plan asks for it.
 func (b *bench) saved(plan kernels.Plan) {
-	for _, l := range plan.Launches {
-		for _, a := range l.Args {
-			if b.p.Pass != kernels.Bwd || a.Kind != kernels.ArgBuffer || a.Name != "y" || b.mem["y"] != nil {
-				continue
-			}
-			if b.p.Bias {
-				b.mem["b"] = reference.BiasDraw(b.p).Fill(b.seed)
-			}
-			b.mem["y"] = reference.SavedOutput(b.p, b.mem, b.mem["b"])
-		}
+	if b.p.Pass != kernels.Bwd || !plan.Takes("y") || b.mem["y"] != nil {
+		return
 	}
+	if b.p.Bias {
+		b.mem["b"] = reference.BiasDraw(b.p).Fill(b.seed)
+	}
+	b.mem["y"] = reference.SavedOutput(b.p, b.mem, b.mem["b"])
 }
 
 // run does one launch: its CTAs are dealt to the goroutines one by one, as

@@ -334,10 +334,7 @@ const portableCluster = 8
 
 // makeSaved makes what else the forward has saved, if the plan asks for it.
 func (b *bench) makeSaved(plan kernels.Plan) error {
-	asks := slices.ContainsFunc(plan.Launches, func(l kernels.Launch) bool {
-		return slices.ContainsFunc(l.Args, func(a kernels.Arg) bool { return a.Kind == kernels.ArgBuffer && a.Name == "y" })
-	})
-	if b.p.Pass != kernels.Bwd || !asks || b.mem["y"] != 0 {
+	if b.p.Pass != kernels.Bwd || !plan.Takes("y") || b.mem["y"] != 0 {
 		return nil
 	}
 	mem := maps.Clone(b.mem)

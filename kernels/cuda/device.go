@@ -56,9 +56,10 @@ type buffer struct {
 // Open opens GPU ordinal and loads NVRTC. The errors are one line each: no
 // driver, no such GPU, no NVRTC.
 //
-// Helper is the command of a compile helper (nvrtc.ServeHelper), of which
-// nvrtc.Compilers are started; without one this process compiles.
-func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
+// Step is how long a request of this process may take, 0 for as long as it does. Helper is the
+// command of a compile helper (nvrtc.ServeHelper), of which nvrtc.Compilers are started; without
+// one this process compiles.
+func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string) (*Device, error) {
 	processes, err := nvrtc.Compilers()
 	if err != nil {
 		return nil, err
@@ -68,17 +69,18 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	}
 	c, err := nvrtc.Find()
 	if err != nil {
-		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point $NORMBENCH_NVRTC at libnvrtc.so")
+		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point "+
+			"$NORMBENCH_NVRTC at libnvrtc.so")
 	}
 	d := &Device{registry: r}
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
 	if len(helper) > 0 && processes > 0 {
-		d.pool = nvrtc.NewPool(processes, append(slices.Clone(helper), c.Path())...)
+		d.pool = nvrtc.NewPool(processes, step, append(slices.Clone(helper), c.Path())...)
 		cache.UsePool(d.pool)
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}
-	d.both = triton.NewCache(cache)
+	d.both = triton.NewCache(cache, step)
 	d.compile = newCompiler(r, d.both, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		d.endCompilers()
@@ -101,14 +103,6 @@ func (d *Device) endCompilers() {
 
 // Unkept implements kernels.Caching.
 func (d *Device) Unkept() string { return d.compile.cache.Unkept() }
-
-// Within implements kernels.Hurried.
-func (d *Device) Within(step time.Duration) {
-	d.both.Within(step)
-	if d.pool != nil {
-		d.pool.Within(step)
-	}
-}
 
 // call runs f with the GPU's context current on its thread. Handing f to a thread of its own took
 // two wakes of a thread for each call. On a virtual machine that was a third of a short visit.
@@ -243,6 +237,32 @@ func (d *Device) Prepare(_ context.Context, p kernels.Problem, v kernels.Variant
 	return nil
 }
 
+// Sense implements kernels.Sensor with NVML, which only reads. Without NVML nothing
+// is known, and nothing is held against the device.
+func (d *Device) Sense(context.Context) (kernels.Reading, error) {
+	if d.monitor == nil {
+		return kernels.Reading{}, nil
+	}
+	return d.monitor.Sample()
+}
+
+// Beside implements kernels.Neighbour.
+func (d *Device) Beside(pids ...int) {
+	if d.monitor != nil {
+		d.monitor.Beside(pids...)
+	}
+}
+
+// watch opens NVML for the GPU, if it is there.
+func (d *Device) watch() {
+	m, err := nvml.Open(d.info.UUID)
+	if err != nil {
+		return
+	}
+	d.monitor = m
+	d.info.DriverVersion = m.DriverVersion()
+}
+
 // fail turns a driver error into a Failure of the variant, and remembers when
 // the context went with it.
 func (d *Device) fail(err error) error {
@@ -287,7 +307,8 @@ func (d *Device) grow(b *buffer, bytes int64) error {
 
 // tensors makes a buffer of bytes(t) for each of list, or none: what is half made would be taken
 // for whole at the next visit.
-func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (map[string]driver.Ptr, error) {
+func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (
+	map[string]driver.Ptr, error) {
 	mem := map[string]driver.Ptr{}
 	for _, t := range list {
 		p, err := d.ctx.Alloc(bytes(t))

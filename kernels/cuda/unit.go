@@ -43,12 +43,12 @@ func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
 		return src, nil
 	}
 	origin := name[:strings.LastIndexByte(name, ':')+1]
+	beside := func(name string) (string, error) { return r.File(origin + name) }
 	if src.IsPython() {
-		src.Headers = triton.ReadImports(text, func(name string) (string, error) { return r.File(origin + name) })
+		src.Headers = triton.ReadImports(text, beside)
 		return src, nil
 	}
-	_, err = nvrtc.AddHeaders(src.Headers, text,
-		func(name string) (string, error) { return r.File(origin + name) })
+	_, err = nvrtc.AddHeaders(src.Headers, text, beside)
 	return src, err
 }
 

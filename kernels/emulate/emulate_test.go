@@ -2,6 +2,7 @@ package emulate
 
 import (
 	"cmp"
+	_ "embed"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -218,52 +219,53 @@ func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []k
 	return append(configs, space[:min(n, len(space))]...)
 }
 
-// What is wrong with a kernel is said: each of these has one mistake, the last has none.
+// mistakes are what the cases of testdata/mistakes.cu come to: each has one, the last has none.
+var mistakes = []string{"signal: segmentation fault", "signal: segmentation fault",
+	"an access is not aligned", "all threads wait, and nothing happens",
+	"all threads wait, and nothing happens", "an assumption does not hold",
+	"a CTA has ended before its bulk copies", ""}
+
+//go:embed testdata/mistakes.cu
+var mistaken string
+
+// What is wrong with a kernel is said.
 func TestMistakes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}
 	e := emulator(t)
-	const head = `extern "C" __global__ void k(const float *x, float *y, long long n) { int t = threadIdx.x; `
-	for _, test := range []struct{ text, want string }{
-		{head + `if (t < 12) y[t] = x[t + 1]; }`, "signal: segmentation fault"},
-		{head + `y[t - 1] = x[0]; }`, "signal: segmentation fault"},
-		{head + `y[0] = __ldg((const float4 *)(x + 1)).x; }`, "an access is not aligned"},
-		{head + `if (t < 20) __syncthreads(); else __syncwarp(); }`,
-			"all threads wait, and nothing happens"},
-		{head + `while (*(volatile float *)y != 7.f) __nanosleep(1); }`,
-			"all threads wait, and nothing happens"},
-		{head + `__builtin_assume(t < 5); }`, "an assumption does not hold"},
-		{head + `asm volatile("bar.sync 3;"); }`, `k.cu: the emulator has no "bar.sync 3;"`},
-		{head + `asm volatile("unfinished }`, "a string without an end"},
-		{head + `nonsense; }`, "k.cu: 'nonsense' was not declared"},
-		{`extern "C" __global__ void k(const float *x) {}`, "another number of arguments"},
-		{head + `__shared__ unsigned long long b; __shared__ __align__(16) float s[4]; unsigned to = __cvta_generic_to_shared(s), at = __cvta_generic_to_shared(&b);
-			if (t == 0) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
-				asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(x), "r"(16), "r"(at) : "memory"); } }`,
-			"a CTA has ended before its bulk copies"},
-		{head +
-			`__shared__ float s[44]; s[t] = x[t % n]; __syncthreads(); if (t < 12) y[t] = s[(t + 1) % 12]; }`, ""},
-	} {
-		r := &kernels.Registry{File: func(string) (string, error) { return test.text, nil }}
+	try := func(text string, which int, want string) {
+		r := &kernels.Registry{File: func(string) (string, error) { return text, nil }}
 		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 12),
 			"y": kernels.NewMemory(kernels.FP32, 12)}
 		for i := range mem["x"].F32 {
 			mem["x"].F32[i] = float32(i)
 		}
 		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44,
-			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12))}
+			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12),
+				kernels.Int64("which", int64(which)))}
 		err := e.Run(t.Context(), r, l, mem)
-		if test.want == "" {
-			want := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}
-			assert.That(t, err == nil && slices.Equal(mem["y"].F32, want),
-				"%v: %v, want %v", err, mem["y"].F32, want)
-			continue
+		if want == "" {
+			right := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}
+			assert.That(t, err == nil && slices.Equal(mem["y"].F32, right), "%v: %v", err, mem["y"].F32)
+			return
 		}
-		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
-			!strings.HasSuffix(err.Error(), ": ") &&
-			!strings.Contains(err.Error(), "\n"), "%s: %v, want %s", test.text, err, test.want)
+		assert.That(t, err != nil && strings.Contains(err.Error(), want) &&
+			!strings.HasSuffix(err.Error(), ": ") && !strings.Contains(err.Error(), "\n"),
+			"%d of %s: %v, want %s", which, text, err, want)
 	}
+	for which, want := range mistakes {
+		try(mistaken, which, want)
+	}
+	const head = `extern "C" __global__ void k(const float *x, float *y, long long n, long long which) { `
+	for text, want := range map[string]string{
+		`asm volatile("bar.sync 3;"); }`: `k.cu: the emulator has no "bar.sync 3;"`,
+		`asm volatile("unfinished }`:     "a string without an end",
+		`nonsense; }`:                    "k.cu: 'nonsense' was not declared",
+	} {
+		try(head+text, 0, want)
+	}
+	try(`extern "C" __global__ void k(const float *x) {}`, 0, "another number of arguments")
 }
 
 // Whatever follows asm, there is a source or an error; a source without it stays as it is,

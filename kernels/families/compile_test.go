@@ -190,6 +190,7 @@ func TestCompileListed(t *testing.T) {
 	if major, minor := c.Version(); major != 13 || minor != 0 {
 		t.Skipf("NVRTC %d.%d may know better than 13.0", major, minor)
 	}
-	assert.Error(t, try("rmsnorm/fwd/5557x11776/bf16 rms_fwd/smem_pipe@br1.w4.v0.st1.k0.cp1.rl1.cl2.ch6", true),
+	assert.Error(t, try("rmsnorm/fwd/5557x11776/bf16 "+
+		"rms_fwd/smem_pipe@br1.w4.v0.st1.k0.cp1.rl1.cl2.ch6", true),
 		"cache policy", "what an H200 ended with an illegal instruction compiles")
 }

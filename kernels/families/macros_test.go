@@ -57,7 +57,8 @@ func macrosOf(t *testing.T, source string) map[string]macro {
 		for _, lines := range defaults.FindAllString(text, -1) {
 			at := block.FindStringSubmatch(lines)
 			assert.Must(t, at != nil && at[1] == at[2],
-				"%s: the block of a macro is `#define NAME DEFAULT // FROM to TO: what`, not\n%s", name, lines)
+				"%s: the block of a macro is `#define NAME DEFAULT // FROM to TO: what`, not\n%s",
+				name, lines)
 			m := macro{value: at[3], own: name == source, powers: at[6] != ""}
 			m.from, _ = strconv.ParseInt(at[4], 10, 64)
 			m.to, _ = strconv.ParseInt(cmp.Or(at[5], at[4]), 10, 64)

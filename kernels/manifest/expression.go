@@ -30,10 +30,12 @@ type expression struct {
 	kind   kind
 	lo, hi int // of a whole number
 	tree   node
-	needs
+	slot   int // of its value in an env, once it is compiled
+	sources
 }
 
-const expressionHelp = "docs/kernels.md names the variables and functions; quote an expression that has a comma, a colon or a #"
+const expressionHelp = "docs/kernels.md names the variables and functions; " +
+	"quote an expression that has a comma, a colon or a #"
 
 // maxExpression bounds the length of an expression in bytes.
 const maxExpression = 1000
@@ -76,7 +78,7 @@ func (e *expression) compile(known scope) error {
 	if p.err != "" {
 		return bad(p.err)
 	}
-	if e.needs = p.needs; !p.variable {
+	if e.sources = p.sources; !p.variable {
 		x := &env{}
 		e.check(x)
 		return hint.With(x.err, expressionHelp)
@@ -93,9 +95,23 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.place.String() + " " + f.text }
 
+// eval evaluates e, unless x remembers its value.
+func (e *expression) eval(x *env) float64 {
+	if e.slot >= len(x.slots) { // x is of no design
+		return e.tree.eval(x)
+	}
+	v := x.slots[e.slot]
+	if v != v {
+		if v = e.tree.eval(x); x.bad == "" {
+			x.slots[e.slot] = v
+		}
+	}
+	return v
+}
+
 // value evaluates e. What is wrong with it is a Fault of x.
 func (e *expression) value(x *env) float64 {
-	v := e.tree.eval(x)
+	v := e.eval(x)
 	if x.bad != "" {
 		x.fault(e, x.bad)
 	}
@@ -151,11 +167,11 @@ type parser struct {
 	scanner.Scanner
 	kind     kind
 	known    scope
-	tok      string // "" at the end
-	class    rune   // of tok, as in text/scanner
-	variable bool   // it has seen one
-	needs    needs  // of the variables that it has seen
-	err      string // the first
+	tok      string  // "" at the end
+	class    rune    // of tok, as in text/scanner
+	variable bool    // it has seen one
+	sources  sources // of the variables that it has seen
+	err      string  // the first
 }
 
 func newParser(text string, k kind, known scope) *parser {
@@ -321,14 +337,13 @@ func (p *parser) name(name string) node {
 	case name == "eps" && p.kind == fraction:
 		return constant(p.known.eps)
 	}
-	n, needs, ok := p.known.lookup(name)
+	n, of, ok := p.known.lookup(name)
 	if !ok {
 		p.fail("unknown name %s", name)
 		return constant(0)
 	}
 	p.variable = true
-	p.needs.level = max(p.needs.level, needs.level)
-	p.needs.knobs = append(p.needs.knobs, needs.knobs...)
+	p.sources |= of
 	return n
 }
 

@@ -87,13 +87,18 @@ var errNoHost = hint.Errorf(
 // stand in on the cpu, and own are d's own.
 func (d *design) family(files []string, host *kernels.Family,
 	own map[string]kernels.HostStage) *kernels.Family {
-	untaken := d.untaken()
 	f := &kernels.Family{
 		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
 		Knobs: slices.Clone(d.knobs), Files: files, Unwritten: d.unwritten(),
-		Bits:   map[string]kernels.Determinism{"bitwise": kernels.Bitwise, "none": kernels.NotBitwise}[d.Bits],
-		Host:   own,
-		Serves: func(p kernels.Problem) error { return d.refuseProblem(p, untaken) },
+		Bits: map[string]kernels.Determinism{"bitwise": kernels.Bitwise,
+			"none": kernels.NotBitwise}[d.Bits],
+		Host: own,
+		Serves: func(p kernels.Problem) error {
+			x := d.env()
+			defer d.envs.Put(x)
+			x.setProblem(p)
+			return x.pass(d.serves)
+		},
 		Base: func(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
 			c, _ := d.baseOf(p, dev)
 			return c
@@ -102,7 +107,7 @@ func (d *design) family(files []string, host *kernels.Family,
 			if dev.Kind == kernels.KindCPU && own == nil {
 				return d.refuseOnHost(host, p, c, dev)
 			}
-			x := d.env(p, c, dev)
+			x := d.envOf(p, c, dev)
 			defer d.envs.Put(x)
 			if err := d.checkBase(x, c); err != nil {
 				return err
@@ -116,7 +121,7 @@ func (d *design) family(files []string, host *kernels.Family,
 			if dev.Kind == kernels.KindCPU && host != nil {
 				return host.Plan(p, host.Base(p, dev), dev)
 			}
-			x := d.env(p, c, dev)
+			x := d.envOf(p, c, dev)
 			defer d.envs.Put(x)
 			return d.plan(x, c)
 		},
@@ -126,8 +131,9 @@ func (d *design) family(files []string, host *kernels.Family,
 			return nil
 		}
 		return func(c kernels.Config) bool {
-			x := d.env(kernels.Problem{}, c, kernels.DeviceInfo{})
+			x := d.env()
 			defer d.envs.Put(x)
+			d.setConfig(x, c)
 			return e.holds(x)
 		}
 	}
@@ -152,8 +158,8 @@ func (d *design) refuseOnHost(host *kernels.Family, p kernels.Problem, c kernels
 	if host == nil {
 		return errNoHost
 	}
-	ofAny := func(e *expression) bool { return e == nil || e.level < ofDevice }
-	x := d.env(p, c, dev)
+	ofAny := func(e *expression) bool { return e == nil || e.sources&ofDevice == 0 }
+	x := d.envOf(p, c, dev)
 	defer d.envs.Put(x)
 	for _, r := range d.Constraints {
 		if d.prefix == "" && ofAny(r.If) && ofAny(r.Require) {
@@ -181,7 +187,8 @@ func (d *design) untaken() (names []string) {
 	for _, t := range everything(d.Op, d.Pass).Tensors() {
 		switch {
 		case d.passes(t.Name), slices.Contains(d.unwritten(), t.Name):
-		case d.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"): // it reads y instead
+		// it reads y instead
+		case d.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"):
 		case d.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's
 		default:
 			names = append(names, t.Name)
@@ -190,20 +197,10 @@ func (d *design) untaken() (names []string) {
 	return names
 }
 
-// refuseProblem says why d does not serve p: by its own rules, or because a tensor of p is untaken.
-func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
-	x := d.env(p, kernels.Config{}, kernels.DeviceInfo{})
-	defer d.envs.Put(x)
-	for _, r := range d.Serves {
-		if err := r.refuse(x); err != nil {
-			return err
-		}
-	}
-	if len(untaken) == 0 {
-		return nil
-	}
+// refuseTensors says that the problem has one of those that no launch takes.
+func (x *env) refuseTensors(untaken []string) error {
 	var room [12]kernels.Tensor
-	for _, t := range p.AppendTensors(room[:0]) {
+	for _, t := range x.AppendTensors(room[:0]) {
 		if slices.Contains(untaken, t.Name) {
 			return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
 				"no launch takes %s", t.Name)
@@ -212,24 +209,39 @@ func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
 	return nil
 }
 
-// env is what the expressions of d stand for.
-func (d *design) env(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) *env {
+// env is what the expressions of d stood for when they were last asked, without a Fault.
+func (d *design) env() *env {
 	x, ok := d.envs.Get().(*env)
 	if !ok {
-		x = &env{slots: make([]float64, len(d.knobs)+len(d.lets)),
+		x = &env{slots: make([]float64, len(d.knobs)+len(d.uses)), uses: d.uses,
 			vector: slotOf(d.knobs, kernels.VectorBytes), group: slotOf(d.knobs, kernels.Cluster)}
-	}
-	same := x.Problem == p && x.device == dev // lets of these alone stay
-	x.Problem, x.device, x.bad, x.err = p, dev, "", nil
-	for i, r := range d.knobs {
-		x.slots[i] = float64(c.Get(r.Knob))
-	}
-	for i, l := range d.lets {
-		if !same || len(l.value.knobs) > 0 {
+		for i := range d.uses {
 			x.slots[len(d.knobs)+i] = math.NaN()
 		}
 	}
+	x.bad, x.err = "", nil
 	return x
+}
+
+// envOf is what they stand for.
+func (d *design) envOf(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) *env {
+	x := d.env()
+	x.setProblem(p)
+	x.setDevice(dev)
+	d.setConfig(x, c)
+	return x
+}
+
+// setConfig gives the knobs the values of c, 0 where it has none.
+func (d *design) setConfig(x *env, c kernels.Config) {
+	var changed sources
+	for i, r := range d.knobs {
+		if v := float64(c.Get(r.Knob)); x.slots[i] != v {
+			x.slots[i] = v
+			changed |= ofKnob(i)
+		}
+	}
+	x.forget(changed)
 }
 
 // refuse is the reason if the rule is broken, or a Fault.
@@ -247,17 +259,17 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Conf
 	for _, b := range d.base {
 		count *= len(b.tries)
 	}
+	x := d.envOf(p, kernels.Config{}, dev)
+	defer d.envs.Put(x)
 	var settings []kernels.Setting
 	for n := 0; ; {
-		x := d.env(p, kernels.Config{}, dev)
 		var fault error
 		var next int
 		settings, next, fault = d.baseSettings(x, settings[:0], count, n)
-		works := n == count-1 || fault == nil && d.refuse(x) == nil
-		d.envs.Put(x)
-		if works {
+		if n == count-1 || fault == nil && d.refuse(x) == nil {
 			return kernels.NewConfig(settings...), fault
 		}
+		x.bad, x.err = "", nil
 		n = min(next, count-1)
 	}
 }
@@ -286,9 +298,10 @@ func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) 
 				next, err = (n/count+1)*count, x.err
 			}
 			x.bad, x.err = "", nil
+			x.setKnob(b.slot, 0)
 			continue
 		}
-		x.slots[b.slot] = float64(v)
+		x.setKnob(b.slot, v)
 		settings = append(settings, kernels.Setting{Knob: b.knob, Value: v})
 	}
 	if d.reduce != nil {
@@ -307,22 +320,71 @@ func (d *design) refuse(x *env) error {
 	if !common.WholeVectors(x.Problem, v) && !(d.Ragged && v == 16) {
 		return fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", row, v)
 	}
-	for _, r := range d.Constraints {
-		if err := r.refuse(x); err != nil {
+	return x.pass(d.checks)
+}
+
+// A check is a reason against a problem or a config, or a Fault. An env remembers that it passed.
+type check struct {
+	refuse func(x *env) error
+	slot   int
+}
+
+const passed = 1
+
+// pass is the first reason of some checks.
+func (x *env) pass(checks []check) error {
+	for _, c := range checks {
+		if x.slots[c.slot] == passed {
+			continue
+		}
+		if err := c.refuse(x); err != nil {
 			return err
 		}
+		x.slots[c.slot] = passed
+	}
+	return nil
+}
+
+// readChecks lists what Serves and refuse ask, once all else is read.
+func (d *design) readChecks() error {
+	list := &d.serves
+	add := func(refuse func(x *env) error, es ...*expression) {
+		var of sources
+		for _, e := range es {
+			if e != nil {
+				of |= e.sources
+			}
+		}
+		*list = append(*list, check{refuse, d.newSlot(of)})
+	}
+	for _, r := range d.Serves {
+		add(r.refuse, r.If, r.Require)
+	}
+	if untaken := d.untaken(); len(untaken) > 0 {
+		add(func(x *env) error { return x.refuseTensors(untaken) }, &expression{sources: ofProblem})
+	}
+	list = &d.checks
+	number := func(e *expression) {
+		add(func(x *env) error { e.int(x); return x.err }, e)
+	}
+	for _, r := range d.Constraints {
+		add(r.refuse, r.If, r.Require)
 	}
 	for _, b := range d.Scratch {
-		b.Elems.int(x)
+		number(b.Elems)
 	}
 	for _, b := range d.Rounds {
-		b.value.int(x)
+		number(b.value)
 	}
-	d.partials(x)
-	for i := 0; i < len(d.launches) && x.err == nil; i++ {
-		d.launches[i].check(x)
+	if d.reduce != nil {
+		add(func(x *env) error { d.partials(x); return x.err }, d.reduce.If, d.reduce.Partials)
 	}
-	return x.err
+	for i := range d.launches {
+		l := &d.launches[i]
+		asked := []*expression{{sources: ofDevice}, l.If, l.Block, l.Shared, l.Cluster, l.Resident}
+		add(func(x *env) error { l.check(x); return x.err }, slices.Concat(asked, l.Grid, l.values)...)
+	}
+	return nil
 }
 
 // plan is the plan of c, which is not refused.
@@ -333,7 +395,8 @@ func (d *design) plan(x *env, c kernels.Config) kernels.Plan {
 	for _, b := range d.Scratch {
 		if n := b.Elems.int(x); n > 0 {
 			name := b.Name.Text
-			plan.Scratch = append(plan.Scratch, kernels.Scratch{Name: name, DType: b.dtype(p), Elems: int64(n)})
+			plan.Scratch = append(plan.Scratch,
+				kernels.Scratch{Name: name, DType: b.dtype(p), Elems: int64(n)})
 			has = append(has, name)
 		}
 	}

@@ -157,7 +157,8 @@ func readFolder(dir string) (map[string]string, error) {
 		info, err := root.Stat(e.Name()) // of what a link points to
 		switch {
 		case err != nil:
-			return nil, hint.Errorf("copy into the folder what it links to", "%s: %w", path, durable.Cause(err))
+			return nil, hint.Errorf("copy into the folder what it links to", "%s: %w", path,
+				durable.Cause(err))
 		case !info.Mode().IsRegular():
 			continue
 		case info.Size() > maxFile && !(compiled && info.Size() <= maxBinary):

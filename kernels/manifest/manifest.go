@@ -39,8 +39,8 @@ type fields struct {
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
 	Rounds      bindings       `yaml:"optional" min:"0" max:"8" help:"write OUTPUT: how often it is rounded to x's type on its way"`
-	Fragile     *expression    `yaml:"optional" kind:"truth"` // of configs that only the compiler knows whether it takes
-	Unordered   *expression    `yaml:"optional" kind:"truth"` // of configs whose bits are others from run to run
+	Fragile     *expression    `yaml:"optional" kind:"truth"` // only the compiler knows whether it takes c
+	Unordered   *expression    `yaml:"optional" kind:"truth"` // the bits are others from run to run
 	Ragged      bool           `yaml:"optional"`              // vectors of 16 bytes may be those around a row
 	Host        yamldoc.Word   `yaml:"optional"`              // the family whose host stages stand in
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
@@ -59,6 +59,9 @@ type design struct {
 	prefix   string     // of its files
 	include  []string   // absolute paths
 	modules  []string   // Python's, as names of sources
+	serves   []check    // of problems
+	checks   []check    // of configs
+	uses     []sources  // of each expression and each check
 	envs     sync.Pool
 }
 
@@ -209,7 +212,8 @@ var (
 )
 
 const (
-	fileHelp = "docs/kernels.md shows a manifest; put quotes around an expression that has a colon, a comma or a #"
+	fileHelp = "docs/kernels.md shows a manifest; " +
+		"put quotes around an expression that has a colon, a comma or a #"
 
 	maxTries = 2000   // base configs that are tried
 	maxGrid  = 40_000 // configs that a family's knobs make
@@ -252,7 +256,8 @@ func (d *design) read(op yamldoc.Word) error {
 	}
 	// Knobs and lettings are variables of what follows them.
 	for _, step := range []func() error{d.checkOptions, d.readKnobs, d.readLet, d.readBase,
-		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers} {
+		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers,
+		d.readChecks} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -267,16 +272,24 @@ func (d *design) compile(known scope, es ...*expression) error {
 			if err := e.compile(known); err != nil {
 				return err
 			}
+			e.slot = d.newSlot(e.sources)
 		}
 	}
 	return nil
+}
+
+// newSlot is a place in envs for a value that rests on some sources.
+func (d *design) newSlot(of sources) int {
+	d.uses = append(d.uses, of)
+	return len(d.knobs) + len(d.uses) - 1
 }
 
 func (d *design) checkOptions() error {
 	for _, o := range d.Options {
 		name, _, _ := strings.Cut(strings.TrimLeft(o.Text, "-"), "=")
 		if slices.Contains([]string{"gpu-architecture", "arch", "include-path", "define-macro"}, name) {
-			return o.Errorf("the device gives the architecture; folders are listed under include, macros under defines",
+			return o.Errorf("the device gives the architecture; folders are listed under include, "+
+				"macros under defines",
 				"%q is not for here", o.Text)
 		}
 	}

@@ -52,6 +52,9 @@ func (d *design) readKnobs() error {
 		}
 		d.knobs = append(d.knobs, x)
 	}
+	if len(d.knobs) > maxKnobs {
+		return d.Knobs.Errorf("leave out those with one value", "has more than %d knobs", maxKnobs)
+	}
 	return nil
 }
 
@@ -91,7 +94,7 @@ func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Valu
 }
 
 // known are the names that launches may use.
-func (d *design) known() scope { return scope{ofConfig, d.knobs, d.knobs, d.lets, d.Op.Spec().Eps} }
+func (d *design) known() scope { return scope{^sources(0), d.knobs, d.lets, d.Op.Spec().Eps} }
 
 // ranges says whether k is one of the family's knobs.
 func (d *design) ranges(k *kernels.Knob) bool { return slotOf(d.knobs, k) >= 0 }
@@ -123,7 +126,7 @@ func (d *design) readBase() error {
 			return err
 		}
 	}
-	known, tries := scope{ofDevice, d.knobs, nil, d.lets, 0}, 1
+	known, tries := scope{ofProblem | ofDevice, d.knobs, d.lets, 0}, 1
 	for _, e := range entries {
 		i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool {
 			return e.Key.Text == r.Knob.Key || e.Key.Text == r.Knob.Name
@@ -153,7 +156,7 @@ func (d *design) readBase() error {
 			return e.Key.Errorf("list fewer", "more than %d configs to try", maxTries)
 		}
 		d.base = append(d.base, c)
-		known.knobs = append(known.knobs, d.knobs[i])
+		known.known |= ofKnob(i)
 	}
 	for i, x := range d.knobs {
 		if slices.ContainsFunc(d.base, func(c choice) bool { return c.knob == x.Knob }) {
@@ -180,7 +183,7 @@ func (d *design) readRules() error {
 	for i, r := range slices.Concat(d.Serves, d.Constraints) {
 		known := d.known()
 		if i < len(d.Serves) {
-			known = scope{level: ofProblem, family: d.knobs}
+			known = scope{known: ofProblem, family: d.knobs}
 		}
 		if r.If == nil && r.Require == nil {
 			return r.Errorf("if refuses what it holds for, require all else", "has neither if nor require")
@@ -197,7 +200,7 @@ func (d *design) readRules() error {
 			return err
 		}
 	}
-	return d.compile(scope{family: d.knobs, knobs: d.knobs}, d.Fragile, d.Unordered)
+	return d.compile(scope{known: ofM - 1, family: d.knobs}, d.Fragile, d.Unordered)
 }
 
 func (d *design) readScratch() error {
@@ -291,7 +294,10 @@ func (d *design) readLaunch(v yamldoc.Value, l *launch) error {
 
 // readKernel checks the launch of a kernel.
 func (d *design) readKernel(l *launch) error {
-	given := kernels.Flag(l.Source.Text != "") + kernels.Flag(l.Cubin.Text != "") + kernels.Flag(l.PTX.Text != "")
+	given := 0
+	for _, w := range []yamldoc.Word{l.Source, l.Cubin, l.PTX} {
+		given += min(len(w.Text), 1)
+	}
 	switch entry := l.Entry.Text; {
 	case given != 1:
 		return l.Entry.Errorf("give the launch one of source, cubin and ptx", "is in %d files", given)

@@ -180,7 +180,8 @@ func (l *launch) checkFunction() error {
 	if f.Error != "" {
 		help := "correct the file, or name a function of @triton.jit, and the file or module that has it"
 		if strings.HasPrefix(f.Error, "Python has no module") {
-			help = "install its package for " + triton.Python() + ", or name a Python that has it with --python"
+			help = "install its package for " + triton.Python() +
+				", or name a Python that has it with --python"
 		}
 		return l.python.place.Errorf(help, "%s", f.Error)
 	}

@@ -35,7 +35,8 @@ func fakeTriton(t *testing.T) (dir string) {
 		t.Skip("no Python 3.10 or later")
 	}
 	dir = t.TempDir()
-	for name, text := range map[string]string{"triton/__init__.py": "__version__ = '3.6.0'\nraise 1", "lib/__init__.py": "raise 1",
+	for name, text := range map[string]string{
+		"triton/__init__.py": "__version__ = '3.6.0'\nraise 1", "lib/__init__.py": "raise 1",
 		"lib/kernels.py": "import lib.tools\n" + strings.Replace(tritonSource, ", helper", "",
 			1), "lib/tools.py": "SIZE = 1\n"} {
 		assert.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))

@@ -8,15 +8,63 @@ import (
 	"normbench/kernels/common"
 )
 
-// An env is what the variables of an expression stand for.
+// An env is what the variables of an expression stand for. It remembers values until something
+// changes that they rest on: neighbouring problems and configs have most of them in common.
 type env struct {
 	kernels.Problem
 	device kernels.DeviceInfo
-	slots  []float64 // the values of the knobs, then of the lets; NaN where not known yet
+	slots  []float64 // the values of the knobs, then of expressions; NaN where not known
+	uses   []sources // of these expressions
 	vector int       // the slot of the knob vector_bytes, -1 without it
 	group  int       // that of cluster
 	bad    string    // why an expression has no value
 	err    error     // the first Fault, or another reason against the config
+}
+
+// setProblem makes p the problem.
+func (x *env) setProblem(p kernels.Problem) {
+	var changed sources
+	for _, of := range []struct {
+		sources
+		same bool
+	}{{ofM, x.M == p.M}, {ofN, x.N == p.N}, {ofType, x.DType == p.DType}} {
+		if !of.same {
+			changed |= of.sources
+		}
+	}
+	if x.M, x.N, x.DType = p.M, p.N, p.DType; x.Problem != p {
+		x.Problem, changed = p, changed|ofOptions
+	}
+	x.forget(changed)
+}
+
+// setDevice makes d the device.
+func (x *env) setDevice(d kernels.DeviceInfo) {
+	if x.device != d {
+		x.device = d
+		x.forget(ofDevice)
+	}
+}
+
+// setKnob gives the knob of a slot a value.
+func (x *env) setKnob(slot, value int) {
+	if v := float64(value); x.slots[slot] != v {
+		x.slots[slot] = v
+		x.forget(ofKnob(slot))
+	}
+}
+
+// forget drops the values that rest on what has changed.
+func (x *env) forget(changed sources) {
+	if changed == 0 {
+		return
+	}
+	values := x.slots[len(x.slots)-len(x.uses):]
+	for i, of := range x.uses {
+		if of&changed != 0 {
+			values[i] = math.NaN()
+		}
+	}
 }
 
 // fail says why an expression has no value.
@@ -34,67 +82,58 @@ func (x *env) fault(e *expression, text string) {
 	}
 }
 
-// letting is a variable whose value is found once and stays in a slot.
-func letting(at int, value node) node {
-	return node{truth: value.truth, eval: func(x *env) float64 {
-		v := x.slots[at]
-		if math.IsNaN(v) {
-			if v = value.eval(x); x.bad == "" {
-				x.slots[at] = v
-			}
-		}
-		return v
-	}}
-}
-
-// A level says what the variables of an expression are of. Each level knows those before it.
-type level uint8
+// Sources are what a value rests on, as bits: the first are those of the family's knobs.
+type sources uint64
 
 const (
-	ofKnobs level = iota // and of no problem
-	ofProblem
+	ofM sources = 1 << (maxKnobs + iota)
+	ofN
+	ofType    // of x
+	ofOptions // and all else of the problem
 	ofDevice
-	ofConfig
+
+	ofRows    = ofN | ofType
+	ofProblem = ofM | ofRows | ofOptions
 )
+
+// maxKnobs bounds the knobs of a family.
+const maxKnobs = 59
+
+// ofKnob is the source of the knob of a slot, none where it is -1.
+func ofKnob(slot int) sources {
+	if slot < 0 {
+		return 0
+	}
+	return 1 << slot
+}
 
 // A scope is the names that an expression may use.
 type scope struct {
-	level
+	known  sources
 	family []kernels.Range // all knobs
-	knobs  []kernels.Range // those that are known
 	lets   bindings
 	eps    float64 // the op's, of fractions
 }
 
-// needs are what must be known before an expression has a value.
-type needs struct {
-	level
-	knobs []*kernels.Knob
-}
-
-// meets says whether all that n needs is known.
-func (s *scope) meets(n needs) bool {
-	return n.level <= s.level && !slices.ContainsFunc(n.knobs, func(k *kernels.Knob) bool {
-		return slotOf(s.family, k) >= 0 && slotOf(s.knobs, k) < 0
-	})
-}
+// knows says whether all is known that a value rests on.
+func (s *scope) knows(of sources) bool { return of&^s.known == 0 }
 
 // variables are the names beside those of ops, options and knobs.
 var variables = map[string]struct {
-	level
+	sources
 	eval func(x *env) float64
 }{
-	"M":          {ofProblem, func(x *env) float64 { return float64(x.M) }},
-	"N":          {ofProblem, func(x *env) float64 { return float64(x.N) }},
-	"xb":         {ofProblem, func(x *env) float64 { return float64(x.DType.Size()) }},
-	"wb":         {ofProblem, func(x *env) float64 { return float64(x.Weight.Size()) }},
-	"x_type":     {ofProblem, func(x *env) float64 { return float64(x.DType) }},
-	"w_type":     {ofProblem, func(x *env) float64 { return float64(x.Weight) }},
-	"widest":     {ofProblem, func(x *env) float64 { return float64(common.WidestVector(x.Problem)) }},
-	"bf16":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.BF16) }},
-	"fp16":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP16) }},
-	"fp32":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) }},
-	"weight":     {ofProblem, func(x *env) float64 { return truthOf(x.HasWeight()) }},
+	"M":          {ofM, func(x *env) float64 { return float64(x.M) }},
+	"N":          {ofN, func(x *env) float64 { return float64(x.N) }},
+	"xb":         {ofType, func(x *env) float64 { return float64(x.DType.Size()) }},
+	"wb":         {ofOptions, func(x *env) float64 { return float64(x.Weight.Size()) }},
+	"x_type":     {ofType, func(x *env) float64 { return float64(x.DType) }},
+	"w_type":     {ofOptions, func(x *env) float64 { return float64(x.Weight) }},
+	"widest":     {ofRows, func(x *env) float64 { return float64(common.WidestVector(x.Problem)) }},
+	"bf16":       {ofType, func(x *env) float64 { return truthOf(x.DType == kernels.BF16) }},
+	"fp16":       {ofType, func(x *env) float64 { return truthOf(x.DType == kernels.FP16) }},
+	"fp32":       {ofType, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) }},
+	"weight":     {ofOptions, func(x *env) float64 { return truthOf(x.HasWeight()) }},
 	"footprint":  {ofProblem, func(x *env) float64 { return float64(x.Footprint()) }},
 	"sms":        {ofDevice, func(x *env) float64 { return float64(x.device.SMs) }},
 	"arch":       {ofDevice, func(x *env) float64 { return float64(x.device.ArchNumber()) }},
@@ -105,8 +144,8 @@ var variables = map[string]struct {
 	"clusters_at_once": {ofDevice, func(x *env) float64 {
 		return float64(x.device.ClustersAtOnce(int(x.slots[x.group])))
 	}},
-	"vb": {ofProblem, func(x *env) float64 { return float64(x.vectorBytes()) }},
-	"vecs": {ofProblem, func(x *env) float64 {
+	"vb": {ofRows, func(x *env) float64 { return float64(x.vectorBytes()) }},
+	"vecs": {ofRows, func(x *env) float64 {
 		return float64(x.N * x.DType.Size() / x.vectorBytes())
 	}},
 }
@@ -119,46 +158,44 @@ func (x *env) vectorBytes() int64 {
 	return common.WidestVector(x.Problem)
 }
 
-// lookup is the variable or the let of a name in the scope, with what it needs.
-func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
-	for _, r := range s.knobs {
-		if name == r.Knob.Key || name == r.Knob.Name {
-			at := slotOf(s.family, r.Knob)
-			return node{eval: func(x *env) float64 { return x.slots[at] }},
-				needs{knobs: []*kernels.Knob{r.Knob}}, true
+// lookup is the variable or the let of a name in the scope, with what it rests on.
+func (s *scope) lookup(name string) (n node, of sources, ok bool) {
+	for at, r := range s.family {
+		if of = ofKnob(at); (name == r.Knob.Key || name == r.Knob.Name) && s.knows(of) {
+			return node{eval: func(x *env) float64 { return x.slots[at] }}, of, true
 		}
 	}
-	for i, l := range s.lets {
-		if name == l.key.Text && s.meets(l.value.needs) {
-			return letting(len(s.family)+i, l.value.tree), l.value.needs, true
+	for _, l := range s.lets {
+		if name == l.key.Text && s.knows(l.value.sources) {
+			return node{l.value.eval, l.value.tree.truth}, l.value.sources, true
 		}
 	}
 	if v, ok := variables[name]; ok {
-		n := needs{level: v.level}
+		of := v.sources
 		switch name {
 		case "vb", "vecs":
-			n.knobs = []*kernels.Knob{kernels.VectorBytes}
+			of |= ofKnob(slotOf(s.family, kernels.VectorBytes))
 		case "clusters_at_once":
-			n.knobs = []*kernels.Knob{kernels.Cluster}
-			if slotOf(s.family, kernels.Cluster) < 0 {
-				return node{}, n, false
+			group := slotOf(s.family, kernels.Cluster)
+			if ok = group >= 0; ok {
+				of |= ofKnob(group)
 			}
 		}
-		return node{eval: v.eval}, n, s.meets(n)
+		return node{eval: v.eval}, of, ok && s.knows(of)
 	}
 	for _, o := range kernels.Ops() {
 		if name == string(o.Op) {
 			eval := func(x *env) float64 { return truthOf(x.Op == o.Op) }
-			return node{eval: eval}, needs{level: ofProblem}, s.level >= ofProblem
+			return node{eval: eval}, ofOptions, s.knows(ofOptions)
 		}
 	}
 	for _, o := range kernels.Options() {
 		if name == o.Var {
 			eval := func(x *env) float64 { return truthOf(o.Has(x.Problem)) }
-			return node{eval: eval}, needs{level: ofProblem}, s.level >= ofProblem
+			return node{eval: eval}, ofOptions, s.knows(ofOptions)
 		}
 	}
-	return n, needs{}, false
+	return n, 0, false
 }
 
 // slotOf is the slot of a knob, or -1.

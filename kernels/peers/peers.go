@@ -98,6 +98,8 @@ func family(name, version string) *kernels.Family {
 		Serves:  serves,
 		Base:    func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
 		Refuse:  func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
-		Plan:    func(kernels.Problem, kernels.Config, kernels.DeviceInfo) kernels.Plan { return kernels.Plan{} },
+		Plan: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) (none kernels.Plan) {
+			return none
+		},
 	}
 }

@@ -7,12 +7,9 @@ import "normbench/kernels"
 // tiles of 64 rows by 8 columns. The forward did not change.
 
 var fastLLMBefore = &Preset{
-	Name: "fast-llm-before", System: "Fast-LLM before PR 546",
+	Name: "fast-llm-before", System: "Fast-LLM before PR 546", Lacks: fastLLMLacks,
 	Doc: "backward: one tile of 16384/kernels.CeilPow2(N) whole rows per CTA, and a partial row from each",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := fastLLMLacks(p); err != nil {
-			return nil, err
-		}
 		if p.Pass == kernels.Fwd {
 			return fastLLMForward(p), nil
 		}
@@ -23,13 +20,10 @@ var fastLLMBefore = &Preset{
 }
 
 var fastLLM546 = &Preset{
-	Name: "fast-llm-546", System: "Fast-LLM PR 546",
+	Name: "fast-llm-546", System: "Fast-LLM PR 546", Lacks: fastLLMLacks,
 	Doc: "backward: tiles of rows and columns in registers, at most two CTAs per SM; wide rows " +
 		"in one pass with 32 warps, or in chunks of 4096 columns by 4 rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := fastLLMLacks(p); err != nil {
-			return nil, err
-		}
 		if p.Pass == kernels.Fwd {
 			return fastLLMForward(p), nil
 		}
@@ -57,9 +51,7 @@ const (
 	fastLLMRest = ".v0.so1.pt1.lb0.ch0.rc8.rr64.rw4"
 )
 
-func fastLLMLacks(p kernels.Problem) error {
-	return without(p, "Fast-LLM", "residual", "fp8")
-}
+var fastLLMLacks = lacks{"Fast-LLM", "residual", "fp8"}
 
 // fastLLMForward: a CTA per row of at most 64 KiB.
 func fastLLMForward(p kernels.Problem) []kernels.Variant {

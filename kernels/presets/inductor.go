@@ -7,7 +7,7 @@ import "normbench/kernels"
 // and dW are two kernels, and dW's reduction is split over rows and summed.
 
 var inductor = &Preset{
-	Name: "inductor", System: "PyTorch Inductor, main line",
+	Name: "inductor", System: "PyTorch Inductor, main line", Lacks: inductorLacks,
 	Doc: "backward: split_size by rows per SM (16 to 128), several rows at a time, up to three " +
 		"stages; unfused below 5Mi elements",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
@@ -16,17 +16,16 @@ var inductor = &Preset{
 }
 
 var inductorFixed64 = &Preset{
-	Name: "inductor-fixed64", System: "PyTorch Inductor PR 165370",
+	Name: "inductor-fixed64", System: "PyTorch Inductor PR 165370", Lacks: inductorLacks,
 	Doc: "backward: 64 rows per CTA, one at a time; unfused below 5Mi elements",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		return inductorRule(p, d, true)
 	},
 }
 
+var inductorLacks = lacks{"the compiled graph", "fp8", "acc"}
+
 func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernels.Variant, error) {
-	if err := without(p, "the compiled graph", "fp8", "acc"); err != nil {
-		return nil, err
-	}
 	// A persistent reduction: the row in registers while it is at most 64 KiB, by
 	// an eighth of a warp's lanes per 16 bytes up to 8 warps; then in a loop.
 	if p.Pass == kernels.Fwd {

@@ -9,14 +9,11 @@ import (
 
 var triRMSNorm = &Preset{
 	Name: "tri-rmsnorm", System: "Tri-RMSNorm (simudt), corrected",
+	Lacks: lacks{"Tri-RMSNorm", "layernorm", "residual", "fp8", "zc", "noweight", "acc"},
 	Doc: "forward in blocks of 1024 columns, read twice; backward adds each row's dw to one of " +
 		"32 rows under a lock. Upstream's dx lacks its correction term, its buffers are too " +
 		"small and its last kernel is never launched; this is the design as it was meant",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "Tri-RMSNorm", "layernorm", "residual", "fp8", "zc", "noweight",
-			"acc"); err != nil {
-			return nil, err
-		}
 		if p.Pass == kernels.Fwd {
 			return one(variant(p, "two_pass", "br1.bc1024.w4.v0.k0.p0.sp0.lb0.ch0"))
 		}
@@ -26,14 +23,11 @@ var triRMSNorm = &Preset{
 }
 
 var liger = &Preset{
-	Name: "liger", System: "Liger-Kernel (Triton)",
+	Name: "liger", System: "Liger-Kernel (Triton)", Lacks: lacks{"Liger", "fp8", "acc"},
 	Doc: "forward a CTA per row; backward as many CTAs as SMs, each with its own range of rows; " +
 		"warps by the power of two of N. Upstream also clears dx first (zeros_like), which is " +
 		"not counted here",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "Liger", "fp8", "acc"); err != nil {
-			return nil, err
-		}
 		n := kernels.CeilPow2(p.N)
 		if n > 65536 {
 			return nil, fmt.Errorf("the block of Liger holds at most 65536 columns")
@@ -69,12 +63,9 @@ var apexSizes = []int64{768, 1024, 1536, 2048, 2304, 3072, 3840, 4096, 5120, 614
 
 var apexFast = &Preset{
 	Name: "apex-fast", System: "apex FastLayerNorm", Times: true,
-	Doc: "persistent CTAs, several per wide row, by a table of 26 column counts; rows meet in global memory",
+	Lacks: lacks{"FastLayerNorm", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"},
+	Doc:   "persistent CTAs, several per wide row, by a table of 26 column counts; rows meet in global memory",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "FastLayerNorm", "rmsnorm", "residual", "fp8", "zc", "noweight",
-			"acc"); err != nil {
-			return nil, err
-		}
 		if !slices.Contains(apexSizes, p.N) {
 			return nil, fmt.Errorf("FastLayerNorm has no kernel for %d columns", p.N)
 		}
@@ -100,12 +91,10 @@ var apexFast = &Preset{
 
 var apexFused = &Preset{
 	Name: "apex-fused", System: "apex FusedLayerNorm and FusedRMSNorm",
+	Lacks: lacks{"apex's fused kernel", "residual", "fp8", "zc", "acc"},
 	Doc: "128 threads per row, single elements, x read twice; backward in three launches: 16 " +
 		"groups of partial sums, their sum, dx",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "apex's fused kernel", "residual", "fp8", "zc", "acc"); err != nil {
-			return nil, err
-		}
 		v := p.DType.Size()
 		if p.Pass == kernels.Fwd {
 			return one(variant(p, "two_pass", "br1.bc%d.w4.v%d.k0.p0.sp0.lb0.ch0",
@@ -117,12 +106,10 @@ var apexFused = &Preset{
 
 var llmc = &Preset{
 	Name: "llmc", System: "llm.c",
+	Lacks: lacks{"llm.c", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"},
 	Doc: "forward a warp per row through shared memory; backward one kernel of 512 threads, two " +
 		"per SM, whose last CTA sums the partial rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "llm.c", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"); err != nil {
-			return nil, err
-		}
 		if p.Pass == kernels.Fwd {
 			return one(variant(p, "warp_smem", "w8.br8.k0.lb0.ch0"))
 		}

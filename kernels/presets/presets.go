@@ -21,6 +21,7 @@ import (
 type Preset struct {
 	Name   string // "te-593"
 	System string // "TransformerEngine (ROCm) PR 593"
+	Lacks  lacks
 	Doc    string // one line: the rule
 	// Times says that the system times what Pick returns and takes the fastest.
 	// Otherwise the first that our families accept counts: a rule's own answer,
@@ -54,7 +55,11 @@ func Lookup(name string) (*Preset, error) {
 // error says what the preset, or our family of its design, cannot do.
 func (s *Preset) Variants(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) (
 	[]kernels.Variant, error) {
-	picks, err := s.Pick(p, d)
+	err := s.Lacks.refuse(p)
+	var picks []kernels.Variant
+	if err == nil {
+		picks, err = s.Pick(p, d)
+	}
 	if err != nil {
 		return nil, hint.Errorf("`normbench list presets` says what each does", "preset %s: %v", s.Name, err)
 	}
@@ -101,23 +106,26 @@ func with(v kernels.Variant, format string, args ...any) kernels.Variant {
 // one is the answer of a rule that does not time.
 func one(v kernels.Variant) ([]kernels.Variant, error) { return []kernels.Variant{v}, nil }
 
-// without says which of p's op and options a system lacks, or nil. All lack ops beside rmsnorm and
-// layernorm.
-func without(p kernels.Problem, what string, lacks ...string) error {
+// lacks are what a system's kernel is called, and then the ops and options that it has not. All
+// lack ops beside rmsnorm and layernorm.
+type lacks []string
+
+// refuse says which of p's op and options the system lacks, or nil.
+func (l lacks) refuse(p kernels.Problem) error {
 	var found []string
 	ours := p.Op == kernels.RMSNorm || p.Op == kernels.LayerNorm
-	if op := string(p.Op); !ours || slices.Contains(lacks, op) {
+	if op := string(p.Op); !ours || slices.Contains(l[1:], op) {
 		found = append(found, op)
 	}
 	for _, o := range kernels.Options() {
-		if o.Has(p) && slices.Contains(lacks, o.Name) {
+		if o.Has(p) && slices.Contains(l[1:], o.Name) {
 			found = append(found, o.Noun)
 		}
 	}
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has no %s", what, strings.Join(found, " and no "))
+	return fmt.Errorf("%s has no %s", l[0], strings.Join(found, " and no "))
 }
 
 // vector is the vector_bytes with which no thread of so many on a row is idle: a

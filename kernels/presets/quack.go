@@ -11,29 +11,34 @@ import (
 // the weight gradient finished by the last CTAs instead of a second kernel.
 
 var quack = &Preset{
-	Name: "quack", System: "quack, main line",
+	Name: "quack", System: "quack, main line", Lacks: quackLacks,
 	Doc: "rows staged in shared memory, two stages, clusters beyond 8192 columns; the partial " +
 		"rows are summed by a second kernel",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return quackRule(p, d, 0) },
+	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		return quackRule(p, d, 0)
+	},
 }
 
 var quack101 = &Preset{
-	Name: "quack-101", System: "quack PR 101",
+	Name: "quack-101", System: "quack PR 101", Lacks: quackLacks,
 	Doc: "as quack; up to 2048 columns the last CTA of each group, then of all groups, sums the " +
 		"partial rows",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return quackRule(p, d, 2) },
+	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		return quackRule(p, d, 2)
+	},
 }
 
 var quack101v1 = &Preset{
-	Name: "quack-101-v1", System: "quack PR 101, first version",
-	Doc:  "as quack; up to 2048 columns CTAs add their partial rows in memory: not the same bits every time",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return quackRule(p, d, 3) },
+	Name: "quack-101-v1", System: "quack PR 101, first version", Lacks: quackLacks,
+	Doc: "as quack; up to 2048 columns CTAs add their partial rows in memory: not the same bits every time",
+	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		return quackRule(p, d, 3)
+	},
 }
 
+var quackLacks = lacks{"quack", "fp8", "acc"}
+
 func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Variant, error) {
-	if err := without(p, "quack", "fp8", "acc"); err != nil {
-		return nil, err
-	}
 	wide := p.DType.Size() / 2 // fp32 rows go to clusters at half the columns
 	if p.Pass == kernels.Fwd {
 		threads := int64(128)

@@ -13,7 +13,7 @@ import (
 // dW reduction and of the fp8 transpose: the candidates below.
 
 var teDev = &Preset{
-	Name: "te-dev", System: "TransformerEngine (ROCm), dev before PR 593",
+	Name: "te-dev", System: "TransformerEngine (ROCm), dev before PR 593", Lacks: teLacks,
 	Times: true,
 	Doc: "weight loaded for every row; fp8 transpose by strided byte stores; (M,N) partials " +
 		"for rows beyond 16 KiB",
@@ -21,7 +21,7 @@ var teDev = &Preset{
 }
 
 var te593 = &Preset{
-	Name: "te-593", System: "TransformerEngine (ROCm) PR 593",
+	Name: "te-593", System: "TransformerEngine (ROCm) PR 593", Lacks: teLacks,
 	Times: true,
 	Doc: "weight hoisted; fp8 transpose in a kernel of its own; (CTAs,N) partials updated in " +
 		"memory for rows beyond 16 KiB",
@@ -44,11 +44,9 @@ var (
 // the forward's blocks may be 64 KiB.
 const teBlocked = 16 << 10
 
+var teLacks = lacks{"the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"}
+
 func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant, error) {
-	if err := without(p, "the Triton RMSNorm", "layernorm", "bias", "residual", "noweight",
-		"acc"); err != nil {
-		return nil, err
-	}
 	warps := []int64{8, 4, 16} // before: with four waves_per_eu each, an AMD setting
 	if after {
 		warps = []int64{8, 1, 4, 16}

@@ -20,8 +20,9 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
 	}
 	for i, n := range slices.Backward(b.columns()) { // wide rows are what is refused most
-		for j, m := range b.rows(n) {
-			for k, p := range kin {
+		rows := b.rows(n)
+		for k, p := range kin { // outside of the rows: families remember what does not rest on these
+			for j, m := range rows {
 				p.M, p.N = m, n
 				if k > 0 && i > 0 && j > 0 && (i+j)%3 > 0 || ClassOf(p) != b.Class {
 					continue

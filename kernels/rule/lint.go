@@ -16,17 +16,42 @@ func (m *Map) Refused(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		wait.Go(func() {
-			for b, a := range r.Cells(d.SMs) {
-				if _, err := familyOf(reg, a.Variant); err == nil && !b.Accepts(reg, d, a.Variant) {
-					found[i] = append(found[i], fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is "+
-						"refused in a part of the cell",
-						r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, a.Variant))
+			var cells []Box // with one config, one behind the other
+			of := Answer{}
+			ask := func() {
+				if _, err := familyOf(reg, of.Variant); err == nil {
+					found[i] = append(found[i], r.refusedIn(cells, reg, d, of.Variant)...)
 				}
+				cells = nil
 			}
+			for b, a := range r.Cells(d.SMs) {
+				if a.Line != of.Line || a.Cell != of.Cell+1 || a.Variant != of.Variant {
+					ask()
+				}
+				cells, of = append(cells, b), a
+			}
+			ask()
 		})
 	}
 	wait.Wait()
 	return slices.Concat(found...)
+}
+
+// refusedIn says in which of some cells, one behind the other, their config is refused. Most such
+// rows of cells are accepted as a whole.
+func (r *Raster) refusedIn(cells []Box, reg *kernels.Registry, d kernels.DeviceInfo,
+	v kernels.Variant) (found []string) {
+	all := cells[0]
+	if all.MHi = cells[len(cells)-1].MHi; all.Accepts(reg, d, v) {
+		return nil
+	}
+	for _, b := range cells {
+		if !b.Accepts(reg, d, v) {
+			found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
+				r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, v))
+		}
+	}
+	return found
 }
 
 // Unknown says which configs name a family or a knob that the registry does not have: no cell of

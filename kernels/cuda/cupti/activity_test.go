@@ -64,7 +64,8 @@ func TestParse(t *testing.T) {
 		}
 		got, ok, err := parse(b, text)
 		if got != want || ok != (tt.want != "") || tt.err != fmt.Sprint(err) && (tt.err != "" || err != nil) {
-			t.Errorf("kind %d, %+v: got %+v, %v, %v, want %+v, %s", tt.number, tt.a, got, ok, err, want, tt.err)
+			t.Errorf("kind %d, %+v: got %+v, %v, %v, want %+v, %s", tt.number, tt.a, got, ok, err, want,
+				tt.err)
 		}
 	}
 }

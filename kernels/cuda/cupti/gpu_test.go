@@ -29,8 +29,8 @@ extern "C" __global__ void k1(unsigned long long ns) { wait(ns); }
 __global__ void k2(unsigned long long ns) { wait(ns); }
 `
 
-// TestGPU holds CUPTI's times against what kernels wait for, on a real GPU. NORMBENCH_REQUIRE_CUDA=1 makes what is
-// missing a failure: a GPU, CUPTI or NVRTC.
+// TestGPU holds CUPTI's times against what kernels wait for, on a real GPU. NORMBENCH_REQUIRE_CUDA=1
+// makes what is missing a failure: a GPU, CUPTI or NVRTC.
 func TestGPU(t *testing.T) {
 	n, err := driver.Count()
 	if err == nil && n == 0 {
@@ -52,7 +52,8 @@ func TestGPU(t *testing.T) {
 	launch := func(name string, ns uint64) driver.Step {
 		f, err := module.Function(name)
 		assert.NoError(t, err)
-		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
+		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{1, 1, 1},
+			Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
 	}
 	stream, err := c.NewStream()
 	assert.NoError(t, err)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // acts makes activities from words such as "k1:100-150" or, beside stream 7, "k1:100-150@8".
@@ -27,8 +29,10 @@ func TestStages(t *testing.T) {
 		err                  string
 	}{
 		{"one", "k1:100-150", "k1", 1, "[[50]]", "[0]", ""},
-		{"two launches", "k1:100-150 k2:160-190 k1:200-260 k2:275-280", "k1 k2", 2, "[[50 60] [30 5]]", "[10 15]", ""},
-		{"skipped", "spin:1-50 flush:60-90 k1:100-150 flush:155-190@9 k1:200-260", "k1", 2, "[[50 60]]", "[0 0]", ""},
+		{"two launches", "k1:100-150 k2:160-190 k1:200-260 k2:275-280", "k1 k2", 2,
+			"[[50 60] [30 5]]", "[10 15]", ""},
+		{"skipped", "spin:1-50 flush:60-90 k1:100-150 flush:155-190@9 k1:200-260", "k1", 2,
+			"[[50 60]]", "[0 0]", ""},
 		{"out of order", "k2:160-190 k1:100-150", "k1 k2", 1, "[[50] [30]]", "[10]", ""},
 		{"overlap", "k1:100-150 k2:140-190", "k1 k2", 1, "[[50] [50]]", "[-10]", ""},
 		{"same start", "k1:100-150 k2:100-190", "k1 k2", 1, "[[50] [90]]", "[-50]", ""},
@@ -38,27 +42,27 @@ func TestStages(t *testing.T) {
 		{"none", "flush:1-2", "k1", 2, "", "", "0 activities, want 2 samples of 1 launches"},
 		{"too few", "k1:1-2 k2:3-4 k1:5-6", "k1 k2", 2, "", "", "3 activities, want 2 samples of 2 launches"},
 		{"too many", "k1:1-2 k1:3-4", "k1", 1, "", "", "2 activities, want 1 samples of 1 launches"},
-		{"another", "k1:1-2 k2:3-4 k1:5-6 k3:7-8", "k1 k2", 2, "", "", "launch 2 of sample 2 was k3, want k2"},
+		{"another", "k1:1-2 k2:3-4 k1:5-6 k3:7-8", "k1 k2", 2, "", "",
+			"launch 2 of sample 2 was k3, want k2"},
 		{"swapped", "k2:1-2 k1:3-4", "k1 k2", 1, "", "", "launch 1 of sample 1 was k2, want k1"},
 		{"streams", "k1:1-2 k1:3-4@8", "k1", 2, "", "", "k1 ran in stream 8, others in stream 7"},
 		{"no launches", "k1:1-2", "", 1, "", "", "1 samples of 0 launches"},
 		{"no samples", "k1:1-2", "k1", 0, "", "", "0 samples of 1 launches"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			stages, gaps, err := Stages(acts(t, tt.acts), strings.Fields(tt.launches), tt.samples, "flush", "spin")
+			stages, gaps, err := Stages(acts(t, tt.acts), strings.Fields(tt.launches), tt.samples,
+				"flush", "spin")
 			if tt.err != "" {
-				if stages != nil || gaps != nil || err == nil || err.Error() != tt.err {
-					t.Errorf("got %v, want %s", err, tt.err)
-				}
+				assert.That(t, stages == nil && gaps == nil && err != nil && err.Error() == tt.err,
+					"got %v, want %s", err, tt.err)
 				return
 			}
 			var rows [][]int
 			for _, s := range stages {
 				rows = append(rows, ns(s))
 			}
-			if err != nil || fmt.Sprint(rows) != tt.stages || fmt.Sprint(ns(gaps)) != tt.gaps {
-				t.Errorf("got %v, %v, %v, want %s, %s", rows, ns(gaps), err, tt.stages, tt.gaps)
-			}
+			assert.NoError(t, err)
+			assert.Equal(t, fmt.Sprint(rows, ns(gaps)), tt.stages+" "+tt.gaps)
 		})
 	}
 }

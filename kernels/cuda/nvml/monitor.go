@@ -132,7 +132,8 @@ func get[T any](m *Monitor, symbol string, read func() (T, nvml.Return)) (v T) {
 	return v
 }
 
-func (m *Monitor) clock(symbol string, read func(nvml.ClockType) (uint32, nvml.Return), c nvml.ClockType) int {
+func (m *Monitor) clock(symbol string, read func(nvml.ClockType) (uint32, nvml.Return),
+	c nvml.ClockType) int {
 	return int(get(m, symbol, func() (uint32, nvml.Return) { return read(c) }))
 }
 
@@ -213,8 +214,11 @@ func others(all []nvml.ProcessInfo, own []int, inContainer bool,
 	if !inContainer {
 		return others
 	}
-	memory := func(p nvml.ProcessInfo) uint64 { return p.UsedGpuMemory + 1 } // all bits are set where it is not known
-	slices.SortStableFunc(others, func(a, b nvml.ProcessInfo) int { return cmp.Compare(memory(b), memory(a)) })
+	// all bits are set where it is not known
+	memory := func(p nvml.ProcessInfo) uint64 { return p.UsedGpuMemory + 1 }
+	slices.SortStableFunc(others, func(a, b nvml.ProcessInfo) int {
+		return cmp.Compare(memory(b), memory(a))
+	})
 	return slices.DeleteFunc(others, func(p nvml.ProcessInfo) bool {
 		if missing <= 0 || visible(int(p.Pid)) {
 			return false
