@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 var nan32 = float32(math.NaN())
@@ -99,12 +98,6 @@ type Neighbour interface {
 // "" where it does. It is one text for all devices that share the folder. Devices may leave it out.
 type Caching interface {
 	Unkept() string
-}
-
-// A Hurried is a device that is told how long a step of it may take: whoever waits longer ends
-// its process. Devices may leave it out.
-type Hurried interface {
-	Within(step time.Duration)
 }
 
 // A Reading is the state of a device at one moment. Zero fields are not known.
@@ -328,14 +321,14 @@ const (
 // A Failure is a variant that could not be measured. It is a result, not a bug:
 // runners record it and go on.
 type Failure struct {
-	Status Status
-	Reason string
+	Status Status `json:"status"`
+	Reason string `json:"reason"`
 	// Broken says that the device lost its state: the Bench is of no use any
 	// more, and the problem must be opened again.
-	Broken bool
+	Broken bool `json:"broken,omitempty"`
 	// Before says that the device was lost before it was asked to run the variant,
 	// which it says nothing about.
-	Before bool
+	Before bool `json:"-"`
 }
 
 func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }

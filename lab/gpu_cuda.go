@@ -5,6 +5,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"normbench/kernels"
 	"normbench/kernels/cuda"
@@ -14,9 +15,9 @@ import (
 // HaveCUDA says whether this build can drive GPUs.
 const HaveCUDA = true
 
-// OpenGPU opens GPU n in this process.
-func OpenGPU(r *kernels.Registry, n int) (kernels.Device, error) {
-	return cuda.Open(r, n, helper()...)
+// OpenGPU opens GPU n in this process, of which a step may take so long; 0 for any time.
+func OpenGPU(r *kernels.Registry, n int, step time.Duration) (kernels.Device, error) {
+	return cuda.Open(r, n, step, helper()...)
 }
 
 // helper is the command line that runs the compile helper in this very program, also where

@@ -4,6 +4,7 @@ package lab
 
 import (
 	"errors"
+	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -15,7 +16,7 @@ const HaveCUDA = false
 var errNoCUDA = errors.New("this normbench was built without CUDA")
 
 // OpenGPU says how to have CUDA.
-func OpenGPU(*kernels.Registry, int) (kernels.Device, error) {
+func OpenGPU(*kernels.Registry, int, time.Duration) (kernels.Device, error) {
 	return nil, hint.With(errNoCUDA, "build it with `make cuda`, or use --device cpu")
 }
 

@@ -44,7 +44,7 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
 	}
 	for i := range n {
-		d, err := OpenGPU(l.Registry, i)
+		d, err := OpenGPU(l.Registry, i, 0)
 		if err != nil {
 			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, console.OneLine(err.Error())))
 			continue

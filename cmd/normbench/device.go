@@ -58,7 +58,7 @@ func work(e *env, name, baseline string) error {
 		return err
 	}
 	asked := false
-	open := func() (d kernels.Device, err error) {
+	open := func(step time.Duration) (d kernels.Device, err error) {
 		asked = true
 		switch {
 		case bad != nil:
@@ -66,7 +66,7 @@ func work(e *env, name, baseline string) error {
 		case name == "cpu":
 			d, err = cpu.Open(e.Registry)
 		default:
-			d, err = lab.OpenGPU(e.Registry, n)
+			d, err = lab.OpenGPU(e.Registry, n, step)
 		}
 		bad = err
 		return d, err
@@ -76,7 +76,7 @@ func work(e *env, name, baseline string) error {
 	case err != nil:
 		return err
 	case !asked: // who asks nothing wants to know as much
-		d, err := open()
+		d, err := open(0)
 		if err != nil {
 			return err
 		}

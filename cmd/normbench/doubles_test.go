@@ -95,11 +95,11 @@ func fakeWorker() {
 	case "unkept":
 		dev = compiling{f}
 	}
-	serve(os.Stdin, os.Stdout, func() (kernels.Device, error) { return dev, nil })
+	serve(os.Stdin, os.Stdout, func(time.Duration) (kernels.Device, error) { return dev, nil })
 }
 
 // serve is a worker of a device.
-func serve(in io.Reader, out io.Writer, open func() (kernels.Device, error)) {
+func serve(in io.Reader, out io.Writer, open func(time.Duration) (kernels.Device, error)) {
 	if err := worker.Serve(context.Background(), in, out, "", open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
@@ -121,7 +121,7 @@ func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicete
 // in the N-th request of a step and after; with a MARK only once, of which that file keeps note.
 func faultyWorker() {
 	honest := func(in io.Reader, out io.Writer) {
-		serve(in, out, func() (kernels.Device, error) { return evenDevice(), nil })
+		serve(in, out, func(time.Duration) (kernels.Device, error) { return evenDevice(), nil })
 	}
 	if len(os.Args) == 1 {
 		honest(os.Stdin, os.Stdout)
@@ -214,7 +214,7 @@ func fakePython() {
 		}
 		return nil
 	}
-	serve(os.Stdin, os.Stdout, func() (kernels.Device, error) {
+	serve(os.Stdin, os.Stdout, func(time.Duration) (kernels.Device, error) {
 		if os.Getenv("NORMBENCH_TEST_PEERS") == "no torch" {
 			return nil, hint.Errorf("install PyTorch there", "fake-python has no torch: as asked")
 		}

@@ -47,7 +47,7 @@ var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 func TestMain(m *testing.M) {
 	// Half of the scripts' time is waiting for workers that hang or do not come back.
 	//nolint:errcheck // -parallel comes after it
-	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+	flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
 	debug.SetGCPercent(400) // most programs are done before it pays
 	program := func(r func() *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r())) }

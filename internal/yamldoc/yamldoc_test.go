@@ -19,6 +19,7 @@ func TestDocument(t *testing.T) {
 		{"a: 1\n---\nb: 2\n", "f.yaml:3:1: a second document"},
 		{"a: [1, 2\n", "f.yaml:1:4: did not find expected"},
 		{"a: " + strings.Repeat("[", 20000), "f.yaml:1:"},
+		{"a: " + strings.Repeat("- ", 3000), "f.yaml:1:4"},
 		{"a: \xff", "f.yaml"},
 		{"a: b: c\n", "f.yaml:1:5: mapping values are not allowed in this context"},
 		{"a: 1\na: 2\n", "f.yaml:1:1"}, // the caller's to say

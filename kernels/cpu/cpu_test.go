@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device,
-		error) {
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func(time.Duration) (
+		kernels.Device, error) {
 		return cpu.New(devicetest.Registry(families.New())).WithCache(smallCache), nil
 	})
 	if err != nil {

@@ -22,9 +22,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("NORMBENCH_TEST_WORKER") == "" {
 		os.Exit(m.Run())
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device,
-		error) {
-		return cuda.Open(devicetest.Registry(families.New()), 0)
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func(step time.Duration) (
+		kernels.Device, error) {
+		return cuda.Open(devicetest.Registry(families.New()), 0, step)
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -56,9 +56,10 @@ type buffer struct {
 // Open opens GPU ordinal and loads NVRTC. The errors are one line each: no
 // driver, no such GPU, no NVRTC.
 //
-// Helper is the command of a compile helper (nvrtc.ServeHelper), of which
-// nvrtc.Compilers are started; without one this process compiles.
-func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
+// Step is how long a request of this process may take, 0 for as long as it does. Helper is the
+// command of a compile helper (nvrtc.ServeHelper), of which nvrtc.Compilers are started; without
+// one this process compiles.
+func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string) (*Device, error) {
 	processes, err := nvrtc.Compilers()
 	if err != nil {
 		return nil, err
@@ -74,12 +75,12 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	d := &Device{registry: r}
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
 	if len(helper) > 0 && processes > 0 {
-		d.pool = nvrtc.NewPool(processes, append(slices.Clone(helper), c.Path())...)
+		d.pool = nvrtc.NewPool(processes, step, append(slices.Clone(helper), c.Path())...)
 		cache.UsePool(d.pool)
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}
-	d.both = triton.NewCache(cache)
+	d.both = triton.NewCache(cache, step)
 	d.compile = newCompiler(r, d.both, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		d.endCompilers()
@@ -102,14 +103,6 @@ func (d *Device) endCompilers() {
 
 // Unkept implements kernels.Caching.
 func (d *Device) Unkept() string { return d.compile.cache.Unkept() }
-
-// Within implements kernels.Hurried.
-func (d *Device) Within(step time.Duration) {
-	d.both.Within(step)
-	if d.pool != nil {
-		d.pool.Within(step)
-	}
-}
 
 // call runs f with the GPU's context current on its thread. Handing f to a thread of its own took
 // two wakes of a thread for each call. On a virtual machine that was a third of a short visit.

@@ -17,7 +17,7 @@ import (
 // openDevice opens GPU 0, or skips the test where there is none.
 func openDevice(t *testing.T) *Device {
 	t.Helper()
-	d, err := Open(families.New(), 0)
+	d, err := Open(families.New(), 0, 0)
 	assert.Needs(t, "CUDA", err)
 	t.Cleanup(func() { d.Close() })
 	return d

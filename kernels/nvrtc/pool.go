@@ -8,7 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"normbench/internal/hint"
@@ -34,7 +34,7 @@ func Compilers() (int, error) {
 }
 
 const (
-	// unitTimeout is how long one source may take at most (see Within). The slowest of ours takes
+	// unitTimeout is how long one source may take at most. The slowest of ours takes
 	// some ten seconds.
 	unitTimeout  = 2 * time.Minute
 	startTimeout = time.Minute
@@ -51,18 +51,20 @@ type Pool struct {
 	idle    chan *proc.Child
 	ctx     context.Context // until Close
 	close   context.CancelFunc
-
-	mu      sync.Mutex
 	start   time.Duration // longest wait for a greeting
 	timeout time.Duration // longest wait for a reply
-	greeted bool          // a helper has started once
+	greeted atomic.Bool   // a helper has started once
 }
 
 // NewPool returns a pool of at most size helpers, which command starts: a program that calls
-// [ServeHelper].
-func NewPool(size int, command ...string) *Pool {
+// [ServeHelper]. Who waits for a step of this process gives it up after so long, if that is not 0.
+// The pool gives a helper up before: a source waits for one that hangs at most, and then for its own.
+func NewPool(size int, step time.Duration, command ...string) *Pool {
 	p := &Pool{command: command, start: startTimeout, timeout: unitTimeout,
 		slots: make(chan struct{}, size), idle: make(chan *proc.Child, size)}
+	if step > 0 {
+		p.timeout, p.start = min(unitTimeout, step/3), min(startTimeout, step/3)
+	}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	return p
 }
@@ -109,14 +111,6 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 	}
 }
 
-// Within has the pool give a helper up before who waits for a step gives this process up: a
-// source waits for one that hangs at most, and then for its own.
-func (p *Pool) Within(step time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.timeout, p.start = min(unitTimeout, step/3), min(startTimeout, step/3)
-}
-
 func lostUnit(src Source, err error) error {
 	return &CompileError{Source: src.Name, Result: "no answer", Log: "the compile helper " + err.Error()}
 }
@@ -129,27 +123,22 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 		return h, true, nil
 	default:
 	}
-	p.mu.Lock()
-	limit := p.start
-	p.mu.Unlock()
-	h, err = p.startHelper(limit)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.greeted = p.greeted || err == nil
-	if err != nil && !p.greeted {
+	if h, err = p.startHelper(); err == nil {
+		p.greeted.Store(true)
+	} else if !p.greeted.Load() {
 		err = hint.Errorf(CompilersVariable+"=0 compiles without helpers, which takes longer on many cores",
 			"the compile helper %w", err)
 	}
 	return h, false, err
 }
 
-func (p *Pool) startHelper(limit time.Duration) (*proc.Child, error) {
+func (p *Pool) startHelper() (*proc.Child, error) {
 	h, err := proc.Start(proc.Options{Command: p.command, MaxLine: maxReply})
 	if err != nil {
 		return nil, fmt.Errorf("does not start: %w", err)
 	}
 	var g greeting
-	err = h.Answer(p.ctx, limit, &g)
+	err = h.Answer(p.ctx, p.start, &g)
 	if err == nil && g.Error != "" {
 		err = errors.New("says " + strconv.Quote(g.Error))
 	}
@@ -186,10 +175,7 @@ func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 		return r, err
 	}
 	h.Send(line)
-	p.mu.Lock()
-	limit := p.timeout
-	p.mu.Unlock()
-	err = h.Answer(p.ctx, limit, &r)
+	err = h.Answer(p.ctx, p.timeout, &r)
 	if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 		err = errors.New("answered without a cubin")
 	}

@@ -74,7 +74,7 @@ func fakeHelper(how string) {
 }
 
 func fakePool(t *testing.T, size int, how string) *Pool {
-	p := NewPool(size, os.Args[0], "fake-helper", how)
+	p := NewPool(size, 0, os.Args[0], "fake-helper", how)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -93,9 +93,8 @@ func TestPoolFaults(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			p := fakePool(t, 1, "")
-			p.timeout = time.Minute
 			if text == "hang" {
-				p.Within(3 * time.Second)
+				p.timeout = time.Second
 			}
 			for i := range 2 { // once in a fresh helper, and once in one that has compiled
 				_, err := p.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
@@ -125,7 +124,7 @@ func TestPoolStarts(t *testing.T) {
 	} {
 		p := fakePool(t, 2, how)
 		if how == "mute" {
-			p.Within(3 * time.Second)
+			p.start = time.Second
 		}
 		if how == "absent" {
 			p.command = []string{filepath.Join(t.TempDir(), "none")}
@@ -219,7 +218,7 @@ func TestCompilers(t *testing.T) {
 // What helpers compile is what this process would, errors too.
 func TestPoolCompiles(t *testing.T) {
 	c := compiler(t)
-	p := NewPool(2, os.Args[0], "compile-helper", c.Path())
+	p := NewPool(2, 0, os.Args[0], "compile-helper", c.Path())
 	defer p.Close()
 	cache := NewCache(t.TempDir(), c).UsePool(p)
 	opt := Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "128"}}}
@@ -234,5 +233,5 @@ func TestPoolCompiles(t *testing.T) {
 	_, err = c.Compile(scale, Options{Arch: "sm_90"})
 	_, got := cache.Compile(scale, Options{Arch: "sm_90"})
 	assert.That(t, got != nil && got.Error() == err.Error(), "got  %v\nwant %v", got, err)
-	assert.That(t, p.greeted && len(p.idle) == 1, "%d helpers idle", len(p.idle))
+	assert.That(t, p.greeted.Load() && len(p.idle) == 1, "%d helpers idle", len(p.idle))
 }

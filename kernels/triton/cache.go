@@ -14,7 +14,7 @@ import (
 
 const (
 	// startTimeout is how long a process may take to import a source, such as one with PyTorch, and
-	// compileTimeout how long a kernel may take (see Within).
+	// compileTimeout how long a kernel may take.
 	startTimeout   = 3 * time.Minute
 	compileTimeout = 2 * time.Minute
 )
@@ -27,16 +27,16 @@ type Cache struct {
 	own   *nvrtc.Cache
 	ctx   context.Context
 	close context.CancelFunc
+	step  time.Duration // see nvrtc.NewPool
 
 	mu      sync.Mutex
-	step    time.Duration
 	servers map[string]*server // by the names of their sources
 	running sync.WaitGroup
 }
 
-// NewCache is a cache of both.
-func NewCache(cuda *nvrtc.Cache) *Cache {
-	c := &Cache{cuda: cuda, servers: map[string]*server{}}
+// NewCache is a cache of both. The step is nvrtc.NewPool's.
+func NewCache(cuda *nvrtc.Cache, step time.Duration) *Cache {
+	c := &Cache{cuda: cuda, step: step, servers: map[string]*server{}}
 	c.ctx, c.close = context.WithCancel(context.Background())
 	c.own = nvrtc.NewForeignCache(nvrtc.DefaultCacheDir(), "triton", c.compile)
 	return c
@@ -56,14 +56,12 @@ func (c *Cache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, err
 }
 
 func (c *Cache) compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
-	c.mu.Lock()
 	start, limit := startTimeout, compileTimeout
 	help := "import it in that Python by hand"
 	if c.step > 0 { // one after the other they take less than a step
 		start, limit = min(start, c.step*3/5), min(limit, c.step/3)
 		help += "; a longer --timeout gives it longer"
 	}
-	c.mu.Unlock()
 	b, failed, err := &nvrtc.Binary{}, (*nvrtc.CompileError)(nil), error(nil)
 	for range 2 { // what ended the process may be what another kernel did to it
 		var s *server
@@ -112,13 +110,6 @@ func (c *Cache) forget(src nvrtc.Source, s *server) {
 	if c.servers[src.Name] == s {
 		delete(c.servers, src.Name)
 	}
-}
-
-// Within is nvrtc.Pool's.
-func (c *Cache) Within(step time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.step = step
 }
 
 // Unkept is nvrtc.Cache's.

@@ -40,7 +40,7 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 		"NORMBENCH_TEST_DIR": dir, "TMPDIR": t.TempDir()} {
 		t.Setenv(name, value)
 	}
-	c = NewCache(nil)
+	c = NewCache(nil, 0)
 	t.Cleanup(func() {
 		c.Close()
 		left, err := os.ReadDir(os.TempDir())
@@ -87,7 +87,7 @@ func gone(t *testing.T, pid int) {
 // of one import.
 func TestServer(t *testing.T) {
 	c, dir, compile := double(t)
-	c.Within(9 * time.Second)
+	c.step = 9 * time.Second
 	start := time.Now()
 	var all sync.WaitGroup
 	for how, want := range map[string]string{
@@ -182,7 +182,7 @@ func TestServerImports(t *testing.T) {
 			"answer within 2.4s", true},
 	} {
 		c, _, compile := double(t)
-		c.Within(4 * time.Second)
+		c.step = 4 * time.Second
 		err := compile(test.text, "")
 		failed := new(nvrtc.CompileError)
 		assert.That(t, err != nil && err.Error() == test.want &&

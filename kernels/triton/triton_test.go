@@ -148,7 +148,7 @@ func TestNoTriton(t *testing.T) {
 		_, err := Probe(nil, nil)
 		assert.That(t, err != nil && err.Error() == test.want, "%v, want %s", err, test.want)
 	}
-	c := NewCache(nil)
+	c := NewCache(nil, 0)
 	defer c.Close()
 	t.Setenv("NORMBENCH_CACHE", dir)
 	unit := nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0"}}

@@ -117,7 +117,7 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 		return err
 	}
 	missing -= unwritten(c, req.on)
-	family, _, _ := strings.Cut(req.Variants[0], "@")
+	family := req.Variants[0].Family
 	_, peer := kernels.PeerName(family)
 	// those move one tensor
 	part := peer || strings.HasSuffix(family, "/stream") || strings.HasSuffix(family, "/copy")

@@ -168,17 +168,13 @@ func (c *Client) Beside(pids ...int) { c.beside = pids }
 // Prefetch implements kernels.Device. Its trouble, if any, shows again when a
 // variant is checked.
 func (c *Client) Prefetch(p kernels.Problem, vs []kernels.Variant) {
-	req := &request{Op: "prefetch", Problem: &p}
-	for _, v := range vs {
-		req.Variants = append(req.Variants, v.String())
-	}
-	c.call(c.ctx, req)
+	c.call(c.ctx, &request{Op: "prefetch", Problem: &p, Variants: vs})
 }
 
 // Prepare implements kernels.Preparer, as far as the device does. What the worker says is in
 // its way shows again when the variant is checked.
 func (c *Client) Prepare(ctx context.Context, p kernels.Problem, v kernels.Variant) error {
-	_, err := c.call(ctx, &request{Op: "prepare", Problem: &p, Variants: []string{v.String()}})
+	_, err := c.call(ctx, &request{Op: "prepare", Problem: &p, Variants: []kernels.Variant{v}})
 	var trouble *Trouble
 	if errors.As(err, &trouble) {
 		return nil
@@ -238,7 +234,7 @@ func (b *remoteBench) call(ctx context.Context, req *request) (*answer, error) {
 }
 
 func (b *remoteBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
-	a, err := b.call(ctx, &request{Op: "check", Variants: []string{v.String()}, Repeats: repeats})
+	a, err := b.call(ctx, &request{Op: "check", Variants: []kernels.Variant{v}, Repeats: repeats})
 	if err != nil {
 		return kernels.Check{}, err
 	}
@@ -247,7 +243,7 @@ func (b *remoteBench) Check(ctx context.Context, v kernels.Variant, repeats int)
 
 func (b *remoteBench) Time(ctx context.Context, v kernels.Variant,
 	o kernels.TimeOptions) (kernels.Timing, error) {
-	a, err := b.call(ctx, &request{Op: "time", Variants: []string{v.String()}, Options: &o})
+	a, err := b.call(ctx, &request{Op: "time", Variants: []kernels.Variant{v}, Options: &o})
 	if err != nil {
 		return kernels.Timing{}, err
 	}
@@ -322,7 +318,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	case f != nil && f.Broken: // only a new process has a device again
 		return nil, broken(f.Status, "%s", f.Reason)
 	case f != nil:
-		return nil, kernels.Failf(f.Status, "%s", f.Reason)
+		return nil, f
 	case a.Error != "":
 		return nil, hint.With(&Trouble{a.Error}, cmp.Or(a.Hint, troubleHelp))
 	}

@@ -46,7 +46,7 @@ func harmless(fault, step string) bool {
 // misbehave answers rightly until a step is asked for, and then does worse.
 func misbehave(fault, step string) {
 	honest := func(in io.Reader, out io.Writer) {
-		Serve(context.Background(), in, out, "", func() (kernels.Device, error) {
+		Serve(context.Background(), in, out, "", func(time.Duration) (kernels.Device, error) {
 			return &devicetest.Fake{Seconds: devicetest.Always(1e-5)}, nil
 		})
 	}
@@ -118,7 +118,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"id":1,"check":`+strings.Repeat(`{"a":`, 2000), 1)
 	f.Fuzz(func(t *testing.T, line string, step int) {
 		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))],
-			Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{
+			Variants: []kernels.Variant{good}, Repeats: 1, Options: &kernels.TimeOptions{
 				Samples: 3}, on: small}
 		a, err := decode([]byte(line), req, false)
 		if err != nil || a.Error != "" || a.Failure != nil {

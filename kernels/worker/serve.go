@@ -15,10 +15,11 @@ import (
 
 // Serve answers requests from in on out with the device that open returns,
 // until in ends. The device is opened by the first hello, so that a device that
-// is not there is an answer, not a silent death. kernelsHash identifies the
+// is not there is an answer, not a silent death. open is told how long a step may take, 0 where
+// that is not known: who waits longer ends this process. kernelsHash identifies the
 // families' sources; see Client.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
-	open func() (kernels.Device, error)) error {
+	open func(step time.Duration) (kernels.Device, error)) error {
 	s := &server{ctx: ctx, hash: kernelsHash, open: open}
 	defer s.close()
 	lines := bufio.NewReader(in)
@@ -38,10 +39,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
 		}
 		a := answer{ID: req.ID}
 		if err := s.do(&req, &a); err != nil {
-			var f *kernels.Failure
-			if errors.As(err, &f) {
-				a.Failure = &failure{f.Status, f.Reason, f.Broken}
-			} else {
+			if !errors.As(err, &a.Failure) {
 				a.Error, a.Hint = err.Error(), hint.Of(err)
 			}
 		}
@@ -64,7 +62,7 @@ const (
 type server struct {
 	ctx   context.Context
 	hash  string
-	open  func() (kernels.Device, error)
+	open  func(step time.Duration) (kernels.Device, error)
 	dev   kernels.Device
 	bench kernels.Bench
 }
@@ -78,14 +76,15 @@ func (s *server) close() {
 
 func (s *server) do(req *request, a *answer) (err error) {
 	if s.dev == nil {
-		if s.dev, err = s.open(); err != nil {
+		step := time.Duration(max(req.TimeoutS, 0) * float64(time.Second))
+		if s.dev, err = s.open(step); err != nil {
 			s.dev = nil
 			return err
 		}
 	}
 	switch req.Op {
 	case "hello":
-		s.hello(req, a)
+		s.hello(a)
 		return nil
 	case "sense":
 		return s.sense(req, a)
@@ -112,10 +111,7 @@ func (s *server) closeBench() (err error) {
 	return err
 }
 
-func (s *server) hello(req *request, a *answer) {
-	if d, ok := s.dev.(kernels.Hurried); ok && req.TimeoutS > 0 {
-		d.Within(time.Duration(req.TimeoutS * float64(time.Second)))
-	}
+func (s *server) hello(a *answer) {
 	a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
 	if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
 		a.Hello.Peers = d.Peers()
@@ -134,17 +130,13 @@ func (s *server) sense(req *request, a *answer) (err error) {
 }
 
 // ahead does what comes before a problem's variants are measured.
-func (s *server) ahead(req *request) error {
-	vs, err := req.variants()
-	if err != nil {
-		return err
-	}
+func (s *server) ahead(req *request) (err error) {
 	switch req.Op {
 	case "prefetch":
-		s.dev.Prefetch(*req.Problem, vs)
+		s.dev.Prefetch(*req.Problem, req.Variants)
 	case "prepare":
-		if d, ok := s.dev.(kernels.Preparer); ok && len(vs) == 1 {
-			return d.Prepare(s.ctx, *req.Problem, vs[0])
+		if d, ok := s.dev.(kernels.Preparer); ok && len(req.Variants) == 1 {
+			return d.Prepare(s.ctx, *req.Problem, req.Variants[0])
 		}
 	case "open":
 		s.closeBench()
@@ -154,18 +146,15 @@ func (s *server) ahead(req *request) error {
 }
 
 func (s *server) measure(req *request, a *answer) error {
-	vs, err := req.variants()
-	if err == nil && len(vs) != 1 {
-		err = fmt.Errorf("%s takes one variant", req.Op)
+	if len(req.Variants) != 1 {
+		return fmt.Errorf("%s takes one variant", req.Op)
 	}
-	if err != nil {
-		return err
-	}
+	v := req.Variants[0]
 	if req.Op == "check" {
 		if req.Repeats > maxCount {
 			return fmt.Errorf("check asks for %d repeats", req.Repeats)
 		}
-		c, err := s.bench.Check(s.ctx, vs[0], req.Repeats)
+		c, err := s.bench.Check(s.ctx, v, req.Repeats)
 		a.Check = &c
 		return err
 	}
@@ -176,18 +165,7 @@ func (s *server) measure(req *request, a *answer) error {
 	case o.Samples < 0 || o.Samples > maxCount || o.Flush < 0 || o.Flush > maxFlush:
 		return fmt.Errorf("time asks for %d samples with a flush of %d bytes", o.Samples, o.Flush)
 	}
-	t, err := s.bench.Time(s.ctx, vs[0], *o)
+	t, err := s.bench.Time(s.ctx, v, *o)
 	a.Timing = &t
 	return err
-}
-
-func (r *request) variants() (vs []kernels.Variant, err error) {
-	for _, text := range r.Variants {
-		v, err := kernels.ParseVariant(text)
-		if err != nil {
-			return nil, err
-		}
-		vs = append(vs, v)
-	}
-	return vs, nil
 }

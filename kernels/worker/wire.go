@@ -7,7 +7,7 @@
 // Every request is one line with an id and an op; every answer is one line with
 // the same id. Requests are answered in order.
 //
-//	hello [timeout_s]                  -> hello: protocol, kernels, info, peers; kernels.Hurried
+//	hello [timeout_s]                  -> hello: protocol, kernels, info, peers
 //	prefetch problem variants          -> (nothing but the id)
 //	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
 //	open problem seed                  -> (nothing but the id)
@@ -33,7 +33,7 @@ type request struct {
 	Op       string               `json:"op"`
 	Problem  *kernels.Problem     `json:"problem,omitempty"`
 	Seed     uint64               `json:"seed,omitempty"`
-	Variants []string             `json:"variants,omitempty"`
+	Variants []kernels.Variant    `json:"variants,omitempty"`
 	Repeats  int                  `json:"repeats,omitempty"`
 	Options  *kernels.TimeOptions `json:"options,omitempty"`
 	Beside   []int                `json:"beside,omitempty"`
@@ -48,7 +48,7 @@ type answer struct {
 	Check   *kernels.Check   `json:"check,omitempty"`
 	Timing  *kernels.Timing  `json:"timing,omitempty"`
 	Reading *kernels.Reading `json:"reading,omitempty"`
-	Failure *failure         `json:"failure,omitempty"`
+	Failure *kernels.Failure `json:"failure,omitempty"`
 	Error   string           `json:"error,omitempty"`
 	Hint    string           `json:"hint,omitempty"`
 
@@ -61,10 +61,4 @@ type hello struct {
 	Kernels string             `json:"kernels"`
 	Info    kernels.DeviceInfo `json:"info"`
 	Peers   []kernels.Peer     `json:"peers,omitempty"`
-}
-
-type failure struct {
-	Status kernels.Status `json:"status"`
-	Reason string         `json:"reason"`
-	Broken bool           `json:"broken,omitempty"`
 }

@@ -145,7 +145,7 @@ func (d *disk) leave(t *testing.T, root, to string, c cut) {
 // it is not set the power is cut behind mostSteps at most.
 const (
 	powerCuts = "NORMBENCH_POWERCUTS"
-	mostSteps = 40
+	mostSteps = 24
 )
 
 // Cuts watches a writer, and cuts the power behind each of its steps in many ways. ack is called by

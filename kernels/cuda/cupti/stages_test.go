@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // acts makes activities from words such as "k1:100-150" or, beside stream 7, "k1:100-150@8".
@@ -51,18 +53,16 @@ func TestStages(t *testing.T) {
 			stages, gaps, err := Stages(acts(t, tt.acts), strings.Fields(tt.launches), tt.samples,
 				"flush", "spin")
 			if tt.err != "" {
-				if stages != nil || gaps != nil || err == nil || err.Error() != tt.err {
-					t.Errorf("got %v, want %s", err, tt.err)
-				}
+				assert.That(t, stages == nil && gaps == nil && err != nil && err.Error() == tt.err,
+					"got %v, want %s", err, tt.err)
 				return
 			}
 			var rows [][]int
 			for _, s := range stages {
 				rows = append(rows, ns(s))
 			}
-			if err != nil || fmt.Sprint(rows) != tt.stages || fmt.Sprint(ns(gaps)) != tt.gaps {
-				t.Errorf("got %v, %v, %v, want %s, %s", rows, ns(gaps), err, tt.stages, tt.gaps)
-			}
+			assert.NoError(t, err)
+			assert.Equal(t, fmt.Sprint(rows, ns(gaps)), tt.stages+" "+tt.gaps)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/assert"
 	"normbench/internal/nvlib"
 	"normbench/kernels/devicetest"
 )
@@ -18,28 +19,19 @@ import (
 // fake compiles testdata/fakecupti.c under a name.
 func fake(t *testing.T, dir, name string) string {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	assert.NoError(t, os.MkdirAll(dir, 0o777))
 	return devicetest.Library(t, filepath.Join(dir, name), "testdata/fakecupti.c")
 }
 
 func TestFakeTracer(t *testing.T) {
 	tracer, err := load(fake(t, t.TempDir(), "libcupti.so.13"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tracer.Stop(); err == nil {
-		t.Error("stopped without a start")
-	}
+	assert.NoError(t, err)
+	_, err = tracer.Stop()
+	assert.That(t, err != nil, "stopped without a start")
 	run := func(samples int) ([]Activity, error) {
 		t.Setenv("FAKE_CUPTI_SAMPLES", strconv.Itoa(samples))
-		if err := tracer.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if err := tracer.Start(); err == nil {
-			t.Error("started twice")
-		}
+		assert.NoError(t, tracer.Start())
+		assert.That(t, tracer.Start() != nil, "started twice")
 		return tracer.Stop()
 	}
 	// A real CUPTI in the same process, in TestGPU, may have kept some buffers.
@@ -47,28 +39,20 @@ func TestFakeTracer(t *testing.T) {
 	launches := []string{"k1", "memset", "memcpy", "_Z2k2v"}
 	for _, samples := range []int{1, 3, 20000, 20000, 7} { // 20000 are 17 MB
 		acts, err := run(samples)
-		if err != nil || len(acts) != 5*samples {
-			t.Fatalf("%d activities of %d samples, %v", len(acts), samples, err)
-		}
-		// the last comes first
-		if a := acts[len(acts)-5]; a.Name != "flush" || a.StreamID != 13 || a.CorrelationID != 0 {
-			t.Errorf("the first sample begins with %+v", a)
-		}
+		assert.Must(t, err == nil && len(acts) == 5*samples, "%d activities of %d samples, %v",
+			len(acts), samples, err)
+		a := acts[len(acts)-5] // the last comes first
+		assert.That(t, a.Name == "flush" && a.StreamID == 13 && a.CorrelationID == 0,
+			"the first sample begins with %+v", a)
 		stages, gaps, err := Stages(acts, launches, samples, "flush")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprintf("%.1e %.1e", stages[3][samples-1], gaps[0]); got != "5.0e-07 2.1e-06" {
-			t.Errorf("got %s", got)
-		}
+		assert.NoError(t, err)
+		assert.Equal(t, fmt.Sprintf("%.1e %.1e", stages[3][samples-1], gaps[0]), "5.0e-07 2.1e-06")
 	}
 	// The buffers of the first long run served the second.
-	if all, held := buffers(); all-allBefore > 8 || held != heldBefore {
-		t.Errorf("%d buffers, %d held", all, held)
-	}
-	if acts, err := run(0); err != nil || len(acts) != 0 {
-		t.Errorf("%d activities, %v", len(acts), err)
-	}
+	all, held := buffers()
+	assert.That(t, all-allBefore <= 8 && held == heldBefore, "%d buffers, %d held", all, held)
+	acts, err := run(0)
+	assert.That(t, err == nil && len(acts) == 0, "%d activities, %v", len(acts), err)
 	for _, tt := range []struct{ variable, value, want string }{
 		{"FAKE_CUPTI_DROPPED", "3", "CUPTI dropped 3 records"},
 		{"FAKE_CUPTI_UNENDED", "1", "no times for memset"},
@@ -78,23 +62,18 @@ func TestFakeTracer(t *testing.T) {
 		t.Run(tt.value, func(t *testing.T) {
 			t.Setenv(tt.variable, tt.value)
 			acts, err := run(2)
-			if acts != nil || err == nil || err.Error() != tt.want {
-				t.Errorf("%s=%s: got %v, %v, want %s", tt.variable, tt.value, acts, err, tt.want)
-			}
-			if _, held := buffers(); held != heldBefore {
-				t.Errorf("%d buffers are held", held)
-			}
+			assert.That(t, acts == nil && err != nil && err.Error() == tt.want, "got %v, %v, want %s",
+				acts, err, tt.want)
+			_, held := buffers()
+			assert.Equal(t, held, heldBefore, "buffers are held")
 		})
 	}
 	t.Run("enable", func(t *testing.T) {
 		t.Setenv("FAKE_CUPTI_FAIL", "enable")
-		if err := tracer.Start(); err == nil || err.Error() != "cuptiActivityEnable: FAKE_ERROR (15)" {
-			t.Errorf("got %v", err)
-		}
+		assert.Error(t, tracer.Start(), "cuptiActivityEnable: FAKE_ERROR (15)")
 	})
-	if acts, err := run(1); err != nil || len(acts) != 5 { // and it goes on
-		t.Errorf("%v, %v", acts, err)
-	}
+	acts, err = run(1) // and it goes on
+	assert.That(t, err == nil && len(acts) == 5, "%v, %v", acts, err)
 }
 
 // What is no CUPTI, or one of another age, is an error of one line.
@@ -110,9 +89,8 @@ func TestLoad(t *testing.T) {
 	} {
 		t.Setenv("FAKE_CUPTI_VERSION", tt.version)
 		_, err := load(tt.path)
-		if (err == nil) != tt.ok || err != nil && strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s of version %s: %v", tt.path, tt.version, err)
-		}
+		assert.That(t, (err == nil) == tt.ok && (tt.ok || !strings.Contains(err.Error(), "\n")),
+			"%s of version %s: %v", tt.path, tt.version, err)
 	}
 }
 
@@ -128,7 +106,5 @@ func TestFind(t *testing.T) {
 		}
 		return load(path)
 	})
-	if err != nil || tracer.path != lib {
-		t.Errorf("%v, %v", tracer, err)
-	}
+	assert.That(t, err == nil && tracer.path == lib, "%v, %v", tracer, err)
 }

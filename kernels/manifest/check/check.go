@@ -44,7 +44,7 @@ func New(r *kernels.Registry, d kernels.DeviceInfo) *Checker {
 	if c.NoNVRTC = err; err == nil {
 		cuda = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n)
 	}
-	c.cache = triton.NewCache(cuda)
+	c.cache = triton.NewCache(cuda, 0)
 	return c
 }
 
