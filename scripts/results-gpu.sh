@@ -12,7 +12,8 @@
 #   same-peers  the default against itself
 #   learn       LEARN (440s) of learning from PRIOR (none), then the records that can be checked in, and their map
 #   judge       60 fresh problems searched in full, beside what was learned
-#   learn-types 8 minutes of learning of the classes beside plain bf16: fp32, residual, fp8, fp8t, accumulate
+#   learn-types 9 minutes of learning of the classes beside plain bf16: fp32, residual, fp8, fp8t, accumulate
+#   judge-types 10 fresh problems of each of them
 #   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
 #               other libraries beside tuned.json
@@ -36,6 +37,8 @@ usage='usage: scripts/results-gpu.sh check | pack STATE | STATE SECONDS PART...'
 python=${PYTHON:-python3}
 bin=${BIN:-bin/normbench-cuda}
 gpu=(--device cuda)
+declare -A types=([residual]=--residual [fp32]="--dtype fp32" [fp8]="--quant fp8,fp8t --pass fwd" [accumulate]="--accumulate --pass bwd")
+declare -A budgets=([residual]=165s [fp32]=180s [fp8]=120s [accumulate]=85s)
 peers=(--python "$python" --rounds 12 --samples 10 --peers)
 
 check() {
@@ -56,7 +59,7 @@ device() {
 }
 
 pack() {
-	local state=$1 file name dir to
+	local state=$1 file files name dir to
 	for file in "$state"/peers/*.json; do
 		[ -e "$file" ] || continue
 		name=$(basename "$file" .json)
@@ -89,8 +92,12 @@ pack() {
 		to=results/$(basename "$dir")/$name
 		mkdir -p "$to"
 		cp "$dir/records.jsonl.gz" "$state/tuned-$name.txt" "$to/"
-		for file in "$state"/learn.txt "$state"/judged.txt "$state/judge/$(basename "$dir")/judged.json"; do
-			[ "$name" != learn ] || [ ! -e "$file" ] || cp "$file" "$to/"
+		case $name in
+		learn) files=("$state"/{learn,judged}.txt "$state/judge/$(basename "$dir")/judged.json") ;;
+		*) files=("$state"/{,judged-}{residual,fp32,fp8,accumulate}.txt) ;;
+		esac
+		for file in "${files[@]}"; do
+			[ ! -e "$file" ] || cp "$file" "$to/"
 		done
 	done
 	git status --short results
@@ -163,16 +170,22 @@ part() {
 		learn learn learn --budget "${LEARN:-440s}" && thin learn
 		;;
 	learn-types) # each into the same folder: budgets are of the classes that are asked for
-		learn learn-types residual --residual --budget 190s &&
-			learn learn-types fp32 --dtype fp32 --budget 85s &&
-			learn learn-types fp8 --quant fp8,fp8t --pass fwd --budget 160s &&
-			learn learn-types accumulate --accumulate --pass bwd --budget 40s &&
-			thin learn-types
+		for name in residual fp32 fp8 accumulate; do
+			learn learn-types "$name" ${types[$name]} --budget "${budgets[$name]}" || return
+		done
+		thin learn-types
 		;;
 	judge)
 		[ -d "$state/judge" ] || cp -r "$state/learn" "$state/judge"
 		# A budget that is spent: nothing more is measured for the map.
 		run judged "$bin" learn "${gpu[@]}" --budget 1s --prior "${PRIOR:-none}" --out "$state/judge" --judge 60
+		;;
+	judge-types)
+		[ -d "$state/judge-types" ] || cp -r "$state/learn-types" "$state/judge-types"
+		for name in residual fp32 fp8 accumulate; do
+			run "judged-$name" "$bin" learn "${gpu[@]}" ${types[$name]} --budget 1s --prior "${PRIOR:-none}" \
+				--out "$state/judge-types" --judge 10 || return
+		done
 		;;
 	learned)
 		compare "$state/live/learned-against-base.json" learned-against-base "${TABLE:-base}" \

@@ -63,11 +63,9 @@ func (r *run) unsearchedVariants(t Task) []kernels.Variant {
 	for _, v := range t.Variants {
 		known := false
 		for _, pr := range []record.Protocol{r.o.Run.Protocol, final} {
-			if s, ok := r.keys.Status(r.key(t.Problem, v, pr)); ok {
+			if _, ok := r.keys.Status(r.key(t.Problem, v, pr)); ok {
 				known = true
-				if s != record.StatusPruned {
-					seen++
-				}
+				seen++
 			}
 		}
 		others = others || known && v != t.Base

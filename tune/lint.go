@@ -12,7 +12,7 @@ import (
 // Lint says what makes a table wrong today for a device: families and knobs that r lacks, configs
 // that are refused, sources that are stale.
 func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string) {
-	stale := families.NewIdentity(r, d.Kind).Stale
+	source := families.NewIdentity(r, d.Kind).SourceOf
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if t.Device.ID != d.ID {
 		add("the table is of %s, not of %s", t.Device.ID, d.ID)
@@ -25,8 +25,7 @@ func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string)
 	}
 	told := map[string]bool{}
 	for _, x := range t.Entries {
-		f, _, _, err := r.Resolve(x.Problem, x.Variant(), d)
-		if err != nil {
+		if _, _, _, err := r.Resolve(x.Problem, x.Variant(), d); err != nil {
 			add("%s: %v", x.Problem, err)
 			continue
 		}
@@ -34,7 +33,7 @@ func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string)
 			add("%s: %s is not provably faster than the base: sweep again, or delete the entry",
 				x.Problem, x.Variant())
 		}
-		if now, old := stale(f, x.Source); old && !told[x.Family+x.Source] {
+		if now := source(x.Family); now != "" && now != x.Source && !told[x.Family+x.Source] {
 			told[x.Family+x.Source] = true
 			add("stale: the sources of %s are %s, and entries such as %s are from %s",
 				x.Family, now, x.Problem, x.Source)
@@ -42,13 +41,9 @@ func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string)
 	}
 	if t.Map != nil {
 		for _, name := range slices.Sorted(maps.Keys(t.Map.Sources)) {
-			f, err := r.Lookup(name)
-			if err != nil {
-				continue // Unknown's
-			}
-			if now, old := stale(f, t.Map.Sources[name]); old {
-				add("stale: the sources of %s are %s, and its cells are from %s", name, now,
-					t.Map.Sources[name])
+			was, now := t.Map.Sources[name], source(name)
+			if now != "" && now != was { // without a family it is Unknown's
+				add("stale: the sources of %s are %s, and its cells are from %s", name, now, was)
 			}
 		}
 		if len(t.Map.Rasters) == 0 {

@@ -64,11 +64,9 @@ func TestPickFinal(t *testing.T) {
 	if e := Pick([]record.Entry{odd, base})[0]; e.Variant() != base.Variant || !e.Proven() {
 		t.Errorf("picked %+v", e)
 	}
-	pruned := entry(t, p1, "g@w16", 0)
-	pruned.Status = record.StatusPruned
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
-	table.AddSearched(slices.Values([]*record.Entry{&chosen, &base, &pruned, &failed, &stream}))
-	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1, Pruned: 1}))
+	table.AddSearched(slices.Values([]*record.Entry{&chosen, &base, &failed, &stream}))
+	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
 }
 
 // An entry is its base, or proven faster; a bound does not help one that is slower.

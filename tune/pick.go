@@ -193,15 +193,10 @@ func (t *Table) AddSearched(entries iter.Seq[*record.Entry]) {
 			continue
 		}
 		c := &t.Entries[i].Variants
-		switch {
-		case e.Status == record.StatusPruned:
-			c.Pruned++
-			continue
-		case e.Status == kernels.StatusOK:
+		if c.Measured++; e.Status == kernels.StatusOK {
 			c.OK++
-		default:
+		} else {
 			c.Failed++
 		}
-		c.Measured++
 	}
 }

@@ -146,7 +146,6 @@ type Counts struct {
 	Measured int `json:"measured"`
 	OK       int `json:"ok"`
 	Failed   int `json:"failed"`
-	Pruned   int `json:"pruned,omitempty"` // not run, for a reason in the records
 }
 
 // round keeps four digits after the point: ratios are not known any better.

@@ -351,7 +351,7 @@ func (h *harness) state(dir string, mayFail int) (s state, v toll) {
 		if r.Family == record.Stream {
 			return nil
 		}
-		if r.Status != kernels.StatusOK && r.Status != record.StatusPruned &&
+		if r.Status != kernels.StatusOK &&
 			r.Status != kernels.StatusRefused {
 			s.failed++
 		}

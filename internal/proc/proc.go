@@ -25,7 +25,7 @@ type Options struct {
 	Command []string  // program and arguments
 	Env     []string  // NAME=VALUE, over those of this process
 	Stderr  io.Writer // gets what the child says there; may be nil
-	MaxLine int64     // bytes of its longest line, until Allow
+	MaxLine int       // bytes of its longest line
 }
 
 // A Child is a process. Send and Line belong to one goroutine at a time; any may Kill it.
@@ -33,7 +33,7 @@ type Child struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	lines  chan []byte // closed at the end of its output
-	max    atomic.Int64
+	max    int         // bytes of a line
 	long   atomic.Bool // a line was longer
 	stderr tail
 	exited chan struct{}
@@ -54,7 +54,7 @@ func isSecret(variable string) bool {
 // Start starts a child in a process group of its own. It gets this process's environment
 // without what is named as a credential, and dies with this process where the system can do that.
 func Start(o Options) (*Child, error) {
-	c := &Child{cmd: exec.Command(o.Command[0], o.Command[1:]...), lines: make(chan []byte),
+	c := &Child{cmd: exec.Command(o.Command[0], o.Command[1:]...), max: o.MaxLine, lines: make(chan []byte),
 		stderr: tail{next: o.Stderr}, exited: make(chan struct{}), done: make(chan struct{})}
 	if o.Command[0] == "/proc/self/exe" {
 		c.cmd.Args[0] = os.Args[0]
@@ -62,7 +62,6 @@ func Start(o Options) (*Child, error) {
 	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), isSecret), o.Env...)
 	c.cmd.Stderr = &c.stderr
 	c.cmd.WaitDelay = time.Second // descendants that keep standard error open must not hold up Wait
-	c.max.Store(o.MaxLine)
 	ownGroup(c.cmd)
 	stdout, out, err := os.Pipe()
 	if err != nil {
@@ -124,7 +123,7 @@ func (c *Child) read(stdout *os.File) {
 func (c *Child) readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
-		if int64(len(line)+len(part)) > c.max.Load() {
+		if len(line)+len(part) > c.max {
 			c.long.Store(true)
 			return nil, bufio.ErrTooLong
 		}
@@ -136,9 +135,6 @@ func (c *Child) readLine(r *bufio.Reader) (line []byte, err error) {
 
 // PID is the child's process.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
-
-// Allow sets the bytes of the longest line from now on.
-func (c *Child) Allow(maxLine int64) { c.max.Store(maxLine) }
 
 // Send gives the child a line. It does not wait: a child that does not read does not answer.
 func (c *Child) Send(line []byte) { go c.stdin.Write(append(line, '\n')) }
@@ -206,7 +202,7 @@ func (c *Child) Close(ctx context.Context, patience time.Duration) {
 // death describes the end of the process in a few words.
 func (c *Child) death() string {
 	if c.long.Load() {
-		return fmt.Sprintf("answered with a line of more than %d KiB", c.max.Load()>>10)
+		return fmt.Sprintf("answered with a line of more than %d KiB", c.max>>10)
 	}
 	select {
 	case <-c.exited:

@@ -54,7 +54,7 @@ func Misbehave(in io.Reader, out io.WriteCloser, honest func(in io.Reader, out i
 		}
 		json.Unmarshal(line, &req)
 		if due(req.Op) {
-			if !misbehave(out, fault, req.Op, req.ID, req.Options.Samples) {
+			if !misbehave(out, fault, req.ID, req.Options.Samples) {
 				return
 			}
 			continue
@@ -71,7 +71,7 @@ func Misbehave(in io.Reader, out io.WriteCloser, honest func(in io.Reader, out i
 	}
 }
 
-func misbehave(out io.WriteCloser, fault, step string, id, samples int) bool {
+func misbehave(out io.WriteCloser, fault string, id, samples int) bool {
 	text := strings.ReplaceAll(Faults[fault], "ID", strconv.Itoa(id))
 	if before, rest, ok := strings.Cut(text, "["); ok && strings.Contains(rest, "*]") {
 		one, after, _ := strings.Cut(rest, "*]")
@@ -100,10 +100,6 @@ func misbehave(out io.WriteCloser, fault, step string, id, samples int) bool {
 			}
 		}
 	}
-	long := 1 << 20
-	if step == "hello" {
-		long = 1 << 15
-	}
-	_, err := fmt.Fprintln(out, strings.Replace(text, "LONG", strings.Repeat("x", long), 1))
+	_, err := fmt.Fprintln(out, strings.Replace(text, "LONG", strings.Repeat("x", 1<<20), 1))
 	return err == nil
 }

@@ -90,12 +90,6 @@ func (i *Identity) code(names []string) (string, error) {
 	return b.String(), nil
 }
 
-// Stale says what f's source is now, and whether that is another than a recorded one.
-func (i *Identity) Stale(f *kernels.Family, source string) (now string, stale bool) {
-	now, err := i.Source(f)
-	return now, err == nil && now != source
-}
-
 // Launches is the hash of what a plan launches, 12 hexadecimal digits: entries, geometry,
 // arguments and defines.
 func Launches(p kernels.Plan) string {

@@ -108,10 +108,13 @@ var number = regexp.MustCompile(`[:\[,]-?\d+`)
 // launches are plans of one config at some counts of rows, as explain has them: in turn those that
 // differ in nothing but numbers, and those as they follow M.
 func launches(ms []int64, plans []string) (list []map[string]any) {
-	make := func(plan string) string { return number.ReplaceAllString(plan, "#") }
+	var makes []string
+	for _, plan := range plans {
+		makes = append(makes, number.ReplaceAllString(plan, "#"))
+	}
 	for i, j := 0, 0; i < len(plans); i = j {
 		var values [][]int64 // of each number
-		for j = i; j < len(plans) && make(plans[j]) == make(plans[i]); j++ {
+		for j = i; j < len(plans) && makes[j] == makes[i]; j++ {
 			for k, text := range number.FindAllString(plans[j], -1) {
 				if j == i {
 					values = append(values, nil)

@@ -14,43 +14,39 @@ func (m *Map) Refused(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 	found := make([][]string, len(m.Rasters))
 	var wait sync.WaitGroup
 	for i := range m.Rasters {
-		r := &m.Rasters[i]
-		wait.Go(func() {
-			var cells []Box // with one config, one behind the other
-			of := Answer{}
-			ask := func() {
-				if _, err := familyOf(reg, of.Variant); err == nil {
-					found[i] = append(found[i], r.refusedIn(cells, reg, d, of.Variant)...)
-				}
-				cells = nil
-			}
-			for b, a := range r.Cells(d.SMs) {
-				if a.Line != of.Line || a.Cell != of.Cell+1 || a.Variant != of.Variant {
-					ask()
-				}
-				cells, of = append(cells, b), a
-			}
-			ask()
-		})
+		wait.Go(func() { found[i] = m.Rasters[i].refused(reg, d) })
 	}
 	wait.Wait()
 	return slices.Concat(found...)
 }
 
-// refusedIn says in which of some cells, one behind the other, their config is refused. Most such
-// rows of cells are accepted as a whole.
-func (r *Raster) refusedIn(cells []Box, reg *kernels.Registry, d kernels.DeviceInfo,
-	v kernels.Variant) (found []string) {
-	all := cells[0]
-	if all.MHi = cells[len(cells)-1].MHi; all.Accepts(reg, d, v) {
-		return nil
-	}
-	for _, b := range cells {
-		if !b.Accepts(reg, d, v) {
-			found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
-				r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, v))
+// refused asks about all cells of one config, one behind the other, at once: most are accepted.
+func (r *Raster) refused(reg *kernels.Registry, d kernels.DeviceInfo) (found []string) {
+	var cells []Box
+	var of Answer
+	ask := func() {
+		if _, err := familyOf(reg, of.Variant); err != nil {
+			return
+		}
+		all := cells[0]
+		if all.MHi = cells[len(cells)-1].MHi; all.Accepts(reg, d, of.Variant) {
+			return
+		}
+		for _, b := range cells {
+			if !b.Accepts(reg, d, of.Variant) {
+				found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
+					r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, of.Variant))
+			}
 		}
 	}
+	for b, a := range r.Cells(d.SMs) {
+		if a.Line != of.Line || a.Cell != of.Cell+1 || a.Variant != of.Variant {
+			ask()
+			cells = nil
+		}
+		cells, of = append(cells, b), a
+	}
+	ask()
 	return found
 }
 

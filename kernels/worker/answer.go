@@ -14,8 +14,7 @@ import (
 
 // Limits of an answer. Nothing larger is read, whoever is at the other end.
 const (
-	maxHello  = 64 << 10 // bytes of the line that answers a hello
-	maxAnswer = 16 << 20 // bytes of any other
+	maxAnswer = 16 << 20 // bytes
 	maxReason = 4 << 10
 	maxName   = 256
 	maxList   = 64 // peers, stages, reasons to throttle

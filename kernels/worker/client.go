@@ -47,7 +47,6 @@ type Client struct {
 	pid   atomic.Int64
 	id    int
 	prove time.Duration // most that a worker started again may take over hello
-
 }
 
 // Trouble is what the worker told of itself: it runs, and speaks the protocol.
@@ -79,7 +78,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 // hello starts a process and has it say what it is.
 func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
 	p, err := proc.Start(proc.Options{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr,
-		MaxLine: maxHello})
+		MaxLine: maxAnswer})
 	if err != nil {
 		return nil, hint.Errorf("check the command, and that normbench is installed there",
 			"%s does not start: %v", c, err)
@@ -90,7 +89,6 @@ func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error)
 	if err != nil {
 		return nil, err
 	}
-	p.Allow(maxAnswer)
 	if a.Hello.Protocol != Protocol {
 		return nil, hint.Errorf(sameHelp, "%s does not speak protocol %d", c, Protocol)
 	}
@@ -209,7 +207,7 @@ func (c *Client) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 // Close ends the worker.
 func (c *Client) Close() error {
 	if c.proc != nil {
-		ctx, cancel := lateContext(c.ctx)
+		ctx, cancel := c.leaving()
 		defer cancel()
 		c.proc.Close(ctx, 5*time.Second)
 		c.proc = nil
@@ -254,23 +252,18 @@ func (b *remoteBench) Close() error {
 	if b.c.proc != b.proc {
 		return nil
 	}
-	ctx, cancel := lateContext(b.c.ctx)
+	ctx, cancel := b.c.leaving()
 	defer cancel()
 	_, err := b.c.call(ctx, &request{Op: "close"})
 	return err
 }
 
-// lateContext is a context that ends a while after ctx.
-func lateContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(leave):
-			cancel()
-		case <-late.Done():
-		}
-	})
-	return late, func() { stop(); cancel() }
+// leaving is the context of what comes last: Start's, or where that is done a while.
+func (c *Client) leaving() (context.Context, context.CancelFunc) {
+	if c.ctx.Err() == nil {
+		return context.WithCancel(c.ctx)
+	}
+	return context.WithTimeout(context.Background(), leave)
 }
 
 // call sends one request and waits for its answer. A worker that dies, falls

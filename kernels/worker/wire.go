@@ -19,8 +19,8 @@
 // The answers of a device that compiles also hold compile, what that took since its start.
 // An answer may instead hold failure (a variant that could not be measured) or
 // error (with hint; trouble that is nobody's result). The end of its input ends
-// the worker. The answer to hello has 64 KiB at most, any other 16 MiB; an answer
-// that does not hold what was asked for (decode) is as good as a death.
+// the worker. An answer has 16 MiB at most; one that does not hold what was asked for
+// (decode) is as good as a death.
 package worker
 
 import "normbench/kernels"

@@ -70,7 +70,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	add(grid, p1, "rms_fwd/two_pass@w2.k2", kernels.StatusTimeout)
 	add(&search, p2, "ln_bwd/reg_persist@w4", kernels.StatusOK, 7)
 	add(&final, p2, "ln_bwd/reg_persist@w4", kernels.StatusOK, 8, 9, 10, 11)
-	add(&search, p2, "ln_bwd/reg_persist@w8", record.StatusPruned)
+	add(&search, p2, "ln_bwd/reg_persist@w8", kernels.StatusRefused)
 	return dir
 }
 

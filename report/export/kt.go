@@ -50,7 +50,7 @@ const (
 // answer, nor for a timeout: the truth is in normbench_status.
 func errorName(s kernels.Status) string {
 	switch s {
-	case kernels.StatusRefused, kernels.StatusResource, record.StatusPruned:
+	case kernels.StatusRefused, kernels.StatusResource:
 		return "InvalidConfig"
 	case kernels.StatusCompile:
 		return "CompilationFailedConfig"
@@ -172,8 +172,7 @@ func compiling(run *record.Run, r *record.Record) *float64 {
 	switch {
 	case r.Check != nil && r.Check.Compile > 0:
 		ms = r.Check.Compile * 1e3
-	case run.Device.Kind == kernels.KindCPU, r.Status == kernels.StatusRefused,
-		r.Status == record.StatusPruned:
+	case run.Device.Kind == kernels.KindCPU, r.Status == kernels.StatusRefused:
 	default:
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -175,7 +174,6 @@ func (r *reader) joins(it *item) bool {
 // hand hands a line on.
 func (r *reader) hand(it *item) error {
 	if it.record == nil {
-		it.run.takeTimer(r.runs[strings.TrimSuffix(it.run.ID, FinalsSuffix)])
 		r.runs[it.run.ID] = newKeyer(it.run)
 	} else if err := r.resolve(it); err != nil {
 		return err

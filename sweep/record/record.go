@@ -15,7 +15,6 @@ package record
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,29 +50,11 @@ type Run struct {
 // FinalsSuffix makes the ID of a search's run that of its finals.
 const FinalsSuffix = "-finals"
 
-// The check of selftest whose finding is the floor, and one of runs up to 2026-11-25. It failed on
-// every H100 and H200 by the driver's default of a limit, with nothing kept in the L2.
+// The checks of selftest whose findings are numbers of a run.
 const (
-	floorTrial   = "floor: an empty launch"
-	stepTrial    = "timer step"
-	streamTrial  = "stream, "
-	droppedTrial = "L2 set aside for persisting lines"
+	stepTrial   = "timer step"
+	streamTrial = "stream, "
 )
-
-// takeTimer fills in the floor of a run that was written without the number: it stands in
-// the text of its selftest. The finals of a search were written without either, and have those
-// of the search's run, which may be nil. A check that selftest makes no more is left out.
-func (r *Run) takeTimer(search *keyer) {
-	r.SelfTest = slices.DeleteFunc(r.SelfTest, func(t Trial) bool { return t.Name == droppedTrial })
-	if search != nil && len(r.SelfTest) == 0 {
-		r.SelfTest, r.FloorUS = search.run.SelfTest, max(r.FloorUS, search.run.FloorUS)
-	}
-	for _, t := range r.SelfTest {
-		if t.Name == floorTrial && r.FloorUS == 0 {
-			fmt.Sscanf(t.Found, "%f us", &r.FloorUS)
-		}
-	}
-}
 
 // EmptyUS is an empty launch less a step of the timer, in microseconds; 0 where it is not known.
 func (r *Run) EmptyUS() float64 {
@@ -209,10 +190,6 @@ type Stage struct {
 
 // Evidence begins what stands in the reason of a crash or a timeout for the variant's blame.
 const Evidence = " (it took its device down "
-
-// StatusPruned is the status of a variant that a search up to 2026-11-26 did not run, for a
-// reason of its own.
-const StatusPruned kernels.Status = "pruned"
 
 // Variant is the family and config.
 func (r *Record) Variant() kernels.Variant {

@@ -98,7 +98,7 @@ func (p *Point) add(e *record.Entry) {
 	switch {
 	case e.Status == kernels.StatusOK:
 		p.US[e.Variant] = e.Median
-	case e.Status != record.StatusPruned && e.Status != kernels.StatusUnfit:
+	case e.Status != kernels.StatusUnfit:
 		p.US[e.Variant] = math.Inf(1)
 	}
 }
@@ -136,4 +136,6 @@ func describe(d kernels.DeviceInfo) string {
 }
 
 // compareVariants orders variants by name, so that ties depend on no order of maps or records.
-func compareVariants(a, b kernels.Variant) int { return strings.Compare(a.String(), b.String()) }
+func compareVariants(a, b kernels.Variant) int {
+	return cmp.Or(strings.Compare(a.Family, b.Family), strings.Compare(a.Config.String(), b.Config.String()))
+}

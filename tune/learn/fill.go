@@ -95,7 +95,6 @@ type square struct {
 	line, cell int
 	box        rule.Box
 	options    []guess // the least regret first
-	accepted   int     // so many of the first are known to be
 }
 
 // Fill makes a map from points: each cell runs the config with the least regret that is expected
@@ -137,10 +136,10 @@ func (f *Filler) raster(c *class, align int64) *rule.Raster {
 			if b.Empty() {
 				continue
 			}
-			s := &square{len(r.Lines), cell, b, f.options(c, b), 0}
+			s := &square{len(r.Lines), cell, b, f.options(c, b)}
 			whole, saved = append(whole, s), saved+f.least(s)
 			for i, part := range parts(b) {
-				h := &square{len(r.Lines) + i, cell, part, f.options(c, part), 0}
+				h := &square{len(r.Lines) + i, cell, part, f.options(c, part)}
 				halves, saved = append(halves, h), saved-f.least(h)/float64(len(parts(b)))
 			}
 		}
@@ -181,14 +180,7 @@ func (f *Filler) least(s *square) float64 {
 // option is the i-th option of a square that is accepted and not out; those before it are.
 func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess, ok bool) {
 	for i < len(s.options) {
-		g = s.options[i]
-		switch {
-		case out[g.variant]:
-			s.accepted = min(s.accepted, i)
-		case i < s.accepted:
-			return g, true
-		case f.accepts(s.box, g.variant):
-			s.accepted++
+		if g = s.options[i]; !out[g.variant] && f.accepts(s.box, g.variant) {
 			return g, true
 		}
 		s.options = slices.Delete(s.options, i, i+1)
