@@ -204,7 +204,7 @@ func TestClassesBehind(t *testing.T) {
 }
 
 // TestRefused: what is wrong with a map's configs is named, and nothing is with those of the maps
-// that the program brings along, of an eighth of the rasters each day.
+// that the program brings along, of half of the rasters each day.
 func TestRefused(t *testing.T) {
 	m, reg := *wild(), families.With()
 	m.Rasters = slices.Clone(m.Rasters[:2])
@@ -227,7 +227,7 @@ func TestRefused(t *testing.T) {
 		part := *whole
 		part.Rasters = nil
 		for i, x := range whole.Rasters {
-			if sampled(i, 8) {
+			if sampled(i, 2) {
 				part.Rasters = append(part.Rasters, x)
 			}
 		}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -257,15 +258,13 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Conf
 	x := d.envOf(p, kernels.Config{}, dev)
 	defer d.envs.Put(x)
 	var settings []kernels.Setting
-	for n := 0; ; {
+	for n := 0; ; n++ {
 		var fault error
-		var next int
-		settings, next, fault = d.baseSettings(x, settings[:0], count, n)
+		settings, fault = d.baseSettings(x, settings[:0], count, n)
 		if n == count-1 || fault == nil && d.refuse(x) == nil {
 			return kernels.NewConfig(settings...), fault
 		}
 		x.bad, x.err = "", nil
-		n = min(next, count-1)
 	}
 }
 
@@ -280,18 +279,15 @@ func (d *design) checkBase(x *env, c kernels.Config) error {
 	return nil
 }
 
-// baseSettings appends the n-th of count base configs, which x has then, and says which is next: the
-// last knob's values change fastest, and after a Fault the first knob's that has one.
+// baseSettings appends the n-th of count base configs, which x has then: the last knob's values
+// change fastest. The error is the first Fault.
 func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) (
-	_ []kernels.Setting, next int, err error) {
-	next = n + 1
+	_ []kernels.Setting, err error) {
 	for _, b := range d.base {
 		count /= len(b.tries)
 		v := b.tries[n/count%len(b.tries)].int(x)
 		if x.err != nil {
-			if err == nil {
-				next, err = (n/count+1)*count, x.err
-			}
+			err = cmp.Or(err, x.err)
 			x.bad, x.err = "", nil
 			x.setKnob(b.slot, 0)
 			continue
@@ -306,7 +302,7 @@ func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) 
 			}
 		}
 	}
-	return settings, next, err
+	return settings, err
 }
 
 // refuse says why there is no plan of x: a rule, what every kernel needs, or a Fault.
