@@ -18,22 +18,21 @@ import (
 )
 
 // Explain is what a tuned table, or with the empty name the program's own map, picks for a shape or
-// a problem on a device, and why: a row for each problem, and for each the cells around its pick.
-func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.Table,
-	drawn [][]string, err error) {
+// a problem on a device, and why: a row for each problem, and below each the cells around its pick.
+func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (*report.Table, error) {
 	t, err := l.Tuned(name, d)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ps, err := shapeProblems(t, shape)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if t.Book == nil && len(t.Entries) == 0 {
-		return nil, nil, hint.Errorf("`normbench lint "+name+"` says more",
+		return nil, hint.Errorf("`normbench lint "+name+"` says more",
 			"%s has no entry, and so nothing to explain", name)
 	}
-	table = report.New("", "problem", "match", "why", "variant", "launches", "ladder")
+	table := report.New("", "problem", "match", "why", "variant", "launches", "ladder")
 	table.Data = report.New("", "problem", "match", "why", "variant", "launches", "scratch",
 		"refused", "nearby", "ladder")
 	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
@@ -45,16 +44,16 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.T
 		v := a.Variant
 		if v.Family == "" {
 			if v, err = l.Registry.Base(p, d); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		if _, err := l.Registry.Lookup(v.Family); err != nil {
-			return nil, nil, hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it",
+			return nil, hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it",
 				"%s: %s: %w", name, p, err)
 		}
 		var refused, text, list, scratch string
 		if _, full, plan, err := l.Registry.Resolve(p, v, d); err != nil && match == ref.Exact {
-			return nil, nil, hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+
+			return nil, hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+
 				name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
 		} else if err != nil {
 			refused = console.OneLine(err.Error())
@@ -62,7 +61,7 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.T
 		} else {
 			v = full
 			if text, list, scratch, err = planTexts(plan); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		ladder := "the table alone"
@@ -71,12 +70,12 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (table *report.T
 			ladder = t.Book.For(rule.ClassOf(p)).String()
 			lines, nearby = t.Book.Draw(a)
 		}
-		drawn = append(drawn, lines)
+		table.Below = append(table.Below, lines)
 		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), text, ladder})
 		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), list,
 			scratch, refused, strings.Join(nearby, "; "), ladder})
 	}
-	return table, drawn, nil
+	return table, nil
 }
 
 // planTexts are the launches of a plan in a line, and as JSON beside its scratch.

@@ -51,9 +51,11 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 		return nil, err
 	}
 	runs := run.Runs()
-	if err := l.TestTimer(runs[len(runs)-1], c.Compare.Device); err != nil {
+	last := runs[len(runs)-1]
+	if err := l.TestTimer(last, c.Compare.Device); err != nil {
 		return nil, err
 	}
+	c.Compare.Options.EmptyUS = last.EmptyUS()
 	return l.fight(c, run, file, left, step)
 }
 

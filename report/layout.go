@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -129,8 +130,8 @@ func (l *Layout) width() int { return cmp.Or(l.Width, DefaultWidth) }
 // fit lays a table out: its rows under headings, without empty columns, and without those of
 // t.Drop, first to last, until it fits with long text wrapped. Then the widest text columns wrap.
 func (l *Layout) fit(t *Table) sheet {
-	p := sheet{Table: t.pick(t.all())}
-	if l.Wide {
+	p := sheet{Table: t.pick(t.all()), stacked: t.Below != nil}
+	if l.Wide || p.stacked {
 		return p
 	}
 	if t.Group != nil {
@@ -184,17 +185,22 @@ func (p *sheet) leaveOut(names ...string) {
 // each other cell below it.
 func (p *sheet) stack(l *Layout) string {
 	var b strings.Builder
-	name := 0
+	name, width := 0, l.width()
+	if l.Wide {
+		width = math.MaxInt32
+	}
 	for _, h := range p.Header[1:] {
 		name = max(name, utf8.RuneCountInString(h))
 	}
 	for i, row := range p.Rows {
-		b.WriteString(p.heading(i))
+		if b.WriteString(p.heading(i)); i > 0 && p.Below != nil {
+			b.WriteString("\n")
+		}
 		if row[0] != "" {
-			b.WriteString(strings.Join(console.Wrap(row[0], l.width()), "\n") + "\n")
+			b.WriteString(strings.Join(console.Wrap(row[0], width), "\n") + "\n")
 		}
 		for k, h := range p.Header[1:] {
-			for n, part := range console.Wrap(row[k+1], max(l.width()-name-2*gap, 10)) {
+			for n, part := range console.Wrap(row[k+1], max(width-name-2*gap, 10)) {
 				if part == "" {
 					continue
 				}
@@ -205,6 +211,11 @@ func (p *sheet) stack(l *Layout) string {
 					part = colorCell(part)
 				}
 				fmt.Fprintf(&b, "%*s%-*s%*s%s\n", gap, "", name, h, gap, "", part)
+			}
+		}
+		if p.Below != nil {
+			for _, line := range p.Below[i] {
+				fmt.Fprintf(&b, "%*s%s\n", gap, "", line)
 			}
 		}
 	}

@@ -57,7 +57,6 @@ func RuleTable(book *rule.Book, ref string, classes []rule.Class, columns []int6
 			}
 		}
 	}
-	t.Data = &Table{Header: t.Header, Align: t.Align, Rows: t.Rows}
 	t.Group = &Group{Hide: []string{"problem", "N"}, Of: func(row []string) (string, string) {
 		return row[0] + ", N = " + row[1], row[0]
 	}}

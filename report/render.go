@@ -19,6 +19,7 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 		l = &Layout{Wide: true} // a page of its own width
 	}
 	p := l.fit(t)
+	p.stacked = p.stacked && format == FormatText
 	drawn, err := p.grid(format, l)
 	if err != nil {
 		return fmt.Errorf("table %q: %w", t.Title, err)

@@ -167,6 +167,8 @@ type Table struct {
 	Drop   []string  // columns to leave out for room, in this order; "a,b" go together
 	Group  *Group    // rows of one kind under a heading; nil for none
 	Legend []Meaning // what columns mean
+	// Below, where set, has each row in lines, a cell to a line, with these lines behind the row's.
+	Below [][]string
 }
 
 // New makes an empty table. A ">" before a header aligns its column to the right.

@@ -30,7 +30,7 @@ func (m *measurer) contest(ctx context.Context) error {
 		}
 	}
 	rounds := &Rounds{Session: m.Session, Order: Orders(m.Seed, m.j.Problem),
-		Launches: always(FinalLaunches), Rejects: most,
+		Launches: FinalLaunches, Rejects: most,
 		More: func(n int) bool { return n == 0 || n < most && !Settle(arms) }}
 	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err

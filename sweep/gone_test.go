@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,78 +58,60 @@ func mortal(way string, lives *int) *devicetest.Fake {
 	return f
 }
 
-// However a device is lost, and whenever: no variant gets a record by it, the rest of the
-// queue is left, and the run says so. Beside a healthy device nothing is left.
-func TestRunDeviceGone(t *testing.T) {
-	for _, way := range ways {
-		for _, lives := range []int{0, 1, 2, 3, 4, 5, 7, 12, 18} {
-			for _, beside := range []bool{false, true} {
-				for _, problems := range []int{1, 3} {
-					synctest.Test(t, func(t *testing.T) {
-						ts := tasks(t, 4, pool[:problems]...)
-						n, lived := 4*problems, lives
-						ds := []kernels.Device{mortal(way, &lived)}
-						if beside {
-							f := fake()
-							f.Seconds = takes(0.01)
-							ds = append(ds, f)
-						}
-						sink := &memory{}
-						start := time.Now()
-						sum, err := Run(t.Context(), registry, ds, ts, sink, options(2))
-						for _, r := range sink.variants() {
-							assert.Equal(t, r.Status, kernels.StatusOK,
-								way, "after", lives, r.Variant(), r.Reason)
-						}
-						got := len(sink.variants())
-						var left *UnfinishedError
-						switch {
-						case lived >= 0 || beside: // all was done before, or by the other
-							assert.That(t, err == nil && got == n,
-								"%s after %d, beside another %v: %d records of %d, %v", way, lives,
-								beside, got, n, err)
-						case got == n: // it went wrong in the stages of the last
-						case !errors.As(err, &left) || hint.Of(err) == "" ||
-							strings.Contains(err.Error(), "\n") ||
-							!strings.HasSuffix(err.Error(),
-								fmt.Sprintf(" is gone: %d variants are unmeasured", n-got)) &&
-								!strings.HasSuffix(err.Error(),
-									fmt.Sprintf("; %d variants are unmeasured", n-got)):
-							t.Errorf("%s after %d: %d records of %d, %v, gone %q", way, lives, got,
-								n, err, sum.Gone)
-						}
-						d := time.Since(start)
-						assert.That(t, d <= time.Hour, "%s after %d: it took %s", way, lives, d)
-					})
-				}
+// However a device is lost, and whenever: no variant gets a record by it, nor is a search told that
+// one failed, the rest of the queue is left, and the run says so. Beside a healthy device nothing is
+// left.
+func TestDeviceGone(t *testing.T) {
+	for _, c := range []struct {
+		problems, variants int
+		beside, search     bool
+		lives              []int
+	}{
+		{1, 4, false, false, []int{0, 1, 2, 3, 4, 5, 7, 12, 18}},
+		{3, 4, false, false, []int{0, 1, 2, 3, 4, 5, 7, 12, 18}},
+		{1, 4, true, false, []int{0, 1, 2, 3, 4, 5, 7, 12, 18}},
+		{3, 4, true, false, []int{0, 1, 2, 3, 4, 5, 7, 12, 18}},
+		{2, 12, false, true, []int{0, 3, 9, 25}},
+	} {
+		for _, way := range ways {
+			for _, lives := range c.lives {
+				synctest.Test(t, func(t *testing.T) {
+					n, lived, o, unit := c.variants*c.problems, lives, options(2), "variants"
+					ds := []kernels.Device{mortal(way, &lived)}
+					if c.beside {
+						f := fake()
+						f.Seconds = takes(0.01)
+						ds = append(ds, f)
+					}
+					if c.search {
+						o, unit = searching(search.Auto, search.Budget{}), "problems"
+					}
+					sink := &memory{}
+					start := time.Now()
+					sum, err := Run(t.Context(), registry, ds,
+						tasks(t, c.variants, pool[:c.problems]...), sink, o)
+					for _, r := range sink.variants() {
+						assert.Equal(t, r.Status, kernels.StatusOK, way, "after", lives, r.Variant(),
+							r.Reason)
+					}
+					got := len(sink.variants())
+					var left *UnfinishedError
+					switch {
+					case lived >= 0 || c.beside: // all was done before, or by the other
+						assert.That(t, err == nil && got == n,
+							"%s after %d, %+v: %d records of %d, %v", way, lives, c, got, n, err)
+					case got == n: // it went wrong in the stages of the last
+					case !errors.As(err, &left) || hint.Of(err) == "" ||
+						strings.Contains(err.Error(), "\n") ||
+						!strings.HasSuffix(err.Error(), " "+unit+" are unmeasured") ||
+						!c.search && !strings.Contains(err.Error(), fmt.Sprint(" ", n-got, " v")):
+						t.Errorf("%s after %d, %+v: %d records of %d, %v, gone %q", way, lives, c, got,
+							n, err, sum.Gone)
+					}
+					d := time.Since(start)
+					assert.That(t, d <= time.Hour, "%s after %d: it took %s", way, lives, d)
+				})
 			}
-		}
-	}
-}
-
-// A search is not told that variants failed which were never measured.
-func TestSearchDeviceGone(t *testing.T) {
-	for _, way := range ways {
-		for _, lives := range []int{0, 3, 9, 25} {
-			synctest.Test(t, func(t *testing.T) {
-				ts := tasks(t, 12, pool[:2]...)
-				left := lives
-				sink := &memory{}
-				o := options(2)
-				searching, final := SearchProtocols(o.Run.Protocol, search.Auto, search.Budget{}, 6)
-				o.Run.Protocol = searching
-				o.Search = &SearchOptions{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
-				o.Search.Final.ID, o.Search.Final.Protocol = "r2", final
-				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink,
-					o)
-				assert.That(t, err != nil &&
-					strings.HasSuffix(err.Error(), "problems are unmeasured"), "%s after %d: %v",
-					way, lives, err)
-				for _, r := range sink.variants() {
-					assert.Equal(t, r.Status, kernels.StatusOK,
-						way, "after", lives, r.Variant(), cmp.Or(r.Status, "nothing"), r.Reason)
-				}
-			})
 		}
 	}
 }

@@ -20,7 +20,7 @@ type measurer struct {
 	stream  float64 // microseconds
 	checks  map[kernels.Variant]*kernels.Check
 	begun   time.Time
-	spent   search.Spent
+	spent   search.Effort
 	starved bool // the budget left the finals fewer variants or rounds than they should have
 }
 

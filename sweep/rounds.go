@@ -30,13 +30,14 @@ type RoundState struct {
 // device was not fit does not count.
 type Rounds struct {
 	Session  *Session
-	Order    func(round, arms int) []int   // in which a round visits the arms
-	Launches func(round int, arm *Arm) int // samples kept of the visit that comes
-	Rejects  int                           // rounds that may be rejected before all arms are unfit
-	More     func(rounds int) bool         // asked before a round; rounds are those that count
-	// Visited is told of each visit, and Sensed of each round; both may be nil.
-	Visited func(round, place int, arm *Arm, us []float64)
-	Sensed  func(RoundState)
+	Order    func(round, arms int) []int // in which a round visits the arms
+	Launches int                         // samples kept of a visit
+	Rejects  int                         // rounds that may be rejected before all arms are unfit
+	More     func(rounds int) bool       // asked before a round; rounds are those that count
+	// Visiting is told before each visit, Visited after it, and Sensed of each round; they may be nil.
+	Visiting func(*Arm)
+	Visited  func(round, place int, arm *Arm, us []float64)
+	Sensed   func(RoundState)
 }
 
 // Run visits the arms until there shall be no more rounds. Rounds that do not count are numbered
@@ -77,8 +78,11 @@ func (r *Rounds) visit(ctx context.Context, round int, arms []*Arm) ([][]float64
 		if a.Out || a.Failure != nil {
 			continue
 		}
+		if r.Visiting != nil {
+			r.Visiting(a)
+		}
 		var err error
-		us[i], err = r.Session.Time(ctx, a.Variant, r.Launches(round, a))
+		us[i], err = r.Session.Time(ctx, a.Variant, r.Launches)
 		if err != nil {
 			if a.Failure = FailureOf(err); a.Failure == nil || ctx.Err() != nil {
 				return nil, err
@@ -121,6 +125,3 @@ func Orders(seed uint64, p kernels.Problem) func(round, arms int) []int {
 	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
 	return func(_, arms int) []int { return rng.Perm(arms) }
 }
-
-// always is so many launches in each round.
-func always(n int) func(int, *Arm) int { return func(int, *Arm) int { return n } }

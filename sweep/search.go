@@ -41,7 +41,7 @@ func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget,
 
 // searchState is what the searches of a run share. The run's mutex guards it.
 type searchState struct {
-	spent  search.Spent
+	spent  search.Effort
 	toCome int // variants of problems that are not done yet
 }
 
@@ -162,7 +162,7 @@ func (m *measurer) search(ctx context.Context) error {
 const searchShare = 0.6
 
 // space is what the strategy gets to see of a job, and what it may use.
-func (v *visitor) space(j *job) (*search.Space, search.Allowance) {
+func (v *visitor) space(j *job) (*search.Space, search.Effort) {
 	o := v.run.o.Search
 	s := &search.Space{Problem: j.Problem, SMs: v.run.info.SMs, Variants: j.Variants, Known: o.Known,
 		Full: v.run.o.Run.Protocol.Samples, Seed: v.run.o.Seed}

@@ -35,7 +35,9 @@ func byPhase(m *memory) (searched, finals []*record.Record) {
 	return searched, finals
 }
 
-// A search measures a part, its best again in full rounds, and marks one winner.
+// A search measures a part, its best again in full rounds, and marks one winner. What it saw of a
+// problem and its finals are one append, and each of the finals says how many they are: a kill leaves
+// all of a problem or nothing.
 func TestSearch(t *testing.T) {
 	ts := tasks(t, 150, pool[0], "rmsnorm/bwd/600x1024/bf16")
 	preset := ts[0].Variants[40]
@@ -59,6 +61,19 @@ func TestSearch(t *testing.T) {
 			len(sink.runs))
 		assert.That(t, strategy != search.Auto && strategy != search.Evolve || len(searched) <= 100,
 			"%s measured %d of 300", strategy, len(searched))
+		assert.Must(t, len(sink.whole) == 2, "%s: %d appends", strategy, len(sink.whole))
+		for _, rs := range sink.whole {
+			last := rs[len(rs)-1]
+			for i, r := range rs {
+				want := 0
+				if i >= len(rs)-last.Finals {
+					want = last.Finals
+				}
+				assert.That(t, r.Finals == want && strings.HasSuffix(r.Run, "-finals") == (want > 0) &&
+					r.Problem == last.Problem, "%s: record %d of %d counts %d finals of %d", strategy, i,
+					len(rs), r.Finals, last.Finals)
+			}
+		}
 		winners, entries := 0, 0
 		for _, r := range finals {
 			assert.Must(t, r.Status == kernels.StatusOK && len(r.SamplesUS) == 8*FinalLaunches &&
@@ -259,27 +274,4 @@ func TestSearchBudgets(t *testing.T) {
 	mustRun(t, ts, sink, searching(search.Random, search.Budget{Configs: 20}), fake())
 	searched, _ := byPhase(sink)
 	assert.Equal(t, len(searched), 20, "variants of a budget of 20")
-}
-
-// What the search of a problem saw and its finals are one append, and each of the
-// finals says how many they are: a kill leaves all of a problem or nothing.
-func TestSearchAppendsOnce(t *testing.T) {
-	ts := tasks(t, 6, pool[0], pool[1])
-	sink := &memory{}
-	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), fake())
-	assert.Must(t, len(sink.whole) == 2, "%d appends for 2 problems", len(sink.whole))
-	for _, rs := range sink.whole {
-		finals := 0
-		for _, r := range rs {
-			if strings.HasSuffix(r.Run, "-finals") {
-				finals++
-			} else if r.Finals != 0 {
-				t.Errorf("%s of the search counts %d finals", r.Variant(), r.Finals)
-			}
-		}
-		last := rs[len(rs)-1]
-		assert.That(t, finals >= 2 && last.Finals == finals && last.Base &&
-			rs[0].Problem == last.Problem, "%d finals, the last of %d, base %v", finals,
-			last.Finals, last.Base)
-	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -78,27 +77,25 @@ func workflow(t *testing.T, file string, data []byte) (jobs []ciJob) {
 	t.Helper()
 	type entry struct {
 		Timeout        string
-		TimeoutMinutes int `json:"timeout-minutes"`
+		TimeoutMinutes int `yaml:"timeout-minutes"`
 		Needs          any
 		Extends        string
-		BeforeScript   []string `json:"before_script"`
+		BeforeScript   []string `yaml:"before_script"`
 		Script         []string
 		Steps          []struct{ Run string }
 	}
-	var whole any
-	assert.NoError(t, yaml.Unmarshal(data, &whole), file)
-	text, err := json.Marshal(whole)
-	assert.NoError(t, err)
-	var top map[string]json.RawMessage
-	assert.NoError(t, json.Unmarshal(text, &top))
+	var top map[string]yaml.Node
+	assert.NoError(t, yaml.Unmarshal(data, &top), file)
 	if inner, ok := top["jobs"]; ok { // GitHub
 		top = nil
-		assert.NoError(t, json.Unmarshal(inner, &top))
+		assert.NoError(t, inner.Decode(&top))
 	}
 	all := map[string]entry{}
-	for name, text := range top {
+	for name, node := range top {
 		var e entry
-		assert.NoError(t, json.Unmarshal(text, &e), name)
+		if node.Kind == yaml.MappingNode {
+			assert.NoError(t, node.Decode(&e), name)
+		}
 		all[name] = e
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/console"
 	"normbench/report"
 )
 
@@ -31,49 +28,19 @@ func explainCommand(e *env) *cli.Command {
 				Usage: "launch on " + knownDevices, Value: "h200"},
 			x.kernelsFlag(),
 		}, x.tableFlags()...),
-	}, x, func() error { return explain(e, x.operands[0], tuned, device, x.format) })
+	}, x, func() error {
+		d, err := e.KnownDevice(device)
+		if err != nil {
+			return err
+		}
+		table, err := e.Explain(tuned, x.operands[0], d)
+		if err != nil {
+			return err
+		}
+		return report.RenderTable(e.out, table, x.format)
+	})
 }
 
 // knownDevices is the help of flags that take one.
 const knownDevices = "`DEVICE`: cpu, h200, another name that list devices prints, or a .json file of a " +
 	"card's figures"
-
-func explain(e *env, shape, name, device, format string) error {
-	d, err := e.KnownDevice(device)
-	if err != nil {
-		return err
-	}
-	table, drawn, err := e.Explain(name, shape, d)
-	if err != nil {
-		return err
-	}
-	if format != "text" {
-		return report.RenderTable(e.out, table, format)
-	}
-	// A plan is too wide for a column.
-	for i, row := range table.Rows {
-		if i > 0 {
-			fmt.Fprintln(e.out)
-		}
-		fmt.Fprintln(e.out, row[0])
-		for j, name := range table.Header[1:] {
-			if row[j+1] == "" {
-				continue
-			}
-			lines := []string{row[j+1]}
-			if l := &e.out.Layout; !l.Wide {
-				lines = console.Wrap(row[j+1], max(30, l.Width-12))
-			}
-			for k, line := range lines {
-				if k > 0 {
-					name = ""
-				}
-				fmt.Fprintf(e.out, "  %-9s %s\n", name, line)
-			}
-		}
-		for _, line := range drawn[i] {
-			fmt.Fprintf(e.out, "  %s\n", line)
-		}
-	}
-	return nil
-}

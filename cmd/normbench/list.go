@@ -96,10 +96,9 @@ func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listC
 	}
 }
 
-func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "family", "what it is")
-	// for readers other than people
-	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
+func listKernels(e *env, _ *listConfig) (*report.Table, error) {
+	t := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
+	t.Drop = []string{"op,pass"} // the family says them
 	for _, f := range e.Registry.Families {
 		if f.Hidden {
 			continue
@@ -112,29 +111,16 @@ func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
 			}
 			knobs = append(knobs, r.Knob.Key+"="+strings.Join(values, ","))
 		}
-		t.Rows = append(t.Rows,
-			[]string{f.Name, f.Doc},
-			[]string{"", "grid: " + strings.Join(knobs, " ")},
-			[]string{"", "after: " + f.Origin},
-			[]string{"", "bits: " + f.Bits.String()})
-		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc,
+		t.Rows = append(t.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc,
 			strings.Join(knobs, " "), f.Origin, f.Bits.String()})
-	}
-	if cfg.format != report.FormatText {
-		return flat, nil
 	}
 	return t, nil
 }
 
-func listPresets(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "preset", "what it is")
-	flat := report.New("", "preset", "system", "rule")
+func listPresets(*env, *listConfig) (*report.Table, error) {
+	t := report.New("", "preset", "system", "rule")
 	for _, p := range presets.All() {
-		t.Rows = append(t.Rows, []string{p.Name, p.System}, []string{"", p.Doc})
-		flat.Rows = append(flat.Rows, []string{p.Name, p.System, p.Doc})
-	}
-	if cfg.format != report.FormatText {
-		return flat, nil
+		t.Rows = append(t.Rows, []string{p.Name, p.System, p.Doc})
 	}
 	return t, nil
 }

@@ -50,14 +50,9 @@ func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Va
 	if _, peers := kernels.PeerName(vs[0].Family); peers {
 		most = looks
 	}
-	r := &sweep.Rounds{Session: s, Rejects: rejects, Order: sweep.Orders(c.Seed, p),
-		More: func(n int) bool { return n == 0 || n < most && !sweep.Settle(arms) }}
-	r.Launches = func(_ int, a *sweep.Arm) int {
-		if c.Visiting != nil {
-			c.Visiting(a)
-		}
-		return look
-	}
+	r := &sweep.Rounds{Session: s, Rejects: rejects, Order: sweep.Orders(c.Seed, p), Launches: look,
+		Visiting: c.Visiting,
+		More:     func(n int) bool { return n == 0 || n < most && !sweep.Settle(arms) }}
 	if err := r.Run(ctx, arms); err != nil {
 		return kernels.Variant{}, nil, err
 	}

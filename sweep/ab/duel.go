@@ -126,7 +126,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 		name[a] = names[i]
 	}
 	rounds := &sweep.Rounds{Session: s, Order: sweep.Orders(o.Seed, r.Problem), Rejects: rejects,
-		Launches: func(int, *sweep.Arm) int { return o.Protocol.Samples },
+		Launches: o.Protocol.Samples,
 		Visited: func(round, place int, a *sweep.Arm, us []float64) {
 			r.Visits = append(r.Visits, Visit{Round: round, Place: place, Arm: name[a], SamplesUS: us})
 		},

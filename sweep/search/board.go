@@ -15,9 +15,9 @@ type Board struct {
 	cells []cell
 	order []int // the variants that were visited, in the order of their first visit
 	noise float64
-	spent Spent
-	allow Allowance
-	Short bool // the allowance was spent when the base was measured
+	spent Effort
+	allow Effort // 0 is no bound
+	Short bool   // the allowance was spent when the base was measured
 }
 
 type cell struct {

@@ -63,37 +63,37 @@ func (b Budget) String() string {
 // IsZero says whether there is no bound.
 func (b Budget) IsZero() bool { return b == Budget{} }
 
-// An Allowance is what one problem may use of a budget; a zero field is no bound.
-type Allowance struct {
-	Seconds  float64
-	Launches int
-	Configs  int
+// An Effort is what a search has used up, or what it may use; there 0 is no bound.
+type Effort struct {
+	Seconds  float64 // in which the device was at work
+	Launches int     // timed ones; what a visit drops is not counted
+	Configs  int     // variants tried, failed ones included
 }
 
 // Allow is what a problem of so many variants may use of what a budget has left
 // after spent, with that problem's and the later ones' variants still to come:
 // its share by its number of variants. What a problem leaves goes to those
 // after it.
-func (b Budget) Allow(variants, toCome int, spent Spent) Allowance {
+func (b Budget) Allow(variants, toCome int, spent Effort) Effort {
 	share := float64(variants) / float64(max(toCome, variants, 1))
 	part := func(total, used int) int {
 		return max(int(math.Ceil(float64(total-used)*share)), 1)
 	}
 	switch {
 	case b.Time > 0:
-		return Allowance{Seconds: max((b.Time.Seconds()-spent.Seconds)*share,
+		return Effort{Seconds: max((b.Time.Seconds()-spent.Seconds)*share,
 			math.SmallestNonzeroFloat64)}
 	case b.Launches > 0:
-		return Allowance{Launches: part(b.Launches, spent.Launches)}
+		return Effort{Launches: part(b.Launches, spent.Launches)}
 	case b.Configs > 0:
-		return Allowance{Configs: part(b.Configs, spent.Configs)}
+		return Effort{Configs: part(b.Configs, spent.Configs)}
 	case b.Share > 0:
-		return Allowance{Configs: max(int(math.Ceil(b.Share*float64(variants))), 1)}
+		return Effort{Configs: max(int(math.Ceil(b.Share*float64(variants))), 1)}
 	}
-	return Allowance{}
+	return Effort{}
 }
 
 // spent says whether nothing is left.
-func (a Allowance) spent(s Spent) bool {
+func (a Effort) spent(s Effort) bool {
 	return a.Seconds > 0 && s.Seconds >= a.Seconds || a.Launches > 0 && s.Launches >= a.Launches
 }

@@ -24,16 +24,16 @@ func TestParseBudget(t *testing.T) {
 func TestAllow(t *testing.T) {
 	for _, test := range []struct {
 		b     Budget
-		spent Spent
-		want  Allowance
+		spent Effort
+		want  Effort
 	}{
-		{Budget{Configs: 100}, Spent{}, Allowance{Configs: 10}},
-		{Budget{Configs: 100}, Spent{Configs: 50}, Allowance{Configs: 5}},
-		{Budget{Configs: 100}, Spent{Configs: 200}, Allowance{Configs: 1}},
-		{Budget{Launches: 1000}, Spent{}, Allowance{Launches: 100}},
-		{Budget{Time: 10 * time.Second}, Spent{Seconds: 5}, Allowance{Seconds: 0.5}},
-		{Budget{Share: 0.25}, Spent{Configs: 1000}, Allowance{Configs: 25}},
-		{Budget{}, Spent{}, Allowance{}},
+		{Budget{Configs: 100}, Effort{}, Effort{Configs: 10}},
+		{Budget{Configs: 100}, Effort{Configs: 50}, Effort{Configs: 5}},
+		{Budget{Configs: 100}, Effort{Configs: 200}, Effort{Configs: 1}},
+		{Budget{Launches: 1000}, Effort{}, Effort{Launches: 100}},
+		{Budget{Time: 10 * time.Second}, Effort{Seconds: 5}, Effort{Seconds: 0.5}},
+		{Budget{Share: 0.25}, Effort{Configs: 1000}, Effort{Configs: 25}},
+		{Budget{}, Effort{}, Effort{}},
 	} {
 		assert.Equal(t, test.b.Allow(100, 1000, test.spent), test.want, test.b, "after", test.spent)
 	}

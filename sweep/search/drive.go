@@ -28,18 +28,11 @@ type Bench interface {
 // foresight is a strategy that has an idea of the round after this one.
 type foresight interface{ later() []int }
 
-// Spent is what a search has used up.
-type Spent struct {
-	Seconds  float64 // in which the device was at work
-	Launches int     // timed ones; what a visit drops is not counted
-	Configs  int     // variants tried, failed ones included
-}
-
 // Drive plays a strategy until it has enough or the allowance is spent. The board holds the
 // times, and how variants failed.
 //
 // The variants of Space.Keep are measured whatever they cost.
-func Drive(ctx context.Context, s Strategy, b *Board, a Allowance, m Bench) error {
+func Drive(ctx context.Context, s Strategy, b *Board, a Effort, m Bench) error {
 	b.allow = a
 	for round := 0; ; round++ {
 		visits := s.Ask(b)
@@ -118,7 +111,7 @@ func (b *Board) admits(first bool) bool {
 }
 
 // Spent is what the search has used so far.
-func (b *Board) Spent() Spent { return b.spent }
+func (b *Board) Spent() Effort { return b.spent }
 
 // ErrShort says that a budget does not go beyond the bases of n problems, the first of which is
 // p. Took is how long these did.

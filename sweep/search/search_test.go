@@ -69,7 +69,7 @@ func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64,
 	return us, busy + 1e-4, nil
 }
 
-func play(t testing.TB, name string, s *Space, a Allowance, m *machine) *Board {
+func play(t testing.TB, name string, s *Space, a Effort, m *machine) *Board {
 	t.Helper()
 	strategy, err := New(name, s)
 	assert.NoError(t, err)
@@ -94,7 +94,7 @@ func TestStrategies(t *testing.T) {
 		for _, name := range Names() {
 			s := space(n, seed)
 			what := fmt.Sprintf("%s of %d by seed %d, budget %d of kind %d", name, n, seed, limit, kind)
-			var a Allowance
+			var a Effort
 			switch kind {
 			case 1:
 				a.Configs = limit%n + 1
@@ -146,11 +146,11 @@ func TestFinds(t *testing.T) {
 		best = min(best, m.us(v))
 	}
 	for _, name := range Names() {
-		b := play(t, name, s, Allowance{}, newMachine(3))
+		b := play(t, name, s, Effort{}, newMachine(3))
 		got := m.us(s.Variants[b.pick()])
 		assert.That(t, got <= 1.03*best, "%s found %.1f us, the best is %.1f", name, got, best)
 	}
-	b := play(t, Auto, s, Allowance{}, newMachine(3))
+	b := play(t, Auto, s, Effort{}, newMachine(3))
 	assert.That(t, b.Measured() <= 60, "auto measured %d of 150", b.Measured())
 }
 
@@ -161,13 +161,13 @@ func TestBadSpaces(t *testing.T) {
 	assert.That(t, err != nil && hint.Of(err) != "", "%v %v", "an empty space was taken:", err)
 	for _, name := range Names() { // a single variant is no trouble
 		s := space(1, 1)
-		b := play(t, name, s, Allowance{}, newMachine(1))
+		b := play(t, name, s, Effort{}, newMachine(1))
 		assert.That(t, b.pick() == 0 && b.OK(0), "%s did not measure the only variant", name)
 	}
 	m := newMachine(1)
 	m.fail = func(kernels.Variant) bool { return true }
 	for _, name := range Names() {
-		b := play(t, name, space(40, 1), Allowance{}, m)
+		b := play(t, name, space(40, 1), Effort{}, m)
 		failed := func(v int) bool { return b.Failure(v) != nil }
 		assert.That(t, b.pick() == 20 && slices.ContainsFunc(b.Order(), failed),
 			"%s where all fails: pick %d", name, b.pick())
@@ -176,9 +176,9 @@ func TestBadSpaces(t *testing.T) {
 
 // Short says that the base alone spent the budget.
 func TestShort(t *testing.T) {
-	b := play(t, Auto, space(60, 1), Allowance{Seconds: 1e-9}, newMachine(1))
+	b := play(t, Auto, space(60, 1), Effort{Seconds: 1e-9}, newMachine(1))
 	assert.That(t, b.Short, "a budget of nothing was enough")
-	if b := play(t, Auto, space(60, 1), Allowance{Seconds: 1}, newMachine(1)); b.Short {
+	if b := play(t, Auto, space(60, 1), Effort{Seconds: 1}, newMachine(1)); b.Short {
 		t.Error("a second was too short")
 	}
 }
@@ -187,7 +187,7 @@ func TestShort(t *testing.T) {
 func TestTransfer(t *testing.T) {
 	h := &History{}
 	s := space(120, 1)
-	b := play(t, Grid, s, Allowance{}, newMachine(1))
+	b := play(t, Grid, s, Effort{}, newMachine(1))
 	h.Add(b)
 	won := s.Variants[b.Ranked()[0]]
 	next := space(120, 2)
@@ -196,7 +196,7 @@ func TestTransfer(t *testing.T) {
 	w := h.Winners(next, 1)
 	assert.That(t, len(w) == 1 && next.Variants[w[0]] == won, "winners %v", w)
 	m := newMachine(2)
-	play(t, Auto, next, Allowance{}, m)
+	play(t, Auto, next, Effort{}, m)
 	assert.That(t, slices.Contains(m.visits[:8], fmt.Sprint(won, " 1")),
 		"%s is not among the first visits %v", won, m.visits[:8])
 	next.Problem.Pass = kernels.Fwd

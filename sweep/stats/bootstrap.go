@@ -19,7 +19,7 @@ import (
 // cells are too narrow; 10 or more are honest.
 //
 // clusters says which cells belong together, such as the dtypes of one shape: those of one number
-// are drawn as one, because what moves one of them moves the others. Nil is each cell by itself.
+// are drawn as one, because what moves one of them moves the others.
 //
 // The same arguments give the same interval, in whatever order the rounds of a
 // cell come. Cells without rounds count as absent; all are NaN of none.
@@ -32,10 +32,7 @@ func GeoMeanCI(cells [][]float64, clusters []int, level float64, resamples int,
 		if len(c) == 0 {
 			continue
 		}
-		k := i
-		if clusters != nil {
-			k = clusters[i]
-		}
+		k := clusters[i]
 		if _, ok := at[k]; !ok {
 			at[k], x = len(x), append(x, nil)
 		}

@@ -34,7 +34,9 @@ func Summarize(samples []float64) Summary {
 	}
 	x := sorted(samples)
 	s := Summary{N: len(x), Median: quantile(0.5, x), Spread: spread(x)}
-	s.Lo, s.Hi, _ = medianCI(x, Level)
+	if k := medianRank(len(x)); k > 0 {
+		s.Lo, s.Hi = x[k-1], x[len(x)-k]
+	}
 	return s
 }
 
@@ -82,40 +84,24 @@ func spread(x []float64) float64 {
 	return (quantile(0.75, x) - quantile(0.25, x)) / quantile(0.5, x)
 }
 
-// medianCI is a confidence interval of the median of sorted samples: the narrowest pair of order
-// statistics [x(k), x(n+1-k)] that holds it with at least this level, whatever
-// the distribution. ok is false where even [min, max] does not reach the level:
-// at 95 %, below 6 samples.
-func medianCI(x []float64, level float64) (lo, hi float64, ok bool) {
-	k := medianRank(len(x), level)
-	if k == 0 {
-		return 0, 0, false
-	}
-	return x[k-1], x[len(x)-k], true
-}
-
-type rankKey struct {
-	n     int
-	level float64
-}
-
 // ranks remembers medianRank: a records file asks the same question for every
 // line, and the binomial sums would take longer than reading it.
-var ranks sync.Map // rankKey -> int
+var ranks sync.Map // n -> k
 
-// medianRank is the rank k, counted from 1, of the interval [x(k), x(n+1-k)]
-// that medianCI takes of n samples: its coverage is 1 - 2 P(B < k) with B
-// binomial (n, 1/2). k is 0 where no interval reaches the level.
-func medianRank(n int, level float64) (k int) {
-	if k, ok := ranks.Load(rankKey{n, level}); ok {
+// medianRank is the rank k, counted from 1, of the interval [x(k), x(n+1-k)] of the median of n
+// samples: the narrowest pair of order statistics that holds it at Level, whatever the distribution.
+// Its coverage is 1 - 2 P(B < k) with B binomial (n, 1/2). k is 0 where even [min, max] does not
+// reach the level: below 6 samples.
+func medianRank(n int) (k int) {
+	if k, ok := ranks.Load(n); ok {
 		return k.(int)
 	}
 	b := distuv.Binomial{N: float64(n), P: 0.5}
 	// The interval narrows as k grows, until the two sides would meet.
-	for k < (n+1)/2 && 1-2*b.CDF(float64(k)) >= level {
+	for k < (n+1)/2 && 1-2*b.CDF(float64(k)) >= Level {
 		k++
 	}
-	ranks.Store(rankKey{n, level}, k)
+	ranks.Store(n, k)
 	return k
 }
 

@@ -224,7 +224,7 @@ func searchFree(ctx context.Context, f *Free, name string, seed uint64) (*freeBe
 		return nil, err
 	}
 	board := search.NewBoard(space, 0)
-	err = search.Drive(ctx, strategy, board, search.Allowance{Configs: limit}, m)
+	err = search.Drive(ctx, strategy, board, search.Effort{Configs: limit}, m)
 	return m, err
 }
 

@@ -170,7 +170,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 		space.Keep[0] = s.middle()
 	}
 	n := len(space.Variants)
-	allow := search.Budget{Share: setup.Share}.Allow(n, n, search.Spent{})
+	allow := search.Budget{Share: setup.Share}.Allow(n, n, search.Effort{})
 	space.Limit = allow.Configs
 	strategy, err := search.New(setup.Strategy, space)
 	if err != nil {
