@@ -16,7 +16,7 @@
 //	sense [beside]                     -> reading; beside are no other processes: kernels.Neighbour
 //	close                              -> (nothing but the id); closes the open problem
 //
-// The answers of a device that compiles also hold compile, what that took since its start.
+// The answers of a device that compiles may also hold unkept, why that does not stay.
 // An answer may instead hold failure (a variant that could not be measured) or
 // error (with hint; trouble that is nobody's result). The end of its input ends
 // the worker. An answer has 16 MiB at most; one that does not hold what was asked for
