@@ -216,15 +216,20 @@ func (c Config) With(settings ...Setting) Config {
 		}
 	}
 	slices.SortFunc(all, func(a, b Setting) int { return a.Knob.before(b.Knob) })
-	var b strings.Builder
-	for i, s := range all {
+	return Config{label: labelOf(all)}
+}
+
+// labelOf is the label of settings in its order.
+func labelOf(settings []Setting) string {
+	var room [128]byte
+	text := room[:0]
+	for i, s := range settings {
 		if i > 0 {
-			b.WriteByte('.')
+			text = append(text, '.')
 		}
-		b.WriteString(s.Knob.Key)
-		b.WriteString(strconv.Itoa(s.Value))
+		text = strconv.AppendInt(append(text, s.Knob.Key...), int64(s.Value), 10)
 	}
-	return Config{label: b.String()}
+	return string(text)
 }
 
 // find returns where in a label the value of k stands.
@@ -288,7 +293,7 @@ func (c Config) Settings() []Setting {
 // String is the label; the empty Config is "".
 func (c Config) String() string {
 	if c.draft != nil {
-		return c.draft.label()
+		return labelOf(c.draft.settings())
 	}
 	return c.label
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"math/bits"
 	"slices"
-	"strconv"
 )
 
 // A Refusal is a config left out of a space, with the reason.
@@ -146,17 +145,4 @@ func (c *draft) settings() []Setting {
 		slices.SortFunc(all, func(a, b Setting) int { return a.Knob.before(b.Knob) })
 	}
 	return all
-}
-
-// label is the label of the config.
-func (c *draft) label() string {
-	var b [128]byte
-	text := b[:0]
-	for _, s := range c.settings() {
-		if len(text) > 0 {
-			text = append(text, '.')
-		}
-		text = strconv.AppendInt(append(text, s.Knob.Key...), int64(s.Value), 10)
-	}
-	return string(text)
 }
