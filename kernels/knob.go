@@ -246,13 +246,6 @@ func find(label string, k *Knob) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-// split cuts the first setting off a label, as its key and its digits.
-func split(label string) (key, digits, rest string) {
-	part, rest, _ := strings.Cut(label, ".")
-	i := strings.IndexAny(part, "0123456789")
-	return part[:i], part[i:], rest
-}
-
 // Lookup returns the value of k and whether c assigns one.
 func (c Config) Lookup(k *Knob) (int, bool) {
 	if c.draft != nil {
@@ -276,17 +269,7 @@ func (c Config) Settings() []Setting {
 	if c.draft != nil {
 		return c.draft.settings()
 	}
-	if c.label == "" {
-		return nil
-	}
-	all := make([]Setting, 0, strings.Count(c.label, ".")+1)
-	for rest := c.label; rest != ""; {
-		var key, digits string
-		key, digits, rest = split(rest)
-		v, _ := strconv.Atoi(digits)
-		k, _ := knobOf(key) // a label has no others
-		all = append(all, Setting{k, v})
-	}
+	all, _, _ := parse(c.label) // a label has no errors
 	return all
 }
 
@@ -301,37 +284,46 @@ func (c Config) String() string {
 // ParseConfig reads a label such as br4.bc1024.w8. Knobs may come in any
 // order, each once.
 func ParseConfig(label string) (Config, error) {
+	all, canonical, err := parse(label)
+	switch {
+	case err != nil:
+		return Config{}, err
+	case canonical: // records have a label each, of String's making
+		return Config{label: label}, nil
+	}
+	return NewConfig(all...), nil
+}
+
+// parse reads the settings of a label, and says whether it is as String writes it.
+func parse(label string) (all []Setting, canonical bool, err error) {
 	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list " +
 		"knobs` names the keys"
-	all := make([]Setting, 0, strings.Count(label, ".")+1)
-	canonical, last := true, (*Knob)(nil) // records have a label each, of String's making
+	all, canonical = make([]Setting, 0, strings.Count(label, ".")+1), true
+	last := (*Knob)(nil)
 	for rest := label; rest != ""; {
 		var part string
 		var dot bool
 		part, rest, dot = strings.Cut(rest, ".")
 		i := strings.IndexAny(part, "0123456789")
 		if i <= 0 || (dot && rest == "") {
-			return Config{}, hint.Errorf(help, "malformed config %q at %q", label, part)
+			return nil, false, hint.Errorf(help, "malformed config %q at %q", label, part)
 		}
 		v, err := strconv.Atoi(part[i:])
 		if err != nil || v < 0 || v > 1<<31-1 {
-			return Config{}, hint.Errorf(help, "malformed config %q at %q", label, part)
+			return nil, false, hint.Errorf(help, "malformed config %q at %q", label, part)
 		}
 		k, err := knobOf(part[:i])
 		if err != nil {
-			return Config{}, hint.Errorf(hint.Of(err), "%w in config %q", err, label)
+			return nil, false, hint.Errorf(hint.Of(err), "%w in config %q", err, label)
 		}
 		more := last == nil || last.before(k) < 0
 		if (!canonical || !more) && slices.ContainsFunc(all, func(s Setting) bool { return s.Knob == k }) {
-			return Config{}, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
+			return nil, false, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
 		}
 		all = append(all, Setting{k, v})
 		canonical, last = canonical && more && (part[i] != '0' || len(part) == i+1), k
 	}
-	if canonical {
-		return Config{label: label}, nil
-	}
-	return NewConfig(all...), nil
+	return all, canonical, nil
 }
 
 // MarshalText implements encoding.TextMarshaler with the label.
