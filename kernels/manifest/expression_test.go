@@ -1,9 +1,13 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"normbench/internal/assert"
@@ -38,6 +42,55 @@ func TestExpressions(t *testing.T) {
 		}
 		return fmt.Sprint(got)
 	})
+}
+
+// What a family remembers of other problems, configs and devices makes no difference.
+func TestEnvRemembers(t *testing.T) {
+	draw := rand.New(rand.NewPCG(38, 6))
+	names, err := filepath.Glob("../families/*.yaml")
+	assert.Must(t, err == nil && len(names) > 10, "%q, %v", names, err)
+	for _, name := range names {
+		var ds [2]*design // the second forgets
+		for i := range ds {
+			read, err := parse(name, assert.File(t, name))
+			assert.NoError(t, err)
+			ds[i] = read[0]
+		}
+		f := ds[0].family(nil, nil, nil)
+		p, c, dev := everything(f.Op, f.Pass), kernels.Config{}, devicetest.H200()
+		p.DType, p.Weight = kernels.BF16, kernels.BF16
+		for range 400 {
+			switch r := f.Knobs[draw.IntN(len(f.Knobs))]; draw.IntN(8) {
+			case 0:
+				p.M = 1 << draw.IntN(18)
+			case 1:
+				p.N = 8 + draw.Int64N(1<<draw.IntN(16))
+			case 2:
+				p.DType, p.Weight = kernels.DType(draw.IntN(2)), kernels.DType(draw.IntN(2))
+			case 3:
+				options := kernels.Options()
+				options[draw.IntN(len(options))].Set(&p)
+			case 4:
+				p = kernels.Problem{Op: p.Op, Pass: p.Pass, M: p.M, N: p.N, DType: p.DType, Weight: p.Weight}
+			case 5:
+				dev.SMs, dev.SharedPerBlock = 1+draw.IntN(200), 1<<10*draw.IntN(228)
+			case 6:
+				c = f.Base(p, dev)
+			default:
+				c = c.With(kernels.Setting{Knob: r.Knob, Value: r.Values[draw.IntN(len(r.Values))]})
+			}
+			var got [2]string
+			for i, d := range ds {
+				f := d.family(nil, nil, nil)
+				err := cmp.Or(f.Serves(p), f.Refuse(p, c, dev))
+				if got[i] = fmt.Sprint(err, f.Base(p, dev)); err == nil {
+					got[i] += f.Plan(p, c, dev).String()
+				}
+			}
+			ds[1].envs = sync.Pool{}
+			assert.Must(t, got[0] == got[1], "%s: %s, %s: %s, not %s", name, p, c, got[0], got[1])
+		}
+	}
 }
 
 // Texts that are no manifest are errors of one line; those that are one have a

@@ -235,14 +235,9 @@ func (d *design) envOf(p kernels.Problem, c kernels.Config, dev kernels.DeviceIn
 
 // setConfig gives the knobs the values of c, 0 where it has none.
 func (d *design) setConfig(x *env, c kernels.Config) {
-	var changed sources
 	for i, r := range d.knobs {
-		if v := float64(c.Get(r.Knob)); x.slots[i] != v {
-			x.slots[i] = v
-			changed |= ofKnob(i)
-		}
+		x.setKnob(i, c.Get(r.Knob))
 	}
-	x.forget(changed)
 }
 
 // refuse is the reason if the rule is broken, or a Fault.

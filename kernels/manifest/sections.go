@@ -52,9 +52,6 @@ func (d *design) readKnobs() error {
 		}
 		d.knobs = append(d.knobs, x)
 	}
-	if len(d.knobs) > maxKnobs {
-		return d.Knobs.Errorf("leave out those with one value", "has more than %d knobs", maxKnobs)
-	}
 	return nil
 }
 

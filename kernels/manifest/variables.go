@@ -24,13 +24,14 @@ type env struct {
 // setProblem makes p the problem.
 func (x *env) setProblem(p kernels.Problem) {
 	var changed sources
-	for _, of := range []struct {
-		sources
-		same bool
-	}{{ofM, x.M == p.M}, {ofN, x.N == p.N}, {ofType, x.DType == p.DType}} {
-		if !of.same {
-			changed |= of.sources
-		}
+	if x.M != p.M {
+		changed |= ofM
+	}
+	if x.N != p.N {
+		changed |= ofN
+	}
+	if x.DType != p.DType {
+		changed |= ofType
 	}
 	if x.M, x.N, x.DType = p.M, p.N, p.DType; x.Problem != p {
 		x.Problem, changed = p, changed|ofOptions
@@ -82,11 +83,12 @@ func (x *env) fault(e *expression, text string) {
 	}
 }
 
-// Sources are what a value rests on, as bits: the first are those of the family's knobs.
+// Sources are what a value rests on, as bits: the first are those of the family's knobs. There are
+// at most 64 knobs. Those from the 60th on share a bit with another source: then more is forgotten.
 type sources uint64
 
 const (
-	ofM sources = 1 << (maxKnobs + iota)
+	ofM sources = 1 << (59 + iota)
 	ofN
 	ofType    // of x
 	ofOptions // and all else of the problem
@@ -95,9 +97,6 @@ const (
 	ofRows    = ofN | ofType
 	ofProblem = ofM | ofRows | ofOptions
 )
-
-// maxKnobs bounds the knobs of a family.
-const maxKnobs = 59
 
 // ofKnob is the source of the knob of a slot, none where it is -1.
 func ofKnob(slot int) sources {

@@ -206,6 +206,9 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 			p.BestUS = min(us[i%len(us)], 100)
 			points = append(points, p)
 		}
+		if prior == nil {
+			return plain.Fill(points)
+		}
 		return fillerWith(prior).Fill(points)
 	}
 	m := fill(nil, 110, 110, 97, 110, 110, 110)
