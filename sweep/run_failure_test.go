@@ -21,7 +21,7 @@ func TestStagesFail(t *testing.T) {
 		}
 		ts := tasks(t, 3, pool[1]) // two launches each
 		sink, f := &memory{}, fake()
-		f.FailStages = fail
+		f.Fail, f.FailIn = fail, "stages"
 		sum := mustRun(t, ts, sink, options(2), f)
 		rs := sink.variants()
 		assert.That(t, len(rs) == 3 && sum.Failed == 0 && rs[1].Status == kernels.StatusOK &&

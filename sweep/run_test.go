@@ -315,7 +315,7 @@ func TestRunRandom(t *testing.T) {
 		for range 1 + rnd.IntN(3) {
 			f := fake()
 			if f.Fail = fail; inTime {
-				f.Fail, f.FailTime = nil, fail
+				f.FailIn = "time"
 			}
 			fakes = append(fakes, f)
 		}

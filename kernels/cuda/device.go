@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -352,14 +353,12 @@ func (c *compiler) trim() {
 	if len(c.units) < 4096 {
 		return
 	}
-	for key, u := range c.units {
+	maps.DeleteFunc(c.units, func(_ string, u *unit) bool {
 		select {
 		case <-u.ready:
-			delete(c.units, key)
+			return true
 		default:
-			if !u.begun && !u.used {
-				delete(c.units, key)
-			}
+			return !u.begun && !u.used
 		}
-	}
+	})
 }

@@ -39,10 +39,8 @@ type Fake struct {
 	// error of Check and Time. A Failure with Broken, and every crash and
 	// timeout, leaves the Bench dead until the problem is opened again.
 	Fail func(p kernels.Problem, v kernels.Variant) *kernels.Failure
-	// FailTime scripts failures that show in Time only.
-	FailTime func(p kernels.Problem, v kernels.Variant) *kernels.Failure
-	// FailStages scripts failures of the passes that time stages.
-	FailStages func(p kernels.Problem, v kernels.Variant) *kernels.Failure
+	// FailIn, where set, is what Fail is of alone: "time", or "stages", passes that time those.
+	FailIn string
 	// OpenError scripts the error of the attempt-th Open of p, counted from 0.
 	OpenError func(p kernels.Problem, attempt int) error
 	// Hook, where set, is called within every open, check and time; its error is theirs.
@@ -185,10 +183,9 @@ type fakeBench struct {
 	closed bool
 }
 
-// begin is what Check and Time share: it completes v and plays its failure.
-func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant,
-	fails ...func(kernels.Problem, kernels.Variant) *kernels.Failure) (kernels.Variant, []string,
-	error) {
+// begin is what Check and Time share: it completes v and plays its failure, where it may fail.
+func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant, may bool) (
+	kernels.Variant, []string, error) {
 	if b.closed {
 		panic("devicetest: " + op + " on a closed bench")
 	}
@@ -215,18 +212,15 @@ func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant,
 			stages = append(stages, l.Stage)
 		}
 	}
-	for _, fail := range fails {
-		if fail == nil {
-			continue
-		}
-		if failure := fail(b.p, v); failure != nil && (failure.Status != kernels.StatusWrong ||
-			op == "time") {
-			c := *failure
-			c.Broken = c.Broken || c.Status == kernels.StatusCrash ||
-				c.Status == kernels.StatusTimeout
-			b.broken = c.Broken
-			return v, nil, &c
-		}
+	if b.f.Fail == nil || !may {
+		return v, stages, nil
+	}
+	if failure := b.f.Fail(b.p, v); failure != nil && (failure.Status != kernels.StatusWrong ||
+		op == "time") {
+		c := *failure
+		c.Broken = c.Broken || c.Status == kernels.StatusCrash || c.Status == kernels.StatusTimeout
+		b.broken = c.Broken
+		return v, nil, &c
 	}
 	return v, stages, nil
 }
@@ -236,7 +230,7 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 	error) {
 	defer b.f.enter(Call{Op: "check", Problem: b.p, Variants: []kernels.Variant{v},
 		Repeats: repeats})()
-	v, stages, err := b.begin(ctx, "check", v, b.f.Fail)
+	v, stages, err := b.begin(ctx, "check", v, b.f.FailIn == "")
 	if err != nil {
 		return kernels.Check{}, err
 	}
@@ -251,7 +245,7 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 		c.Resources = append(c.Resources, kernels.Resource{Stage: s, Registers: 64, Occupancy: 2,
 			Threads: 256, CTAs: 264})
 	}
-	if b.f.Fail != nil {
+	if b.f.Fail != nil && b.f.FailIn == "" {
 		if failure := b.f.Fail(b.p, v); failure != nil { // StatusWrong: the others are out already
 			o := &c.Outputs[0]
 			o.Bad, o.First, o.Got, o.Want, o.MaxErr = 1, o.Elems-1, kernels.Number(math.NaN()), 1,
@@ -266,11 +260,7 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (
 	kernels.Timing, error) {
 	defer b.f.enter(Call{Op: "time", Problem: b.p, Variants: []kernels.Variant{v}, Options: o})()
-	fails := []func(kernels.Problem, kernels.Variant) *kernels.Failure{b.f.Fail, b.f.FailTime}
-	if o.Stages {
-		fails = append(fails, b.f.FailStages)
-	}
-	v, stages, err := b.begin(ctx, "time", v, fails...)
+	v, stages, err := b.begin(ctx, "time", v, b.f.FailIn != "stages" || o.Stages)
 	if err != nil {
 		return kernels.Timing{}, err
 	}

@@ -43,11 +43,10 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 		return nil, hint.Errorf(pythonHelp, "the peers' Python %q is not there: %w", o.Python, err)
 	}
 	dir, err := os.MkdirTemp("", "normbench-peers-")
-	if err != nil {
-		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
-			"peers.py cannot be written: %w", err)
+	if err == nil {
+		err = os.CopyFS(dir, sources)
 	}
-	if err := os.CopyFS(dir, sources); err != nil {
+	if err != nil {
 		os.RemoveAll(dir)
 		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
 			"peers.py cannot be written: %w", err)
