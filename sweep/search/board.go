@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"hash/fnv"
 	"math"
 	"slices"
@@ -116,15 +117,7 @@ func (b *Board) Ranked() []int {
 			vs = append(vs, v)
 		}
 	}
-	slices.SortStableFunc(vs, func(x, y int) int {
-		switch dx, dy := b.cells[x].median, b.cells[y].median; {
-		case dx < dy:
-			return -1
-		case dx > dy:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(vs, func(x, y int) int { return cmp.Compare(b.Median(x), b.Median(y)) })
 	return vs
 }
 

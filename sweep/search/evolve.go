@@ -14,17 +14,15 @@ import (
 // the children, of the neighbours of the fastest and of variants drawn at random are
 // tried.
 type evolve struct {
-	s        *Space
-	rng      *rand.Rand
-	lat      *lattice
-	model    *surrogate
-	fitted   int        // observations at the last fit
-	valid    *surrogate // of what is invalid; nil until enough is
-	bordered int        // its fitted
-	most     int
-	race     *race
-	guessed  map[int]float64 // of the last round
-	ahead    []int
+	s       *Space
+	rng     *rand.Rand
+	lat     *lattice
+	model   *surrogate
+	valid   *surrogate // of what is invalid; nil until enough is
+	most    int
+	race    *race
+	guessed map[int]float64 // of the last round
+	ahead   []int
 }
 
 // exploreShare is how much of a budget goes into new variants; the rest is for
@@ -160,16 +158,11 @@ func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 	if n < evolveLeast || len(pool) == 0 {
 		return nil
 	}
-	if float64(n) >= evolveRefit*float64(e.fitted) {
-		e.fitted = n
-		m := min(len(train), evolveFit)
-		sweeps := 2
-		if n > 100 {
-			sweeps = 1
-		}
-		e.model.fit(train[:m], y[:m], sweeps)
+	sweeps := 2
+	if n > 100 {
+		sweeps = 1
 	}
-	e.model.condition(train, y)
+	e.model.learn(train, y, n, sweeps)
 	guesses := e.model.guesses(pool)
 	ok := e.feasible(b, guesses)
 	least := e.caution(b)
@@ -365,12 +358,7 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 			vs, y = append(vs, bad[k]), append(y, -1)
 		}
 	}
-	if float64(n) >= evolveRefit*float64(e.bordered) {
-		e.bordered = n
-		m := min(len(vs), evolveFit)
-		e.valid.fit(vs[:m], y[:m], 1)
-	}
-	e.valid.condition(vs, y)
+	e.valid.learn(vs, y, n, 1)
 	of := make([]int, len(pool))
 	for i := range pool {
 		of[i] = pool[i].variant

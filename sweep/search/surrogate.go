@@ -19,7 +19,7 @@ import (
 type surrogate struct {
 	features []feature
 	nugget   float64
-	prior    float64 // of the log of a length scale
+	fitted   int // observations at the last fit
 
 	obs   []int // variants that it is conditioned on
 	chol  mat.Cholesky
@@ -30,43 +30,34 @@ type surrogate struct {
 
 // A feature is a column of numbers per variant, in one of several ways.
 type feature struct {
-	ways   [][]float64 // by way and variant
-	way    int         // len(ways) is by name: equal or not
-	names  bool        // by name is the only way
+	at     []int       // of each variant, in the columns
+	ways   [][]float64 // columns; nil is by name: equal or not
+	way    int
 	length float64
-	prior  float64 // of the log of the length, less the surrogate's; 0 is none
+	prior  float64 // of the log of the length
 }
-
-func (f *feature) byName() bool { return f.names || f.way == len(f.ways) }
 
 func newSurrogate(s *Space, l *lattice) *surrogate {
 	g := &surrogate{nugget: 1e-3}
-	n := len(s.Variants)
 	for k, a := range l.axes {
-		f := feature{names: a.Values == nil}
-		for _, col := range a.columns() {
-			way := make([]float64, n)
-			for i := range way {
-				way[i] = col[l.at[i][k]]
-			}
-			f.ways = append(f.ways, way)
+		f := feature{ways: append(a.columns(), nil)}
+		for _, p := range l.at {
+			f.at = append(f.at, p[k])
 		}
-		f.way = len(f.ways) - 1
+		if f.way = len(f.ways) - 2; a.Values == nil {
+			f.ways, f.way, f.prior = [][]float64{nil}, 0, math.Log(2)
+		}
 		g.features = append(g.features, f)
 	}
 	if s.Axes == nil {
 		g.features = append(g.features[:1], ownFeatures(s)...)
 	}
-	g.prior = math.Log(0.35 * math.Sqrt(float64(len(g.features))+1))
 	for i := range g.features {
-		if g.features[i].prior != 0 {
-			g.features[i].length = math.Exp(g.features[i].prior)
-			continue
+		f := &g.features[i]
+		if f.prior == 0 {
+			f.prior = math.Log(0.35 * math.Sqrt(float64(len(g.features))+1))
 		}
-		g.features[i].length = math.Exp(g.prior)
-		if g.features[i].names {
-			g.features[i].length = 2
-		}
+		f.length = math.Exp(f.prior)
 	}
 	return g
 }
@@ -76,11 +67,11 @@ func newSurrogate(s *Space, l *lattice) *surrogate {
 func ownFeatures(s *Space) []feature {
 	fs := make([]feature, numFeatures)
 	for k := range fs {
-		fs[k] = feature{ways: [][]float64{make([]float64, len(s.Variants))}, prior: ownLength}
+		fs[k] = feature{ways: [][]float64{nil}, prior: ownLength}
 	}
 	for i, v := range s.Variants {
 		for k, x := range featuresOf(s.Problem, v, s.SMs) {
-			fs[k].ways[0][i] = x
+			fs[k].at, fs[k].ways[0] = append(fs[k].at, i), append(fs[k].ways[0], x)
 		}
 	}
 	return fs
@@ -91,11 +82,11 @@ const ownLength = 1.1
 
 // apart is the squared distance of two variants by a feature.
 func (f *feature) apart(v, w int) float64 {
-	if !f.byName() {
-		d := (f.ways[f.way][v] - f.ways[f.way][w]) / f.length
+	if x := f.ways[f.way]; x != nil {
+		d := (x[f.at[v]] - x[f.at[w]]) / f.length
 		return d * d
 	}
-	if f.ways[0][v] == f.ways[0][w] {
+	if f.at[v] == f.at[w] {
 		return 0
 	}
 	return 1 / (f.length * f.length)
@@ -107,6 +98,16 @@ func (g *surrogate) corr(v, w int) float64 {
 		sum += g.features[k].apart(v, w)
 	}
 	return matern52(math.Sqrt(sum))
+}
+
+// learn takes in what was observed of some variants, of n in all, and is fitted if these have grown.
+func (g *surrogate) learn(vs []int, y []float64, n, sweeps int) {
+	if float64(n) >= evolveRefit*float64(g.fitted) {
+		g.fitted = n
+		m := min(len(vs), evolveFit)
+		g.fit(vs[:m], y[:m], sweeps)
+	}
+	g.condition(vs, y)
 }
 
 // condition takes in what was observed.
@@ -269,15 +270,8 @@ func (t *gpFit) likelihood(sum []float64, nugget float64) float64 {
 }
 
 // likely is the log of the prior of a feature's length.
-func (g *surrogate) likely(f *feature) float64 {
-	at := g.prior
-	if f.prior != 0 {
-		at = f.prior
-	}
-	if f.names {
-		at = math.Log(2)
-	}
-	u := (math.Log(f.length) - at) / 1.2
+func (f *feature) likely() float64 {
+	u := (math.Log(f.length) - f.prior) / 1.2
 	return -0.5 * u * u
 }
 
@@ -291,7 +285,7 @@ func (t *gpFit) fitFeature(i int) {
 		for j := range t.try {
 			t.try[j] = t.sum[j] - t.parts[i][j] + p[j]
 		}
-		if got := t.likelihood(t.try, t.nugget) - t.best + t.likely(&x) - t.likely(&was); got > gain {
+		if got := t.likelihood(t.try, t.nugget) - t.best + x.likely() - was.likely(); got > gain {
 			keep, gain, d = x, got, p
 		}
 	}
@@ -301,8 +295,8 @@ func (t *gpFit) fitFeature(i int) {
 			test(x)
 		}
 	}
-	for way := range len(f.ways) + 1 {
-		if x := was; !was.names && f.prior == 0 && way != was.way {
+	for way := range f.ways {
+		if x := was; way != was.way {
 			x.way = way
 			test(x)
 		}
