@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -67,6 +68,9 @@ func fillMap(e *env, cfg *tuneConfig) error {
 		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it",
 			"--out %s is no tuned table", out)
 	}
+	step := e.Wait("reading the records")
+	end := sync.OnceFunc(step.End)
+	defer end()
 	d, err := learn.Collect(cfg.operands)
 	if err != nil {
 		return err
@@ -79,8 +83,10 @@ func fillMap(e *env, cfg *tuneConfig) error {
 	if strings.HasPrefix(d.Protocol.Search, learn.Search) {
 		d.Protocol = sweep.ContestProtocol(d.Protocol, learn.Search, d.Protocol.Samples/sweep.FinalLaunches)
 	}
+	step.Set("filling the map from %d problems", len(d.Points))
 	m := p.Fill(d.Points)
 	p.Describe(m, d)
+	end()
 	// Files come first: the tables may go to a pipe that closes.
 	if out != "" {
 		place := durable.Place{Name: out}
