@@ -138,7 +138,9 @@ func (c *compiler) make(l *kernels.Launch) (Unit, error) {
 func (c *compiler) ask(l *kernels.Launch) *unit {
 	made, err := c.make(l)
 	if err != nil {
-		return &unit{err: err, ready: closedChannel}
+		u := &unit{err: err, ready: make(chan struct{})}
+		close(u.ready)
+		return u
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,12 +163,6 @@ func (c *compiler) unit(made Unit) *unit {
 	}
 	return u
 }
-
-var closedChannel = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // binary waits for a launch's cubin.
 func (c *compiler) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
