@@ -232,6 +232,9 @@ func labelOf(settings []Setting) string {
 	return string(text)
 }
 
+// Is says whether both are one label. A draft may change, and is nobody's.
+func (c Config) Is(o Config) bool { return c.draft == nil && c == o }
+
 // find returns where in a label the value of k stands.
 func find(label string, k *Knob) (from, to int, ok bool) {
 	for i := 0; i < len(label); i = to + 1 { // byte by byte, as the parts are of a few

@@ -127,8 +127,8 @@ func (c *draft) with(settings []Setting) Config {
 	return Config{draft: &n}
 }
 
-// Unpack is c with its values at hand, for who asks Refuse of one config many times. It is
-// neither kept nor compared.
+// Unpack is c with its values at hand, for who asks it for many of them. It is neither kept nor
+// compared.
 func (c Config) Unpack() Config {
 	var n draft
 	return n.with(c.Settings())

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/tune"
@@ -50,25 +48,19 @@ func (h *harness) killed(j job, r *rand.Rand, sig syscall.Signal) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
 	for range 1 + r.IntN(3) {
-		var p *proc
+		p := h.command("normbench", j.with(dir)...)
 		var reading *os.File
 		if sig == syscall.SIGPIPE {
 			var writing *os.File
 			var err error
 			reading, writing, err = os.Pipe()
-			assert.Must(h.t, err == nil, "%v", err)
-			p = &proc{h: h, cmd: exec.Command("normbench", j.with(dir)...),
-				done: make(chan struct{})}
-			p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
+			assert.NoError(h.t, err)
 			if p.cmd.Stderr = writing; r.IntN(2) == 0 {
 				p.cmd.Stdout = writing
 			}
-			p.begin()
-			writing.Close()
 			go io.Copy(io.Discard, reading)
-		} else {
-			p = h.start(j.with(dir))
 		}
+		p.begin()
 		h.moment(j, r, dir, p)
 		switch sig {
 		case syscall.SIGPIPE:

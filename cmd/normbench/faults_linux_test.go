@@ -256,21 +256,24 @@ type proc struct {
 func (h *harness) start(args []string) *proc { return h.startCommand("normbench", args...) }
 
 func (h *harness) startCommand(name string, args ...string) *proc {
-	dir := h.folder()
-	p := &proc{h: h, cmd: exec.Command(name, args...), err: filepath.Join(dir, "stderr"),
+	return h.command(name, args...).begin()
+}
+
+func (h *harness) command(name string, args ...string) *proc {
+	p := &proc{h: h, cmd: exec.Command(name, args...), err: filepath.Join(h.folder(), "stderr"),
 		done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 	f, err := os.Create(p.err)
 	assert.NoError(h.t, err)
-	defer f.Close()
 	p.cmd.Stderr = f
-	return p.begin()
+	return p
 }
 
 func (p *proc) begin() *proc {
 	if err := p.cmd.Start(); err != nil {
 		p.h.t.Error(err)
 	}
+	p.cmd.Stderr.(*os.File).Close()
 	go func() {
 		p.cmd.Wait()
 		close(p.done)

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"normbench/internal/assert"
@@ -351,18 +352,8 @@ func bad(ts *testscript.TestScript, neg bool, args []string) {
 			fail("%q is no note", l)
 		}
 	}
-	after := snapshot(ts)
-	for name, text := range after {
-		if old, ok := before[name]; !ok {
-			fail("it made %s", name)
-		} else if text != old {
-			fail("it changed %s", name)
-		}
-	}
-	for name := range before {
-		if _, ok := after[name]; !ok {
-			fail("it removed %s", name)
-		}
+	if diff := cmp.Diff(before, snapshot(ts)); diff != "" {
+		fail("it changed files: %s", diff)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 type compiler struct {
 	registry *kernels.Registry
 	arch     string
-	cache    binaries
+	compile  compileFunc
 
 	sources sync.Map // nvrtc.Source by name: reading one takes a millisecond, and each visit asks for some
 
@@ -26,11 +26,8 @@ type compiler struct {
 	closed bool
 }
 
-// binaries are those of an nvrtc.Cache.
-type binaries interface {
-	Compile(nvrtc.Source, nvrtc.Options) (*nvrtc.Binary, error)
-	Unkept() string
-}
+// A compileFunc is that of a cache.
+type compileFunc func(nvrtc.Source, nvrtc.Options) (*nvrtc.Binary, error)
 
 // An announcement is the units of a problem that are asked for soon, the first first.
 type announcement struct {
@@ -48,8 +45,8 @@ type unit struct {
 }
 
 // newCompiler compiles so many units at a time. The caller sets arch before the first.
-func newCompiler(r *kernels.Registry, cache binaries, atOnce int) *compiler {
-	c := &compiler{registry: r, cache: cache, units: map[string]*unit{}}
+func newCompiler(r *kernels.Registry, compile compileFunc, atOnce int) *compiler {
+	c := &compiler{registry: r, compile: compile, units: map[string]*unit{}}
 	c.wake = sync.NewCond(&c.mu)
 	for range atOnce {
 		go c.work()
@@ -70,7 +67,7 @@ func (c *compiler) work() {
 		}
 		u.begun = true
 		c.mu.Unlock()
-		u.binary, u.err = c.cache.Compile(u.Source, u.Options)
+		u.binary, u.err = c.compile(u.Source, u.Options)
 		c.mu.Lock()
 		close(u.ready)
 	}
@@ -141,7 +138,9 @@ func (c *compiler) make(l *kernels.Launch) (Unit, error) {
 func (c *compiler) ask(l *kernels.Launch) *unit {
 	made, err := c.make(l)
 	if err != nil {
-		return &unit{err: err, ready: closedChannel}
+		u := &unit{err: err, ready: make(chan struct{})}
+		close(u.ready)
+		return u
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,12 +163,6 @@ func (c *compiler) unit(made Unit) *unit {
 	}
 	return u
 }
-
-var closedChannel = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // binary waits for a launch's cubin.
 func (c *compiler) binary(l *kernels.Launch) (*nvrtc.Binary, error) {

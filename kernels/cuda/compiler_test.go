@@ -30,8 +30,6 @@ func (c *slowCache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary,
 	return &nvrtc.Binary{Cubin: []byte(name)}, nil
 }
 
-func (c *slowCache) Unkept() string { return "" }
-
 // begun waits until n units have been begun, and returns them.
 func (c *slowCache) begun(t *testing.T, n int) string {
 	t.Helper()
@@ -61,7 +59,7 @@ func plans(ns ...int64) (list []kernels.Plan) {
 // older ones, and what a problem's new announcement leaves out is dropped.
 func TestCompilerOrder(t *testing.T) {
 	cache := &slowCache{turn: make(chan struct{})}
-	c := newCompiler(families.New(), cache, 1)
+	c := newCompiler(families.New(), cache.Compile, 1)
 	defer c.close()
 	a, b := kernels.Problem{M: 1, N: 1}, kernels.Problem{M: 2, N: 2}
 	c.announce(a, plans(1, 2, 3, 4))
@@ -98,7 +96,7 @@ func TestCompilerOrder(t *testing.T) {
 func TestCompilerAll(t *testing.T) {
 	cache := &slowCache{turn: make(chan struct{})}
 	close(cache.turn)
-	c := newCompiler(families.New(), cache, 4)
+	c := newCompiler(families.New(), cache.Compile, 4)
 	for i := range int64(40) {
 		c.announce(kernels.Problem{M: i % 3}, plans(i, i+1, i+2))
 	}

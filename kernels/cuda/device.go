@@ -82,7 +82,7 @@ func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string
 		processes = runtime.GOMAXPROCS(0)
 	}
 	d.both = triton.NewCache(cache, step)
-	d.compile = newCompiler(r, d.both, processes)
+	d.compile = newCompiler(r, d.both.Compile, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		d.endCompilers()
 		return nil, err
@@ -103,7 +103,7 @@ func (d *Device) endCompilers() {
 }
 
 // Unkept implements kernels.Caching.
-func (d *Device) Unkept() string { return d.compile.cache.Unkept() }
+func (d *Device) Unkept() string { return d.both.Unkept() }
 
 // call runs f with the GPU's context current on its thread. Handing f to a thread of its own took
 // two wakes of a thread for each call. On a virtual machine that was a third of a short visit.

@@ -110,8 +110,10 @@ func (d *design) family(files []string, host *kernels.Family,
 			}
 			x := d.envOf(p, c, dev)
 			defer d.envs.Put(x)
-			if err := d.checkBase(x, c); err != nil {
-				return err
+			if x.lacks {
+				if err := d.checkBase(x, c); err != nil {
+					return err
+				}
 			}
 			if err := d.refuse(x); err != nil || d.partials(x) == 0 {
 				return err
@@ -214,7 +216,7 @@ func (x *env) refuseTensors(untaken []string) error {
 func (d *design) env() *env {
 	x, ok := d.envs.Get().(*env)
 	if !ok {
-		x = &env{slots: make([]float64, len(d.knobs)+len(d.uses)), uses: d.uses,
+		x = &env{tries: true, slots: make([]float64, len(d.knobs)+len(d.uses)), uses: d.uses,
 			vector: slotOf(d.knobs, kernels.VectorBytes), group: slotOf(d.knobs, kernels.Cluster)}
 		for i := range d.uses {
 			x.slots[len(d.knobs)+i] = math.NaN()
@@ -235,8 +237,14 @@ func (d *design) envOf(p kernels.Problem, c kernels.Config, dev kernels.DeviceIn
 
 // setConfig gives the knobs the values of c, 0 where it has none.
 func (d *design) setConfig(x *env, c kernels.Config) {
+	if !x.tries && c.Is(x.config) {
+		return
+	}
+	x.config, x.tries, x.lacks = c, false, false
 	for i, r := range d.knobs {
-		x.setKnob(i, c.Get(r.Knob))
+		v, ok := c.Lookup(r.Knob)
+		x.setKnob(i, v)
+		x.lacks = x.lacks || !ok
 	}
 }
 
@@ -255,8 +263,11 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Conf
 	for _, b := range d.base {
 		count *= len(b.tries)
 	}
-	x := d.envOf(p, kernels.Config{}, dev)
+	x := d.env()
 	defer d.envs.Put(x)
+	x.setProblem(p)
+	x.setDevice(dev)
+	x.tries = true
 	var settings []kernels.Setting
 	for n := 0; ; n++ {
 		var fault error

@@ -13,12 +13,15 @@ import (
 type env struct {
 	kernels.Problem
 	device kernels.DeviceInfo
-	slots  []float64 // the values of the knobs, then of expressions; NaN where not known
-	uses   []sources // of these expressions
-	vector int       // the slot of the knob vector_bytes, -1 without it
-	group  int       // that of cluster
-	bad    string    // why an expression has no value
-	err    error     // the first Fault, or another reason against the config
+	config kernels.Config // whose values the knobs have
+	tries  bool           // they have those of a base that is tried
+	lacks  bool           // config lacks a knob
+	slots  []float64      // the values of the knobs, then of expressions; NaN where not known
+	uses   []sources      // of these expressions
+	vector int            // the slot of the knob vector_bytes, -1 without it
+	group  int            // that of cluster
+	bad    string         // why an expression has no value
+	err    error          // the first Fault, or another reason against the config
 }
 
 // setProblem makes p the problem.

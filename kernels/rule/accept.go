@@ -15,7 +15,7 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 		f.Fragile != nil && f.Fragile(v.Config) {
 		return false
 	}
-	kin, config := b.Class.kin(), v.Config.Unpack()
+	kin := b.Class.kin()
 	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those it serves
 		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
 	}
@@ -27,7 +27,7 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 				if k > 0 && i > 0 && j > 0 && (i+j)%3 > 0 || ClassOf(p) != b.Class {
 					continue
 				}
-				if f.Serves(p) != nil || f.Refuse(p, config, d) != nil {
+				if f.Serves(p) != nil || f.Refuse(p, v.Config, d) != nil {
 					return false
 				}
 			}

@@ -2,8 +2,6 @@ package shapes
 
 import (
 	"reflect"
-	"slices"
-	"strings"
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
@@ -57,12 +55,6 @@ func (s *sides) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
 	return nil
 }
 
-// A group is a list of shapes or a union of other groups.
-type group struct {
-	shapes []Shape // nil before a union is resolved
-	union  []yamldoc.Word
-}
-
 // Parse reads a shapes file; name stands for it in errors. It is strict: an
 // unknown key, a wrong type, a side out of range, an empty or repeated group, a
 // repeated shape in a group, and a union of an unknown group or of itself are
@@ -82,27 +74,21 @@ func Parse(name string, data []byte) (*File, error) {
 		return nil, entries[maxGroups].Key.Errorf(groupHelp, "more than %d groups", maxGroups)
 	}
 	f := &File{name: name, groups: map[string][]Shape{}}
-	groups := map[string]*group{}
 	for _, e := range entries {
 		if !groupRE.MatchString(e.Key.Text) {
 			return nil, e.Key.Errorf("start with a letter a-z; letters, digits, - and _ may follow",
 				"malformed group name")
 		}
-		if groups[e.Key.Text], err = readGroup(e.Value); err != nil {
+		if f.groups[e.Key.Text], err = f.read(e.Value); err != nil {
 			return nil, err
 		}
 		f.names = append(f.names, e.Key.Text)
 	}
-	for _, key := range f.names {
-		if f.groups[key], err = resolve(groups, key, nil); err != nil {
-			return nil, err
-		}
-	}
 	return f, nil
 }
 
-func readGroup(v yamldoc.Value) (*group, error) {
-	g := &group{}
+// read reads a group: a list of shapes, or a union of groups above it.
+func (f *File) read(v yamldoc.Value) (list []Shape, err error) {
 	if v.TypeName() == yamldoc.Mapping {
 		var of struct {
 			Union []yamldoc.Word `help:"write a group as name: [[M, N], ...] or name: {union: [group, ...]}"`
@@ -113,15 +99,20 @@ func readGroup(v yamldoc.Value) (*group, error) {
 		if len(of.Union) > maxGroups {
 			return nil, of.Union[maxGroups].Errorf(groupHelp, "more than %d groups", maxGroups)
 		}
-		g.union = of.Union
-		return g, nil
+		for _, w := range of.Union {
+			if f.groups[w.Text] == nil {
+				return nil, w.Errorf("a union names groups above it in the file", "unknown group %q", w.Text)
+			}
+			list = collapse(append(list, f.groups[w.Text]...))
+		}
+		return list, nil
 	}
-	list, err := v.Items(groupHelp, false)
+	items, err := v.Items(groupHelp, false)
 	if err != nil {
 		return nil, err
 	}
 	seen := map[sides]bool{}
-	for _, v := range list {
+	for _, v := range items {
 		var x item
 		if err := v.Decode(&x); err != nil {
 			return nil, err
@@ -131,32 +122,7 @@ func readGroup(v yamldoc.Value) (*group, error) {
 			return nil, v.Errorf("take one of them out", "shape %s stands twice", s)
 		}
 		seen[x.Shape] = true
-		g.shapes = append(g.shapes, s)
+		list = append(list, s)
 	}
-	return g, nil
-}
-
-// resolve returns the shapes of a group. trail holds the unions above it.
-func resolve(groups map[string]*group, key string, trail []string) ([]Shape, error) {
-	g := groups[key]
-	if g.shapes != nil {
-		return g.shapes, nil
-	}
-	trail = append(slices.Clip(trail), key)
-	for _, w := range g.union {
-		switch {
-		case groups[w.Text] == nil:
-			return nil, w.Errorf("a union names groups of the same file", "unknown group %q", w.Text)
-		case slices.Contains(trail, w.Text):
-			return nil, w.Errorf("take one of them out", "the union goes in a circle: %s",
-				strings.Join(append(trail, w.Text), " -> "))
-		}
-		s, err := resolve(groups, w.Text, trail)
-		if err != nil {
-			return nil, err
-		}
-		g.shapes = append(g.shapes, s...)
-	}
-	g.shapes = collapse(g.shapes)
-	return g.shapes, nil
+	return list, nil
 }

