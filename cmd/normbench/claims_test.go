@@ -33,8 +33,7 @@ import (
 //
 //	mean, least, most COLUMN [WORDS]   of the rows of a text table that have all WORDS
 //	count [WORDS]                      the number of such rows; a|b is either
-//	run FIELD                          of a live compare's run, such as tool or driver_version
-//	text PATTERN                       the number that a regular expression captures
+//	text PATTERN                       the number or word that a regular expression captures
 //	set                                chosen and not measured: a constant of the rule or protocol
 //
 // A block from <!--= FILES peers--> to <!-- end --> is a table of live compares, written whole, as
@@ -192,10 +191,7 @@ func answer(claim string) (any, error) {
 		return nil, err
 	}
 	rest := strings.TrimSpace(strings.SplitN(claim, words[1], 2)[1])
-	switch words[1] {
-	case "run":
-		return runField(files[0], rest)
-	case "text":
+	if words[1] == "text" {
 		data, err := textfile.Read(files[0], textfile.Large)
 		if err != nil {
 			return nil, err
@@ -204,7 +200,10 @@ func answer(claim string) (any, error) {
 		if len(m) != 2 {
 			return nil, fmt.Errorf("the pattern does not capture one number")
 		}
-		return strconv.ParseFloat(string(m[1]), 64)
+		if x, err := strconv.ParseFloat(string(m[1]), 64); err == nil {
+			return x, nil
+		}
+		return string(m[1]), nil
 	}
 	var rows []map[string]string
 	for _, f := range files {
@@ -257,21 +256,6 @@ func claimFiles(pattern string) ([]string, error) {
 		}
 	}
 	return nil, fmt.Errorf("no file %s", pattern)
-}
-
-// runField is a word of the run of a live compare.
-func runField(path, field string) (string, error) {
-	run, err := report.ReadLive(path)
-	if err != nil {
-		return "", err
-	}
-	s, ok := map[string]string{"tool": run.Run.Tool, "driver_version": run.Run.Device.DriverVersion,
-		"date": run.Run.Time.UTC().Format("2006-01-02"), "peers": strings.Join(run.Peers,
-			"; ")}[field]
-	if !ok {
-		return "", fmt.Errorf("a run has no %s here", field)
-	}
-	return s, nil
 }
 
 // tableRows are the rows of the first table of a text file, by column. Its columns are underlined.
