@@ -51,11 +51,9 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 		return nil, err
 	}
 	runs := run.Runs()
-	last := runs[len(runs)-1]
-	if err := l.TestTimer(last, c.Compare.Device); err != nil {
+	if err := l.TestTimer(runs[len(runs)-1], c.Compare.Device); err != nil {
 		return nil, err
 	}
-	c.Compare.Options.EmptyUS = last.EmptyUS()
 	return l.fight(c, run, file, left, step)
 }
 

@@ -45,8 +45,7 @@ const (
 type Options struct {
 	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
 	Order    string
-	Seed     uint64  // of the inputs, and with the problem of OrderRandom
-	EmptyUS  float64 // Session.EmptyUS
+	Seed     uint64 // of the inputs, and with the problem of OrderRandom
 	// More is asked after every accepted round whether another one is needed:
 	// verdict.Rule.More for the number of duels fought.
 	More func(c verdict.Cell) bool
@@ -82,7 +81,7 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 	o Options) (*Result, error) {
 	res := &Result{Duel: d, Status: kernels.StatusOK}
 	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol,
-		Seed: o.Seed, EmptyUS: o.EmptyUS}
+		Seed: o.Seed}
 	defer s.Close()
 	err := of("opening the problem", s.Open(ctx))
 	if err == nil {
