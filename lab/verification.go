@@ -41,8 +41,8 @@ func newVerification() *Verification {
 		help: "verify them on a GPU: --device cuda"}
 }
 
-// namesOf are those of several REFs that have a variant, with commas, so that rows say by which of
-// them they are there; "" where the only one is the family.
+// namesOf are those of several REFs that have a variant, with commas: a row says by which of them it
+// is there. They are "" where the only one is the family.
 func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo) func(kernels.Problem,
 	kernels.Variant) string {
 	return func(p kernels.Problem, x kernels.Variant) string {

@@ -7,8 +7,8 @@ import (
 	"normbench/kernels/replay"
 )
 
-// UseRecorded replaces the variants of each task by those that a replay has of its problem, so that
-// a search of it is the same whatever today's spaces hold. Variants of families that are
+// UseRecorded replaces the variants of each task by those that a replay has of its problem. A search
+// of it is then the same whatever today's spaces hold. Variants of families that are
 // gone stay out, and so do those of families that took no part in the task. The base stays if
 // it has times; else it is the first of its family that has, or the first of all. A problem
 // that the replay lacks keeps its task, and fails by its name. It counts the variants left out.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -69,8 +68,7 @@ func fillMap(e *env, cfg *tuneConfig) error {
 			"--out %s is no tuned table", out)
 	}
 	step := e.Wait("reading the records")
-	end := sync.OnceFunc(step.End)
-	defer end()
+	defer step.End()
 	d, err := learn.Collect(cfg.operands)
 	if err != nil {
 		return err
@@ -86,7 +84,6 @@ func fillMap(e *env, cfg *tuneConfig) error {
 	step.Set("filling the map from %d problems", len(d.Points))
 	m := p.Fill(d.Points)
 	p.Describe(m, d)
-	end()
 	// Files come first: the tables may go to a pipe that closes.
 	if out != "" {
 		place := durable.Place{Name: out}

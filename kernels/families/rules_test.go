@@ -203,8 +203,8 @@ func TestClassesBehind(t *testing.T) {
 	}
 }
 
-// TestRefused: what is wrong with a map's configs is named, and nothing is with those of the maps
-// that the program brings along, of half of the rasters each day.
+// TestRefused: what is wrong with a map's configs is named. Nothing is wrong with those of the maps
+// that the program brings along. It looks at half of the rasters each day.
 func TestRefused(t *testing.T) {
 	m, reg := *wild(), families.With()
 	m.Rasters = slices.Clone(m.Rasters[:2])

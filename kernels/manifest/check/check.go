@@ -127,6 +127,8 @@ func (c *Checker) compile(l *kernels.Launch) error {
 	case err != nil && u.Source.IsPython():
 		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such "+
 			"configs with a constraint")
+	case err != nil && strings.Contains(err.Error(), "open source file"):
+		return hint.With(err, "name its folder with --include, or put it beside the source")
 	case err != nil:
 		var names []string
 		for _, d := range l.Defines {
