@@ -142,8 +142,6 @@ func choices(command, flag string) []string {
 		return search.Names()
 	case "order":
 		return []string{ab.OrderRandom, ab.OrderABBA}
-	case "over":
-		return []string{"M", "N", "shape"}
 	case "color":
 		return []string{"auto", "always", "never"}
 	case "export":
