@@ -77,28 +77,3 @@ func TestMade(t *testing.T) {
 			"%s does not say who is who\n%s", args, stdout)
 	}
 }
-
-// A live compare's own table comes back from its file: as it was then, or judged anew
-// where only a part of it is asked for.
-func TestReportLive(t *testing.T) {
-	file := filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz")
-	printed := assert.File(t, strings.TrimSuffix(file, "json.gz")+"txt")
-	code, stdout, stderr := normbench([]string{"report", file, "--wide"})
-	for line := range strings.Lines(string(printed)) {
-		if code != 0 || !strings.Contains(stdout, line) {
-			t.Errorf("exit code %d, %s, without %q\n%s", code, stderr, line, stdout)
-			break
-		}
-	}
-	code, stdout, stderr = normbench([]string{"report", file, "--shapes", "8192x1024,4096x2048"})
-	assert.That(t, code == 0 && strings.Count(stdout, "FASTER") == 2 &&
-		strings.Contains(stdout, "over 2 cells: 2 faster"), "a part: exit code %d, %s\n%s", code,
-		stderr, stdout)
-	code, stdout, stderr = normbench([]string{"report", file, "--pass", "fwd"})
-	assert.That(t, code == 2 && stdout == "" &&
-		strings.Contains(stderr, "has none of the problems asked for") &&
-		strings.Contains(stderr, "hint: "), "none: exit code %d\n%s%s", code, stdout, stderr)
-	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
-	assert.That(t, code == 0 && strings.Contains(stdout, `"judged"`),
-		"json: exit code %d, %s", code, stderr)
-}

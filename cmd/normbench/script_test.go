@@ -34,6 +34,7 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/triton"
 	"normbench/lab"
 	"normbench/sweep/record"
 	"normbench/tune"
@@ -135,6 +136,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("COLUMNS", "400") // tables.txtar is about narrower ones
 			e.Setenv("EXAMPLES", filepath.Join(here, "..", "..", "examples"))
 			e.Setenv("FAMILIES", filepath.Join(here, "..", "..", "kernels", "families"))
+			e.Setenv("RESULTS", filepath.Join(here, "..", "..", "results"))
 			e.Setenv("ESC", "\x1b[2J")
 			e.Setenv("CXX", compiler(t))
 			e.Setenv("KEPT", compiler(t))
@@ -237,7 +239,8 @@ var process sync.Mutex
 // variables are those of a script that programs read.
 var variables = []string{"COLUMNS", "CXX", "DEV", "GITHUB_STEP_SUMMARY", "HOME", "NORMBENCH_CACHE",
 	"NORMBENCH_COMPILERS", cpu.CacheVariable,
-	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "TMPDIR", "WORK"}
+	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "PYTHONPATH",
+	triton.PythonVariable, "TMPDIR", "WORK"}
 
 // runHere runs normbench in this process: to start another takes longer than what most commands do.
 // Scripts take turns, so what waits is run by exec.
