@@ -155,7 +155,7 @@ func newRunner(t *testing.T, code string) *runner {
 		"PATH="+filepath.Join(top, "path")+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"HOME="+top, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=x",
 		"GIT_AUTHOR_EMAIL=x@x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@x",
-		"GITHUB_RUN_ID=1", "CI_PIPELINE_ID=1", "CI_DEFAULT_BRANCH=main",
+		"GITHUB_RUN_ID=1", "GITHUB_STEP_SUMMARY="+filepath.Join(top, "summary.md"), "CI_PIPELINE_ID=1", "CI_DEFAULT_BRANCH=main",
 		"CI_MERGE_REQUEST_TARGET_BRANCH_NAME=main",
 		"SWEEP_TOKEN=secret", "CI_SERVER_HOST=example.com", "CI_PROJECT_PATH=group/project")
 	w.git(t, top, "init", "-q", "--bare", "-b", "main", w.origin)
