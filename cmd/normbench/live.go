@@ -103,9 +103,7 @@ func compareLive(e *env, cfg *compareConfig) error {
 	if err := cmp.Or(err, showLive(e, &cfg.common, run), summarize(run)); err != nil {
 		return err
 	}
-	side := run.Sides()[1]
-	side.Label = cfg.operands[1]
-	return exitOf(run, flags.gate, cfg.reaches(e, side), flags.strict)
+	return exitOf(run, flags.gate, flags.strict)
 }
 
 // ruleOf is the default rule with what the flags change.
@@ -129,8 +127,8 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 }
 
 // exitOf is the exit code: wrong answers first, then an unfit machine, then
-// what the gate, --at-least (low) and --strict ask for.
-func exitOf(r *report.Live, gate bool, low error, strict bool) error {
+// what the gate and --strict ask for.
+func exitOf(r *report.Live, gate, strict bool) error {
 	tally := map[kernels.Status]int{}
 	for _, d := range r.Duels {
 		tally[d.Status]++
@@ -163,8 +161,6 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 		return &exitError{exitGate, hint.Errorf("the table's last lines have the second run of each; "+
 			"\"what moved\" names the stage, and `normbench bench` times them all",
 			"%s slower, confirmed", console.Count(confirmed, "cell"))}
-	case low != nil:
-		return low
 	case strict && unclear > 0:
 		return &exitError{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
 			console.Count(unclear, "cell"))}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -49,15 +48,12 @@ func TestMade(t *testing.T) {
 	for _, pass := range []string{"fwd", "bwd"} {
 		for _, op := range []string{"rmsnorm", "layernorm"} {
 			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op +
-				"-" + pass + ".json.gz", "--over", "shape"}
+				"-" + pass + ".json.gz"}
 		}
-		for side, over := range map[string]string{"rows": "M", "cols": "N"} {
-			of, file := []string{"report", "--pass", pass, "--over", over}, "-"+side+"-"+pass+".svg"
-			made["docs/growth"+file] = append(slices.Clone(of), results+"/growth#base", "--shapes",
-				"growth-"+side)
-			made["docs/growth-peers"+file] = append(of, results+"/growth-peers#base", results+
-				"/growth-peers#peers")
-		}
+		made["docs/growth-rows-"+pass+".svg"] = []string{"report", results + "/growth#base",
+			"--pass", pass, "--shapes", "growth-rows"}
+		made["docs/growth-peers-"+pass+".svg"] = []string{"report", results + "/growth-peers#base",
+			results + "/growth-peers#peers", "--pass", pass}
 	}
 	drawn := filepath.Join(t.TempDir(), "x.svg")
 	for name, args := range made {
