@@ -12,7 +12,6 @@ import (
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/report/export"
-	"normbench/sweep/ab"
 	"normbench/sweep/search"
 )
 
@@ -114,8 +113,6 @@ func choices(command, flag string) []string {
 	switch flag {
 	case "strategy":
 		return search.Names()
-	case "order":
-		return []string{ab.OrderRandom, ab.OrderABBA}
 	case "color":
 		return []string{"auto", "always", "never"}
 	case "export":

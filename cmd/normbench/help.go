@@ -84,7 +84,7 @@ export results/nvidia-h200 --format benchfmt
 selftest
 selftest --device cuda
 judge rounds.csv
-judge --format json rounds.json
+judge --format json rounds.csv
 worker --device cuda:0
 worker --device cpu
 compile-helper libnvrtc.so.13

@@ -240,7 +240,7 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 var process sync.Mutex
 
 // variables are those of a script that programs read.
-var variables = []string{"COLUMNS", "CXX", "DEV", "GITHUB_STEP_SUMMARY", "HOME", "NORMBENCH_CACHE",
+var variables = []string{"COLUMNS", "CXX", "DEV", "HOME", "NORMBENCH_CACHE",
 	"NORMBENCH_COMPILERS", cpu.CacheVariable,
 	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "PYTHONPATH",
 	triton.PythonVariable, "TMPDIR", "WORK"}

@@ -140,6 +140,9 @@ func TestPlan(t *testing.T) {
 func TestSummarize(t *testing.T) {
 	cells := []Cell{rounds(12, -0.05, 0, 0.002), rounds(12, 0.001, 0, 0.002),
 		rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
+	for i := range cells {
+		cells[i].Problem.M = int64(i + 1)
+	}
 	judged := Judge(cells, Default())
 	s := Summarize(judged)
 	assert.That(t, s.Cells == 4 && s.Faster == 1 && s.Slower == 1 && s.Same == 1 &&
@@ -151,8 +154,9 @@ func TestSummarize(t *testing.T) {
 	assert.That(t, math.Abs(s.Mean-math.Pow(product, 0.25)) <= 1e-12 &&
 		s.Lo < s.Mean && s.Mean < s.Hi, "mean %g [%g, %g] of %g", s.Mean, s.Lo, s.Hi, product)
 	// A good mean does not hide a bad cell.
-	for range 30 {
+	for i := range 30 {
 		cells = append(cells, rounds(12, -0.1, 0, 0.002))
+		cells[len(cells)-1].Problem.M = int64(100 + i)
 	}
 	if s := Summarize(Judge(cells, Default())); s.Hi > 0.95 || s.Worst.Effect < 1.02 {
 		t.Errorf("%+v", s)
