@@ -2,39 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"normbench/internal/assert"
-	"normbench/kernels"
-	"normbench/report"
-	"normbench/tune"
 )
-
-// A folder stands for what its finals chose, as a tuned table does that was made from nothing, and
-// is the same where that is the base.
-func TestCompareChosen(t *testing.T) {
-	from := filepath.Join("..", "..", "results", "nvidia-h100-80gb-hbm3")
-	table, err := tune.Read(filepath.Join(from, tune.FileName))
-	assert.NoError(t, err)
-	code, stdout, stderr := normbench([]string{"compare", from + "#base", from, "--format", "json"})
-	var c report.Comparison
-	err = json.Unmarshal([]byte(stdout), &c)
-	assert.Must(t, err == nil && code == 0 && len(c.Rows) == len(table.Entries),
-		"exit code %d, %v, %d rows\n%s", code, err, len(c.Rows), stderr)
-	for _, r := range c.Rows {
-		x, _ := table.Lookup(r.Problem)
-		assert.Equal(t, (kernels.Variant{Family: r.B.Family, Config: r.B.Config}), x.Variant(),
-			r.Problem, "the table")
-		assert.That(t,
-			r.A.Family != r.B.Family || r.A.Config != r.B.Config || r.Mark == report.Equal &&
-				r.Speedup == 1,
-			"%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
-	}
-}
 
 // The tables and plots that are checked in are what commands make of the records that are:
 // -update writes them.

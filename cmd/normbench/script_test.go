@@ -116,7 +116,7 @@ func raceEnabled() bool {
 const smallCache = "1M"
 
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript they use those of
-// scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of the cpu's results
+// scriptCommands, the conditions [root], [cuda], [race] and [all], and $DEV, the name of the cpu's results
 // folder, and $EXAMPLES and $FAMILIES, the repository's. -update writes the files that they compare
 // with.
 func TestScripts(t *testing.T) {
@@ -170,6 +170,8 @@ func TestScripts(t *testing.T) {
 				return lab.HaveCUDA, nil
 			case "race":
 				return raceEnabled(), nil
+			case "all":
+				return testAll, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -222,6 +224,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"tear":    tear,
 	"lock":    lock,
 	"isjson":  isjson,
+	"jobs":    jobs,
 	"fit":     fit,
 
 	"replaceall": replaceall,
