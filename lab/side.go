@@ -15,8 +15,7 @@ import (
 	"normbench/tune/ref"
 )
 
-// Side reads a recorded operand: records with an optional selector, a tuned table, or an arm of
-// a live compare.
+// Side reads a recorded operand: records with an optional selector, or a tuned table.
 func (l *Lab) Side(text string) (side report.Side, err error) {
 	side, err = l.read(text)
 	side.Name = report.NameOf(text)
@@ -44,7 +43,8 @@ func (l *Lab) read(text string) (side report.Side, err error) {
 	case selects && selector == "":
 		return side, hint.Errorf(report.OperandHelp, "nothing stands behind the # of %s", text)
 	case textfile.Ext(path) == ".json":
-		return l.arm(text, path, selector)
+		return side, hint.Errorf("`normbench report "+path+"` prints its table",
+			"%s is a live compare, and no operand of another", path)
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if _, err := l.Parse(text); err == nil {
@@ -62,7 +62,7 @@ func (l *Lab) read(text string) (side report.Side, err error) {
 		l.Note(f.Notes...)
 		l.files[path] = f
 	}
-	keep, err := l.selector(selector)
+	keep, err := selectorOf(selector)
 	if err != nil {
 		return side, err
 	}
@@ -78,19 +78,6 @@ func (l *Lab) read(text string) (side report.Side, err error) {
 		}
 	}
 	return chosenSide(text, f, keep, won), nil
-}
-
-func (l *Lab) arm(text, path, selector string) (report.Side, error) {
-	arms, err := report.ReadArms(path)
-	if err != nil {
-		return report.Side{}, err
-	}
-	if i := slices.Index([]string{"A", "B"}, selector); i >= 0 {
-		arms[i].Label = text
-		return arms[i], nil
-	}
-	return report.Side{}, hint.Errorf("write "+path+"#A or "+path+"#B",
-		"%s is a live compare, which has two arms", path)
 }
 
 // tableSide has the entries of a tuned table.
@@ -158,22 +145,22 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
 	return s
 }
 
-// selector is what stands behind the # of a recorded operand.
-func (l *Lab) selector(text string) (func(*record.Entry) bool, error) {
-	form, _, hasForm := strings.Cut(text, ":")
-	switch {
-	case text == "" || text == "peers" || text == "peer:"+ref.Best:
+// selectorOf is what stands behind the # of a recorded operand.
+func selectorOf(text string) (func(*record.Entry) bool, error) {
+	switch text {
+	case "", "peers", "peer:" + ref.Best:
 		// Peers recorded beside our kernels do not count as ours.
 		return func(x *record.Entry) bool {
 			_, peer := kernels.PeerName(x.Variant.Family)
 			return peer == (text != "")
 		}, nil
-	case text == "base":
+	case "base":
 		return func(x *record.Entry) bool { return x.Base }, nil
-	case hasForm && slices.Contains([]string{"tuned", "preset", "peer"}, form):
-		return l.runs(text)
 	}
 	family, label, exact := strings.Cut(text, "@")
+	if name, ok := strings.CutPrefix(family, "peer:"); ok {
+		family = kernels.PeerVariant(name).Family
+	}
 	if exact && label == "" {
 		return nil, hint.Errorf(report.OperandHelp, "nothing stands behind the @ of #%s", text)
 	}
@@ -187,54 +174,5 @@ func (l *Lab) selector(text string) (func(*record.Entry) bool, error) {
 				v, ok := x.Variant.Config.Lookup(set.Knob)
 				return !ok || v != set.Value
 			})
-	}, nil
-}
-
-// runs selects the records of the variants that a REF runs on the records' device, under the same
-// name or under another one with the same plan.
-func (l *Lab) runs(text string) (func(*record.Entry) bool, error) {
-	r, err := l.Parse(text)
-	if err != nil {
-		return nil, err
-	}
-	type at struct {
-		p   kernels.Problem
-		run *record.Run
-	}
-	type picks struct {
-		variants []kernels.Variant
-		plans    []string
-	}
-	seen := map[at]picks{}
-	plan := func(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) string {
-		_, _, plan, err := l.Registry.Resolve(p, v, d)
-		if err != nil {
-			return ""
-		}
-		return plan.String()
-	}
-	return func(x *record.Entry) bool {
-		if x.Run == nil {
-			return false
-		}
-		d := x.Run.Device
-		k := at{x.Problem, x.Run}
-		ours, ok := seen[k]
-		if !ok {
-			ours.variants, _ = l.Variants(r, x.Problem, d) // none: there is no record of it either
-			for _, v := range ours.variants {
-				ours.plans = append(ours.plans, plan(x.Problem, v, d))
-			}
-			seen[k] = ours
-		}
-		if slices.Contains(ours.variants, x.Variant) {
-			return true
-		}
-		design := func(v kernels.Variant) bool { return v.Family == x.Variant.Family }
-		if !slices.ContainsFunc(ours.variants, design) {
-			return false
-		}
-		own := plan(x.Problem, x.Variant, d)
-		return own != "" && slices.Contains(ours.plans, own)
 	}, nil
 }

@@ -381,7 +381,7 @@ const honestShapes = 10
 func newMean(kind string, rows []Row) Mean {
 	m := Mean{Kind: kind}
 	var problems []kernels.Problem
-	var logs [][]float64
+	var logs []float64
 	for _, r := range rows {
 		if n := map[Mark]*int{Faster: &m.Faster, Slower: &m.Slower, Same: &m.Same,
 			Equal: &m.Equal, Unclear: &m.Unclear}[r.Mark]; n != nil {
@@ -394,7 +394,7 @@ func newMean(kind string, rows []Row) Mean {
 		if r.Paired != nil && r.Mark == Unclear {
 			gain = 0 // nothing was shown
 		}
-		problems, logs = append(problems, r.Problem), append(logs, []float64{gain})
+		problems, logs = append(problems, r.Problem), append(logs, gain)
 	}
 	if m.N, m.Without = len(logs), len(rows)-len(logs); m.N > 0 {
 		m.Shapes, m.Speedup, m.Lo, m.Hi = verdict.Mean(problems, logs)

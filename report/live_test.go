@@ -1,9 +1,14 @@
 package report
 
 import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
+	"normbench/kernels"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
@@ -36,4 +41,45 @@ func TestMoved(t *testing.T) {
 		stage, _, by := r.movedStage()
 		assert.That(t, stage == c.stage && by == c.by, "%+v: %s %g", c, stage, by)
 	}
+}
+
+// smallLive is a recorded live compare with two of its duels, after change.
+func smallLive(t testing.TB, change func(*Live)) []byte {
+	t.Helper()
+	run, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
+	assert.NoError(t, err)
+	run.Duels = run.Duels[:2]
+	run.Judge()
+	change(run)
+	data, err := json.Marshal(run)
+	assert.NoError(t, err)
+	return data
+}
+
+// Whatever is accepted can be printed, and judged again.
+func FuzzParseLive(f *testing.F) {
+	good := smallLive(f, func(*Live) {})
+	f.Add(good)
+	f.Add(bytes.Replace(good, []byte(`"status":"ok"`), []byte(`"status":"wrong"`), 1))
+	f.Add([]byte(`{"schema":1,"duels":[null]}`))
+	f.Add(smallLive(f, func(r *Live) { r.Summary.Worst = nil }))
+	f.Add(bytes.Replace(good, []byte(`"id":"`), []byte(`"id":"../../`), 1))
+	f.Add(bytes.Replace(good, []byte(`"a":`), []byte(`"a":NaN,"a":`), 1))
+	f.Add(bytes.Replace(good, []byte(`"rounds":[`), []byte(`"rounds":null,"x":[`), 1))
+	f.Add(append([]byte("\xef\xbb\xbf"), good...))
+	f.Add([]byte(`{"schema":1,"duels":` + strings.Repeat("[", 5000)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := ab.Parse(data)
+		if err != nil {
+			return
+		}
+		run := &Live{Match: *m}
+		run.Score()
+		assert.NoError(t, run.Render(io.Discard, FormatText))
+		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
+			len(run.Duels[0].Rounds) > 100 {
+			return // judging takes the square of the rounds
+		}
+		run.Judge()
+	})
 }

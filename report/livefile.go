@@ -21,6 +21,7 @@ import (
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // A Live is a live compare with what its file has of it beside.
@@ -137,8 +138,8 @@ func (l *Live) notes() (notes []string) {
 		if s.Shapes > 0 && s.Shapes < s.Cells {
 			cells += " of " + console.Count(s.Shapes, "shape")
 		}
-		notes = append(notes, fmt.Sprintf("geometric mean %.3fx (95%% %.3f-%.3f) over %s: "+
-			"%d faster, %d same, %d slower, %d inconclusive", 1/s.Mean, 1/s.Hi, 1/s.Lo, cells,
+		notes = append(notes, fmt.Sprintf("geometric mean %.3fx%s over %s: "+
+			"%d faster, %d same, %d slower, %d inconclusive", 1/s.Mean, meanInterval(s), cells,
 			s.Faster, s.Same, s.Slower, s.Inconclusive),
 			fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
 	}
@@ -153,6 +154,14 @@ func (l *Live) notes() (notes []string) {
 		problems = append(problems, l.Duels[i].Problem)
 	}
 	return append(append(notes, l.Peers...), LadderNotes(l.Run.Device, problems)...)
+}
+
+// meanInterval is that of a summary's speedup, of two shapes or more.
+func meanInterval(s verdict.Summary) string {
+	if s.Shapes == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (95%% %.3f-%.3f)", 1/s.Hi, 1/s.Lo)
 }
 
 // LadderNotes say which steps of the ladder the defaults of problems come from, on a GPU.
@@ -182,7 +191,7 @@ func (l *Live) Page() *Page {
 	p.What, p.Summary = t.Title, t.Notes
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
-			"mean speedup over %s (95%% %.3f-%.3f)", console.Count(s.Cells, "cell"), 1/s.Hi, 1/s.Lo)}
+			"mean speedup over %s%s", console.Count(s.Cells, "cell"), meanInterval(s))}
 		p.Summary = p.Summary[1:] // the tally says it
 	}
 	t.Title, t.Notes = "Every problem", nil

@@ -164,14 +164,14 @@ func (v Value) tip(side string) string {
 }
 
 // speeds are drawings of the speed against the stream on every problem.
-func (g *Growth) speeds() Figures {
+func (g *Overview) speeds() Figures {
 	return Figures{Title: "Speed against the stream", Wide: true, Series: g.series,
 		Help:     "100% is a copy of the same tensors in the same run. Bars are 95% intervals.",
-		Drawings: g.draw(g.panels(OverShape), OverShape)}
+		Drawings: g.draw(g.panels())}
 }
 
 // launches are a table of the arms that take several on a problem, none where no arm does.
-func (g *Growth) launches() []*Table {
+func (g *Overview) launches() []*Table {
 	type row struct {
 		problem kernels.Problem
 		arm     string
@@ -206,9 +206,8 @@ func (g *Growth) launches() []*Table {
 	return []*Table{t.LedBy("M", "N", "arm")}
 }
 
-// Page is g as a page: how near each arm comes to the stream on every problem, and
-// over each side that grows.
-func (g *Growth) Page(title string, runs []*record.Run) *Page {
+// Page is g as a page: how near each arm comes to the stream on every problem.
+func (g *Overview) Page(title string, runs []*record.Run) *Page {
 	scores, rows := g.Tables()
 	p := &Page{Title: title, What: g.legend(), Runs: runs, Summary: slices.Clone(g.Notes)}
 	for i, x := range g.series {
@@ -222,13 +221,7 @@ func (g *Growth) Page(title string, runs []*record.Run) *Page {
 			}
 		}
 	}
-	figures := Figures{Title: "Over rows and columns", Series: g.series,
-		Help: "% of the stream's speed: 100% is a copy of the same tensors. Bars are 95% intervals."}
-	for _, over := range []*Axis{OverM, OverN} {
-		ps := g.panels(over)
-		figures.Drawings = append(figures.Drawings, g.draw(ps[:min(len(ps), maxPanels)], over)...)
-	}
-	p.Figures = []Figures{g.speeds(), figures}
+	p.Figures = []Figures{g.speeds()}
 	rows.Title, scores.Title, scores.Notes = "Every problem", "How near to the stream", nil
 	p.Tables = append([]*Table{rows.LedBy("M", "N"), scores}, g.launches()...)
 	return p
@@ -240,11 +233,11 @@ func (c *Comparison) inOrder() []Row {
 		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
 }
 
-// growth are both sides as arms.
-func (c *Comparison) growth() *Growth {
-	g := &Growth{Arms: []string{c.A, c.B}, series: c.series}
+// overview has both sides as arms.
+func (c *Comparison) overview() *Overview {
+	g := &Overview{Arms: []string{c.A, c.B}, series: c.series}
 	for _, r := range c.inOrder() {
-		g.Rows = append(g.Rows, GrowthRow{Problem: r.Problem, Kind: r.Kind, Arms: []Value{r.A, r.B}})
+		g.Rows = append(g.Rows, OverviewRow{Problem: r.Problem, Kind: r.Kind, Arms: []Value{r.A, r.B}})
 	}
 	return g
 }
@@ -329,7 +322,7 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
-	g := c.growth()
+	g := c.overview()
 	p.Figures = []Figures{c.speedups(), g.speeds()}
 	rows, means := c.Table(), meanTable(c)
 	_, how, _ := strings.Cut(rows.Title, "\n")

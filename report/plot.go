@@ -87,93 +87,62 @@ func Names(sides []Side) []string {
 
 // The measures of a plot, in pixels.
 const (
-	panelWidth, panelHeight = 330, 250
-	panelsAcross            = 3
-	shapePanelHeight        = 350 // the labels need some of it
+	panelHeight             = 350 // the labels need some of it
 	shapePitch, tightPitch  = 26, 15
 	shapesAtEase, maxShapes = 48, 250
 	maxPanels               = 32 // more are no picture
 )
 
-// A panel is one picture of a plot: a line per arm over the side that grows, at
-// one value of the other, or over all shapes of a kind.
+// A panel is one picture of a plot: a line per arm over all shapes of a kind, one beside the other.
 type panel struct {
-	what   string // "rms bwd bf16": those of one row of the plot
-	fixed  int64
+	what   string            // "rms bwd bf16"
 	shapes []string          // of its problems, in the order of the rows
-	lines  [][]picture.Point // per arm: the side or the shape's number, and % of the stream
+	lines  [][]picture.Point // per arm: the shape's number, and % of the stream
 	last   []int             // per arm: the number of the shape of its last point
 }
 
-// rowsAlong are the rows in the order of an axis: by kind, and then as each panel has them.
-func (g *Growth) rowsAlong(over *Axis) []GrowthRow {
-	kinds := map[string]int{} // by their first row
-	for i, r := range g.Rows {
-		if _, ok := kinds[KindOf(r.Problem)]; !ok {
-			kinds[KindOf(r.Problem)] = i
-		}
-	}
-	return slices.SortedStableFunc(slices.Values(g.Rows), func(a, b GrowthRow) int {
-		by := cmp.Compare(kinds[KindOf(a.Problem)], kinds[KindOf(b.Problem)])
-		if by == 0 && !over.every() {
-			by = over.compare(a.Problem, b.Problem)
-		}
-		return by
-	})
-}
-
-// panels are what there is to draw over an axis: each kind, at each fixed other
-// side if the axis is one, with enough points of some arm.
-func (g *Growth) panels(over *Axis) (ps []panel) {
-	var before kernels.Problem
-	for _, r := range g.rowsAlong(over) {
-		x, fixed := over.along(r.Problem)
-		if over.every() {
-			fixed = 0
-		}
-		what := KindOf(r.Problem)
-		if n := len(ps) - 1; n < 0 || ps[n].what != what || ps[n].fixed != fixed {
-			ps = append(ps, panel{what: what, fixed: fixed, last: make([]int, len(g.Arms)),
-				lines: make([][]picture.Point, len(g.Arms))})
-			before = kernels.Problem{}
-		}
-		p := &ps[len(ps)-1]
-		if over.every() {
-			x = int64(len(p.shapes))
-		}
-		p.shapes = append(p.shapes, ShapeOf(r.Problem))
-		for a, v := range r.Arms {
-			if v.StreamPercent == 0 {
-				continue
+// panels are what there is to draw: each kind of which some arm has a time and the stream's.
+func (g *Overview) panels() (ps []panel) {
+	for what, rows := range byKind(g.Rows, func(r OverviewRow) string { return KindOf(r.Problem) }) {
+		p := panel{what: what, last: make([]int, len(g.Arms)),
+			lines: make([][]picture.Point, len(g.Arms))}
+		var before kernels.Problem
+		for n, r := range rows {
+			p.shapes = append(p.shapes, ShapeOf(r.Problem))
+			for a, v := range r.Arms {
+				if v.StreamPercent == 0 {
+					continue
+				}
+				pt := picture.Point{X: float64(n), Y: v.StreamPercent,
+					Tip: ShapeOf(r.Problem) + ", " + v.tip(g.series[a].Name)}
+				// A line between shapes that share no side, or past one that an arm
+				// lacks, would say that something lies between them.
+				pt.Apart = len(p.lines[a]) > 0 && p.last[a] != n ||
+					before.M != r.Problem.M && before.N != r.Problem.N
+				pt.Lo, pt.Hi = v.streamInterval()
+				p.lines[a], p.last[a] = append(p.lines[a], pt), n+1
 			}
-			pt := picture.Point{X: float64(x), Y: v.StreamPercent,
-				Tip: ShapeOf(r.Problem) + ", " + v.tip(g.series[a].Name)}
-			// A line between shapes that share no side, or past one that an arm
-			// lacks, would say that something lies between them.
-			pt.Apart = len(p.lines[a]) > 0 && p.last[a] != len(p.shapes)-1 ||
-				over.every() && before.M != r.Problem.M && before.N != r.Problem.N
-			pt.Lo, pt.Hi = v.streamInterval()
-			p.lines[a], p.last[a] = append(p.lines[a], pt), len(p.shapes)
+			before = r.Problem
 		}
-		before = r.Problem
+		if slices.ContainsFunc(p.lines, func(l []picture.Point) bool { return len(l) > 0 }) {
+			ps = append(ps, p)
+		}
 	}
-	return slices.DeleteFunc(ps, func(p panel) bool {
-		return !slices.ContainsFunc(p.lines,
-			func(l []picture.Point) bool { return len(l) >= over.least })
-	})
+	return ps
 }
 
-// checkPanels says why there is nothing to draw over an axis, or too much, or nil.
-func checkPanels(panels []panel, over *Axis) error {
+// checkPanels says why there is nothing to draw, or too much, or nil.
+func checkPanels(panels []panel) error {
 	const less = "choose by --op, --pass, --dtype and --shapes"
 	switch n := len(panels); {
 	case n == 0:
-		return over.errNothing()
+		return hint.Errorf("`normbench bench`, `sweep` and `compare` time the stream beside the kernels",
+			"nothing to draw: no problem has a time and the stream's")
 	case n > maxPanels:
-		return hint.Errorf(less, "%d panels over %s are too many for one plot", n, over)
+		return hint.Errorf(less, "%d panels are too many for one plot", n)
 	}
 	for _, p := range panels {
-		if n := len(p.shapes); over.every() && n > maxShapes {
+		if n := len(p.shapes); n > maxShapes {
 			return hint.Errorf(less, "%d shapes of %s are too many for one plot", n, p.what)
 		}
 	}
@@ -183,31 +152,27 @@ func checkPanels(panels []panel, over *Axis) error {
 // overShapes has a plot go from shape to shape. most is how many one beside it has.
 func overShapes(p *picture.Plot, shapes []string, most int) {
 	pitch := max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
-	p.Width, p.Height = 80+pitch*float64(most), shapePanelHeight
-	p.X = picture.Axis{Label: OverShape.label, Lo: -0.7, Hi: float64(len(shapes)) - 0.3, Slant: true}
+	p.Width, p.Height = 80+pitch*float64(most), panelHeight
+	p.X = picture.Axis{Label: "MxN, rows x columns", Lo: -0.7, Hi: float64(len(shapes)) - 0.3,
+		Slant: true}
 	for i, s := range shapes {
 		p.X.Ticks = append(p.X.Ticks, picture.Tick{At: float64(i), Label: s})
 	}
 }
 
 // draw draws panels over axes that they share, so that they compare.
-func (g *Growth) draw(panels []panel, over *Axis) (list []*picture.Drawing) {
-	x, top, most := picture.Axis{Label: over.label, Lo: math.Inf(1), Log: true}, 120.0, 0
+func (g *Overview) draw(panels []panel) (list []*picture.Drawing) {
+	top, most := 120.0, 0
 	for _, p := range panels {
 		most = max(most, len(p.shapes))
 		for _, pt := range slices.Concat(p.lines...) {
-			x.Lo, x.Hi, top = min(x.Lo, pt.X), max(x.Hi, pt.X), max(top, math.Ceil(pt.Y/20)*20)
+			top = max(top, math.Ceil(pt.Y/20)*20)
 		}
 	}
-	x.Lo, x.Hi = x.Lo/1.15, x.Hi*1.15
 	for _, in := range panels {
-		p := picture.Plot{Title: over.title(in), Width: panelWidth, Height: panelHeight, X: x,
-			Target: 100, Y: picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}}
-		if over.every() {
-			overShapes(&p, in.shapes, most)
-		} else {
-			p.X.Ticks = picture.Binary(x.Lo, x.Hi)
-		}
+		p := picture.Plot{Title: in.what, Target: 100,
+			Y: picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}}
+		overShapes(&p, in.shapes, most)
 		for i, l := range in.lines {
 			if len(l) > 0 {
 				p.Lines = append(p.Lines, picture.Line{Series: g.series[i], Points: l})
@@ -218,30 +183,15 @@ func (g *Growth) draw(panels []panel, over *Axis) (list []*picture.Drawing) {
 	return list
 }
 
-// Plot draws the share of the stream's speed over an axis as an SVG file: a block of panels for
-// each kind, over a side one for each value of the other, a line per arm, 100% as the target.
-func (g *Growth) Plot(title string, over *Axis) ([]byte, error) {
-	panels := g.panels(over)
-	if err := checkPanels(panels, over); err != nil {
+// Plot draws the share of the stream's speed as an SVG file: a panel for each kind, a line per arm,
+// 100% as the target.
+func (g *Overview) Plot(title string) ([]byte, error) {
+	panels := g.panels()
+	if err := checkPanels(panels); err != nil {
 		return nil, err
-	}
-	drawn := g.draw(panels, over)
-	most := panelsAcross
-	if over.every() {
-		most = 1
-	}
-	var rows [][]*picture.Drawing
-	for len(panels) > 0 {
-		n := slices.IndexFunc(panels, func(p panel) bool { return p.what != panels[0].what })
-		if n < 0 {
-			n = len(panels)
-		}
-		deep := (n + most - 1) / most
-		across := (n + deep - 1) / deep // four are two rows of two
-		rows = slices.AppendSeq(rows, slices.Chunk(drawn[:n], across))
-		panels, drawn = panels[n:], drawn[n:]
 	}
 	target := picture.Series{Class: "ref", Width: 1.2,
 		Name: "100%: the stream, a copy of the same tensors in the same run"}
+	rows := slices.Collect(slices.Chunk(g.draw(panels), 1))
 	return picture.File(title, append(slices.Clone(g.series), target), rows), nil
 }

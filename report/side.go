@@ -52,9 +52,7 @@ func RunsOf(sides ...Side) (runs []*record.Run) {
 
 // OperandHelp is the grammar of recorded operands in words, for hints.
 const OperandHelp = "an operand is a records file or results folder, with #base, #peers, " +
-	"#FAMILY, " +
-	"#FAMILY@LABEL, #preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, " +
-	"compare-RUN.json#A or #B, or tuned:FILE"
+	"#FAMILY, #FAMILY@LABEL or #peer:NAME behind it if need be, or tuned:FILE"
 
 const bestPeer = "peer:best"
 

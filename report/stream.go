@@ -2,8 +2,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
 
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -62,41 +60,6 @@ func (c Cell) ofStream() float64 {
 		return 0
 	}
 	return c.StreamUS / c.Median
-}
-
-// A Shortfall is a problem on which a side is not as near to the stream as asked.
-type Shortfall struct {
-	Problem kernels.Problem `json:"problem"`
-	Share   float64         `json:"share"` // of the stream's speed; 0 where the side has no time
-	Why     string          `json:"why,omitempty"`
-}
-
-func (l Shortfall) String() string {
-	if l.Why != "" {
-		return fmt.Sprintf("%s is %s", l.Problem, l.Why)
-	}
-	return fmt.Sprintf("%s at %.1f%%", l.Problem, 100*l.Share)
-}
-
-// Shortfalls lists the problems on which a side is below a share of the stream's
-// speed, the worst first; those without a time come before all others.
-func Shortfalls(s Side, least float64) []Shortfall {
-	var lows []Shortfall
-	for _, p := range problems(s) {
-		c := s.Cells[p]
-		l := Shortfall{Problem: p, Share: c.ofStream()}
-		switch {
-		case l.Share >= least:
-			continue
-		case c.Status != kernels.StatusOK:
-			l.Why = string(c.Status)
-		case l.Share == 0:
-			l.Why = "without a time of the stream"
-		}
-		lows = append(lows, l)
-	}
-	slices.SortStableFunc(lows, func(a, b Shortfall) int { return cmp.Compare(a.Share, b.Share) })
-	return lows
 }
 
 // StreamTable says how near each side comes to the stream.

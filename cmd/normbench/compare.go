@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/console"
 	"normbench/internal/hint"
-	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/lab"
 	"normbench/report"
@@ -23,8 +20,7 @@ import (
 // A compareConfig is what the flags of compare ask for.
 type compareConfig struct {
 	stand
-	atLeast float64
-	live    liveConfig
+	live liveConfig
 }
 
 func compareCommand(e *env) *cli.Command {
@@ -46,19 +42,13 @@ func compareCommand(e *env) *cli.Command {
 		ArgsUsage: "BASE CANDIDATE",
 		Description: "A recorded operand is a records file, a results folder, or tuned:FILE (a tuned " +
 			"table). A file or folder stands for what a problem's finals chose, else its fastest " +
-			"correct variant. A suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL " +
-			"or PATH#tuned:FILE. FILE#A and FILE#B are the two arms of a live compare's file; " +
-			"both together print that compare's own table.\n\n" +
+			"correct variant. A suffix chooses others: PATH#base, PATH#FAMILY or PATH#FAMILY@LABEL. " +
+			"`normbench report FILE` prints the table of a live compare again.\n\n" +
 			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the " +
 			"device. Interleaved rounds visit them and a second copy of BASE, and each cell gets " +
 			"a verdict: see docs/verdicts.md. Every table has each side's speed as a share of the " +
 			"stream's; the stream is a copy of the same tensors.",
 		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"), []cli.Flag{
-			&cli.Float64Flag{Destination: &cfg.atLeast, Name: "at-least",
-				Usage:       "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8",
-				DefaultText: "not checked",
-				// a copy is not beaten by more
-				Action: within("at-least", 1e-9, 1.5, "write 0.8 for 80% of the stream's speed")},
 			cfg.htmlFlag(),
 		}, cfg.tableFlags(), cfg.kernelFlags(), live),
 	}, &cfg.common, func() error { return compare(e, cfg) })
@@ -85,9 +75,6 @@ func compare(e *env, cfg *compareConfig) error {
 	wanted, err := cfg.Filter()
 	if err != nil {
 		return err
-	}
-	if file, ok := oneLive(ops); ok {
-		return compareArms(e, cfg, file, wanted)
 	}
 	return compareRecorded(e, cfg, wanted)
 }
@@ -125,16 +112,16 @@ func compareRecorded(e *env, cfg *compareConfig, wanted func(kernels.Problem) bo
 					"variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
-	if err := report.Render(e.out, table, cfg.format); err != nil {
+	names := report.Names(sides[:])
+	return showCompared(e, &cfg.common, table, fmt.Sprintf("%s against %s", names[1], names[0]), sides[:])
+}
+
+// showCompared prints a comparison of two recorded sides, and writes its page.
+func showCompared(e *env, x *common, c *report.Comparison, title string, sides []report.Side) error {
+	if err := report.Render(e.out, c, x.format); err != nil {
 		return err
 	}
-	if err := e.writePage(cfg.html, func() *report.Page {
-		names := report.Names(sides[:])
-		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), report.RunsOf(sides[:]...))
-	}); err != nil {
-		return err
-	}
-	return cfg.reaches(e, sides[1])
+	return e.writePage(x.html, func() *report.Page { return c.Page(title, report.RunsOf(sides...)) })
 }
 
 // runs says whether a compare runs its operands on a device.
@@ -152,62 +139,4 @@ func checkCompared(e *env, sides []report.Side) error {
 		}
 	}
 	return e.Unused(errors.New("both operands are recorded, and neither has a variant of it"))
-}
-
-// oneLive is the live compare that both operands are arms of.
-func oneLive(ops []string) (file string, ok bool) {
-	var files [2]string
-	for i, text := range ops {
-		path, arm, _ := strings.Cut(text, "#")
-		if textfile.Ext(path) != ".json" || arm != "A" && arm != "B" {
-			return "", false
-		}
-		files[i] = filepath.Clean(path)
-	}
-	return files[0], files[0] == files[1]
-}
-
-// compareArms shows the verdicts of a live compare. Its arms were measured in turns. A comparison
-// of recordings does not know the rounds, and would call differences that the rounds do not show.
-func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Problem) bool) error {
-	ops := cfg.operands
-	for i, arm := range []string{"#A", "#B"} {
-		if !strings.HasSuffix(ops[i], arm) {
-			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B",
-				"the rounds of %s are of B against A", file)
-		}
-	}
-	run, err := report.ReadLivePart(file, wanted)
-	if err != nil {
-		return err
-	}
-	arms := run.Sides()
-	if err := checkCompared(e, arms[:]); err != nil {
-		return err
-	}
-	if err := showLive(e, &cfg.common, run); err != nil {
-		return err
-	}
-	side := arms[1]
-	side.Label = ops[1]
-	return cfg.reaches(e, side)
-}
-
-// reaches is the gate of --at-least: nil if the side reaches that share of the stream everywhere,
-// or if the flag is not given.
-func (cfg *compareConfig) reaches(e *env, s report.Side) error {
-	if cfg.atLeast == 0 {
-		return nil
-	}
-	least := cfg.atLeast
-	lows := report.Shortfalls(s, least)
-	if len(lows) == 0 {
-		return nil
-	}
-	for _, l := range lows {
-		e.Notef("below %g%% of stream: %s", 100*least, l)
-	}
-	return &exitError{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds "+
-		"what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
-		s.Label, 100*least, len(lows), console.Count(len(s.Cells), "problem"), lows[0])}
 }

@@ -4,28 +4,22 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
-	"normbench/kernels"
-	"normbench/kernels/peers"
-	"normbench/kernels/presets"
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/report/export"
-	"normbench/sweep/ab"
 	"normbench/sweep/search"
-	"normbench/sweep/shapes"
 )
 
 // completeFlag ends the command line that a completion script runs, as the library has it. The
 // word before it is the one that is being typed, empty if nothing of it is there yet.
 const completeFlag = "--generate-bash-completion"
 
-// The scripts ask the program for the words, so that they know every family, group and preset.
+// The scripts ask the program for the words, so that they know every command and flag.
 var (
 	//go:embed completion.bash
 	bashCompletion string
@@ -60,8 +54,8 @@ func completionCommand(e *env) *cli.Command {
 	})
 }
 
-// complete prints what the word that is being typed may become. Nothing leaves it to the shell,
-// which completes files.
+// complete prints what the word that is being typed may become: a command, a flag, or one of the few
+// words that a flag takes. Nothing leaves it to the shell, which completes files.
 func (e *env) complete(c *cli.Context) {
 	words := e.Command[1 : len(e.Command)-1]
 	if len(words) == 0 {
@@ -90,9 +84,9 @@ func (e *env) complete(c *cli.Context) {
 	case len(rest) < len(path): // the command's own name
 		list = []string{word}
 	case hasValue && takes(flag) != "":
-		list, word, before = flagValues(e, cmd, takes(flag), value), value, flag+"="
+		list, word, before = choices(cmd.Name, takes(flag)), value, flag+"="
 	case len(rest) > 0 && takes(rest[len(rest)-1]) != "":
-		list = flagValues(e, cmd, takes(rest[len(rest)-1]), word)
+		list = choices(cmd.Name, takes(rest[len(rest)-1]))
 	case strings.HasPrefix(word, "-"):
 		list = append(list, dashed(cmd.Flags)...)
 	case len(cmd.Subcommands) > 0 && len(rest) == len(path):
@@ -102,9 +96,10 @@ func (e *env) complete(c *cli.Context) {
 				list = append(list, sub.Name)
 			}
 		}
+	case cmd.Name == "completion":
+		list = shells
 	default:
-		list = map[string][]string{"bench": refNames(e), "verify": refNames(e), "compare": refNames(e),
-			"rule": {"base", "tuned:"}, "completion": shells}[cmd.Name]
+		return
 	}
 	for _, name := range list {
 		if strings.HasPrefix(name, word) {
@@ -113,37 +108,11 @@ func (e *env) complete(c *cli.Context) {
 	}
 }
 
-// refNames are the beginnings of what a REF may be.
-func refNames(e *env) []string {
-	list := append([]string{"base"}, familyNames(e)...)
-	for _, p := range presets.All() {
-		list = append(list, "preset:"+p.Name)
-	}
-	list = append(list, "tuned:", "py:", "peer:best")
-	for _, name := range peers.Names {
-		list = append(list, "peer:"+name)
-	}
-	return list
-}
-
-func familyNames(e *env) (list []string) {
-	for _, f := range e.Registry.Families {
-		if !f.Hidden {
-			list = append(list, f.Name)
-		}
-	}
-	return list
-}
-
 // choices are the values of a flag that takes one of a few words, nil for any other.
 func choices(command, flag string) []string {
 	switch flag {
 	case "strategy":
 		return search.Names()
-	case "order":
-		return []string{ab.OrderRandom, ab.OrderABBA}
-	case "over":
-		return []string{"M", "N", "shape"}
 	case "color":
 		return []string{"auto", "always", "never"}
 	case "export":
@@ -155,72 +124,4 @@ func choices(command, flag string) []string {
 		return report.Formats()
 	}
 	return nil
-}
-
-// deviceNames are those that a command takes.
-func deviceNames(command string) []string {
-	switch command {
-	case "explain", "rule", "lint", "configs":
-		list := []string{"cpu"}
-		for _, k := range rule.KnownDevices() {
-			list = append(list, k.Key)
-		}
-		return list
-	case "worker":
-		return []string{"cpu", "cuda", "cuda:0"}
-	}
-	return []string{"auto", "cpu", "cuda", "cuda:0", "replay:"}
-}
-
-// flagValues are the values that may stand in place of the one being typed.
-func flagValues(e *env, cmd *cli.Command, flag, typed string) []string {
-	var list []string
-	several := false // with commas
-	switch flag {
-	case "shapes":
-		list, several = append(shapes.Default().Names(), "random:"), true
-		if at := strings.LastIndex(typed, "@"); at > strings.LastIndex(typed, ",") {
-			list = nil
-			for _, as := range []string{"bf16", "fp16", "fp32", "fp8", "fp8t"} {
-				list = append(list, typed[strings.LastIndex(typed, ",")+1:at+1]+as)
-			}
-		}
-	case "family":
-		list, several = familyNames(e), cmd.Name == "sweep"
-	case "op":
-		list, several = allOps, true
-	case "pass":
-		list, several = []string{string(kernels.Fwd), string(kernels.Bwd)}, true
-	case "dtype", "weight-dtype":
-		for _, d := range kernels.DTypes() {
-			list = append(list, d.String())
-		}
-		several = flag == "dtype"
-	case "quant", "bias":
-		list, several = kernels.OptionValues(flag), flag == "quant"
-	case "knob":
-		for _, k := range kernels.Knobs() {
-			list = append(list, k.Key+"=")
-		}
-	case "keep":
-		list = refNames(e)
-	case "peers":
-		list, several = peers.Names, true
-	case "prior":
-		list = []string{"auto", "none"}
-	case "device":
-		list = deviceNames(cmd.Name)
-	}
-	if words := choices(cmd.Name, flag); words != nil {
-		list = words
-	}
-	if comma := strings.LastIndex(typed, ","); several && comma >= 0 {
-		for i, name := range list {
-			if i == 0 {
-				list = slices.Clone(list)
-			}
-			list[i] = typed[:comma+1] + name
-		}
-	}
-	return list
 }

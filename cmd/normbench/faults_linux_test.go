@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -52,153 +51,162 @@ func TestFaultHarness(t *testing.T) {
 	h := &harness{t: t, dir: t.TempDir(), seed: seed, scale: float64(n) / 1000,
 		only: os.Getenv(faultClassEnv)}
 	h.prepare()
-
-	both := func(i int) job { return h.jobs[i%2] }
-	h.class("kill -9, grid", 100, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.killed(h.jobs[0], r, syscall.SIGKILL) })
-	h.class("kill -9, search", 100, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.killed(h.jobs[1], r, syscall.SIGKILL) })
-	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
-	h.class("TERM, HUP, INT", 45, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.killed(both(i/3), r, stops[i%3]) })
-	h.class("closed pipe", 30, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
+	many, disk := 2*runtime.NumCPU(), 0
 	if h.mounts() {
-		h.class("full disk", 40, 1,
-			func(i int, r *rand.Rand) toll { return h.fullDisk(both(i), r) })
-		h.class("read-only disk", 12, 1, func(i int, r *rand.Rand) toll { return h.readOnly(i) })
+		disk = 1
 	} else {
 		fmt.Println("no tmpfs may be mounted here: neither full nor read-only disks")
 	}
-	h.class("file size limit", 30, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.limited(both(i), "-f", 1+r.IntN(40)) })
-	h.class("few file descriptors", 40, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.limited(both(i), "-n", 3+r.IntN(24)) })
-	h.class("files changed under it", 70, 2*runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.changed(both(i), i/2, r) })
-	h.class("two writers", 30, runtime.NumCPU(),
-		func(i int, r *rand.Rand) toll { return h.twoWriters(both(i), r) })
-	for _, f := range h.readers {
-		h.class(f.name, f.share, runtime.NumCPU(),
-			func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
+	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
+	pairs := faultPairs(seed)
+	for _, c := range []class{
+		{"kill -9, grid", 100, many, func(x *trial, i int) {
+			x.job = h.jobs[0]
+			x.kill(syscall.SIGKILL)
+		}},
+		{"kill -9, search", 100, many, func(x *trial, i int) {
+			x.job = h.jobs[1]
+			x.kill(syscall.SIGKILL)
+		}},
+		{"TERM, HUP, INT", 45, many, func(x *trial, i int) { x.kill(stops[i%3]) }},
+		{"closed pipe", 30, many, func(x *trial, i int) { x.kill(syscall.SIGPIPE) }},
+		{"full disk", 40 * disk, 1, func(x *trial, i int) { x.fillDisk() }},
+		{"read-only disk", 12 * disk, 1, (*trial).forbidDisk},
+		{"file size limit", 30, many, func(x *trial, i int) { x.limit("-f", 1+x.r.IntN(40)) }},
+		{"few file descriptors", 40, many, func(x *trial, i int) { x.limit("-n", 3+x.r.IntN(24)) }},
+		{"files changed under it", 70, many, func(x *trial, i int) { x.change(i / 2) }},
+		{"two writers", 30, many / 2, func(x *trial, i int) { x.writeTwice() }},
+		{"worker", len(pairs), 8, func(x *trial, i int) {
+			x.job = h.jobs[x.r.IntN(2)]
+			x.misbehave(pairs[i%len(pairs)])
+		}},
+		{"dies at random, p0.01", 60, 4, func(x *trial, i int) { x.flake("dies", "any", "p0.01", true) }},
+		{"dies at random, p0.03", 60, 4, func(x *trial, i int) { x.flake("dies", "any", "p0.03", true) }},
+		{"dies at random, p0.1", 60, 4, func(x *trial, i int) { x.flake("dies", "any", "p0.1", false) }},
+		{"every n-th answer is junk", 40, 4, func(x *trial, i int) {
+			step := []string{"sense", "check", "time", "open"}[i/2%4]
+			x.flake("garbage", step, "/"+strings.Repeat("n", 3+x.r.IntN(6)), false)
+		}},
+	} {
+		h.inject(c)
 	}
-	h.workerFaults()
-	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
-		h.class("dies at random, "+p, 60, 4,
-			func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })
+	for _, f := range h.prepareReaders() {
+		h.inject(class{f.name, f.share, runtime.NumCPU(), func(x *trial, i int) { x.damage(f) }})
 	}
-	h.class("every n-th answer is junk", 40, 4, func(i int, r *rand.Rand) toll {
-		step := []string{"sense", "check", "time", "open"}[i/2%4]
-		return h.flaky(both(i), "garbage", step, "/"+strings.Repeat("n", 3+r.IntN(6)), false)
-	})
 	h.print()
 	assert.That(t, len(h.table) != 0, "no class of faults is called %q", h.only)
 }
 
-// A toll is what came of a fault: nothing where it was survived.
-type toll struct{ lost, duplicated, wrong []string }
-
-func (v *toll) wrongf(format string, args ...any) {
-	v.wrong = append(v.wrong, fmt.Sprintf(format, args...))
-}
-
-func (v *toll) add(w toll) {
-	v.lost, v.duplicated, v.wrong = append(v.lost, w.lost...), append(v.duplicated,
-		w.duplicated...),
-		append(v.wrong, w.wrong...)
+// A class of faults: its share of 1000, how many at a time, and the i-th of them.
+type class struct {
+	name            string
+	share, parallel int
+	inject          func(x *trial, i int)
 }
 
 type harness struct {
-	t       *testing.T
-	dir     string
-	seed    uint64
-	scale   float64
-	jobs    [2]job // a grid, a search
-	readers []reader
-	done    [2]string // folders of their results
-
-	made  atomic.Int64 // folders
-	only  string       // the class to inject; all where it is empty
-	tried uint64       // classes
+	t     *testing.T
+	dir   string
+	seed  uint64
+	scale float64
+	jobs  [2]job // a grid, a search
+	only  string // the class to inject; all where it is empty
+	tried uint64 // classes
 	table []tally
 }
 
+// A tally is what came of a class, by the names of the table's columns.
 type tally struct {
-	name                                        string
-	injected, survived, lost, duplicated, wrong int
+	name  string
+	count map[string]int
 }
 
-// class injects a share of 1000 faults, so many at a time.
-func (h *harness) class(name string, share, parallel int, inject func(i int, r *rand.Rand) toll) {
+var columns = []string{"injected", "survived", "lost", "duplicated", "wrong"}
+
+// A trial is one fault: a sweep or another command in a folder of its own, and what was found to
+// be lost, duplicated or wrong. Nothing is where it was survived.
+type trial struct {
+	*harness
+	job
+	r     *rand.Rand
+	dir   string
+	what  string // the fault in words
+	last  *proc  // that was started
+	found map[string][]string
+}
+
+func (h *harness) newTrial(j job, r *rand.Rand) *trial {
+	dir, err := os.MkdirTemp(h.dir, "f")
+	assert.NoError(h.t, err)
+	return &trial{harness: h, job: j, r: r, dir: dir, found: map[string][]string{}}
+}
+
+func (x *trial) note(column, format string, args ...any) {
+	x.found[column] = append(x.found[column], fmt.Sprintf(format, args...))
+}
+
+func (x *trial) wrongf(format string, args ...any) { x.note("wrong", format, args...) }
+
+// inject injects the faults of a class.
+func (h *harness) inject(c class) {
 	h.tried++
-	if h.only != "" && h.only != name {
+	if h.only != "" && h.only != c.name || c.share == 0 {
 		return
 	}
-	n, class := int(math.Ceil(float64(share)*h.scale)), h.tried-1
-	y := tally{name: name, injected: n}
+	n, stream := int(math.Ceil(float64(c.share)*h.scale)), (h.tried-1)<<32
+	y := tally{c.name, map[string]int{"injected": n}}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	slots := make(chan bool, parallel)
+	slots := make(chan bool, c.parallel)
 	start := time.Now()
 	for i := range n {
 		slots <- true
 		wg.Go(func() {
 			defer func() { <-slots }()
-			r := rand.New(rand.NewPCG(h.seed, class<<32|uint64(i)))
-			v := inject(i, r)
+			x := h.newTrial(h.jobs[i%2], rand.New(rand.NewPCG(h.seed, stream|uint64(i))))
+			defer os.RemoveAll(x.dir)
+			c.inject(x, i)
 			mu.Lock()
 			defer mu.Unlock()
-			if len(v.lost)+len(v.duplicated)+len(v.wrong) == 0 {
-				y.survived++
+			if len(x.found) == 0 {
+				y.count["survived"]++
 				return
 			}
-			h.t.Errorf("%s, fault %d: lost %s, duplicated %s, wrong %s", name, i, some(v.lost),
-				some(v.duplicated), some(v.wrong))
-			y.lost += min(len(v.lost), 1)
-			y.duplicated += min(len(v.duplicated), 1)
-			y.wrong += min(len(v.wrong), 1)
+			text := ""
+			for _, name := range columns {
+				if list := x.found[name]; list != nil {
+					y.count[name]++
+					text += fmt.Sprintf("; %d %s, %.900q", len(list), name, list[:min(2, len(list))])
+				}
+			}
+			h.t.Errorf("%s, fault %d %s%s\n%s", c.name, i, x.what, text, x.last.stderr())
 		})
 	}
 	wg.Wait()
-	h.t.Logf("%s: %d in %.1f s", name, n, time.Since(start).Seconds())
+	h.t.Logf("%s: %d in %.1f s", c.name, n, time.Since(start).Seconds())
 	h.table = append(h.table, y)
-}
-
-// some are the first lines of a list.
-func some(list []string) string {
-	if len(list) > 2 {
-		list = append(slices.Clone(list[:2]), fmt.Sprintf("and %d more", len(list)-2))
-	}
-	return fmt.Sprintf("%.900q", list)
 }
 
 // print is the table of docs/reliability.md.
 func (h *harness) print() {
-	sum := tally{name: "all"}
-	fmt.Printf("\nseed %d\n\n| class | injected | survived | lost | duplicated | wrong "+
-		"|\n|---|---|---|---|---|---|\n", h.seed)
-	for _, y := range append(h.table, tally{}) {
-		if y.name == "" {
-			y = sum
+	sum := tally{"all", map[string]int{}}
+	fmt.Printf("\nseed %d\n\n| class | %s |\n|---|---|---|---|---|---|\n", h.seed,
+		strings.Join(columns, " | "))
+	for _, y := range append(h.table, sum) {
+		fmt.Printf("| %s |", y.name)
+		for _, name := range columns {
+			fmt.Printf(" %d |", y.count[name])
+			sum.count[name] += y.count[name]
 		}
-		fmt.Printf("| %s | %d | %d | %d | %d | %d |\n", y.name, y.injected, y.survived, y.lost,
-			y.duplicated, y.wrong)
-		sum.injected, sum.survived, sum.lost = sum.injected+y.injected, sum.survived+y.survived,
-			sum.lost+y.lost
-		sum.duplicated, sum.wrong = sum.duplicated+y.duplicated, sum.wrong+y.wrong
+		fmt.Println()
 	}
-}
-
-func (h *harness) folder() string {
-	dir := filepath.Join(h.dir, fmt.Sprint("f", h.made.Add(1)))
-	assert.NoError(h.t, os.Mkdir(dir, 0o755))
-	return dir
 }
 
 // A job is a sweep and what it comes to when nothing disturbs it.
 type job struct {
 	args []string // without --out and --worker
-	keys map[string]bool
+	done string   // the folder of its results
+	keys map[string]int
 	size int64         // of the records file
 	took time.Duration // the whole program
 }
@@ -214,27 +222,25 @@ func (h *harness) prepare() {
 		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals",
 		"4", "--rounds", "6"}
 	for i := range h.jobs {
-		j := &h.jobs[i]
-		dir := h.folder()
-		start := time.Now()
-		p := h.start(j.with(dir))
+		x, start := h.newTrial(h.jobs[i], nil), time.Now()
+		p := x.start()
 		assert.Must(h.t, p.wait() == 0, "without a fault: %s", p.stderr())
+		j := &h.jobs[i]
 		j.took = time.Since(start)
-		s, v := h.state(dir, 0)
-		v.add(h.tuned(dir, s, none))
-		assert.Must(h.t, v.wrong == nil && v.duplicated == nil, "without a fault: %+v", v)
-		h.done[i] = filepath.Join(dir, "out", devicetest.CPU().ID)
-		j.keys, j.size = map[string]bool{}, s.size
-		for k := range s.keys {
-			j.keys[k] = true
-		}
+		s := x.state(0)
+		x.checkTable(s, none)
+		assert.Must(h.t, len(x.found) == 0, "without a fault: %v", x.found)
+		j.done, j.keys, j.size = x.out(), s.keys, s.size
 		h.t.Logf("%s: %d records, %d bytes, %s", j.args[11:], len(s.keys), j.size, j.took)
 	}
-	h.prepareReaders()
 }
 
-func (j job) with(dir string, workers ...string) []string {
-	args := append(slices.Clone(j.args), "--out", filepath.Join(dir, "out"))
+// out is the folder of the trial's results.
+func (x *trial) out() string { return filepath.Join(x.dir, "out", devicetest.CPU().ID) }
+
+// with are the arguments of the trial's job with some workers, else one that does nothing wrong.
+func (x *trial) with(workers ...string) []string {
+	args := append(slices.Clone(x.args), "--out", filepath.Join(x.dir, "out"))
 	if len(workers) == 0 {
 		workers = []string{"normbench-faulty"}
 	}
@@ -246,32 +252,28 @@ func (j job) with(dir string, workers ...string) []string {
 
 // A proc is a program that runs.
 type proc struct {
-	h    *harness
+	t    *testing.T
 	cmd  *exec.Cmd
 	err  string // file of standard error
 	done chan struct{}
 	hung bool
 }
 
-func (h *harness) start(args []string) *proc { return h.startCommand("normbench", args...) }
+// start starts the trial's job.
+func (x *trial) start() *proc { return x.command("normbench", x.with()...).begin() }
 
-func (h *harness) startCommand(name string, args ...string) *proc {
-	return h.command(name, args...).begin()
-}
-
-func (h *harness) command(name string, args ...string) *proc {
-	p := &proc{h: h, cmd: exec.Command(name, args...), err: filepath.Join(h.folder(), "stderr"),
-		done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
-	f, err := os.Create(p.err)
-	assert.NoError(h.t, err)
-	p.cmd.Stderr = f
-	return p
+func (x *trial) command(name string, args ...string) *proc {
+	f, err := os.CreateTemp(x.harness.dir, "stderr")
+	assert.NoError(x.t, err)
+	x.last = &proc{t: x.t, cmd: exec.Command(name, args...), err: f.Name(), done: make(chan struct{})}
+	x.last.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
+	x.last.cmd.Stderr = f
+	return x.last
 }
 
 func (p *proc) begin() *proc {
 	if err := p.cmd.Start(); err != nil {
-		p.h.t.Error(err)
+		p.t.Error(err)
 	}
 	p.cmd.Stderr.(*os.File).Close()
 	go func() {
@@ -294,72 +296,67 @@ func (p *proc) wait() int {
 }
 
 func (p *proc) stderr() string {
+	if p == nil {
+		return ""
+	}
 	b, _ := os.ReadFile(p.err)
 	return string(b)
 }
 
 // ended holds a program to one of some exit codes, to ending at all, and to saying why in one
 // line with a hint.
-func (p *proc) ended(v *toll, codes ...int) int {
+func (x *trial) ended(p *proc, codes ...int) int {
 	code := p.wait()
 	text := p.stderr()
 	switch {
 	case p.hung:
-		v.wrongf("it does not end: %s", text)
+		x.wrongf("it does not end: %s", text)
 	case !slices.Contains(codes, code):
-		v.wrongf("exit code %d: %s", code, text)
+		x.wrongf("exit code %d: %s", code, text)
 	case strings.Contains(text, "panic:") || strings.Contains(text, "goroutine "):
-		v.wrongf("it panics: %s", text)
+		x.wrongf("it panics: %s", text)
 	case code == exitTrouble && (strings.Count(text, "normbench: error: ") != 1 ||
 		strings.Count(text, "normbench: hint: ") != 1):
-		v.wrongf("not one error and one hint: %s", text)
+		x.wrongf("not one error and one hint: %s", text)
 	}
 	return code
 }
 
 // A state is what a results folder holds.
 type state struct {
-	keys   map[string]int // finals and, of a grid, all
-	failed int            // records that are not ok
-	won    map[kernels.Problem]kernels.Variant
-	last   kernels.Problem // that was won last
-	size   int64
-	notes  record.Notes
+	keys map[string]int // finals and, of a grid, all
+	won  map[kernels.Problem]kernels.Variant
+	last kernels.Problem // that was won last
+	size int64
 }
 
-// state reads a folder and judges what stands in it: each time is the device's, none stands
+// state reads the results and judges what stands in them: each time is the device's, none stands
 // twice, and no more failed than may.
-func (h *harness) state(dir string, mayFail int) (s state, v toll) {
-	s.keys, s.won = map[string]int{}, map[kernels.Problem]kernels.Variant{}
-	path := filepath.Join(dir, "out", devicetest.CPU().ID, record.FileName)
+func (x *trial) state(mayFail int) state {
+	s := state{keys: map[string]int{}, won: map[kernels.Problem]kernels.Variant{}}
+	path := filepath.Join(x.out(), record.FileName)
 	st, err := os.Stat(path)
 	if err != nil || st.Size() == 0 {
-		return s, v // nothing was measured yet
+		return s // nothing was measured yet
 	}
 	s.size = st.Size()
-	best := map[kernels.Problem]float64{}
-	all := map[string]int{}
-	s.notes, err = record.Read(path, func(r *record.Record, run *record.Run) error {
-		us := record.Micros([]float64{evenSeconds(r.Problem, r.Variant())})[0]
-		for _, got := range slices.Concat(r.SamplesUS, r.BaseAgainUS) {
-			// which is recorded under another name than it is launched
-			if r.Family == record.Stream {
-				break
-			}
-			if math.Abs(got-us) > 2e-3*us {
-				v.wrongf("%s of %s: %g us, the device takes %g", r.Variant(), r.Problem, got, us)
-				break
-			}
-		}
-		if r.Family == record.Stream {
+	best, all, failed := map[kernels.Problem]float64{}, map[string]int{}, 0
+	_, err = record.Read(path, func(r *record.Record, run *record.Run) error {
+		if r.Family == record.Stream { // it is recorded under another name than it is launched
 			return nil
 		}
-		if r.Status != kernels.StatusOK &&
-			r.Status != kernels.StatusRefused {
-			s.failed++
+		us := record.Micros([]float64{evenSeconds(r.Problem, r.Variant())})[0]
+		for _, got := range slices.Concat(r.SamplesUS, r.BaseAgainUS) {
+			if math.Abs(got-us) > 2e-3*us {
+				x.wrongf("%s of %s: %g us, the device takes %g", r.Variant(), r.Problem, got, us)
+				break
+			}
+		}
+		if r.Status != kernels.StatusOK && r.Status != kernels.StatusRefused {
+			failed++
 		}
 		if all[r.Key]++; all[r.Key] == 2 {
-			v.duplicated = append(v.duplicated, r.Variant().String()+" of "+r.Problem.String())
+			x.note("duplicated", "%s of %s", r.Variant(), r.Problem)
 		}
 		switch run.Protocol.Phase {
 		case record.PhaseSearch:
@@ -379,24 +376,23 @@ func (h *harness) state(dir string, mayFail int) (s state, v toll) {
 	switch {
 	case err != nil && !strings.Contains(err.Error(), "is not a records file") &&
 		!strings.Contains(err.Error(), " is empty"):
-		v.wrongf("%v", err)
-	case s.failed > mayFail:
-		v.wrongf("%d variants are recorded as failed", s.failed)
+		x.wrongf("%v", err)
+	case failed > mayFail:
+		x.wrongf("%d variants are recorded as failed", failed)
 	}
-	return s, v
+	return s
 }
 
-// tuned judges the tuned table of a folder: it can be read, has the variant that won each
-// problem with its time, and lacks no problem but those that may.
-func (h *harness) tuned(dir string, s state, mayLack func(kernels.Problem) bool) (v toll) {
-	path := filepath.Join(dir, "out", devicetest.CPU().ID, tune.FileName)
-	table, err := tune.Read(path)
+// checkTable judges the tuned table: it can be read, has the variant that won each problem with its
+// time, and lacks no problem but those that may.
+func (x *trial) checkTable(s state, mayLack func(kernels.Problem) bool) {
+	table, err := tune.Read(filepath.Join(x.out(), tune.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
 		table, err = &tune.Table{}, nil
 	}
 	if err != nil {
-		v.wrongf("%v", err)
-		return v
+		x.wrongf("%v", err)
+		return
 	}
 	have := map[kernels.Problem]bool{}
 	for _, e := range table.Entries {
@@ -405,58 +401,63 @@ func (h *harness) tuned(dir string, s state, mayLack func(kernels.Problem) bool)
 		us := evenSeconds(e.Problem, e.Variant()) * 1e6
 		switch {
 		case !ok:
-			v.wrongf("%s has an entry and no record", e.Problem)
+			x.wrongf("%s has an entry and no record", e.Problem)
 		case math.Abs(e.MedianUS-us) > 2e-3*us:
-			v.wrongf("%s of %s takes %g us in the table", e.Variant(), e.Problem, e.MedianUS)
-		case e.Variant() != won && evenSeconds(e.Problem, won) < 0.98*evenSeconds(e.Problem,
-			e.Variant()):
-			v.wrongf("%s is in the table for %s, %s won", e.Variant(), e.Problem, won)
+			x.wrongf("%s of %s takes %g us in the table", e.Variant(), e.Problem, e.MedianUS)
+		case e.Variant() != won && evenSeconds(e.Problem, won)*1e6 < 0.98*us:
+			x.wrongf("%s is in the table for %s, %s won", e.Variant(), e.Problem, won)
 		case !e.Proven():
-			v.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(),
+			x.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(),
 				e.Problem)
 		}
 	}
 	for p := range s.won {
 		if !have[p] && !mayLack(p) {
-			v.lost = append(v.lost, "the entry of "+p.String())
+			x.note("lost", "the entry of %s", p)
 		}
 	}
-	return v
 }
 
 func none(kernels.Problem) bool  { return false }
 func every(kernels.Problem) bool { return true }
 
-// resumed runs a job again, which is to go on and to end whole: all that was there before
-// is, and all that there is to measure.
-func (h *harness) resumed(j job, dir string, before state, mayFail int) (v toll) {
-	p := h.start(j.with(dir))
-	if p.ended(&v, 0); v.wrong != nil {
-		return v
+// left judges what a job left that ended with a code, 0 for whole.
+func (x *trial) left(code int) state {
+	s := x.state(0)
+	x.checkTable(s, every)
+	if code == 0 {
+		x.checkWhole(s)
 	}
-	after, w := h.state(dir, mayFail)
-	v.add(w)
-	v.add(h.whole(j, after))
-	for k := range before.keys {
-		if after.keys[k] == 0 {
-			v.lost = append(v.lost, "what was kept: "+k)
-		}
-	}
-	v.add(h.tuned(dir, after, none))
-	return v
+	return s
 }
 
-func (h *harness) whole(j job, s state) (v toll) {
-	if j.search() {
+// resume runs the job again, which is to go on and to end whole: all that was there before
+// is, and all that there is to measure.
+func (x *trial) resume(before state, mayFail int) {
+	if x.ended(x.start(), 0) != 0 {
+		return
+	}
+	after := x.state(mayFail)
+	x.checkWhole(after)
+	for k := range before.keys {
+		if after.keys[k] == 0 {
+			x.note("lost", "what was kept: %s", k)
+		}
+	}
+	x.checkTable(after, none)
+}
+
+// checkWhole wants all that there is to measure.
+func (x *trial) checkWhole(s state) {
+	if x.search() {
 		if len(s.won) != 6 {
-			v.lost = append(v.lost, fmt.Sprintf("%d of 6 problems have a winner", len(s.won)))
+			x.note("lost", "%d of 6 problems have a winner", len(s.won))
 		}
-		return v
+		return
 	}
-	for k := range j.keys {
+	for k := range x.keys {
 		if s.keys[k] == 0 {
-			v.lost = append(v.lost, k)
+			x.note("lost", "%s", k)
 		}
 	}
-	return v
 }

@@ -45,7 +45,7 @@ compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm
 compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd
 compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm
 report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm
-report results/nvidia-h200 --op rmsnorm --shapes quack --over M --html rows.html
+report results/nvidia-h200 --op rmsnorm --shapes quack --html rows.html
 bench base rms_bwd/two_pass@br2 --op rmsnorm --pass bwd --shapes 64x1024
 bench base peer:best --device cuda --shapes growth-rows --out out/growth
 verify --shapes odd --op layernorm --pass fwd
@@ -84,7 +84,7 @@ export results/nvidia-h200 --format benchfmt
 selftest
 selftest --device cuda
 judge rounds.csv
-judge --format json rounds.json
+judge --format json rounds.csv
 worker --device cuda:0
 worker --device cpu
 compile-helper libnvrtc.so.13
@@ -106,7 +106,7 @@ var exits = map[string][]int{
 
 var exitWords = map[int]string{
 	0:           "done",
-	exitGate:    "a gate failed: a regression, a shape below --at-least, a wrong result, or a finding",
+	exitGate:    "a gate failed: a regression, a wrong result, or a finding",
 	exitTrouble: "wrong usage, or any other error",
 	exitUnclear: "inconclusive, with --strict; or verify did not run a kernel of yours",
 	exitUnfit:   "the machine is unfit to measure on, or something is left unmeasured",

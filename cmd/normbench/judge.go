@@ -24,18 +24,14 @@ func judgeCommand(e *env) *cli.Command {
 		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its " +
 			"times are medians of a few launches, in any one unit. 12 rounds find a change of 2% " +
 			"if equal visits scatter by up to 0.6%, 24 if by up to 1%; of a scatter of 2% they " +
-			"find an eighth and a half. 10 rounds are the minimum. ROUNDS is CSV with a header " +
-			"(a,b[,a2][,stream][,cell]), or JSON, a list of {\"a\": 1.2, \"b\": 1.1} with the same " +
-			"names; - reads standard input. cell names the comparison; each cell is judged by " +
-			"itself. FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under " +
+			"find an eighth and a half. 10 rounds are the minimum. ROUNDS is CSV with a header, " +
+			"a,b[,a2][,cell]; - reads standard input. cell names the comparison; each cell is judged " +
+			"by itself. FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under " +
 			"drift, slow periods and outliers. Where one side keeps a mode of its own, they can " +
 			"be wrong in 7 to 9% of cells (kept over 3 rounds) or 17 to 20% (over 8). SAME means " +
-			"within 1%. TWO MODES means two groups of visits, whose medians are given. " +
-			"INCONCLUSIVE has a reason. effect is b/a with its interval; q is p by Benjamini and " +
-			"Hochberg over the cells. power is the chance to have called a change of 2% with this " +
-			"noise; need is about how many rounds would decide. Without a2, nothing shows how " +
-			"much two copies of one code differ: then trust no effect below 2%. The exit status " +
-			"is 0 whatever the verdict.",
+			"within 1%. INCONCLUSIVE has a reason. q is p by Benjamini and Hochberg over the cells. " +
+			"Without a2, nothing shows how much two copies of one code differ: then trust no " +
+			"effect below 2%. The exit status is 0 whatever the verdict.",
 		Flags: append([]cli.Flag{
 			&cli.Float64Flag{Destination: &step, Name: "step",
 				Usage:  "step of the clock, in the unit of the times; 0 is none",

@@ -23,18 +23,18 @@ type listConfig struct {
 
 func listCommand(e *env) *cli.Command {
 	sub := func(name, usage string, flags func(*listConfig) []cli.Flag,
-		tables func(*env, *listConfig) ([]*report.Table, error)) *cli.Command {
+		table func(*env, *listConfig) (*report.Table, error)) *cli.Command {
 		cfg := &listConfig{}
 		list := cfg.tableFlags()
 		if flags != nil {
 			list = append(flags(cfg), list...)
 		}
 		return e.command(&cli.Command{Name: name, Usage: usage, Flags: list}, &cfg.common, func() error {
-			list, err := tables(e, cfg)
+			t, err := table(e, cfg)
 			if err != nil {
 				return err
 			}
-			return report.RenderTables(e.out, cfg.format, list...)
+			return report.RenderTable(e.out, t, cfg.format)
 		})
 	}
 	return &cli.Command{
@@ -42,21 +42,20 @@ func listCommand(e *env) *cli.Command {
 		Usage: "list kernels, presets, peers, knobs, shapes, devices or configs",
 		Subcommands: []*cli.Command{
 			sub("kernels", "list the kernel families, with the knob values of their grids",
-				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, one(listKernels)),
-			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
+				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, listKernels),
+			sub("presets", "list the launch rules of published systems", nil, listPresets),
 			sub("peers", "list the other libraries that a Python has",
-				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(func(e *env,
-					cfg *listConfig) (*report.Table, error) {
+				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, func(e *env, cfg *listConfig) (*report.Table, error) {
 					return e.PeerTable(cfg.python)
-				})),
-			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
+				}),
+			sub("knobs", "list the knobs, with their label keys", nil, listKnobs),
 			sub("shapes", "list the groups of shapes", func(cfg *listConfig) []cli.Flag {
 				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes",
 					Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a " +
 						"group to list"}}
-			}, one(listShapes)),
+			}, listShapes),
 			sub("devices", "list this machine's devices, and cards known by public figures", nil,
-				one(func(e *env, _ *listConfig) (*report.Table, error) { return e.DeviceTable() })),
+				func(e *env, _ *listConfig) (*report.Table, error) { return e.DeviceTable() }),
 			sub("configs", "list a family's configs for a problem, and why others do not run",
 				(*listConfig).configFlags, listConfigs),
 		},
@@ -82,18 +81,8 @@ func (cfg *listConfig) configFlags() []cli.Flag {
 		&cli.BoolFlag{Destination: &cfg.plans, Name: "plans",
 			Usage: "show what each config launches"},
 		&cli.BoolFlag{Destination: &cfg.refused, Name: "refused",
-			Usage: "list every refused config, not only how many there are for each " +
-				"reason; so does --wide"},
+			Usage: "list every refused config with its reason, not only a few; so does --wide"},
 	}, cfg.kernelFlags()...)
-}
-
-// one is a list of one table.
-func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) ([]*report.Table,
-	error) {
-	return func(e *env, cfg *listConfig) ([]*report.Table, error) {
-		t, err := table(e, cfg)
-		return []*report.Table{t}, err
-	}
 }
 
 func listKernels(e *env, _ *listConfig) (*report.Table, error) {
@@ -179,7 +168,7 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	return t, nil
 }
 
-func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
+func listConfigs(e *env, cfg *listConfig) (*report.Table, error) {
 	for _, name := range []string{"family", "problem"} {
 		if !cfg.given[name] { // cli's Required prints the help to standard output
 			return nil, hint.Errorf("`normbench list configs --help` lists its flags",
@@ -201,5 +190,5 @@ func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return report.SpaceTables(f, p, info, cfg.plans, cfg.refused || e.out.Layout.Wide), nil
+	return report.SpaceTable(f, p, info, cfg.plans, cfg.refused || e.out.Layout.Wide), nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -28,7 +27,7 @@ type liveConfig struct {
 	on                    bool     // --live
 	baseline              string
 	gate, changed, strict bool
-	rounds, order         string
+	rounds                string
 	samples               int
 	minEffect             float64
 	out, resume           string
@@ -48,8 +47,6 @@ func (cfg *liveConfig) flags() []cli.Flag {
 			Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
 			Action: within("samples", 1, 1000, "use 1 to 1000")},
-		&cli.StringFlag{Destination: &cfg.order, Name: "order",
-			Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
 		&cli.Float64Flag{Destination: &cfg.minEffect, Name: "min-effect",
 			Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
 		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
@@ -84,7 +81,7 @@ func compareLive(e *env, cfg *compareConfig) error {
 	}
 	lab.Close(cfg.devices[1:]) // arms of a round share one device
 	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
-		Options: ab.Options{Order: flags.order, Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}}
+		Options: ab.Options{Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}}
 	defer func() { m.Device.Close() }()
 	m.Options.Protocol.StageSamples = max(m.Options.Protocol.Samples, 10)
 	pairs, err := e.Pairs(refs, cfg.problems, cfg.info, flags.changed && e.Baseline == "")
@@ -100,12 +97,10 @@ func compareLive(e *env, cfg *compareConfig) error {
 	if run == nil {
 		return err
 	}
-	if err := cmp.Or(err, showLive(e, &cfg.common, run), summarize(run)); err != nil {
+	if err := cmp.Or(err, showLive(e, &cfg.common, run)); err != nil {
 		return err
 	}
-	side := run.Sides()[1]
-	side.Label = cfg.operands[1]
-	return exitOf(run, flags.gate, cfg.reaches(e, side), flags.strict)
+	return exitOf(run, flags.gate, flags.strict)
 }
 
 // ruleOf is the default rule with what the flags change.
@@ -129,8 +124,8 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 }
 
 // exitOf is the exit code: wrong answers first, then an unfit machine, then
-// what the gate, --at-least (low) and --strict ask for.
-func exitOf(r *report.Live, gate bool, low error, strict bool) error {
+// what the gate and --strict ask for.
+func exitOf(r *report.Live, gate, strict bool) error {
 	tally := map[kernels.Status]int{}
 	for _, d := range r.Duels {
 		tally[d.Status]++
@@ -163,8 +158,6 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 		return &exitError{exitGate, hint.Errorf("the table's last lines have the second run of each; "+
 			"\"what moved\" names the stage, and `normbench bench` times them all",
 			"%s slower, confirmed", console.Count(confirmed, "cell"))}
-	case low != nil:
-		return low
 	case strict && unclear > 0:
 		return &exitError{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
 			console.Count(unclear, "cell"))}
@@ -178,19 +171,4 @@ func showLive(e *env, x *common, run *report.Live) error {
 		return err
 	}
 	return e.writePage(x.html, run.Page)
-}
-
-// summarize adds a run to the summary page of a GitHub job.
-func summarize(run *report.Live) error {
-	path := os.Getenv("GITHUB_STEP_SUMMARY")
-	if path == "" {
-		return nil
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
-	}
-	defer f.Close()
-	return hint.With(run.Render(f, report.FormatMarkdown), "unset GITHUB_STEP_SUMMARY to do without "+
-		"the job's summary")
 }

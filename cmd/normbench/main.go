@@ -36,7 +36,7 @@ func main() {
 
 // The exit codes.
 const (
-	// a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
+	// a gate failed: a confirmed regression, a wrong or unreproducible result
 	exitGate    = 1
 	exitTrouble = 2   // usage, or anything else that went wrong
 	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run

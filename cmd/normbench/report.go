@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/durable"
-	"normbench/internal/hint"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -15,29 +15,25 @@ import (
 type reportConfig struct {
 	common
 	shapes.Selection
-	over, title string
+	title string
 }
 
 func reportCommand(e *env) *cli.Command {
 	cfg := &reportConfig{}
 	return e.command(&cli.Command{
 		Name:      "report",
-		Usage:     "show recorded times against the stream, over rows, columns or shapes: table, plots, page",
+		Usage:     "show recorded times against the stream: table, plot, page",
 		ArgsUsage: "RECORDS...",
 		Description: "Each operand is an arm, written as for compare: PATH#base, PATH#peers, PATH#FAMILY, " +
-			"PATH#tuned:FILE, tuned:FILE and so on. A records file or results folder without a # " +
-			"has up to three arms: the base, our fastest and the fastest peer. The file of a live " +
-			"compare has its two arms. Alone and without --over, it prints its own table.\n\n" +
-			"A plot over M or N has a panel for each fixed other side with three sizes or more. A " +
-			"plot over shape has all problems of an op and pass side by side. 100% is the stream, " +
-			"a copy of the same tensors in the same run. `normbench bench base --shapes " +
-			"growth-rows --out DIR` measures the records for a plot over M.",
+			"tuned:FILE and so on. A records file or results folder without a # " +
+			"has up to three arms: the base, our fastest and the fastest peer. Two arms print the " +
+			"table of compare, and the file of a live compare its own.\n\n" +
+			"A plot has all problems of an op and pass side by side. 100% is the stream, a copy of " +
+			"the same tensors in the same run. Lines join shapes that share a side: `normbench " +
+			"bench base --shapes growth-rows --out DIR` measures some to see how time grows.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Destination: &cfg.over, Name: "over", Category: catWhat,
-				Usage: "M or N (the side that grows), or shape (every problem): the order of the table " +
-					"and the axis of the plot"},
 			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput,
-				Usage: "draw to `FILE`.svg; needs --over"},
+				Usage: "draw to `FILE`.svg"},
 			cfg.htmlFlag(),
 			&cli.StringFlag{Destination: &cfg.title, Name: "title", Category: catOutput,
 				Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
@@ -47,13 +43,6 @@ func reportCommand(e *env) *cli.Command {
 
 func showReport(e *env, cfg *reportConfig) error {
 	cfg.Given = cfg.given
-	over, err := report.AxisOf(cfg.over)
-	if err != nil {
-		return err
-	}
-	if cfg.plot != "" && over == nil {
-		return hint.Errorf("add --over M, --over N or --over shape", "--plot does not know what to go over")
-	}
 	wanted, err := cfg.Filter()
 	if err != nil {
 		return err
@@ -64,26 +53,15 @@ func showReport(e *env, cfg *reportConfig) error {
 		if live, err = report.ReadLivePart(ops[0], wanted); err != nil {
 			return err
 		}
-		if over == nil {
-			return showLive(e, &cfg.common, live)
-		}
 	}
 	sides, err := e.Arms(ops, wanted)
 	if err != nil {
 		return err
 	}
-	title := cfg.title
-	if title == "" {
-		title = report.TitleOf(sides)
-	}
-	g := report.Grow(over, sides...)
-	if live != nil {
-		g.Tell(live.Comparison())
-	} else if len(sides) == 2 {
-		g.Tell(report.Compare(sides[0], sides[1]))
-	}
+	title := cmp.Or(cfg.title, report.TitleOf(sides))
+	all := report.NewOverview(sides...)
 	if cfg.plot != "" {
-		drawn, err := g.Plot(title, over)
+		drawn, err := all.Plot(title)
 		if err != nil {
 			return err
 		}
@@ -91,9 +69,15 @@ func showReport(e *env, cfg *reportConfig) error {
 			return err
 		}
 	}
+	switch {
+	case live != nil:
+		return showLive(e, &cfg.common, live)
+	case len(sides) == 2:
+		return showCompared(e, &cfg.common, report.Compare(sides[0], sides[1]), title, sides)
+	}
 	if err := e.writePage(cfg.html,
-		func() *report.Page { return g.Page(title, report.RunsOf(sides...)) }); err != nil {
+		func() *report.Page { return all.Page(title, report.RunsOf(sides...)) }); err != nil {
 		return err
 	}
-	return g.Render(e.out, cfg.format)
+	return all.Render(e.out, cfg.format)
 }

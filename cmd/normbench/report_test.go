@@ -2,40 +2,13 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"normbench/internal/assert"
-	"normbench/kernels"
-	"normbench/report"
-	"normbench/tune"
 )
-
-// A folder stands for what its finals chose, as a tuned table does that was made from nothing, and
-// is the same where that is the base.
-func TestCompareChosen(t *testing.T) {
-	from := filepath.Join("..", "..", "results", "nvidia-h100-80gb-hbm3")
-	table, err := tune.Read(filepath.Join(from, tune.FileName))
-	assert.NoError(t, err)
-	code, stdout, stderr := normbench([]string{"compare", from + "#base", from, "--format", "json"})
-	var c report.Comparison
-	err = json.Unmarshal([]byte(stdout), &c)
-	assert.Must(t, err == nil && code == 0 && len(c.Rows) == len(table.Entries),
-		"exit code %d, %v, %d rows\n%s", code, err, len(c.Rows), stderr)
-	for _, r := range c.Rows {
-		x, _ := table.Lookup(r.Problem)
-		assert.Equal(t, (kernels.Variant{Family: r.B.Family, Config: r.B.Config}), x.Variant(),
-			r.Problem, "the table")
-		assert.That(t,
-			r.A.Family != r.B.Family || r.A.Config != r.B.Config || r.Mark == report.Equal &&
-				r.Speedup == 1,
-			"%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
-	}
-}
 
 // The tables and plots that are checked in are what commands make of the records that are:
 // -update writes them.
@@ -49,15 +22,12 @@ func TestMade(t *testing.T) {
 	for _, pass := range []string{"fwd", "bwd"} {
 		for _, op := range []string{"rmsnorm", "layernorm"} {
 			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op +
-				"-" + pass + ".json.gz", "--over", "shape"}
+				"-" + pass + ".json.gz"}
 		}
-		for side, over := range map[string]string{"rows": "M", "cols": "N"} {
-			of, file := []string{"report", "--pass", pass, "--over", over}, "-"+side+"-"+pass+".svg"
-			made["docs/growth"+file] = append(slices.Clone(of), results+"/growth#base", "--shapes",
-				"growth-"+side)
-			made["docs/growth-peers"+file] = append(of, results+"/growth-peers#base", results+
-				"/growth-peers#peers")
-		}
+		made["docs/growth-rows-"+pass+".svg"] = []string{"report", results + "/growth#base",
+			"--pass", pass, "--shapes", "growth-rows"}
+		made["docs/growth-peers-"+pass+".svg"] = []string{"report", results + "/growth-peers#base",
+			results + "/growth-peers#peers", "--pass", pass}
 	}
 	drawn := filepath.Join(t.TempDir(), "x.svg")
 	for name, args := range made {
@@ -80,29 +50,4 @@ func TestMade(t *testing.T) {
 				"A = peer:best, B = tuned:"),
 			"%s does not say who is who\n%s", args, stdout)
 	}
-}
-
-// A live compare's own table comes back from its file: as it was then, or judged anew
-// where only a part of it is asked for.
-func TestReportLive(t *testing.T) {
-	file := filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz")
-	printed := assert.File(t, strings.TrimSuffix(file, "json.gz")+"txt")
-	code, stdout, stderr := normbench([]string{"report", file, "--wide"})
-	for line := range strings.Lines(string(printed)) {
-		if code != 0 || !strings.Contains(stdout, line) {
-			t.Errorf("exit code %d, %s, without %q\n%s", code, stderr, line, stdout)
-			break
-		}
-	}
-	code, stdout, stderr = normbench([]string{"report", file, "--shapes", "8192x1024,4096x2048"})
-	assert.That(t, code == 0 && strings.Count(stdout, "FASTER") == 2 &&
-		strings.Contains(stdout, "over 2 cells: 2 faster"), "a part: exit code %d, %s\n%s", code,
-		stderr, stdout)
-	code, stdout, stderr = normbench([]string{"report", file, "--pass", "fwd"})
-	assert.That(t, code == 2 && stdout == "" &&
-		strings.Contains(stderr, "has none of the problems asked for") &&
-		strings.Contains(stderr, "hint: "), "none: exit code %d\n%s%s", code, stdout, stderr)
-	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
-	assert.That(t, code == 0 && strings.Contains(stdout, `"judged"`),
-		"json: exit code %d, %s", code, stderr)
 }

@@ -34,6 +34,7 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/triton"
 	"normbench/lab"
 	"normbench/sweep/record"
 	"normbench/tune"
@@ -115,7 +116,7 @@ func raceEnabled() bool {
 const smallCache = "1M"
 
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript they use those of
-// scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of the cpu's results
+// scriptCommands, the conditions [root], [cuda], [race] and [all], and $DEV, the name of the cpu's results
 // folder, and $EXAMPLES and $FAMILIES, the repository's. -update writes the files that they compare
 // with.
 func TestScripts(t *testing.T) {
@@ -135,6 +136,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("COLUMNS", "400") // tables.txtar is about narrower ones
 			e.Setenv("EXAMPLES", filepath.Join(here, "..", "..", "examples"))
 			e.Setenv("FAMILIES", filepath.Join(here, "..", "..", "kernels", "families"))
+			e.Setenv("RESULTS", filepath.Join(here, "..", "..", "results"))
 			e.Setenv("ESC", "\x1b[2J")
 			e.Setenv("CXX", compiler(t))
 			e.Setenv("KEPT", compiler(t))
@@ -168,6 +170,8 @@ func TestScripts(t *testing.T) {
 				return lab.HaveCUDA, nil
 			case "race":
 				return raceEnabled(), nil
+			case "all":
+				return testAll, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -220,6 +224,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"tear":    tear,
 	"lock":    lock,
 	"isjson":  isjson,
+	"jobs":    jobs,
 	"fit":     fit,
 
 	"replaceall": replaceall,
@@ -235,9 +240,10 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 var process sync.Mutex
 
 // variables are those of a script that programs read.
-var variables = []string{"COLUMNS", "CXX", "DEV", "GITHUB_STEP_SUMMARY", "HOME", "NORMBENCH_CACHE",
+var variables = []string{"COLUMNS", "CXX", "DEV", "HOME", "NORMBENCH_CACHE",
 	"NORMBENCH_COMPILERS", cpu.CacheVariable,
-	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "TMPDIR", "WORK"}
+	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "PYTHONPATH",
+	triton.PythonVariable, "TMPDIR", "WORK"}
 
 // runHere runs normbench in this process: to start another takes longer than what most commands do.
 // Scripts take turns, so what waits is run by exec.

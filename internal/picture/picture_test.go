@@ -13,10 +13,6 @@ func TestTicks(t *testing.T) {
 		ticks []Tick
 		want  string
 	}{
-		{Binary(0.87, 1.2e6), "1 16 256 4096 64Ki 1Mi"},
-		{Binary(55, 75000), "64 256 1024 4096 16Ki 64Ki"},
-		{Binary(4000, 70000), "4096 8192 16Ki 32Ki 64Ki"},
-		{Binary(70, 120), "70 120"}, // no power between
 		{Even(0, 14, 1, 8), "0 2 4 6 8 10 12 14"},
 		{Even(0, 1, 1, 8), "0 1"},
 		{Even(0, 120, 20, 8), "0 20 40 60 80 100 120"},

@@ -139,26 +139,6 @@ func (p *Plot) Draw() *Drawing {
 	return d
 }
 
-// Binary are a few powers of two between lo and hi, which are above 0: 1, 16, 256, 4096, 64Ki, 1Mi.
-func Binary(lo, hi float64) (ticks []Tick) {
-	first, last := int(math.Ceil(math.Log2(lo))), int(math.Floor(math.Log2(hi)))
-	for e := max(first, 0); e <= last; e += max(1, (last-first+5)/6) {
-		label := fmt.Sprint(int64(1) << e)
-		switch {
-		case e >= 20:
-			label = fmt.Sprintf("%dMi", int64(1)<<(e-20))
-		case e >= 14:
-			label = fmt.Sprintf("%dKi", int64(1)<<(e-10))
-		}
-		ticks = append(ticks, Tick{math.Exp2(float64(e)), label})
-	}
-	if len(ticks) < 2 { // both ends lie between two powers
-		lo, hi = math.Ceil(lo), math.Floor(hi)
-		ticks = []Tick{{lo, fmt.Sprint(lo)}, {hi, fmt.Sprint(hi)}}
-	}
-	return ticks
-}
-
 // Even are the multiples of a round step between lo and hi: unit or 2, 5, 10, ... times as much, so
 // that there are at most as many steps as most.
 func Even(lo, hi, unit float64, most int) (ticks []Tick) {

@@ -178,8 +178,16 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 		if d.SharedPerBlock > 0 && l.Shared > d.SharedPerBlock {
 			bad("%d bytes of shared memory", l.Shared)
 		}
-		if d.Kind != kernels.KindCPU && !slices.Contains(f.Files, l.Source) {
+		if d.Kind == kernels.KindCPU {
+			continue
+		}
+		if !slices.Contains(f.Files, l.Source) {
 			bad("%s is not among the files %q", l.Source, f.Files)
+		}
+		for _, x := range l.Defines {
+			if m, ok := macrosOf(t, l.Source)[x.Name]; !ok || !m.holds(x.Value) {
+				bad("%s has no block of %s with %d in its range", l.Source, x.Name, x.Value)
+			}
 		}
 	}
 }

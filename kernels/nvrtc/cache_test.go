@@ -3,6 +3,7 @@ package nvrtc
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -32,32 +33,28 @@ func TestCacheKey(t *testing.T) {
 	assert.Equal(t, same.Defines[0].Name, "B", "flags sorted the caller's slice")
 
 	seen := map[string]string{base: "base"}
-	for _, tt := range []struct {
-		name    string
-		version string
-		change  func(*Source, *Options)
-	}{
-		{"version", "12.9", func(*Source, *Options) {}},
-		{"name", "13.0", func(s *Source, _ *Options) { s.Name = "l.cu" }},
-		{"text", "13.0", func(s *Source, _ *Options) { s.Text = "b" }},
-		{"header text", "13.0", func(s *Source, _ *Options) {
-			s.Headers = map[string]string{"x.cuh": "1", "y.cuh": "3"}
-		}},
-		{"header name", "13.0", func(s *Source, _ *Options) {
-			s.Headers = map[string]string{"x.cuh": "1", "z.cuh": "2"}
-		}},
-		{"arch", "13.0", func(_ *Source, o *Options) { o.Arch = "sm_90a" }},
-		{"macro value", "13.0", func(_ *Source, o *Options) {
-			o.Defines = []Define{{"A", "1"}, {"B", "3"}}
-		}},
-		{"extra", "13.0", func(_ *Source, o *Options) { o.Extra = nil }},
+	for name, change := range map[string]func(*Source, *Options){
+		"name":        func(s *Source, _ *Options) { s.Name = "l.cu" },
+		"text":        func(s *Source, _ *Options) { s.Text = "b" },
+		"header text": func(s *Source, _ *Options) { s.Headers["y.cuh"] = "3" },
+		"header name": func(s *Source, _ *Options) {
+			delete(s.Headers, "y.cuh")
+			s.Headers["z.cuh"] = "2"
+		},
+		"arch":        func(_ *Source, o *Options) { o.Arch = "sm_90a" },
+		"macro value": func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}, {"B", "3"}} },
+		"extra":       func(_ *Source, o *Options) { o.Extra = nil },
+		"version":     nil,
 	} {
-		s, o := src, opt
-		tt.change(&s, &o)
-		k := key(t, tt.version, s, o)
-		other, ok := seen[k]
-		assert.That(t, !ok, "%s has the key of %s", tt.name, other)
-		seen[k] = tt.name
+		s, o, version := src, opt, "13.0"
+		if s.Headers = maps.Clone(src.Headers); change == nil {
+			version = "12.9"
+		} else {
+			change(&s, &o)
+		}
+		k := key(t, version, s, o)
+		assert.Equal(t, seen[k], "", name, "has the key of")
+		seen[k] = name
 	}
 }
 
@@ -171,39 +168,28 @@ func TestCachePlanted(t *testing.T) {
 	}
 }
 
+// Whatever byte of an entry is another, and wherever it ends, its source is compiled again and the
+// entry mended.
 func TestCacheDamage(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		damage func([]byte) []byte
-	}{
-		{"empty", func(b []byte) []byte { return nil }},
-		{"torn in the first line", func(b []byte) []byte { return b[:20] }},
-		{"torn in the cubin", func(b []byte) []byte { return b[:len(b)-1] }},
-		{"longer", func(b []byte) []byte { return append(b, 'x') }},
-		{"bit flip in the cubin", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
-		{"bit flip in the report", func(b []byte) []byte {
-			b[bytes.IndexByte(b, '{')+20] ^= 1
-			return b
-		}},
-		{"zeros", func(b []byte) []byte { return make([]byte, len(b)) }},
-		{"other format", func(b []byte) []byte {
-			return bytes.Replace(b, []byte(formatVersion), []byte("normbench-cubin 0"), 1)
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			calls := 0
-			c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
-			src := Source{Name: "k.cu", Text: "text"}
-			file, data := entry(t, c, src)
-			overwrite(t, file, tt.damage(slices.Clone(data)))
-			got, err := c.Compile(src, fakeOptions)
-			assert.That(t, err == nil && !got.Cached &&
-				bytes.HasSuffix(got.Cubin, []byte("text")) && calls == 2,
-				"got %+v, %v after %d compilations, want it compiled again", got, err, calls)
-			now, err := os.ReadFile(file)
-			assert.That(t, err == nil && bytes.Equal(now, data),
-				"the entry was not mended: %v", err)
-		})
+	calls := 0
+	c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
+	src := Source{Name: "k.cu", Text: "text"}
+	file, data := entry(t, c, src)
+	damaged := [][]byte{append(slices.Clone(data), 'x'), make([]byte, len(data)),
+		bytes.Replace(data, []byte(formatVersion), []byte("normbench-cubin 0"), 1)}
+	for i := range data {
+		b := slices.Clone(data)
+		b[i] ^= 1
+		damaged = append(damaged, b, data[:i])
+	}
+	for _, b := range damaged {
+		overwrite(t, file, b)
+		before := calls
+		got, err := c.Compile(src, fakeOptions)
+		now := assert.File(t, file)
+		assert.Must(t, err == nil && !got.Cached && bytes.HasSuffix(got.Cubin, []byte("text")) &&
+			calls == before+1 && bytes.Equal(now, data), "%q for %q: %+v, %v, then %q", b, data, got,
+			err, now)
 	}
 }
 

@@ -166,55 +166,36 @@ func fill(p kernels.Problem, values map[string]func(i int64) float32) map[string
 
 func constant(v float32) func(int64) float32 { return func(int64) float32 { return v } }
 
-// Rows whose answer is known in closed form.
+// Rows whose answer is known in closed form, of statistics and at the edges of eps: a constant row
+// has no variance, and the l2 norm of zeros is no function of x.
 func TestClosedForms(t *testing.T) {
 	const c, eps = 3.0, 1e-5
-	in := map[string]func(int64) float32{"x": constant(c), "w": constant(2), "b": constant(0.5),
-		"dy": constant(4)}
-
-	// A constant row has no variance: layernorm gives the bias, whatever the row.
-	p := problem(kernels.LayerNorm, kernels.Fwd, 2, 8, true, false)
-	a := reference.Answers(p, fill(p, in)).Values
-	near(t, "ln y", a["y"], slices.Repeat([]float64{0.5}, 16), 1e-15)
-	near(t, "ln mean", a["mean"], []float64{c, c}, 0)
-	near(t, "ln rstd", a["rstd"], []float64{1 / math.Sqrt(eps), 1 / math.Sqrt(eps)}, 1e-15)
-
-	// Its rms is its absolute value.
-	p = problem(kernels.RMSNorm, kernels.Fwd, 1, 4, false, false)
-	a = reference.Answers(p, fill(p, in)).Values
-	r := 1 / math.Sqrt(c*c+eps)
-	near(t, "rms rstd", a["rstd"], []float64{r}, 1e-15)
-	near(t, "rms y", a["y"], slices.Repeat([]float64{c * r * 2}, 4), 1e-15)
-	_, ok := a["mean"]
-	assert.That(t, !ok, "rmsnorm has a mean")
-
-	// One column: rmsnorm's derivative is eps*rstd³, layernorm's is zero.
-	p = problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, true)
-	a = reference.Answers(p, fill(p, in)).Values
-	near(t, "rms dx of one column", a["dx"], []float64{eps * r * r * r * 4 * (2 + 1)}, 1e-15)
-	near(t, "rms dw of one column", a["dw"], []float64{4 * c * r}, 1e-15)
-	p = problem(kernels.LayerNorm, kernels.Bwd, 3, 1, true, false)
-	a = reference.Answers(p, fill(p, in)).Values
-	near(t, "ln dx of one column", a["dx"], []float64{0, 0, 0}, 0)
-	near(t, "ln dw of one column", a["dw"], []float64{0}, 0)
-	near(t, "ln db of one column", a["db"], []float64{12}, 0)
-
-	// A gradient along x itself cannot change the norm: dx vanishes with eps.
-	p = problem(kernels.RMSNorm, kernels.Bwd, 1, 16, false, false)
-	along := func(i int64) float32 { return float32(i) - 7 }
-	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": along, "dy": along,
-		"w": constant(1)})).Values
-	near(t, "dx along x", a["dx"], make([]float64, 16), 1e-5)
-
-	// The l2 norm of a row of zeros is eps, which is no function of x.
-	p = problem(l2norm, kernels.Bwd, 1, 4, false, false)
-	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(0),
-		"dy": constant(3)})).Values
-	near(t, "l2 rnorm of zeros", a["rnorm"], []float64{1e12}, 1e-15)
-	near(t, "l2 dx of zeros", a["dx"], slices.Repeat([]float64{3e12}, 4), 1e-15)
-	p = problem(l2norm, kernels.Fwd, 1, 4, false, false)
-	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(3)})).Values
-	near(t, "l2 y", a["y"], slices.Repeat([]float64{0.5}, 4), 1e-15)
+	rms, x := 1/math.Sqrt(c*c+eps), map[string]func(int64) float32{"x": constant(c),
+		"w": constant(2), "b": constant(0.5), "dy": constant(4)}
+	zeros := map[string]func(int64) float32{"x": constant(0), "dy": constant(3)}
+	for _, test := range []struct {
+		p    kernels.Problem
+		in   map[string]func(int64) float32
+		want map[string][]float64
+	}{
+		{problem(kernels.LayerNorm, kernels.Fwd, 1, 2, true, false), x, map[string][]float64{
+			"y": {0.5, 0.5}, "mean": {c}, "rstd": {1 / math.Sqrt(eps)}}},
+		{problem(kernels.RMSNorm, kernels.Fwd, 1, 2, false, false), x, map[string][]float64{
+			"y": {c * rms * 2, c * rms * 2}, "rstd": {rms}}},
+		{problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, true), x, map[string][]float64{
+			"dx": {eps * rms * rms * rms * 4 * (2 + 1)}, "dw": {4 * c * rms}}},
+		{problem(kernels.LayerNorm, kernels.Bwd, 3, 1, true, false), x, map[string][]float64{
+			"dx": {0, 0, 0}, "dw": {0}, "db": {12}}},
+		{problem(l2norm, kernels.Bwd, 1, 2, false, false), zeros, map[string][]float64{
+			"rnorm": {1e12}, "dx": {3e12, 3e12}}},
+	} {
+		got := reference.Answers(test.p, fill(test.p, test.in)).Values
+		for name, want := range test.want {
+			near(t, test.p.String()+" "+name, got[name], want, 1e-15)
+		}
+		_, ok := got["mean"]
+		assert.That(t, !ok || test.p.Op == kernels.LayerNorm, "%s has a mean", test.p)
+	}
 }
 
 // How many cores share the work must not show beyond the last bits of a sum.
@@ -313,6 +294,12 @@ func TestCompare(t *testing.T) {
 			!math.IsNaN(c.RelL2) && !math.IsInf(c.RelL2, 0),
 			"%s: max err %g, relative norm %g with %d bad", test.name, c.MaxErr, c.RelL2, c.Bad)
 	}
+	m := kernels.NewMemory(kernels.FP32, 2)
+	m.Set(0, 3)
+	m.Set(1, 4.5)
+	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, reference.Tolerance{Rel: 1})
+	assert.That(t, math.Abs(c.RelL2-0.1) <= 1e-15 && c.MaxErr == 0.125,
+		"relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
 }
 
 // A tolerance is worth what it lets through and what it does not: honest fp32
@@ -439,15 +426,6 @@ func TestScale(t *testing.T) {
 	for name, s := range reference.Answers(p, in).Scale {
 		assert.That(t, !math.IsInf(s, 0) && !math.IsNaN(s), "scale of %s is %g", name, s)
 	}
-}
-
-func TestCompareNorm(t *testing.T) {
-	m := kernels.NewMemory(kernels.FP32, 2)
-	m.Set(0, 3)
-	m.Set(1, 4.5)
-	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, reference.Tolerance{Rel: 1})
-	assert.That(t, math.Abs(c.RelL2-0.1) <= 1e-15 && c.MaxErr == 0.125,
-		"relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
 }
 
 // The noise grows with the root of the terms that an element sums: rows for

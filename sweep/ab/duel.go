@@ -32,20 +32,11 @@ const (
 	ArmStream = "stream"
 )
 
-// The orders in which a round visits its arms.
-const (
-	// OrderRandom is drawn from the seed and the problem: package verdict's error rates rest on it.
-	OrderRandom = "random"
-	// OrderABBA is A B A' in one round, A' B A in the next, then the stream: a steady drift cancels
-	// over two rounds.
-	OrderABBA = "abba"
-)
-
 // Options say how a duel is fought.
 type Options struct {
 	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
-	Order    string
-	Seed     uint64 // of the inputs, and with the problem of OrderRandom
+	// of the inputs, and with the problem of the orders: package verdict's error rates rest on these
+	Seed uint64
 	// More is asked after every accepted round whether another one is needed:
 	// verdict.Rule.More for the number of duels fought.
 	More func(c verdict.Cell) bool
@@ -137,9 +128,6 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 			}
 			return n == 0 || len(r.Rounds) == n && o.More(r.Cell())
 		}}
-	if o.Order == OrderABBA {
-		rounds.Order = func(round, _ int) []int { return [][]int{{0, 1, 2, 3}, {2, 1, 0, 3}}[round%2] }
-	}
 	if err := rounds.Run(ctx, arms); err != nil {
 		return err
 	}

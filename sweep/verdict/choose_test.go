@@ -2,9 +2,12 @@ package verdict
 
 import (
 	"math"
+	"strconv"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
+	"normbench/sweep/stats"
 )
 
 func TestGain(t *testing.T) {
@@ -21,23 +24,35 @@ func TestGain(t *testing.T) {
 	}
 }
 
-func TestRace(t *testing.T) {
-	for _, c := range []struct {
-		d    []float64
-		want Verdict
-	}{
-		{[]float64{0.5}, Inconclusive},
-		{[]float64{0.5, 0.2}, Slower},
-		{[]float64{0.05, 0.06}, Inconclusive},
-		{[]float64{0.05, 0.06, 0.055}, Slower},
-		{[]float64{0.001, -0.001, 0.0005}, Same},
-		{[]float64{0.05, -0.05, 0.02}, Inconclusive},
-		{[]float64{0.004, 0.005, 0.0045}, Slower},
-	} {
-		a, b := make([]float64, len(c.d)), make([]float64, len(c.d))
-		for i, d := range c.d {
-			a[i], b[i] = 10, 10*math.Exp(d)
+// The rules for a few rounds, for medians, and for the band of SAME: testdata/judging.txt.
+func TestJudging(t *testing.T) {
+	assert.Lines(t, "testdata/judging.txt", func(input string) string {
+		kind, rest, _ := strings.Cut(input, " ")
+		var x []float64
+		for _, word := range strings.Fields(rest) {
+			v, err := strconv.ParseFloat(word, 64)
+			assert.NoError(t, err)
+			x = append(x, v)
 		}
-		assert.Equal(t, Race(a, b), c.want, c.d)
-	}
+		median := func(us, lo, hi float64) stats.Summary {
+			return stats.Summary{Median: us, Lo: lo, Hi: hi}
+		}
+		switch kind {
+		case "race":
+			a, b := make([]float64, len(x)), make([]float64, len(x))
+			for i, d := range x {
+				a[i], b[i] = 10, 10*math.Exp(d)
+			}
+			return string(Race(a, b))
+		case "medians":
+			return string(JudgeMedians(median(x[0], x[1], x[2]), median(x[3], x[4], x[5]), x[6], x[7]))
+		}
+		band := Default().RecordedBand(0.05, x[2], x[3])
+		wide, ok := WidenBand(band, x[4], x[5], min(x[0], x[1]))
+		if !ok {
+			return "no floor"
+		}
+		return string(JudgeMedians(median(x[0], 0.999*x[0], 1.001*x[0]),
+			median(x[1], 0.999*x[1], 1.001*x[1]), 0.05, wide))
+	})
 }

@@ -1,8 +1,10 @@
 package verdict
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -72,51 +74,30 @@ func TestFinalsAlike(t *testing.T) {
 	assert.That(t, found >= changes*8/10, "%d of %d changes of 5%% found", found, changes)
 }
 
+// What recorded finals call: testdata/recorded.txt.
 func TestJudgeRecorded(t *testing.T) {
-	a := []float64{103, 102, 104, 103, 102, 104, 103, 103, 102, 104, 103, 102}
-	b := make([]float64, len(a))
-	for i := range b {
-		b[i] = 100
+	series := map[string][]float64{
+		"a":      {103, 102, 104, 103, 102, 104, 103, 103, 102, 104, 103, 102},
+		"b":      slices.Repeat([]float64{100}, 12),
+		"noisy":  {127, 111, 865, 129, 135, 119, 140, 230, 128, 131, 118, 410},
+		"wide":   {110.2, 126.7, 1138.5, 108.1, 112.3, 143.4, 129.7, 173.2, 128.6, 270.4, 106.3, 126.1},
+		"wideB":  {98.2, 98.1, 104, 93.5, 99.7, 97.3, 98.7, 99.7, 98, 100.1, 90.2, 98.9},
+		"wideA2": {110.8, 124, 1181.5, 107.1, 113.9, 142.8, 131.1, 172.8, 132.9, 271.6, 107.7, 124.3},
+		"apart":  {110, 111, 110, 112, 111, 109, 110, 111, 110, 112, 111, 110},
 	}
-	// A cpu that others use: its rounds are up to eight times as long.
-	noisy := []float64{127, 111, 865, 129, 135, 119, 140, 230}
-	// B was faster in every round, but three of A's made the number: 1.32x (1.15-3.79).
-	wide := []float64{110.2, 126.7, 1138.5, 108.1, 112.3, 143.4, 129.7, 173.2, 128.6, 270.4, 106.3,
-		126.1}
-	wideB := []float64{98.2, 98.1, 104, 93.5, 99.7, 97.3, 98.7, 99.7, 98, 100.1, 90.2, 98.9}
-	wideA2 := []float64{110.8, 124, 1181.5, 107.1, 113.9, 142.8, 131.1, 172.8, 132.9, 271.6, 107.7,
-		124.3}
-	apart := []float64{110, 111, 110, 112, 111, 109, 110, 111, 110, 112, 111, 110}
-	for name, x := range map[string]struct {
-		a, b, again []float64
-		choices     int
-		want        Verdict
-		reason      string
-	}{
-		"faster":          {a, b, a, 8, Faster, ""},
-		"slower":          {b, a, b, 8, Slower, ""},
-		"a wide interval": {wide, wideB, wideA2, 1, Inconclusive, "noise of ±59.6%"},
-		"of more choices": {a, b, a, 40, Inconclusive, "12 rounds, at least 14 are needed"},
-		"eight rounds": {a[:8], b[:8], a[:8], 1, Inconclusive,
-			"8 rounds, at least 9 are needed"},
-		"a noisy cpu": {noisy, b[:8], noisy, 8, Inconclusive,
-			"8 rounds, at least 12 are needed"},
-		"a noisy cpu, 12 rounds": {append(noisy, 128, 131, 118, 410), b,
-			append(noisy, 128, 131, 118, 410), 8, Inconclusive, "two modes"},
-		"the copy differs":        {a, b, apart, 1, Inconclusive, "a second copy of A differs"},
-		"a copy of other rounds":  {a, b, apart[:5], 1, Faster, ""},
-		"none":                    {nil, nil, nil, 1, Inconclusive, "no rounds"},
-		"one against its own":     {b, b, b, 8, Same, ""},
-		"not of one run's rounds": {a, nil, nil, 8, Inconclusive, "no rounds"},
-	} {
-		j := JudgeRounds(x.a, x.b, x.again, 0, x.choices)
-		assert.That(t, j.Verdict == x.want &&
-			(x.reason == "" || strings.Contains(j.Reason, x.reason)), "%s: %+v", name, j)
+	for _, name := range []string{"a", "b", "noisy"} {
+		series[name+"8"] = series[name][:8]
+	}
+	series["apart5"] = series["apart"][:5]
+	assert.Lines(t, "testdata/recorded.txt", func(input string) string {
+		w := strings.Fields(input)
+		choices, err := strconv.Atoi(w[3])
+		assert.NoError(t, err)
+		j := JudgeRounds(series[w[0]], series[w[1]], series[w[2]], 0, choices)
 		back := j.Reverse()
 		assert.That(t, back.Reverse().Verdict == j.Verdict &&
-			(j.Lo <= 0 || back.Lo <= back.Effect && back.Effect <= back.Hi), "%s: turned %+v", name,
-			back)
-		assert.That(t, claimed(j.Verdict) != (back.Verdict == j.Verdict),
-			"%s: %s turned is %s", name, j.Verdict, back.Verdict)
-	}
+			(j.Lo <= 0 || back.Lo <= back.Effect && back.Effect <= back.Hi) &&
+			claimed(j.Verdict) != (back.Verdict == j.Verdict), "%s: %+v turned %+v", input, j, back)
+		return strings.TrimSpace(fmt.Sprint(j.Verdict, " ", j.Reason))
+	})
 }

@@ -1,6 +1,8 @@
 package verdict
 
 import (
+	"math"
+
 	"normbench/kernels"
 	"normbench/sweep/stats"
 )
@@ -32,7 +34,7 @@ const (
 func Summarize(judged []Judgement) Summary {
 	var s Summary
 	var problems []kernels.Problem
-	var logs [][]float64
+	var logs []float64
 	for i := range judged {
 		j := &judged[i]
 		switch j.Verdict {
@@ -47,7 +49,7 @@ func Summarize(judged []Judgement) Summary {
 		}
 		if j.Effect > 0 {
 			s.Cells++
-			problems, logs = append(problems, j.Problem), append(logs, j.logs)
+			problems, logs = append(problems, j.Problem), append(logs, math.Log(j.Effect))
 			if s.Worst == nil || j.Effect > s.Worst.Effect {
 				s.Worst = j
 			}
@@ -59,10 +61,9 @@ func Summarize(judged []Judgement) Summary {
 	return s
 }
 
-// Mean is the geometric mean of ratios of problems, by the logs of their rounds, with its interval
-// at 95%. The interval draws whole shapes, all problems of one together, because what moves one
+// Mean is the geometric mean of ratios of problems, by their logs, with its interval at 95%. The interval draws whole shapes, all problems of one together, because what moves one
 // moves the others.
-func Mean(problems []kernels.Problem, logs [][]float64) (shapes int, mean, lo, hi float64) {
+func Mean(problems []kernels.Problem, logs []float64) (shapes int, mean, lo, hi float64) {
 	number := map[[2]int64]int{}
 	clusters := make([]int, len(problems))
 	for i, p := range problems {

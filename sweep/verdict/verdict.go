@@ -136,8 +136,6 @@ type Judgement struct {
 	Need    int             `json:"need,omitempty"`   // about how many rounds would tell
 
 	Modes *Modes `json:"modes,omitempty"` // where the visits have two
-
-	logs []float64 // of B/A by round
 }
 
 // Modes are the two modes of a cell's visits.
@@ -203,10 +201,9 @@ func judge(c Cell, rule Rule) Judgement {
 		j.Reason = "no rounds"
 		return j
 	}
-	j.logs = minus(logs[1], logs[0])
-	alpha := rule.Plan.alpha(n)
-	x := newInterval(j.logs, 1-alpha)
-	j.P = min(1, stats.SignedRank(j.logs)*rule.Plan.total()/alpha)
+	d, alpha := minus(logs[1], logs[0]), rule.Plan.alpha(n)
+	x := newInterval(d, 1-alpha)
+	j.P = min(1, stats.SignedRank(d)*rule.Plan.total()/alpha)
 	j.Floor = math.Expm1(math.Abs(newInterval(minus(logs[2], logs[0]), 1).est))
 	j.Step = max(0, c.Step) / min(stats.Median(times[0]), stats.Median(times[1]))
 

@@ -2,8 +2,10 @@ package verdict
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,68 +28,32 @@ func rounds(n int, effect, control, noise float64) Cell {
 	return c
 }
 
+// What is called, and why not, by the settings of a cell: testdata/verdicts.txt.
 func TestVerdicts(t *testing.T) {
-	step := func(c Cell, step float64) Cell {
-		c.Step = step
-		return c
-	}
-	twoModes := rounds(24, 0.02, 0, 0.001)
-	for i := range twoModes.Rounds {
-		if i%3 == 0 {
-			twoModes.Rounds[i].B *= 1.07
+	assert.Lines(t, "testdata/verdicts.txt", func(input string) string {
+		set := map[string]float64{}
+		for _, word := range strings.Fields(input) {
+			name, text, _ := strings.Cut(word, "=")
+			x, err := strconv.ParseFloat(text, 64)
+			assert.NoError(t, err)
+			set[name] = x
 		}
-	}
-	onlyModes := rounds(24, 0, 0, 0.001)
-	for i := range onlyModes.Rounds {
-		if i%2 == 0 {
-			onlyModes.Rounds[i].B *= 1.07
+		c := rounds(int(set["n"]), set["b"], set["a2"], set["noise"])
+		c.Step = set["step"]
+		for i := range c.Rounds {
+			if every := int(set["modes"]); every > 0 && i%every == 0 {
+				c.Rounds[i].B *= 1.07
+			}
 		}
-	}
-	for _, tc := range []struct {
-		name   string
-		c      Cell
-		want   Verdict
-		reason string
-	}{
-		{"slower", rounds(12, 0.02, 0, 0.002), Slower, ""},
-		{"faster", rounds(12, -0.02, 0, 0.002), Faster, ""},
-		{"same", rounds(12, 0.001, 0, 0.002), Same, ""},
-		{"much faster, on a noisy machine", rounds(12, -0.3, 0, 0.03), Faster, ""},
-		{"real but too small", rounds(12, 0.009, 0, 0.001), Inconclusive,
-			"noise of ±0.2%; about 32 rounds would tell"},
-		{"on the band", rounds(24, 0.01, 0, 0.001), Inconclusive,
-			"too close to the least effect of 1.0% to tell"},
-		{"noise", rounds(13, 0.02, 0, 0.02), Inconclusive,
-			"noise of ±3.3%; about 55 rounds would tell"},
-		{"much noise", rounds(14, 0, 0, 0.05), Inconclusive, "noise of ±"},
-		{"A' differs as much", rounds(12, 0.02, 0.015, 0.001), Inconclusive,
-			"a second copy of A differs from A by 1.5%"},
-		{"B is like A, but A' is not", rounds(12, 0, 0.02, 0.001), Inconclusive,
-			"a second copy of A differs from A by 2.0%"},
-		{"far beyond A'", rounds(12, 0.05, 0.015, 0.001), Slower, ""},
-		{"below the step", step(rounds(12, 0.02, 0, 0.001), 2), Inconclusive,
-			"the clock's step is"},
-		{"above the step", step(rounds(12, 0.10, 0, 0.001), 2), Slower, ""},
-		{"a fine step", step(rounds(12, 0.02, 0, 0.001), 0.032), Slower, ""},
-		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive,
-			"the clock's step is"},
-		{"same to a clock of 1.5%", step(rounds(12, 0, 0, 0.001), 0.8), Inconclusive,
-			"the clock's step is"},
-		{"two modes and a change of 2%", twoModes, Slower, ""},
-		{"two modes", onlyModes, Inconclusive, "two modes, "},
-		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive,
-			"9 rounds, at least 10 are needed"},
-		{"none", Cell{}, Inconclusive, "no rounds"},
-		{"none that count", Cell{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1},
-			{-1, 1, 1}}}, Inconclusive, "no rounds"},
-	} {
-		j := Judge([]Cell{tc.c}, Default())[0]
-		assert.That(t, j.Verdict == tc.want && strings.Contains(j.Reason, tc.reason) &&
-			(j.Reason == "") == (tc.want != Inconclusive) && j.Problem == tc.c.Problem,
-			"%s: %s %q, want %s %q: %+v", tc.name, j.Verdict, j.Reason, tc.want, tc.reason, j)
+		j := Judge([]Cell{c}, Default())[0]
 		_, err := json.Marshal(j)
-		assert.That(t, err == nil, "%s: %v", tc.name, err)
-	}
+		assert.That(t, err == nil && j.Problem == c.Problem &&
+			(j.Reason == "") == (j.Verdict != Inconclusive), "%s: %+v, %v", input, j, err)
+		return strings.TrimSpace(fmt.Sprint(j.Verdict, " ", j.Reason))
+	})
+	none := Judge([]Cell{{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1},
+		{-1, 1, 1}}}}, Default())[0]
+	assert.Equal(t, none.Reason, "no rounds", "of none that count")
 	// Rounds that cannot be judged do not count.
 	c := rounds(12, 0.02, 0, 0.002)
 	want := Judge([]Cell{c}, Default())[0]
@@ -174,6 +140,9 @@ func TestPlan(t *testing.T) {
 func TestSummarize(t *testing.T) {
 	cells := []Cell{rounds(12, -0.05, 0, 0.002), rounds(12, 0.001, 0, 0.002),
 		rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
+	for i := range cells {
+		cells[i].Problem.M = int64(i + 1)
+	}
 	judged := Judge(cells, Default())
 	s := Summarize(judged)
 	assert.That(t, s.Cells == 4 && s.Faster == 1 && s.Slower == 1 && s.Same == 1 &&
@@ -185,8 +154,9 @@ func TestSummarize(t *testing.T) {
 	assert.That(t, math.Abs(s.Mean-math.Pow(product, 0.25)) <= 1e-12 &&
 		s.Lo < s.Mean && s.Mean < s.Hi, "mean %g [%g, %g] of %g", s.Mean, s.Lo, s.Hi, product)
 	// A good mean does not hide a bad cell.
-	for range 30 {
+	for i := range 30 {
 		cells = append(cells, rounds(12, -0.1, 0, 0.002))
+		cells[len(cells)-1].Problem.M = int64(100 + i)
 	}
 	if s := Summarize(Judge(cells, Default())); s.Hi > 0.95 || s.Worst.Effect < 1.02 {
 		t.Errorf("%+v", s)

@@ -71,7 +71,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 		}
 	}
 	c := &ab.Compare{Registry: reg, Device: l.Devices[0],
-		Options: ab.Options{Protocol: match.Run.Protocol, Order: ab.OrderRandom, Seed: l.Seed},
+		Options: ab.Options{Protocol: match.Run.Protocol, Seed: l.Seed},
 		Choose:  func(_ kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) { return vs[0], nil },
 		Fought: func(*ab.Result) error {
 			progress(fmt.Sprintf("compared %d of %d problems", len(match.Duels), len(pairs)))

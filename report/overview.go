@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"normbench/internal/console"
@@ -15,11 +14,10 @@ import (
 // MaxArms is how many arms a report tells apart.
 const MaxArms = 8
 
-// A Growth is what several arms take on the same problems: how time grows with a
-// side of the matrix, or goes from shape to shape.
-type Growth struct {
+// An Overview is what several arms take on the same problems.
+type Overview struct {
 	Arms   []string      `json:"arms"` // labels
-	Rows   []GrowthRow   `json:"rows"` // each problem that an arm has
+	Rows   []OverviewRow `json:"rows"` // each problem that an arm has
 	Stream []StreamScore `json:"stream"`
 	Timer  []string      `json:"timer,omitempty"` // see Comparison.Timer
 	Notes  []string      `json:"notes,omitempty"`
@@ -27,54 +25,25 @@ type Growth struct {
 	series []picture.Series // of the arms
 }
 
-// A GrowthRow is a problem with what each arm has for it.
-type GrowthRow struct {
+// A OverviewRow is a problem with what each arm has for it.
+type OverviewRow struct {
 	Problem kernels.Problem `json:"problem"`
 	Kind    string          `json:"kind"`
-	Arms    []Value         `json:"arms"` // as Growth.Arms; without a family where there is nothing
-	Told    *Outcome        `json:"told,omitempty"`
+	Arms    []Value         `json:"arms"` // as Overview.Arms; without a family where there is nothing
 }
 
-// An Outcome is the speedup of the second of two arms over the first, as text, and its verdict.
-type Outcome struct {
-	Speedup string `json:"speedup"`
-	Verdict string `json:"verdict"`
-}
-
-// Tell adds the verdicts of a comparison of its two arms.
-func (g *Growth) Tell(c *Comparison) {
-	told := map[kernels.Problem]*Outcome{}
-	for _, r := range c.Rows {
-		if r.Mark != "" {
-			told[r.Problem] = &Outcome{r.speedup(), r.Verdict()}
-		}
-	}
-	for i := range g.Rows {
-		g.Rows[i].Told = told[g.Rows[i].Problem]
-	}
-}
-
-// Grow puts arms beside each other. over orders the rows; nil is the order of all
-// other tables.
-func Grow(over *Axis, arms ...Side) *Growth {
-	g := &Growth{Rows: []GrowthRow{}, Stream: []StreamScore{}, series: series(arms)}
+// NewOverview puts arms beside each other.
+func NewOverview(arms ...Side) *Overview {
+	g := &Overview{Rows: []OverviewRow{}, Stream: []StreamScore{}, series: series(arms)}
 	var lettered []Side
 	for i, a := range arms {
 		g.Arms = append(g.Arms, a.Label)
 		a.Label = letter(i)
 		lettered = append(lettered, a)
 	}
-	ps := problems(arms...)
-	if over != nil {
-		slices.SortStableFunc(ps, func(a, b kernels.Problem) int {
-			return cmp.Or(cmp.Compare(b.Op, a.Op), cmp.Compare(b.Pass, a.Pass),
-				cmp.Compare(kind(a), kind(b)), cmp.Compare(dtypes(a), dtypes(b)),
-				over.compare(a, b))
-		})
-	}
 	var failed []string
-	for _, p := range ps {
-		row := GrowthRow{Problem: p, Kind: kind(p)}
+	for _, p := range problems(arms...) {
+		row := OverviewRow{Problem: p, Kind: kind(p)}
 		for i, a := range arms {
 			c, ok := a.Cells[p]
 			if !ok {
@@ -109,7 +78,7 @@ func Grow(over *Axis, arms ...Side) *Growth {
 func letter(i int) string { return string(rune('A' + i)) }
 
 // legend says which arm is which: "A = base, B = fastest".
-func (g *Growth) legend() string {
+func (g *Overview) legend() string {
 	var parts []string
 	for i, a := range g.Arms {
 		parts = append(parts, letter(i)+" = "+a)
@@ -119,29 +88,17 @@ func (g *Growth) legend() string {
 
 // Tables are how near each arm comes to the stream, and what it takes on every
 // problem.
-func (g *Growth) Tables() (scores, rows *Table) {
+func (g *Overview) Tables() (scores, rows *Table) {
 	scores = StreamTable(g.Stream)
 	scores.Title = strings.Join(append([]string{g.legend()}, g.Timer...), "\n")
 	scores.Notes = g.Notes
-	columns := ProblemColumns(func(r GrowthRow) (kernels.Problem, int64) { return r.Problem, 0 },
+	columns := ProblemColumns(func(r OverviewRow) (kernels.Problem, int64) { return r.Problem, 0 },
 		"", "kind", "dtype", "M", "N")
 	for _, name := range []string{"us", "stream_percent"} {
 		for i := range g.Arms {
-			columns = append(columns, ValueColumns(func(r GrowthRow) Value { return r.Arms[i] },
+			columns = append(columns, ValueColumns(func(r OverviewRow) Value { return r.Arms[i] },
 				letter(i), "", name)...)
 		}
-	}
-	if slices.ContainsFunc(g.Rows, func(r GrowthRow) bool { return r.Told != nil }) {
-		told := func(r GrowthRow) Outcome {
-			if r.Told == nil {
-				return Outcome{}
-			}
-			return *r.Told
-		}
-		columns = append(columns,
-			Column[GrowthRow]{Head: "speedup", Value: func(GrowthRow) any { return 0 },
-				Text: func(r GrowthRow) string { return told(r).Speedup }},
-			Column[GrowthRow]{Head: "verdict", Text: func(r GrowthRow) string { return told(r).Verdict }})
 	}
 	rows = NewTable("", g.Rows, columns)
 	rows.Group, rows.Data = kindGroup, g.data()
@@ -149,14 +106,14 @@ func (g *Growth) Tables() (scores, rows *Table) {
 }
 
 // Render writes the tables; csv has a line per problem and arm, json is the
-// Growth.
-func (g *Growth) Render(w io.Writer, format string) error {
+// Overview.
+func (g *Overview) Render(w io.Writer, format string) error {
 	scores, rows := g.Tables()
 	return render(w, g, format, rows, scores)
 }
 
 // data has a row for each problem and arm.
-func (g *Growth) data() *Table {
+func (g *Overview) data() *Table {
 	type row struct {
 		problem kernels.Problem
 		arm     string
