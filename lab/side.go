@@ -15,6 +15,12 @@ import (
 	"normbench/tune/ref"
 )
 
+// NoRecord is the trouble of an operand none of whose problems is wanted.
+func NoRecord(text string) error {
+	return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
+		report.OperandHelp, "%s holds no record that fits", text)
+}
+
 // Side reads a recorded operand: records with an optional selector, or a tuned table.
 func (l *Lab) Side(text string) (side report.Side, err error) {
 	side, err = l.read(text)

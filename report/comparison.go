@@ -152,6 +152,9 @@ var valueColumns = []Column[Value]{
 	{Name: "reason", Value: func(v Value) any { return v.Reason }},
 }
 
+// letter names a side in tables.
+func letter(i int) string { return string(rune('A' + i)) }
+
 // ValueColumns are columns of a side by their names in csv. Before the names of all stands prefix,
 // before the heads letter; without a letter they are not for people.
 func ValueColumns[R any](of func(R) Value, letter, prefix string,

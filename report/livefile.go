@@ -53,20 +53,6 @@ func ReadLive(path string) (*Live, error) {
 	return l, nil
 }
 
-// ReadArms reads the two arms of a live compare's file as operands.
-func ReadArms(path string) (arms [2]Side, err error) {
-	l, err := ReadLive(path)
-	if err != nil {
-		return arms, err
-	}
-	arms = l.Sides()
-	arms[0].Label, arms[1].Label = l.A, l.B
-	if l.A == l.B {
-		arms[1].Label += ", again"
-	}
-	return arms, nil
-}
-
 // Write writes the compare to its file, every sample in it, whole or not at all.
 func (l *Live) Write(p durable.Place) error {
 	data, err := json.Marshal(l)

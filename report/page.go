@@ -164,22 +164,22 @@ func (v Value) tip(side string) string {
 }
 
 // speeds are drawings of the speed against the stream on every problem.
-func (g *Overview) speeds() Figures {
-	return Figures{Title: "Speed against the stream", Wide: true, Series: g.series,
+func (c *Comparison) speeds() Figures {
+	return Figures{Title: "Speed against the stream", Wide: true, Series: c.series,
 		Help:     "100% is a copy of the same tensors in the same run. Bars are 95% intervals.",
-		Drawings: g.draw(g.panels())}
+		Drawings: c.draw(c.panels())}
 }
 
-// launches are a table of the arms that take several on a problem, none where no arm does.
-func (g *Overview) launches() []*Table {
+// launches are a table of the sides that take several on a problem, none where no side does.
+func (c *Comparison) launches() []*Table {
 	type row struct {
 		problem kernels.Problem
-		arm     string
+		side    string
 		Value
 	}
 	var rows []row
-	for _, r := range g.Rows {
-		for i, v := range r.Arms {
+	for _, r := range c.inOrder() {
+		for i, v := range []Value{r.A, r.B} {
 			if len(v.Stages) > 1 {
 				rows = append(rows, row{r.Problem, letter(i), v})
 			}
@@ -192,7 +192,7 @@ func (g *Overview) launches() []*Table {
 		"together, which is less where launches overlap.", rows,
 		append(ProblemColumns(func(r row) (kernels.Problem, int64) { return r.problem, 0 },
 			"", "kind", "dtype", "M", "N"),
-			Column[row]{Head: "arm", Value: func(r row) any { return r.arm }},
+			Column[row]{Head: "side", Value: func(r row) any { return r.side }},
 			Column[row]{Head: "launches us", Text: func(r row) string {
 				var parts []string
 				for _, s := range r.Stages {
@@ -203,43 +203,13 @@ func (g *Overview) launches() []*Table {
 			Column[row]{Head: "all us", Value: func(r row) any { return r.US },
 				Text: func(r row) string { return r.us() }}))
 	t.Group = kindGroup
-	return []*Table{t.LedBy("M", "N", "arm")}
-}
-
-// Page is g as a page: how near each arm comes to the stream on every problem.
-func (g *Overview) Page(title string, runs []*record.Run) *Page {
-	scores, rows := g.Tables()
-	p := &Page{Title: title, What: g.legend(), Runs: runs, Summary: slices.Clone(g.Notes)}
-	for i, x := range g.series {
-		own := slices.DeleteFunc(slices.Clone(g.Stream),
-			func(s StreamScore) bool { return s.Side != letter(i) })
-		for _, s := range own {
-			if s.N > 0 && (s.Kind == "" || len(own) == 1) {
-				p.Tally = append(p.Tally, Tally{fmt.Sprintf("%.1f%%", 100*s.Mean),
-					fmt.Sprintf("of the stream: %s, %s", x.Name,
-						console.Count(s.N, "problem")), ""})
-			}
-		}
-	}
-	p.Figures = []Figures{g.speeds()}
-	rows.Title, scores.Title, scores.Notes = "Every problem", "How near to the stream", nil
-	p.Tables = append([]*Table{rows.LedBy("M", "N"), scores}, g.launches()...)
-	return p
+	return []*Table{t.LedBy("M", "N", "side")}
 }
 
 // inOrder are the rows as tables have them.
 func (c *Comparison) inOrder() []Row {
 	return slices.SortedStableFunc(slices.Values(c.Rows),
 		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
-}
-
-// overview has both sides as arms.
-func (c *Comparison) overview() *Overview {
-	g := &Overview{Arms: []string{c.A, c.B}, series: c.series}
-	for _, r := range c.inOrder() {
-		g.Rows = append(g.Rows, OverviewRow{Problem: r.Problem, Kind: r.Kind, Arms: []Value{r.A, r.B}})
-	}
-	return g
 }
 
 // speedups are drawings of the speedup on every problem, coloured by its verdict.
@@ -322,13 +292,12 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
-	g := c.overview()
-	p.Figures = []Figures{c.speedups(), g.speeds()}
+	p.Figures = []Figures{c.speedups(), c.speeds()}
 	rows, means := c.Table(), meanTable(c)
 	_, how, _ := strings.Cut(rows.Title, "\n")
 	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"
-	p.Tables = append([]*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}, g.launches()...)
+	p.Tables = append([]*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}, c.launches()...)
 	return p
 }
 

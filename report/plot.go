@@ -21,40 +21,30 @@ func CheckPlot(name string) error {
 	return nil
 }
 
-// series are the colours of sides by whose kernels they have, so that an arm keeps its colour from
-// plot to plot: blue is ours, orange another library's, green the untuned base beside a tuned arm.
-// The first is drawn broadest, as each lies over those before it: where a map picks the base, both
-// are seen.
-func series(sides []Side) []picture.Series {
-	ours, others := []int{1, 4, 7, 2}, []int{0, 3, 5, 6}
-	list := make([]picture.Series, len(sides))
-	base := func(s Side) bool { return s.all(func(c Cell) bool { return c.Base }) }
-	tuned := slices.ContainsFunc(sides, func(s Side) bool { return !s.other() && !base(s) })
-	taken := map[int]bool{}
-	names := Names(sides)
-	for i, s := range sides {
-		from := slices.Concat(ours, others)
-		if s.other() {
-			from = slices.Concat(others, ours)
-		} else if tuned && base(s) {
-			from = slices.Concat([]int{2}, from)
-		}
-		slot := from[max(slices.IndexFunc(from, func(s int) bool { return !taken[s] }), 0)]
-		taken[slot] = true
-		more := float64(len(sides)-1-i) / float64(max(len(sides)-1, 1))
-		list[i] = picture.Series{Name: names[i], Class: fmt.Sprint("s", slot), Glyph: i,
-			Width: 1.4 + 1.2*more, Radius: 2.4 + 1.2*more}
-	}
-	return list
-}
-
-// pairSeries are the series of a comparison, which names its sides A and B.
+// pairSeries are the lines of two sides, coloured by whose kernels they have, so that a side keeps
+// its colour from plot to plot: blue is ours, orange another library's, green the untuned base beside
+// a tuned side. The first is drawn broader, as the second lies over it: where a map picks the base,
+// both are seen.
 func pairSeries(a, b Side) []picture.Series {
-	list := series([]Side{a, b})
-	for i := range list {
-		list[i].Name = letter(i) + ", " + list[i].Name
+	var slots [2]int
+	for i, s := range []Side{a, b} {
+		o := []Side{b, a}[i]
+		switch base := func(s Side) bool { return s.all(func(c Cell) bool { return c.Base }) }; {
+		case s.other():
+			slots[i] = 0
+		case base(s) && !base(o) && !o.other():
+			slots[i] = 2
+		default:
+			slots[i] = 1
+		}
 	}
-	return list
+	if slots[0] == slots[1] {
+		slots[1] += 3
+	}
+	names := Names([]Side{a, b})
+	return []picture.Series{
+		{Name: "A, " + names[0], Class: fmt.Sprint("s", slots[0]), Glyph: 0, Width: 2.6, Radius: 3.6},
+		{Name: "B, " + names[1], Class: fmt.Sprint("s", slots[1]), Glyph: 1, Width: 1.4, Radius: 2.4}}
 }
 
 // all says whether what is asked holds for every cell, of which there are some.
@@ -93,29 +83,28 @@ const (
 	maxPanels               = 32 // more are no picture
 )
 
-// A panel is one picture of a plot: a line per arm over all shapes of a kind, one beside the other.
+// A panel is one picture of a plot: a line per side over all shapes of a kind, one beside the other.
 type panel struct {
-	what   string            // "rms bwd bf16"
-	shapes []string          // of its problems, in the order of the rows
-	lines  [][]picture.Point // per arm: the shape's number, and % of the stream
-	last   []int             // per arm: the number of the shape of its last point
+	what   string             // "rms bwd bf16"
+	shapes []string           // of its problems, in the order of the rows
+	lines  [2][]picture.Point // per side: the shape's number, and % of the stream
+	last   [2]int             // per side: the number of the shape of its last point
 }
 
-// panels are what there is to draw: each kind of which some arm has a time and the stream's.
-func (g *Overview) panels() (ps []panel) {
-	for what, rows := range byKind(g.Rows, func(r OverviewRow) string { return KindOf(r.Problem) }) {
-		p := panel{what: what, last: make([]int, len(g.Arms)),
-			lines: make([][]picture.Point, len(g.Arms))}
+// panels are what there is to draw: each kind of which a side has a time and the stream's.
+func (c *Comparison) panels() (ps []panel) {
+	for what, rows := range byKind(c.inOrder(), func(r Row) string { return KindOf(r.Problem) }) {
+		p := panel{what: what}
 		var before kernels.Problem
 		for n, r := range rows {
 			p.shapes = append(p.shapes, ShapeOf(r.Problem))
-			for a, v := range r.Arms {
+			for a, v := range []Value{r.A, r.B} {
 				if v.StreamPercent == 0 {
 					continue
 				}
 				pt := picture.Point{X: float64(n), Y: v.StreamPercent,
-					Tip: ShapeOf(r.Problem) + ", " + v.tip(g.series[a].Name)}
-				// A line between shapes that share no side, or past one that an arm
+					Tip: ShapeOf(r.Problem) + ", " + v.tip(c.series[a].Name)}
+				// A line between shapes that share no side, or past one that a side
 				// lacks, would say that something lies between them.
 				pt.Apart = len(p.lines[a]) > 0 && p.last[a] != n ||
 					before.M != r.Problem.M && before.N != r.Problem.N
@@ -124,7 +113,7 @@ func (g *Overview) panels() (ps []panel) {
 			}
 			before = r.Problem
 		}
-		if slices.ContainsFunc(p.lines, func(l []picture.Point) bool { return len(l) > 0 }) {
+		if len(p.lines[0])+len(p.lines[1]) > 0 {
 			ps = append(ps, p)
 		}
 	}
@@ -161,11 +150,11 @@ func overShapes(p *picture.Plot, shapes []string, most int) {
 }
 
 // draw draws panels over axes that they share, so that they compare.
-func (g *Overview) draw(panels []panel) (list []*picture.Drawing) {
+func (c *Comparison) draw(panels []panel) (list []*picture.Drawing) {
 	top, most := 120.0, 0
 	for _, p := range panels {
 		most = max(most, len(p.shapes))
-		for _, pt := range slices.Concat(p.lines...) {
+		for _, pt := range slices.Concat(p.lines[:]...) {
 			top = max(top, math.Ceil(pt.Y/20)*20)
 		}
 	}
@@ -175,7 +164,7 @@ func (g *Overview) draw(panels []panel) (list []*picture.Drawing) {
 		overShapes(&p, in.shapes, most)
 		for i, l := range in.lines {
 			if len(l) > 0 {
-				p.Lines = append(p.Lines, picture.Line{Series: g.series[i], Points: l})
+				p.Lines = append(p.Lines, picture.Line{Series: c.series[i], Points: l})
 			}
 		}
 		list = append(list, p.Draw())
@@ -183,15 +172,15 @@ func (g *Overview) draw(panels []panel) (list []*picture.Drawing) {
 	return list
 }
 
-// Plot draws the share of the stream's speed as an SVG file: a panel for each kind, a line per arm,
+// Plot draws the share of the stream's speed as an SVG file: a panel for each kind, a line per side,
 // 100% as the target.
-func (g *Overview) Plot(title string) ([]byte, error) {
-	panels := g.panels()
+func (c *Comparison) Plot(title string) ([]byte, error) {
+	panels := c.panels()
 	if err := checkPanels(panels); err != nil {
 		return nil, err
 	}
 	target := picture.Series{Class: "ref", Width: 1.2,
 		Name: "100%: the stream, a copy of the same tensors in the same run"}
-	rows := slices.Collect(slices.Chunk(g.draw(panels), 1))
-	return picture.File(title, append(slices.Clone(g.series), target), rows), nil
+	rows := slices.Collect(slices.Chunk(c.draw(panels), 1))
+	return picture.File(title, append(slices.Clone(c.series), target), rows), nil
 }

@@ -76,52 +76,56 @@ func compare(e *env, cfg *compareConfig) error {
 	if err != nil {
 		return err
 	}
-	return compareRecorded(e, cfg, wanted)
+	c, sides, err := recorded(e, ops, wanted)
+	if err != nil {
+		return err
+	}
+	names := report.Names(sides[:])
+	return showCompared(e, &cfg.common, c, fmt.Sprintf("%s against %s", names[1], names[0]), sides)
 }
 
-// compareRecorded compares what two operands have recorded.
-func compareRecorded(e *env, cfg *compareConfig, wanted func(kernels.Problem) bool) error {
-	ops := cfg.operands
-	var sides [2]report.Side
+// recorded compares what two operands have recorded.
+func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (c *report.Comparison,
+	sides [2]report.Side, err error) {
 	for i, text := range ops {
 		s, err := e.Side(text)
 		if err != nil {
-			return err
+			return nil, sides, err
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return lab.NoRecord(text)
+			return nil, sides, lab.NoRecord(text)
 		}
 		sides[i] = s
 	}
 	if err := checkCompared(e, sides[:]); err != nil {
-		return err
+		return nil, sides, err
 	}
-	table := report.Compare(sides[0], sides[1])
-	if len(table.Rows) == 0 { // so each has some of its own
+	c = report.Compare(sides[0], sides[1])
+	if len(c.Rows) == 0 { // so each has some of its own
 		has := map[string]kernels.Problem{}
-		for _, o := range table.OneSided {
+		for _, o := range c.OneSided {
 			has[o.Side] = o.Problem
 		}
-		return lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
+		return nil, sides, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
-			table.Notes = append(table.Notes,
+			c.Notes = append(c.Notes,
 				text+" has times of the sweeps that chose its entries, records the latest of a "+
 					"variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
-	names := report.Names(sides[:])
-	return showCompared(e, &cfg.common, table, fmt.Sprintf("%s against %s", names[1], names[0]), sides[:])
+	return c, sides, nil
 }
 
 // showCompared prints a comparison of two recorded sides, and writes its page.
-func showCompared(e *env, x *common, c *report.Comparison, title string, sides []report.Side) error {
+func showCompared(e *env, x *common, c *report.Comparison, title string,
+	sides [2]report.Side) error {
 	if err := report.Render(e.out, c, x.format); err != nil {
 		return err
 	}
-	return e.writePage(x.html, func() *report.Page { return c.Page(title, report.RunsOf(sides...)) })
+	return e.writePage(x.html, func() *report.Page { return c.Page(title, report.RunsOf(sides[:]...)) })
 }
 
 // runs says whether a compare runs its operands on a device.

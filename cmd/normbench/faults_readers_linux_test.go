@@ -167,7 +167,7 @@ func (h *harness) prepareReaders() (readers []*reader) {
 	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what
 	// the file says.
 	ofMap := [][]string{{"explain", "2000x5000", "--tuned", "FILE"}, {"lint", "FILE"}}
-	ofLive := [][]string{{"report", "FILE"}, {"report", "FILE", "FILE"}}
+	ofLive := [][]string{{"report", "FILE"}}
 	ofKernels := [][]string{
 		{"list", "configs", "--kernels", "FOLDER", "--family", "rms_warp", "--problem",
 			"rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},

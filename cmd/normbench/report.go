@@ -3,10 +3,12 @@ package main
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/durable"
+	"normbench/internal/hint"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -22,15 +24,13 @@ func reportCommand(e *env) *cli.Command {
 	cfg := &reportConfig{}
 	return e.command(&cli.Command{
 		Name:      "report",
-		Usage:     "show recorded times against the stream: table, plot, page",
-		ArgsUsage: "RECORDS...",
-		Description: "Each operand is an arm, written as for compare: PATH#base, PATH#peers, PATH#FAMILY, " +
-			"tuned:FILE and so on. A records file or results folder without a # " +
-			"has up to three arms: the base, our fastest and the fastest peer. Two arms print the " +
-			"table of compare, and the file of a live compare its own.\n\n" +
+		Usage:     "show a live compare again, or compare recorded operands, with a plot against the stream",
+		ArgsUsage: "FILE | [BASE] RECORDS",
+		Description: "FILE is what `normbench compare --live --out` wrote, compare-RUN.json: it prints the " +
+			"table of that run. Other operands are written as for compare. A records file or " +
+			"results folder alone is compared with its own #base.\n\n" +
 			"A plot has all problems of an op and pass side by side. 100% is the stream, a copy of " +
-			"the same tensors in the same run. Lines join shapes that share a side: `normbench " +
-			"bench base --shapes growth-rows --out DIR` measures some to see how time grows.",
+			"the same tensors in the same run. Lines join shapes that share a side.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput,
 				Usage: "draw to `FILE`.svg"},
@@ -48,36 +48,43 @@ func showReport(e *env, cfg *reportConfig) error {
 		return err
 	}
 	ops := cfg.operands
-	var live *report.Live
 	if len(ops) == 1 && report.IsLive(ops[0]) {
-		if live, err = report.ReadLivePart(ops[0], wanted); err != nil {
-			return err
-		}
-	}
-	sides, err := e.Arms(ops, wanted)
-	if err != nil {
-		return err
-	}
-	title := cmp.Or(cfg.title, report.TitleOf(sides))
-	all := report.NewOverview(sides...)
-	if cfg.plot != "" {
-		drawn, err := all.Plot(title)
+		live, err := report.ReadLivePart(ops[0], wanted)
 		if err != nil {
 			return err
 		}
-		if err := e.Write(durable.Place{Name: cfg.plot}, drawn); err != nil {
+		sides := live.Sides()
+		if err := plot(e, cfg, live.Comparison(), sides); err != nil {
 			return err
 		}
+		return showLive(e, &cfg.common, live)
 	}
 	switch {
-	case live != nil:
-		return showLive(e, &cfg.common, live)
-	case len(sides) == 2:
-		return showCompared(e, &cfg.common, report.Compare(sides[0], sides[1]), title, sides)
+	case len(ops) == 1 && !strings.Contains(ops[0], "#") && !strings.HasPrefix(ops[0], "tuned:"):
+		ops = []string{ops[0] + "#base", ops[0]}
+	case len(ops) != 2:
+		return hint.Errorf("`normbench report results/nvidia-h200`, or two operands as of compare",
+			"report takes a file of records or two operands, got %d", len(ops))
 	}
-	if err := e.writePage(cfg.html,
-		func() *report.Page { return all.Page(title, report.RunsOf(sides...)) }); err != nil {
+	c, sides, err := recorded(e, ops, wanted)
+	if err != nil {
 		return err
 	}
-	return all.Render(e.out, cfg.format)
+	if err := plot(e, cfg, c, sides); err != nil {
+		return err
+	}
+	return showCompared(e, &cfg.common, c, cfg.title, sides)
+}
+
+// plot draws a comparison where a plot is asked for.
+func plot(e *env, cfg *reportConfig, c *report.Comparison, sides [2]report.Side) error {
+	cfg.title = cmp.Or(cfg.title, report.TitleOf(sides[:]))
+	if cfg.plot == "" {
+		return nil
+	}
+	drawn, err := c.Plot(cfg.title)
+	if err != nil {
+		return err
+	}
+	return e.Write(durable.Place{Name: cfg.plot}, drawn)
 }

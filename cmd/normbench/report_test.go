@@ -24,10 +24,8 @@ func TestMade(t *testing.T) {
 			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op +
 				"-" + pass + ".json.gz"}
 		}
-		made["docs/growth-rows-"+pass+".svg"] = []string{"report", results + "/growth#base",
-			"--pass", pass, "--shapes", "growth-rows"}
-		made["docs/growth-peers-"+pass+".svg"] = []string{"report", results + "/growth-peers#base",
-			results + "/growth-peers#peers", "--pass", pass}
+		made["docs/growth-"+pass+".svg"] = []string{"report", results + "/growth-peers#peers",
+			results + "/growth-peers#base", "--pass", pass}
 	}
 	drawn := filepath.Join(t.TempDir(), "x.svg")
 	for name, args := range made {

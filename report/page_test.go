@@ -1,0 +1,120 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"normbench/internal/assert"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/sweep/record"
+)
+
+// shapes is ours against the best peer over shapes of two passes: one of the peer failed, and one is
+// without a time of the stream.
+func shapes(t testing.TB) *Comparison {
+	ours, peer := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
+	for i, s := range []string{"4096x256", "65536x256", "576000x384", "1024x8192", "2048x8192",
+		"4096x8192", "8192x8192", "29x17389", "256x65536"} {
+		for _, pass := range []string{"fwd", "bwd"} {
+			p := devicetest.Problem(t, "rmsnorm/"+pass+"/"+s+"/bf16")
+			c := ok(10 + float64(i))
+			c.StreamUS, c.Run = 9.5+0.9*float64(i), coldRun("r", "nvidia-h200")
+			ours[p] = c
+			c.Median *= 1.5
+			c.Variant = kernels.Variant{Family: "peer/torch"}
+			peer[p] = c
+		}
+	}
+	wrong, none := failed(kernels.StatusWrong, "dx is wrong"), ok(20)
+	wrong.Variant.Family, none.Variant.Family, none.StreamUS = "peer/torch", "peer/torch", 0
+	peer[devicetest.Problem(t, "rmsnorm/bwd/2048x8192/bf16")] = wrong
+	peer[devicetest.Problem(t, "rmsnorm/bwd/256x65536/bf16")] = none
+	return Compare(Side{Label: "peer:best", Cells: peer},
+		Side{Label: "tuned:<t>.json", Cells: ours})
+}
+
+// Shapes stand in the order of the table, and a line joins those that share a
+// side and stand beside each other.
+func TestPanels(t *testing.T) {
+	g := shapes(t)
+	var got []string
+	for _, p := range g.panels() {
+		got = append(got, p.what+": "+strings.Join(p.shapes, " "))
+		for _, l := range p.lines {
+			var s []string
+			for _, pt := range l {
+				s = append(s, map[bool]string{true: "|", false: "-"}[pt.Apart]+fmt.Sprint(pt.X))
+			}
+			got = append(got, strings.Join(s, ""))
+		}
+	}
+	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 " +
+		"29x17389 256x65536"
+	const all = "|0-1|2|3-4-5-6|7|8"
+	want := []string{"rms fwd bf16" + order, all, all, "rms bwd bf16" + order, "|0-1|2|3|5-6|7", all}
+	a, b := strings.Join(got, "\n"), strings.Join(want, "\n")
+	assert.Equal(t, a, b)
+}
+
+func TestPlot(t *testing.T) {
+	data, err := shapes(t).Plot("On a <card>")
+	assert.NoError(t, err)
+	assert.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
+	many := Side{Label: "x", Cells: map[kernels.Problem]Cell{}}
+	for m := range int64(maxShapes + 1) {
+		many.Cells[devicetest.Problem(t, fmt.Sprintf("rmsnorm/fwd/%dx1/bf16", m+1))] = ok(1)
+	}
+	_, err = Compare(many, many).Plot("x")
+	assert.Error(t, err, "251 shapes")
+	_, err = Compare(Side{Label: "x"}, Side{Label: "x"}).Plot("x")
+	assert.Refused(t, err, "nothing to draw")
+}
+
+// A page holds its tables and plots, what it was measured on, and nobody's markup.
+func TestPage(t *testing.T) {
+	c := shapes(t)
+	var b bytes.Buffer
+	assert.NoError(t, c.Page("On a <card>",
+		[]*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b))
+	text := b.String()
+	for want, times := range map[string]int{"<svg viewBox=": 4, "<table>": 3,
+		"<h1>On a &lt;card&gt;</h1>": 1, "A = peer:best, B = tuned:&lt;t&gt;.json": 1, "<t>": 0,
+		"<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1, "Launch by launch": 1, "k1 9.000, k2": 4} {
+		assert.Equal(t, strings.Count(text, want), times, want, "stands", "times")
+	}
+	for _, foreign := range []string{"http:", "https:", "src=", "@import", "ZgotmplZ"} {
+		assert.That(t, !strings.Contains(text, foreign), "the page has %s", foreign)
+	}
+	assert.That(t, strings.Count(text, "<title>") >= 20, "marks without their values")
+	assert.That(t, c.Page("x", nil).Write(brokenWriter{}) != nil, "a write error was lost")
+	// Nothing to draw is a page without plots, and what takes one launch has no table of launches.
+	b.Reset()
+	one := Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
+		"rmsnorm/fwd/1x1/bf16"): failed(kernels.StatusWrong, "x is wrong")}}
+	err := Compare(one, one).Page("x", nil).Write(&b)
+	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg") &&
+		!strings.Contains(b.String(), "Launch by launch"), "%v", err)
+}
+
+// On a page the shape and the verdict come first, and what all rows have in common stands above.
+func TestLedBy(t *testing.T) {
+	for other, want := range map[string]string{
+		"bf16": "[problem verdict us] [[4x8 SAME 1] [8x8 FASTER 2]] all\nrmsnorm bwd bf16",
+		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 " +
+			"FASTER 2]] " +
+			"all",
+	} {
+		led := (&Table{Title: "all", Header: []string{"problem", "us", "verdict", "none"},
+			Align: []Align{Left, Right}, Group: ByProblem,
+			Rows: [][]string{{"rmsnorm/bwd/4x8/bf16", "1", "SAME"},
+				{"rmsnorm/bwd/8x8/" + other, "2", "FASTER"}},
+			Legend: []Meaning{{"us", "time"}, {"none", "nothing"}}}).LedBy("verdict")
+		got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title)
+		assert.That(t, got == want && led.align(2) == Right && len(led.Legend) == 1,
+			"%s: %s, %v", other, got, led.Align)
+	}
+}
