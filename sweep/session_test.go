@@ -113,14 +113,17 @@ func TestRunImpossible(t *testing.T) {
 	}
 }
 
-// No time that is checked in is impossible.
+// No time that is checked in is impossible. A third of the files each day.
 func TestPossible(t *testing.T) {
 	files, err := filepath.Glob("../results/*/records.jsonl.gz")
 	more, _ := filepath.Glob("../results/*/*/records.jsonl.gz")
 	files = append(files, more...)
 	assert.Must(t, err == nil && len(files) >= 3, "%v %v", files, err)
 	n := 0
-	for _, path := range files {
+	for i, path := range files {
+		if !assert.Sampled(i, 3) {
+			continue
+		}
 		record.Read(path, func(r *record.Record, run *record.Run) error {
 			if r.Status == kernels.StatusOK {
 				n++

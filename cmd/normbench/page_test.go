@@ -20,7 +20,7 @@ import (
 // test-all`; where $NORMBENCH_REQUIRE_BROWSER says that there is one, as in make nightly, it fails.
 func chromium(t *testing.T) string {
 	t.Helper()
-	if !testAll {
+	if !assert.All {
 		t.Skip("make test-all runs it")
 	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -104,6 +105,13 @@ func Refusal(t testing.TB, err error) string {
 	}
 	return text
 }
+
+// All is whether tests run in full what other runs take a part of: `make test-all`.
+var All = os.Getenv("NORMBENCH_TEST_ALL") != ""
+
+// Sampled says whether this run takes the i-th of many: one of so many, others each day, and all
+// where All.
+func Sampled(i, of int) bool { return All || (int(time.Now().Unix()/86400)+i)%of == 0 }
 
 // Update is the flag -update: files that tests compare with are written anew.
 var Update = flag.Bool("update", false, "write anew what tests compare with; read the diff")

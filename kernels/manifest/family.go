@@ -118,7 +118,7 @@ func (d *design) family(files []string, host *kernels.Family,
 			if err := d.refuse(x); err != nil || d.partials(x) == 0 {
 				return err
 			}
-			return common.RefuseReduce(c)
+			return x.reduce
 		},
 		Plan: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) kernels.Plan {
 			if dev.Kind == kernels.KindCPU && host != nil {
@@ -240,7 +240,7 @@ func (d *design) setConfig(x *env, c kernels.Config) {
 	if !x.tries && c.Is(x.config) {
 		return
 	}
-	x.config, x.tries, x.lacks = c, false, false
+	x.config, x.tries, x.lacks, x.reduce = c, false, false, common.RefuseReduce(c)
 	for i, r := range d.knobs {
 		v, ok := c.Lookup(r.Knob)
 		x.setKnob(i, v)

@@ -16,6 +16,7 @@ type env struct {
 	config kernels.Config // whose values the knobs have
 	tries  bool           // they have those of a base that is tried
 	lacks  bool           // config lacks a knob
+	reduce error          // why k2 does not take config's knobs
 	slots  []float64      // the values of the knobs, then of expressions; NaN where not known
 	uses   []sources      // of these expressions
 	vector int            // the slot of the knob vector_bytes, -1 without it

@@ -8,7 +8,9 @@ import (
 )
 
 // Accepts says whether a family accepts a whole config at all problems of maps in the box: with
-// every type of weight, with a bias and without. It asks on a lattice.
+// every type of weight, with a bias and without. It asks for all columns of a lattice with the fewest
+// and the most rows, and for all rows of the last: what is refused is so by the columns, by the rows,
+// or from some size on. Registers for a weight of another type depend on the columns alone.
 func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Variant) bool {
 	f, err := familyOf(reg, v)
 	if err != nil || f.Op != b.Class.Op || f.Pass != b.Class.Pass ||
@@ -19,12 +21,16 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those it serves
 		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
 	}
-	for i, n := range slices.Backward(b.columns()) { // wide rows are what is refused most
-		rows := b.rows(n)
+	ns := b.columns()
+	for i, n := range slices.Backward(ns) { // wide rows are what is refused most
+		ms := b.rows(n)
 		for k, p := range kin { // outside of the rows: families remember what does not rest on these
-			for j, m := range rows {
-				p.M, p.N = m, n
-				if k > 0 && i > 0 && j > 0 && (i+j)%3 > 0 || ClassOf(p) != b.Class {
+			for j, m := range ms {
+				first, last := j == 0, j == len(ms)-1
+				if asked := last || first && k*i == 0 || i == len(ns)-1 && k == 0; !asked {
+					continue
+				}
+				if p.M, p.N = m, n; ClassOf(p) != b.Class {
 					continue
 				}
 				if f.Serves(p) != nil || f.Refuse(p, v.Config, d) != nil {

@@ -22,29 +22,21 @@ func (m *Map) Refused(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 
 // refused asks about all cells of one config, one behind the other, at once: most are accepted.
 func (r *Raster) refused(reg *kernels.Registry, d kernels.DeviceInfo) (found []string) {
-	var cells []Box
-	var of Answer
+	var run Box
+	var of Answer // the last of the run
 	ask := func() {
-		if _, err := familyOf(reg, of.Variant); err != nil {
-			return
-		}
-		all := cells[0]
-		if all.MHi = cells[len(cells)-1].MHi; all.Accepts(reg, d, of.Variant) {
-			return
-		}
-		for _, b := range cells {
-			if !b.Accepts(reg, d, of.Variant) {
-				found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
-					r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, of.Variant))
-			}
+		if _, err := familyOf(reg, of.Variant); err == nil && !run.Accepts(reg, d, of.Variant) {
+			found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of its cells",
+				r.Title(), run.NLo, run.NHi, run.MLo, run.MHi, of.Variant))
 		}
 	}
 	for b, a := range r.Cells(d.SMs) {
-		if a.Line != of.Line || a.Cell != of.Cell+1 || a.Variant != of.Variant {
-			ask()
-			cells = nil
+		if a.Line == of.Line && a.Cell == of.Cell+1 && a.Variant == of.Variant {
+			run.MHi, of = b.MHi, a
+			continue
 		}
-		cells, of = append(cells, b), a
+		ask()
+		run, of = b, a
 	}
 	ask()
 	return found
