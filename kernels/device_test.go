@@ -1,35 +1,21 @@
 package kernels_test
 
 import (
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
 )
 
+// Which states of a GPU times are not taken in: testdata/unfit.txt, with the least share of the
+// clock.
 func TestReadingUnfit(t *testing.T) {
-	for _, tt := range []struct {
-		r        kernels.Reading
-		minClock float64
-		want     string
-	}{
-		{kernels.Reading{}, 0.75, ""},
-		{kernels.Reading{ClockMHz: 1485, MaxClockMHz: 1980}, 0.75, ""}, // exactly at the bound
-		{kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}, 0.75, "the clock is 1200 MHz of 1980"},
-		{kernels.Reading{ClockMHz: 1200}, 0.75, ""},
-		{kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}, 0, ""},
-		{kernels.Reading{Throttle: []string{"sw power cap", "hw slowdown"}}, 0,
-			"throttled: sw power cap"},
-		{kernels.Reading{Others: []string{"process 7"}, Throttle: []string{"hw slowdown"}}, 0,
-			"the GPU is shared with process 7"},
-		{kernels.Reading{Confidential: true, Sliced: true}, 0,
-			"Confidential Computing is on: CUDA events are unreliable"},
-		{kernels.Reading{ECC: true, Sliced: true}, 0, "the GPU is sliced (MIG)"},
-		{kernels.Reading{Sliced: true, Others: []string{"process 7"}}, 0,
-			"the GPU is sliced (MIG)"},
-	} {
-		assert.Equal(t, tt.r.Unfit(tt.minClock), tt.want, tt.r, "at", tt.minClock)
-	}
+	assert.Lines(t, "testdata/unfit.txt", func(input string) string {
+		share, text, _ := strings.Cut(input, " ")
+		r := assert.Value[kernels.Reading](t, text)
+		return r.Unfit(assert.Value[float64](t, share))
+	})
 }
 
 // What clears amax takes nothing: the main launch of a check is its first of a kernel.

@@ -21,16 +21,9 @@ func NoRecord(text string) error {
 		report.OperandHelp, "%s holds no record that fits", text)
 }
 
-// Side reads a recorded operand: records with an optional selector, or a tuned table.
-func (l *Lab) Side(text string) (side report.Side, err error) {
-	side, err = l.read(text)
-	side.Name = report.NameOf(text)
-	return side, err
-}
-
 // recordedVariants are the right variants of a recordedVariants operand.
 func (l *Lab) recordedVariants(text string) (map[kernels.Problem]kernels.Variant, error) {
-	side, err := l.read(text)
+	side, err := l.Side(text)
 	vs := map[kernels.Problem]kernels.Variant{}
 	for p, c := range side.Cells {
 		if c.Status == kernels.StatusOK {
@@ -40,7 +33,8 @@ func (l *Lab) recordedVariants(text string) (map[kernels.Problem]kernels.Variant
 	return vs, err
 }
 
-func (l *Lab) read(text string) (side report.Side, err error) {
+// Side reads a recorded operand: records with an optional selector, or a tuned table.
+func (l *Lab) Side(text string) (side report.Side, err error) {
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
 		return tableSide(text, path)
 	}

@@ -29,7 +29,6 @@ const TieBand = 0.02
 // A Side is one operand of a comparison.
 type Side struct {
 	Label string // "base", a file name, FAMILY@LABEL
-	Name  string // in the legend of plots: "normbench default"; "" is the label
 	Cells map[kernels.Problem]Cell
 }
 
@@ -314,8 +313,7 @@ func (c *Comparison) summarize(a, b Side) {
 		c.Kinds = append(c.Kinds, newMean(kind, rows))
 	}
 	c.All = newMean("", c.Rows)
-	both := []Side{{Label: "A", Cells: map[kernels.Problem]Cell{}},
-		{Label: "B", Cells: map[kernels.Problem]Cell{}}}
+	both := []Side{{Cells: map[kernels.Problem]Cell{}}, {Cells: map[kernels.Problem]Cell{}}}
 	for _, r := range c.Rows { // on the same problems
 		both[0].Cells[r.Problem], both[1].Cells[r.Problem] = r.a, r.b
 	}

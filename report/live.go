@@ -20,7 +20,7 @@ func (l *Live) Comparison() *Comparison {
 		order = append(order, d.Problem)
 	}
 	c := newComparison(sides[0], sides[1], order)
-	c.A, c.B, c.match = l.A, l.B, &l.Match
+	c.match = &l.Match
 	next := 0
 	for i, d := range l.Duels {
 		r := &c.Rows[i]
@@ -80,7 +80,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 		func(r Row) any { stage, _, _ := r.movedStage(); return stage })
 	what.Text, what.Means = Row.movedText, "the launch that changed most, or why there is no verdict"
 	add("", "moved_us", func(r Row) any { _, _, by := r.movedStage(); return NonZero(by) })
-	if m.A == bestPeer || m.B == bestPeer {
+	if m.A == "peer:best" || m.B == "peer:best" {
 		add("peer", "", func(r Row) any { return r.peer() })
 	}
 	registers := len(m.Duels) == 0 || slices.ContainsFunc(m.Duels,

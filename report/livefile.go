@@ -77,7 +77,7 @@ func (l *Live) Sides() (sides [2]Side) {
 		}
 	}
 	for i, text := range []string{l.A, l.B} {
-		sides[i] = Side{Label: letter(i), Name: NameOf(text), Cells: map[kernels.Problem]Cell{}}
+		sides[i] = Side{Label: text, Cells: map[kernels.Problem]Cell{}}
 		for _, d := range l.Duels {
 			c := Cell{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
 				Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
@@ -167,13 +167,8 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 
 // Page is the compare as a page: its verdict, then what it rests on.
 func (l *Live) Page() *Page {
-	t, sides := l.Table(), l.Sides()
-	names := Names(sides[:])
-	p := l.Comparison().Page(
-		fmt.Sprintf("%s against %s on %s", names[1], names[0], l.Run.Device.Name), l.Runs())
-	if clock := l.clocks(); clock != "" {
-		p.More = append(p.More, Fact{Name: "clocks", Value: clock})
-	}
+	t := l.Table()
+	p := l.Comparison().Page(fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name), l.Runs())
 	p.What, p.Summary = t.Title, t.Notes
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
@@ -183,25 +178,6 @@ func (l *Live) Page() *Page {
 	t.Title, t.Notes = "Every problem", nil
 	p.Tables = append([]*Table{t.LedBy("speedup", "verdict"), StreamTable(l.Stream)}, p.Tables[2:]...)
 	return p
-}
-
-// clocks are the least and the highest clock of the accepted rounds.
-func (l *Live) clocks() string {
-	lo, hi, top := 0, 0, 0
-	for _, d := range l.Duels {
-		for _, s := range d.States {
-			if mhz := s.Reading.ClockMHz; mhz > 0 && s.Rejected == "" {
-				if lo == 0 || mhz < lo {
-					lo = mhz
-				}
-				hi, top = max(hi, mhz), max(top, s.Reading.MaxClockMHz)
-			}
-		}
-	}
-	if hi == 0 {
-		return ""
-	}
-	return fmt.Sprintf("SM %d to %d MHz, of at most %d", lo, hi, top)
 }
 
 // IsLive says whether an operand is what a live compare left, with both its arms.

@@ -116,26 +116,6 @@ func variables(runs []*record.Run) []string {
 // Facts are what the page was measured on.
 func (p *Page) Facts() []Fact { return append(facts(p.Runs), p.More...) }
 
-// Stamp is the card and the days, for the top of the page.
-func (p *Page) Stamp() string {
-	var parts, days []string
-	for _, r := range p.Runs {
-		if card := r.Device.Name; !strings.Contains(p.Title, card) &&
-			!slices.Contains(parts, card) {
-			parts = append(parts, card)
-		}
-		if !r.Time.IsZero() {
-			days = append(days, r.Time.UTC().Format(time.DateOnly))
-		}
-	}
-	if len(days) > 0 {
-		slices.Sort(days)
-		days = slices.Compact([]string{days[0], days[len(days)-1]})
-		parts = append(parts, strings.Join(days, " to "))
-	}
-	return strings.Join(parts, ", ")
-}
-
 // class is the class of the mark's colour on a page.
 func (m Mark) class() string {
 	return cmp.Or(map[Mark]string{Faster: "good", Slower: "bad", Same: "same", Equal: "same"}[m],

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -41,10 +40,9 @@ func pairSeries(a, b Side) []picture.Series {
 	if slots[0] == slots[1] {
 		slots[1] += 3
 	}
-	names := Names([]Side{a, b})
 	return []picture.Series{
-		{Name: "A, " + names[0], Class: fmt.Sprint("s", slots[0]), Glyph: 0, Width: 2.6, Radius: 3.6},
-		{Name: "B, " + names[1], Class: fmt.Sprint("s", slots[1]), Glyph: 1, Width: 1.4, Radius: 2.4}}
+		{Name: "A, " + a.Label, Class: fmt.Sprint("s", slots[0]), Glyph: 0, Width: 2.6, Radius: 3.6},
+		{Name: "B, " + b.Label, Class: fmt.Sprint("s", slots[1]), Glyph: 1, Width: 1.4, Radius: 2.4}}
 }
 
 // all says whether what is asked holds for every cell, of which there are some.
@@ -60,19 +58,6 @@ func (s Side) all(yes func(Cell) bool) bool {
 // other says that a side's kernels are another library's.
 func (s Side) other() bool {
 	return s.all(func(c Cell) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
-}
-
-// Names are the sides' names for legends, or their labels where two names are the same.
-func Names(sides []Side) []string {
-	var names, labels []string
-	for _, s := range sides {
-		names, labels = append(names, cmp.Or(s.Name, s.Label)), append(labels, s.Label)
-	}
-	sorted := slices.Sorted(slices.Values(names))
-	if len(slices.Compact(sorted)) < len(names) {
-		return labels
-	}
-	return names
 }
 
 // The measures of a plot, in pixels.

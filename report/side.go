@@ -3,11 +3,9 @@ package report
 import (
 	"cmp"
 	"iter"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -53,30 +51,6 @@ func RunsOf(sides ...Side) (runs []*record.Run) {
 // OperandHelp is the grammar of recorded operands in words, for hints.
 const OperandHelp = "an operand is a records file or results folder, with #base, #peers, " +
 	"#FAMILY, #FAMILY@LABEL or #peer:NAME behind it if need be, or tuned:FILE"
-
-const bestPeer = "peer:best"
-
-// NameOf is an operand's name in the legend of plots: in words, or without the folders in it.
-func NameOf(text string) string {
-	file, selector, selects := strings.Cut(text, "#")
-	table, tuned := strings.CutPrefix(text, "tuned:")
-	switch {
-	case text == "base" || selector == "base":
-		return "normbench default"
-	case text == bestPeer || selector == "peers":
-		return "best other library"
-	case tuned && filepath.Base(table) == "tuned.json":
-		return "normbench tuned"
-	case tuned:
-		return "tuned:" + filepath.Base(table)
-	case selects:
-		return filepath.Base(file) + "#" + selector
-	case strings.Contains(file, "results/"), textfile.Ext(file) == ".json",
-		textfile.Ext(file) == ".jsonl":
-		return filepath.Base(file)
-	}
-	return text
-}
 
 // TitleOf names the devices and protocols that arms are of.
 func TitleOf(arms []Side) string {

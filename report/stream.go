@@ -23,20 +23,20 @@ type StreamScore struct {
 // kinds.
 func StreamScores(sides ...Side) []StreamScore {
 	var scores []StreamScore
-	for _, s := range sides {
+	for i, s := range sides {
 		all, n := problems(s), len(scores)
 		for k, ps := range byKind(all, kind) {
-			scores = append(scores, streamScore(s, k, ps))
+			scores = append(scores, streamScore(letter(i), s, k, ps))
 		}
 		if len(scores)-n > 1 {
-			scores = append(scores, streamScore(s, "", all))
+			scores = append(scores, streamScore(letter(i), s, "", all))
 		}
 	}
 	return scores
 }
 
-func streamScore(s Side, kind string, ps []kernels.Problem) StreamScore {
-	score := StreamScore{Side: s.Label, Kind: kind, Of: len(ps)}
+func streamScore(letter string, s Side, kind string, ps []kernels.Problem) StreamScore {
+	score := StreamScore{Side: letter, Kind: kind, Of: len(ps)}
 	var ratios []float64
 	for _, p := range ps {
 		r := s.Cells[p].ofStream()

@@ -128,7 +128,6 @@ func (m *measurer) search(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.Device.Prefetch(m.j.Problem, nil) // what was foreseen and not begun is wanted no more
 	recs := m.records(board)
 	for _, rec := range recs {
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3 / float64(len(recs))
@@ -178,14 +177,8 @@ func (v *visitor) space(j *job) (*search.Space, search.Effort) {
 	return s, a
 }
 
-// Announce implements search.Bench. What may come later is a guess, of use where nothing
-// else is there to compile.
-func (m *measurer) Announce(now, later []kernels.Variant) {
-	if m.v.shares() {
-		later = nil
-	}
-	m.v.dev.Prefetch(m.j.Problem, append(slices.Clone(now), later...))
-}
+// Announce implements search.Bench.
+func (m *measurer) Announce(vs []kernels.Variant) { m.v.dev.Prefetch(m.j.Problem, vs) }
 
 // Visit implements search.Bench. Compiling counts for who waits; the others' turns do not.
 func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (

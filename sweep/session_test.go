@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"normbench/internal/assert"
@@ -44,43 +43,24 @@ func TestRunUnfit(t *testing.T) {
 }
 
 // What reads faster than the memory goes, or is shorter than nothing, is no time, whatever the
-// device says of its memory.
+// device says of its memory: testdata/impossible.txt.
 func TestImpossible(t *testing.T) {
-	known, other := devicetest.H200(), devicetest.H200()
-	other.ID = "nvidia-h900"
-	p := devicetest.Problem(t, "rmsnorm/fwd/8192x4096/bf16") // 64 MiB are read: 14 us at the peak
-	cold, warm := ColdProtocol(known, 5), WarmProtocol(known, 5)
-	small, large := p, p
-	small.M, large.M = 8, 65536 // 512 MiB are read, and 452 written beyond the L2
-	for _, x := range []struct {
-		name          string
-		p             kernels.Problem
-		d             kernels.DeviceInfo
-		peak          int64
-		pr            record.Protocol
-		empty, stream float64
-		us            float64
-		want          string
-	}{
-		{"in time", p, known, 4800e9, cold, 2, 30, 15, ""},
-		{"too fast", p, known, 4800e9, cold, 2, 30, 13, "peak is 4800"},
-		{"no peak said", p, known, 0, cold, 2, 30, 13, "peak is 4800"},
-		{"a peak that no such card has", p, known, 9e18, cold, 2, 30, 15,
-			"no such card moves more than 5040"},
-		{"likewise, not known", p, other, 9e18, cold, 2, 30, 15, "no such card moves more than"},
-		{"not known, by its stream", p, other, 0, cold, 2, 30, 6, "warm, or miscounted"},
-		{"not known, in time", p, other, 0, cold, 2, 30, 8, ""},
-		{"warm", p, known, 4800e9, warm, 2, 30, 13, ""},
-		{"shorter than nothing", small, known, 4800e9, cold, 2, 3, 1.9, "an empty launch 2.000"},
-		{"a nanosecond", small, known, 4800e9, warm, 2, 3, 0.001, "an empty launch 2.000"},
-		{"outputs beyond the cache", large, known, 4800e9, cold, 2, 230, 200, "peak is 4800"},
-		{"likewise, in time", large, known, 4800e9, cold, 2, 230, 220, ""},
-	} {
-		x.d.PeakRate = x.peak
-		got := Impossible(x.p, x.d, x.pr, x.empty, x.stream, x.us)
-		assert.That(t, got == "" == (x.want == "") && strings.Contains(got, x.want),
-			"%s: %q, want %q", x.name, got, x.want)
-	}
+	assert.Lines(t, "testdata/impossible.txt", func(input string) string {
+		x := assert.Value[struct {
+			Problem                 string
+			Unknown, Warm           bool // another card, or a warm protocol
+			Peak, Empty, Stream, Us float64
+		}](t, input)
+		d := devicetest.H200()
+		if d.PeakRate = int64(x.Peak); x.Unknown {
+			d.ID = "nvidia-h900"
+		}
+		pr := ColdProtocol(d, 5)
+		if x.Warm {
+			pr = WarmProtocol(d, 5)
+		}
+		return Impossible(devicetest.Problem(t, x.Problem), d, pr, x.Empty, x.Stream, x.Us)
+	})
 }
 
 // Whoever takes times, of whatever, holds them to what is possible.
@@ -113,14 +93,17 @@ func TestRunImpossible(t *testing.T) {
 	}
 }
 
-// No time that is checked in is impossible.
+// No time that is checked in is impossible. A third of the files each day.
 func TestPossible(t *testing.T) {
 	files, err := filepath.Glob("../results/*/records.jsonl.gz")
 	more, _ := filepath.Glob("../results/*/*/records.jsonl.gz")
 	files = append(files, more...)
 	assert.Must(t, err == nil && len(files) >= 3, "%v %v", files, err)
 	n := 0
-	for _, path := range files {
+	for i, path := range files {
+		if !assert.Sampled(i, 3) {
+			continue
+		}
 		record.Read(path, func(r *record.Record, run *record.Run) error {
 			if r.Status == kernels.StatusOK {
 				n++

@@ -2,6 +2,7 @@ package tune
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -69,36 +70,13 @@ func TestPickFinal(t *testing.T) {
 	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
 }
 
-// An entry is its base, or proven faster; a bound does not help one that is slower.
+// An entry is its base, or proven faster; a bound does not help one that is slower:
+// testdata/proven.txt.
 func TestProven(t *testing.T) {
-	for want, entries := range map[bool][]Entry{
-		true: {
-			{MedianUS: 10},
-			{MedianUS: 10, Speedup: 1, Base: &Rival{MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2},
-				Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8.9, 9.1},
-				Base: &Rival{Family: "f", MedianUS: 10}},
-		},
-		false: {
-			{MedianUS: 10, Speedup: 0.95, Base: &Rival{MedianUS: 10}},
-			{MedianUS: 11, Speedup: 1, Base: &Rival{MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, Base: &Rival{Family: "f", MedianUS: 10,
-				GainLo: 0.05}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{0.99, 1.2},
-				Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 0.95, SpeedupCI: []float64{1.05, 1.2},
-				Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 11, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2},
-				Base: &Rival{Family: "f", MedianUS: 10}},
-			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8, 10},
-				Base: &Rival{Family: "f", MedianUS: 10}},
-		},
-	} {
-		for _, e := range entries {
-			assert.Equal(t, e.Proven(), want, e)
-		}
-	}
+	assert.Lines(t, "testdata/proven.txt", func(input string) string {
+		e := assert.Value[Entry](t, input)
+		return strconv.FormatBool(e.Proven())
+	})
 }
 
 // An entry is replaced only where the lower bound of the gain is 2%, or where it

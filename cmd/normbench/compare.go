@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -80,8 +79,7 @@ func compare(e *env, cfg *compareConfig) error {
 	if err != nil {
 		return err
 	}
-	names := report.Names(sides[:])
-	return showCompared(e, &cfg.common, c, fmt.Sprintf("%s against %s", names[1], names[0]), sides)
+	return showCompared(e, &cfg.common, c, ops[1]+" against "+ops[0], sides)
 }
 
 // recorded compares what two operands have recorded.

@@ -17,10 +17,6 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// mostEffect bounds --min-effect, because whoever writes 0.99 means 1%, and would have a gate that
-// passes everything.
-const mostEffect = 0.1
-
 // A liveConfig is what the flags of a live compare ask for, beside those of other commands.
 type liveConfig struct {
 	names                 []string // of the flags
@@ -29,7 +25,6 @@ type liveConfig struct {
 	gate, changed, strict bool
 	rounds                string
 	samples               int
-	minEffect             float64
 	out, resume           string
 }
 
@@ -47,8 +42,6 @@ func (cfg *liveConfig) flags() []cli.Flag {
 			Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
 			Action: within("samples", 1, 1000, "use 1 to 1000")},
-		&cli.Float64Flag{Destination: &cfg.minEffect, Name: "min-effect",
-			Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
 		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 			Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
 		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput,
@@ -106,11 +99,6 @@ func compareLive(e *env, cfg *compareConfig) error {
 // ruleOf is the default rule with what the flags change.
 func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 	rule := verdict.Default()
-	if rule.MinEffect = cfg.minEffect; rule.MinEffect > mostEffect {
-		return rule, hint.Errorf("0.01 is 1%, the default",
-			"--min-effect %g is above %g: what is so much slower is not the same", rule.MinEffect, mostEffect)
-	}
-	rule.Unpaired = max(rule.Unpaired, rule.MinEffect)
 	var looks []int
 	for _, text := range strings.Split(cfg.rounds, ",") {
 		n, err := strconv.Atoi(text)
@@ -120,7 +108,7 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 		looks = append(looks, n)
 	}
 	rule.Plan = verdict.Pocock(rule.Alpha, looks...)
-	return rule, hint.With(rule.CheckValid(), "the defaults are --rounds 12,24 --min-effect 0.01")
+	return rule, hint.With(rule.CheckValid(), "the default is --rounds 12,24")
 }
 
 // exitOf is the exit code: wrong answers first, then an unfit machine, then

@@ -40,9 +40,6 @@ import (
 	"normbench/tune"
 )
 
-// testAll runs in full what other runs take a part of: `make test-all`.
-var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
-
 // TestMain makes this binary also the programs of the scripts: normbench; normbench-test, which has
 // the families that misbehave; normbench-fake, a worker with a scripted H200; normbench-faulty, one
 // that misbehaves; fake-python, which runs scripted peers in place of peers.py; and kept-g++.
@@ -171,7 +168,7 @@ func TestScripts(t *testing.T) {
 			case "race":
 				return raceEnabled(), nil
 			case "all":
-				return testAll, nil
+				return assert.All, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

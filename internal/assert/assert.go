@@ -4,6 +4,7 @@
 package assert
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -103,6 +105,20 @@ func Refusal(t testing.TB, err error) string {
 		t.Errorf("no error of one line with a hint of one: %s", text)
 	}
 	return text
+}
+
+// All is whether tests run in full what other runs take a part of: `make test-all`.
+var All = os.Getenv("NORMBENCH_TEST_ALL") != ""
+
+// Sampled says whether this run takes the i-th of many: one of so many, others each day, and all
+// where All.
+func Sampled(i, of int) bool { return All || (int(time.Now().Unix()/86400)+i)%of == 0 }
+
+// Value is a value as a case of a file has it: in JSON.
+func Value[T any](t testing.TB, text string) (v T) {
+	t.Helper()
+	NoError(t, json.Unmarshal([]byte(text), &v), text)
+	return v
 }
 
 // Update is the flag -update: files that tests compare with are written anew.

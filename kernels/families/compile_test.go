@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
@@ -55,12 +54,6 @@ func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan,
 		}
 	}
 	return units
-}
-
-// sampled says whether this run takes the i-th of many: one of so many, others each day, all by
-// `make test-all`.
-func sampled(i, of int) bool {
-	return testAll || (int(time.Now().Unix()/86400)+i)%of == 0
 }
 
 // Every family's entries compile for every arch that we support, at the corners of its space. NVRTC
@@ -142,7 +135,7 @@ func TestCompile(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for i, k := range slices.Sorted(maps.Keys(units)) {
-		if u := units[k]; sampled(i, 8) || !seen[u.Source.Name] || len(u.Options.Defines) == 0 {
+		if u := units[k]; assert.Sampled(i, 8) || !seen[u.Source.Name] || len(u.Options.Defines) == 0 {
 			seen[u.Source.Name] = true
 			jobs <- u
 		}
@@ -184,7 +177,7 @@ func TestCompileListed(t *testing.T) {
 	}
 	for i, line := range strings.Split(string(assert.File(t, "testdata/compile.txt")), "\n") {
 		if line != "" && line[0] != '#' {
-			assert.NoError(t, try(line, sampled(i, 6)), line)
+			assert.NoError(t, try(line, assert.Sampled(i, 6)), line)
 		}
 	}
 	if major, minor := c.Version(); major != 13 || minor != 0 {

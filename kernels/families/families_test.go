@@ -133,7 +133,7 @@ var published = map[string][]string{
 func TestHostStages(t *testing.T) {
 	ran := map[string]int{}
 	for i, p := range corners() {
-		if sampled(i, 3) {
+		if assert.Sampled(i, 3) {
 			checkAll(t, p, 7, ran)
 		}
 	}

@@ -92,7 +92,7 @@ func TestMacros(t *testing.T) {
 	tried := map[string]bool{}
 	for i, p := range ps {
 		for _, f := range r.FamiliesFor(p) {
-			if !sampled(i, 4) && tried[f.Name] {
+			if !assert.Sampled(i, 4) && tried[f.Name] {
 				continue
 			}
 			tried[f.Name] = true

@@ -2,7 +2,6 @@ package families_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,9 +12,6 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 )
-
-// testAll runs in full what other runs take a part of: `make test-all`.
-var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 
 // typical problems: the shapes of the published benchmarks from narrow to wide,
 // and each kind of oddness once.

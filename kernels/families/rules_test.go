@@ -97,7 +97,7 @@ func draws(least int) int {
 	if n, err := strconv.Atoi(os.Getenv("NORMBENCH_TEST_DRAWS")); err == nil {
 		return n
 	}
-	if !testAll {
+	if !assert.All {
 		return least / 10
 	}
 	return least
@@ -227,7 +227,7 @@ func TestRefused(t *testing.T) {
 		part := *whole
 		part.Rasters = nil
 		for i, x := range whole.Rasters {
-			if sampled(i, 2) {
+			if assert.Sampled(i, 2) {
 				part.Rasters = append(part.Rasters, x)
 			}
 		}
@@ -253,7 +253,7 @@ func sampledClasses(bytes int64, part int) (list []rule.Class) {
 	of := 0
 	for _, c := range rule.Classes() {
 		if bytes == 0 || c.Bytes == bytes {
-			if of++; sampled(of, part) {
+			if of++; assert.Sampled(of, part) {
 				list = append(list, c)
 			}
 		}
@@ -274,36 +274,31 @@ func answerLine(v kernels.Variant) string {
 }
 
 // TestExports runs exported code on random problems: everywhere it answers what the book answers,
-// which is accepted. On the card of the map, on another by its map, and for some columns. Outside
-// there is no answer.
+// which is accepted. On the card of the map, and for some columns on another by a wild one. Outside
+// there is no answer. Packing the classes of all types takes ten seconds: `make test-all`.
 func TestExports(t *testing.T) {
 	h200, h100 := devicetest.H200(), rule.KnownDevices()[1].DeviceInfo
-	maps := []*rule.Map{wild()}
+	element, columns := int64(2), []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}
+	if assert.All {
+		element = 0
+	}
 	for _, test := range []struct {
 		name    string
 		by      rule.Step
 		device  kernels.DeviceInfo
-		bytes   int64
 		columns []int64
 		most    int
 	}{
-		{"program", families.Step(h200), h200, 0, nil, 128 << 10},
-		// drawn at random, it packs worse
-		{"everything", rule.Ladder(maps, &h200), h200, 0, nil, 160 << 10},
-		{"columns", rule.Ladder(maps, &h200), h200, 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384},
-			64 << 10},
-		{"h100", rule.Ladder(maps, &h100), h100, 2, nil, 128 << 10},
+		{"program", families.Step(h200), h200, nil, 128 << 10},
+		{"columns", rule.Ladder([]*rule.Map{wild()}, &h100), h100, columns, 160 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if !testAll && (testing.Short() || test.name != "program") && test.name != "columns" {
-				t.Skip("make test-all runs it")
-			}
-			if !testAll {
-				test.bytes = 2 // packing the classes of all types takes ten seconds
+			if testing.Short() {
+				t.Skip("it compiles programs")
 			}
 			book := families.Book(families.With(), test.by, test.device)
 			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
-			classes := sampledClasses(test.bytes, 8)
+			classes := sampledClasses(element, 8)
 			var in, want strings.Builder
 			for range draws(20000) {
 				p := drawn(draw)
@@ -358,11 +353,10 @@ func TestExports(t *testing.T) {
 						"%s: got %q, want %q", asked[i], got[i], want[i])
 				}
 			}
-			t.Run("json", func(t *testing.T) {
-				text, err := book.Export(classes, test.columns, "json")
-				assert.That(t, err == nil && json.Valid(text) && len(text) <= test.most,
-					"%v, %d bytes", err, len(text))
-			})
+			if text, err := book.Export(classes, test.columns, "json"); err != nil ||
+				!json.Valid(text) || len(text) > test.most {
+				t.Errorf("%v, %d bytes", err, len(text))
+			}
 			t.Run("python", func(t *testing.T) {
 				check(t, "python", "main.py", func(s string) string { return s + "\n" + pythonMain },
 					[]string{found(t, "python3"), "main.py"})

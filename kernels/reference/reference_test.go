@@ -1,10 +1,13 @@
 package reference_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
@@ -247,53 +250,38 @@ func tensor(d kernels.DType, n int64) kernels.Tensor {
 	return kernels.Tensor{Name: "y", Role: kernels.Output, DType: d, Rows: n, Cols: 1}
 }
 
+// What an output is against the answers that it should have, by a tolerance of 2^-8 of it and
+// 2^-10: testdata/compare.txt, with what is bad of it and where first.
 func TestCompare(t *testing.T) {
-	inf, nan := math.Inf(1), math.NaN()
-	tol := reference.Tolerance{Rel: 0x1p-8, Abs: 0x1p-10}
-	edge := 0x1p-10 + 0x1p-8*2 // of an element that should be 2
-	for _, test := range []struct {
-		name      string
-		d         kernels.DType
-		got, want []float64
-		bad       int64
-		first     int64
-	}{
-		{"exact", kernels.BF16, []float64{0, 1, -2}, []float64{0, 1, -2}, 0, 0},
-		{"just inside", kernels.FP32, []float64{2 + edge, 2 - edge}, []float64{2, 2}, 0, 0},
-		{"just outside above", kernels.FP32, []float64{2, 2 + edge + 0x1p-22}, []float64{2, 2}, 1,
-			1},
-		{"just outside below", kernels.FP32, []float64{2, 2 - edge - 0x1p-22}, []float64{2, 2}, 1,
-			1},
-		{"zero has the absolute part", kernels.FP32, []float64{0x1p-10, 0x1.1p-10}, []float64{0, 0},
-			1, 1},
-		{"one NaN among right ones", kernels.FP16, []float64{1, nan, 1}, []float64{1, 1, 1}, 1, 1},
-		{"NaN in both", kernels.FP16, []float64{nan}, []float64{nan}, 0, 0},
-		{"NaN wanted", kernels.FP32, []float64{1}, []float64{nan}, 1, 0},
-		{"infinity in both", kernels.FP32, []float64{inf, -inf}, []float64{inf, -inf}, 0, 0},
-		{"the other infinity", kernels.FP32, []float64{-inf}, []float64{inf}, 1, 0},
-		{"infinity for a number", kernels.FP32, []float64{inf, 1}, []float64{1, 1}, 1, 0},
-		{"a number for infinity", kernels.FP32, []float64{1e38}, []float64{inf}, 1, 0},
-		{"overflow of fp16 is its infinity", kernels.FP16, []float64{inf, -inf}, []float64{65520,
-			-1e6}, 0, 0},
-		{"the largest fp16 is not", kernels.FP16, []float64{65504}, []float64{65519}, 0, 0},
-		{"infinity below the limit", kernels.FP16, []float64{inf}, []float64{65000}, 1, 0},
-		{"overflow of bf16", kernels.BF16, []float64{inf}, []float64{3.4e38}, 0, 0},
-		{"fp32 holds what bf16 does not", kernels.FP32, []float64{inf}, []float64{3.4e38}, 1, 0},
-		{"signed zeros are equal", kernels.FP32, []float64{math.Copysign(0, -1)}, []float64{0}, 0,
-			0},
-	} {
-		m := kernels.NewMemory(test.d, int64(len(test.got)))
-		for i, v := range test.got {
+	numbers := func(text string) (list []float64) {
+		for _, word := range strings.Fields(text) {
+			x, err := strconv.ParseFloat(word, 64)
+			assert.NoError(t, err)
+			list = append(list, x)
+		}
+		return list
+	}
+	assert.Lines(t, "testdata/compare.txt", func(input string) string {
+		name, text, _ := strings.Cut(input, " ")
+		d, err := kernels.ParseDType(name)
+		assert.NoError(t, err)
+		got, want, _ := strings.Cut(text, " for ")
+		values := numbers(got)
+		m := kernels.NewMemory(d, int64(len(values)))
+		for i, v := range values {
 			m.Set(int64(i), float32(v))
 		}
-		c := reference.Compare(tensor(test.d, m.Len()), m, test.want, tol)
-		assert.That(t, c.Bad == test.bad && c.First == test.first && c.Elems == m.Len() &&
-			c.Name == "y", "%s: %+v, want %d bad, first at %d", test.name, c, test.bad, test.first)
+		c := reference.Compare(tensor(d, m.Len()), m, numbers(want), reference.Tolerance{Rel: 0x1p-8,
+			Abs: 0x1p-10})
 		// MaxErr tells the same story, and both numbers fit into JSON.
-		assert.That(t, (c.MaxErr > 1) == (test.bad > 0) && !math.IsInf(c.MaxErr, 0) &&
-			!math.IsNaN(c.RelL2) && !math.IsInf(c.RelL2, 0),
-			"%s: max err %g, relative norm %g with %d bad", test.name, c.MaxErr, c.RelL2, c.Bad)
-	}
+		assert.That(t, c.Elems == m.Len() && c.Name == "y" && (c.MaxErr > 1) == (c.Bad > 0) &&
+			!math.IsInf(c.MaxErr, 0) && !math.IsNaN(c.RelL2) && !math.IsInf(c.RelL2, 0),
+			"%s: %+v", input, c)
+		if c.Bad == 0 {
+			return "right"
+		}
+		return fmt.Sprintf("%d bad, first at %d", c.Bad, c.First)
+	})
 	m := kernels.NewMemory(kernels.FP32, 2)
 	m.Set(0, 3)
 	m.Set(1, 4.5)

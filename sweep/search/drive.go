@@ -14,19 +14,15 @@ import (
 // A Bench measures variants of one problem for Drive.
 type Bench interface {
 	// Announce says which variants a round visits for the first time, before it
-	// does, and which may well be next, so that they can be compiled side by side:
-	// a search that waited for the compiler in every round would take longer than
-	// the grid.
-	Announce(now, later []kernels.Variant)
+	// does, so that they can be compiled side by side: a search that waited for the
+	// compiler in every round would take longer than the grid.
+	Announce(vs []kernels.Variant)
 	// Visit launches a variant so many times, after the launches that are
 	// dropped, and returns their times in microseconds with the seconds that
 	// they took of the budget, the check of a first visit included. The
 	// error is a *kernels.Failure where the variant cannot be measured.
 	Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error)
 }
-
-// foresight is a strategy that has an idea of the round after this one.
-type foresight interface{ later() []int }
 
 // Drive plays a strategy until it has enough or the allowance is spent. The board holds the
 // times, and how variants failed.
@@ -36,7 +32,7 @@ func Drive(ctx context.Context, s Strategy, b *Board, a Effort, m Bench) error {
 	b.allow = a
 	for round := 0; ; round++ {
 		visits := s.Ask(b)
-		b.announce(s, visits, m)
+		b.announce(visits, m)
 		worked, idle := false, false // something was visited; something could have been
 		for _, x := range visits {
 			visited, err := b.visit(ctx, m, round, x)
@@ -54,22 +50,16 @@ func Drive(ctx context.Context, s Strategy, b *Board, a Effort, m Bench) error {
 }
 
 // announce tells which variants are visited for the first time.
-func (b *Board) announce(s Strategy, visits []Visit, m Bench) {
-	var fresh, later []kernels.Variant
+func (b *Board) announce(visits []Visit, m Bench) {
+	var fresh []kernels.Variant
 	for _, x := range visits {
 		if !b.Seen(x.Variant) {
 			fresh = append(fresh, b.space.Variants[x.Variant])
 		}
 	}
-	if len(fresh) == 0 {
-		return
+	if len(fresh) > 0 {
+		m.Announce(fresh)
 	}
-	if f, ok := s.(foresight); ok {
-		for _, v := range f.later() {
-			later = append(later, b.space.Variants[v])
-		}
-	}
-	m.Announce(fresh, later)
 }
 
 // visit makes a visit, unless the allowance has nothing left for it.

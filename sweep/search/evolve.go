@@ -1,7 +1,6 @@
 package search
 
 import (
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,15 +13,13 @@ import (
 // the children, of the neighbours of the fastest and of variants drawn at random are
 // tried.
 type evolve struct {
-	s       *Space
-	rng     *rand.Rand
-	lat     *lattice
-	model   *surrogate
-	valid   *surrogate // of what is invalid; nil until enough is
-	most    int
-	race    *race
-	guessed map[int]float64 // of the last round
-	ahead   []int
+	s     *Space
+	rng   *rand.Rand
+	lat   *lattice
+	model *surrogate
+	valid *surrogate // of what is invalid; nil until enough is
+	most  int
+	race  *race
 }
 
 // exploreShare is how much of a budget goes into new variants; the rest is for
@@ -31,7 +28,6 @@ const exploreShare = 0.6
 
 const (
 	evolveWinners  = 4 // of problems nearby, to start from
-	evolveAhead    = 8 // variants beyond a round that are announced, to be compiled
 	evolveOpening  = 8
 	evolveExplore  = 24
 	evolveRound    = 12  // variants, of our own families
@@ -78,8 +74,6 @@ func (e *evolve) Ask(b *Board) []Visit {
 	e.race = &race{s: e.s, rng: e.rng, in: b.Ranked(), widen: 3, rung: 1, most: 20}
 	return e.race.next(b)
 }
-
-func (e *evolve) later() []int { return e.ahead }
 
 // opening is the variants to keep and the winners nearby; without winners, a few variants that
 // lie apart from each other.
@@ -130,7 +124,6 @@ func (e *evolve) propose(b *Board, room int) []int {
 			vs = append(vs, v)
 		}
 	}
-	e.foresee(b, vs)
 	if size > 1 && b.Measured()-slices.Index(b.order, ranked[0]) > evolveStale {
 		vs = vs[:min(len(vs), size-1)]
 		for _, v := range e.draw(b, 1) {
@@ -153,7 +146,6 @@ func (e *evolve) propose(b *Board, room int) []int {
 func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 	pool := e.pool(b, ranked)
 	y, train := e.training(b, ranked)
-	e.guessed = map[int]float64{}
 	n := len(ranked)
 	if n < evolveLeast || len(pool) == 0 {
 		return nil
@@ -167,9 +159,6 @@ func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 	ok := e.feasible(b, guesses)
 	least := e.caution(b)
 	best := slices.Min(y)
-	for i := range guesses {
-		e.guessed[guesses[i].variant] = guesses[i].mean
-	}
 	share := max(int(math.Round(float64(size)*evolveShare)), 1)
 	for len(vs) < min(share, len(guesses)) {
 		pick, most := -1, math.Inf(-1)
@@ -203,21 +192,6 @@ func (e *evolve) size(b *Board, room int) int {
 		return min(2, room)
 	}
 	return min(evolveRound, room)
-}
-
-// foresee lists the variants that the surrogate expects to be fastest beyond a round: they are
-// likely to be in the next.
-func (e *evolve) foresee(b *Board, round []int) {
-	e.ahead = e.ahead[:0]
-	for v := range e.guessed {
-		if !b.Seen(v) && !slices.Contains(round, v) {
-			e.ahead = append(e.ahead, v)
-		}
-	}
-	slices.SortFunc(e.ahead, func(x, y int) int {
-		return cmp.Or(cmp.Compare(e.guessed[x], e.guessed[y]), cmp.Compare(x, y))
-	})
-	e.ahead = e.ahead[:min(evolveAhead, len(e.ahead))]
 }
 
 // breed is a child of two of the fastest, -1 where the space does not have it.

@@ -53,7 +53,7 @@ func (m *machine) us(v kernels.Variant) float64 {
 	return t
 }
 
-func (m *machine) Announce(now, _ []kernels.Variant) { m.batches = append(m.batches, now) }
+func (m *machine) Announce(now []kernels.Variant) { m.batches = append(m.batches, now) }
 
 func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64, float64, error) {
 	m.visits = append(m.visits, fmt.Sprint(v, " ", n))

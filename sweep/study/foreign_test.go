@@ -236,7 +236,7 @@ type freeBench struct {
 	best   []float64
 }
 
-func (m *freeBench) Announce([]kernels.Variant, []kernels.Variant) {}
+func (m *freeBench) Announce([]kernels.Variant) {}
 
 func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
 	error) {

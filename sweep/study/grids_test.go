@@ -199,7 +199,7 @@ type meter struct {
 	seen map[kernels.Variant]bool
 }
 
-func (m *meter) Announce([]kernels.Variant, []kernels.Variant) {}
+func (m *meter) Announce([]kernels.Variant) {}
 
 func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
 	error) {

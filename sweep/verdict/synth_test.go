@@ -20,9 +20,6 @@ import (
 	"normbench/sweep/stats"
 )
 
-// testAll takes all cells, and compares the tables: `make test-all`. Other runs take a tenth.
-var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
-
 // A kind of trace is what a machine does to launch times while a cell is
 // measured. The sizes are those of public raw data: 32 launches each of 30
 // thousand convolution and dedispersion configs on A100, A4000, A6000 and
@@ -413,7 +410,7 @@ const (
 
 func TestTraces(t *testing.T) {
 	identical, changed := 10000, 2500
-	if !testAll && !*assert.Update {
+	if !assert.All && !*assert.Update {
 		identical, changed = identical/20, changed/20
 		t.Logf("%d and %d cells per kind, traces.md is not compared", identical, changed)
 	}
@@ -445,7 +442,7 @@ func TestTraces(t *testing.T) {
 			t.Errorf("%s: %.1f%% of the changes of 2%% are found", k.name, 100*r)
 		}
 	}
-	if !testAll && !*assert.Update {
+	if !assert.All && !*assert.Update {
 		return
 	}
 	compareTables(t, tables(null, two, half, all, found)+powers(rule)+legend())
