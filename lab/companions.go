@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"normbench/internal/console"
-	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/worker"
@@ -19,27 +18,20 @@ import (
 func defaultAtOnce(cores int) int { return min(1+cores/4, 4) }
 
 // companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes turns
-// with them on the rest of ps. n is how many problems are open at once, 0 for a default. If one
+// with them on the rest of ps. If one
 // does not start, as on a GPU in exclusive mode, the sweep goes on with the others.
-func (l *Lab) companions(n int, m *Config, devices []kernels.Device, ps []kernels.Problem,
+func (l *Lab) companions(m *Config, devices []kernels.Device, ps []kernels.Problem,
 	left int) ([]kernels.Device, error) {
 	info := devices[0].Info()
 	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(m.Workers) == 0
 	if _, ok := devices[0].(*worker.Client); !ok || !own {
-		if n > 0 {
-			return nil, hint.Errorf("leave it out; it is for GPUs of this host",
-				"--at-once has no effect on %s", info.Name)
-		}
 		return nil, nil
-	}
-	if n == 0 {
-		n = defaultAtOnce(runtime.NumCPU())
 	}
 	most := int64(1) // bytes of a problem
 	for _, p := range ps {
 		most = max(most, p.Footprint())
 	}
-	n = min(n, (left+len(devices)-1)/len(devices), int(info.MemoryBytes/2/most))
+	n := min(defaultAtOnce(runtime.NumCPU()), (left+len(devices)-1)/len(devices), int(info.MemoryBytes/2/most))
 	if n < 2 {
 		return nil, nil
 	}

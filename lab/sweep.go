@@ -30,7 +30,6 @@ type Sweep struct {
 	Problems []kernels.Problem
 	Only     []string // families; nil for all
 	Knobs    []kernels.Range
-	AtOnce   int // problems; 0 for a default
 	Out      string
 	Search   SearchPlan
 	Options  sweep.Options
@@ -207,7 +206,7 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	var more []kernels.Device
 	defer func() { Close(more) }()
 	o.More = func(problems int) (_ []kernels.Device, err error) {
-		more, err = l.companions(s.AtOnce, s.Config, s.Devices, s.Problems, problems)
+		more, err = l.companions(s.Config, s.Devices, s.Problems, problems)
 		return more, err
 	}
 	fold, err := l.newFold(s, pr, w.Records())
@@ -234,20 +233,11 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	if sum.Short > 0 && sum.Short == sum.Problems {
 		return nil, search.ErrShort(s.Problems[0], sum.Problems, s.Search.Budget.String(), sum.Wall)
 	}
-	l.tellBudget(s, &sum)
-	return l.conclude(s, w.Records(), fold, false)
-}
-
-// tellBudget says where the budget did not suffice.
-func (l *Lab) tellBudget(s *Sweep, sum *sweep.Summary) {
-	budget, problems := s.Search.Budget, console.Count(sum.Problems, "problem")
 	if sum.Short > 0 {
-		l.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, problems)
+		l.Notef("budget %s: on %d of %s no more than the base was measured", s.Search.Budget, sum.Short,
+			console.Count(sum.Problems, "problem"))
 	}
-	if sum.Starved > 0 {
-		l.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where "+
-			"they do not decide", budget, sum.Starved, problems)
-	}
+	return l.conclude(s, w.Records(), fold, false)
 }
 
 // newFold is the table that a sweep by a protocol writes. A search writes it problem by problem,

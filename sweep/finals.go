@@ -75,7 +75,6 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	if len(stream.Rounds) > 0 {
 		m.stream = stats.Median(stream.Rounds)
 	}
-	m.starved = n < o.Finals || len(stream.Rounds) < o.Rounds && !math.IsInf(left, 1)
 	winner, why, err := m.choose(ctx, fs, second, base)
 	if err != nil {
 		return nil, err

@@ -15,13 +15,12 @@ import (
 // A measurer measures a job on a visitor's device, and is the search.Bench of its search.
 type measurer struct {
 	*Session
-	v       *visitor
-	j       *job
-	stream  float64 // microseconds
-	checks  map[kernels.Variant]*kernels.Check
-	begun   time.Time
-	spent   search.Effort
-	starved bool // the budget left the finals fewer variants or rounds than they should have
+	v      *visitor
+	j      *job
+	stream float64 // microseconds
+	checks map[kernels.Variant]*kernels.Check
+	begun  time.Time
+	spent  search.Effort
 }
 
 // begin puts the job's problem on the device and measures its stream.

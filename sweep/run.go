@@ -76,9 +76,7 @@ type Summary struct {
 	Each []time.Duration // Busy of each, in the order of the devices
 	// problems searched, and those of them whose base alone spent their budget
 	Problems, Short int
-	// problems whose finals had fewer variants or rounds than asked, for the budget
-	Starved int
-	Gone    []string // devices that did not come back, and why
+	Gone            []string // devices that did not come back, and why
 }
 
 // Run measures the tasks on the devices and appends a record for every variant,
@@ -354,9 +352,8 @@ type batch struct {
 	busy   float64
 	left   int // variants of the problem after them
 	stream bool
-	// searched ends a problem's search; short says that its base spent the budget, starved that its
-	// finals were cut.
-	searched, short, starved bool
+	// searched ends a problem's search; short says that its base spent the budget.
+	searched, short bool
 }
 
 // keep appends records, counts them and tells the observer.
@@ -379,8 +376,6 @@ func (r *run) keep(f batch) error {
 	}
 	if f.short {
 		r.sum.Short++
-	} else if f.starved {
-		r.sum.Starved++
 	}
 	done := &r.sum.Measured
 	if r.o.Search != nil { // how many variants it will measure, nobody knows

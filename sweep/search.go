@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -82,15 +81,8 @@ func (r *run) unsearchedVariants(t Task) []kernels.Variant {
 
 // CheckBudget refuses a budget that cannot measure the base of so many problems.
 func CheckBudget(b search.Budget, problems int) error {
-	least := ""
-	switch {
-	case b.Launches > 0 && b.Launches < 2*problems:
-		least = fmt.Sprintf("%dx", 2*problems)
-	case b.Configs > 0 && b.Configs < problems:
-		least = strconv.Itoa(problems)
-	}
-	if least != "" {
-		return hint.Errorf(fmt.Sprintf("give %s or more, or fewer --shapes", least),
+	if b.Configs > 0 && b.Configs < problems {
+		return hint.Errorf(fmt.Sprintf("give %d or more, or fewer --shapes", problems),
 			"budget %s is too small to measure the bases of %d problems", b, problems)
 	}
 	return nil
@@ -151,8 +143,7 @@ func (m *measurer) search(ctx context.Context) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	m.v.send(batch{recs: recs, busy: m.Busy, searched: true, short: board.Short,
-		starved: m.starved})
+	m.v.send(batch{recs: recs, busy: m.Busy, searched: true, short: board.Short})
 	return nil
 }
 

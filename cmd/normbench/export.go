@@ -17,8 +17,8 @@ func exportCommand(e *env) *cli.Command {
 		Name:      "export",
 		Usage:     "write records for other tools: kernel_tuner's cache, Go's benchmark format",
 		ArgsUsage: "RECORDS",
-		Description: "kt-cache writes one file per problem, OUT/problem/device.json, and one per family of " +
-			"the problem. benchfmt goes to standard output, for benchstat. If a variant was " +
+		Description: "kt-cache writes one file per problem, OUT/problem/device.json. " +
+			"benchfmt goes to standard output, for benchstat. If a variant was " +
 			"measured more than once, its finals count, else its last record.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Destination: &format, Name: "format", Category: catOutput,

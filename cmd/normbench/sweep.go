@@ -23,7 +23,6 @@ type sweepConfig struct {
 	search     searchPlan
 	knobs      cli.StringSlice
 	family     string
-	atOnce     int // problems; 0 for a default
 	retry, dry bool
 	out        string
 }
@@ -56,10 +55,6 @@ func sweepCommand(e *env) *cli.Command {
 				Usage: "`FOLDER` for results", Value: "results"},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
-			&cli.IntFlag{Destination: &cfg.atOnce, Name: "at-once",
-				Usage:       "problems open at once on a GPU: one is measured while the others compile",
-				DefaultText: "1 to 4, by cores",
-				Action:      within("at-once", 1, 16, "use 1 to 16")},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
 				Usage: "print how many variants are left to measure, and stop"},
 			cfg.htmlFlag(),
@@ -68,7 +63,7 @@ func sweepCommand(e *env) *cli.Command {
 }
 
 func runSweep(e *env, cfg *sweepConfig) error {
-	s := &lab.Sweep{Config: &cfg.Config, AtOnce: cfg.atOnce, Out: cfg.out}
+	s := &lab.Sweep{Config: &cfg.Config, Out: cfg.out}
 	var err error
 	if s.Knobs, err = knobOverrides(cfg.knobs.Value()); err != nil {
 		return err
@@ -135,8 +130,7 @@ func (p *searchPlan) flags() []cli.Flag {
 			Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part " +
 				"of the space, then the best of it again", Value: search.Auto},
 		&cli.StringFlag{Destination: &p.limit, Name: "budget",
-			Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such " +
-				"as 300 or 10%"},
+			Usage: "limit of a search: wall `TIME` such as 5m, or configs such as 300 or 10%"},
 		&cli.IntFlag{Destination: &p.Finals, Name: "finals",
 			Usage: "number of variants that a search measures again, 1 to 32", Value: 8,
 			Action: within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},

@@ -133,49 +133,26 @@ func Folder(p kernels.Problem) string {
 	return strings.ToLower(fmt.Sprintf("%s_%s_%s_%s", parts[0], parts[1], parts[3], parts[2]))
 }
 
-// WriteFiles writes caches of kernel_tuner: one file per problem, as OUT/problem/device.json, and
-// one per family of a problem that has several, as OUT/problem_family/device.json, each whole or
-// not at all, and returns how many.
+// WriteFiles writes caches of kernel_tuner: one file per problem, as OUT/problem/device.json, each
+// whole or not at all, and returns how many.
 func WriteFiles(out string, ps []*Problem) (int, error) {
-	type file struct {
-		*Problem
-		dir string
-	}
-	var files []file
-	for _, p := range ps {
-		files = append(files, file{p, Folder(p.Problem)})
-		families := p.byFamily()
-		for _, f := range families {
-			if len(families) == 1 {
-				break
-			}
-			name := f.Records[0].Family
-			if err := kernels.CheckName(fileName(name)); err != nil { // before the first file is written
-				return 0, hint.Errorf("rename it in the manifest, and measure again: its files are named "+
-					"after it", "family %.120q %w", name, err)
-			}
-			files = append(files, file{f, Folder(p.Problem) + "_" + fileName(name)})
-		}
-	}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, f := range files {
+	for _, p := range ps {
 		g.Go(func() error {
-			err := durable.MakeFolder(out, f.dir) // of names that come from a file
+			dir := Folder(p.Problem)
+			err := durable.MakeFolder(out, dir) // of names that come from a file
 			if err == nil {
-				at := durable.Place{Root: out, Name: filepath.Join(f.dir, f.Run.Device.ID+".json"),
+				at := durable.Place{Root: out, Name: filepath.Join(dir, p.Run.Device.ID+".json"),
 					Unsynced: true}
-				err = at.WriteFrom(bytes.NewReader(kt(f.Problem)))
+				err = at.WriteFrom(bytes.NewReader(kt(p)))
 			}
 			if err != nil {
-				return hint.Errorf(durable.Help(err), "export to %s: %w", filepath.Join(out, f.dir),
+				return hint.Errorf(durable.Help(err), "export to %s: %w", filepath.Join(out, dir),
 					durable.Cause(err))
 			}
 			return nil
 		})
 	}
-	return len(files), g.Wait()
+	return len(ps), g.Wait()
 }
-
-// fileName names the files of a family.
-func fileName(family string) string { return strings.ToLower(strings.ReplaceAll(family, "/", "_")) }

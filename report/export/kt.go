@@ -206,19 +206,3 @@ func restrictions(p *Problem, knobs []*kernels.Knob) []string {
 	}
 	return list
 }
-
-// byFamily are the problem's families, each with its records alone: among the others
-// a config has no neighbours, as it lacks their knobs.
-func (p *Problem) byFamily() []*Problem {
-	var list []*Problem
-	for _, r := range p.Records {
-		i := slices.IndexFunc(list, func(q *Problem) bool { return q.Records[0].Family == r.Family })
-		if i < 0 {
-			i = len(list)
-			list = append(list, &Problem{Problem: p.Problem, Run: p.Run, Stream: p.Stream})
-		}
-		q := list[i]
-		q.Records = append(q.Records, r)
-	}
-	return list
-}

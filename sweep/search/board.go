@@ -150,14 +150,10 @@ func hash(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Used is the share of the allowance that is spent, 0 where there is no bound on
-// time and launches.
+// Used is the share of the allowance that is spent, 0 where there is no bound on time.
 func (b *Board) Used() float64 {
-	switch {
-	case b.allow.Seconds > 0:
+	if b.allow.Seconds > 0 {
 		return b.spent.Seconds / b.allow.Seconds
-	case b.allow.Launches > 0:
-		return float64(b.spent.Launches) / float64(b.allow.Launches)
 	}
 	return 0
 }

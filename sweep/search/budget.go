@@ -1,7 +1,6 @@
 package search
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -11,14 +10,12 @@ import (
 
 // A Budget bounds a sweep by one of its fields; all zero is no bound.
 type Budget struct {
-	Time     time.Duration // that a person waits, compiling included, over all problems
-	Launches int           // timed, over all problems
-	Configs  int           // variants measured, over all problems
-	Share    float64       // of the variants, on each problem
+	Time    time.Duration // that a person waits, compiling included, over all problems
+	Configs int           // variants measured, over all problems
+	Share   float64       // of the variants, on each problem
 }
 
-// ParseBudget reads 5m (time), 2000x (launches), 300 (configs) or 10% (of the
-// configs). "" is no bound.
+// ParseBudget reads 5m (time), 300 (configs) or 10% (of the configs). "" is no bound.
 func ParseBudget(s string) (b Budget, err error) {
 	if s == "" {
 		return b, nil
@@ -28,9 +25,6 @@ func ParseBudget(s string) (b Budget, err error) {
 	case unit == '%':
 		b.Share, err = strconv.ParseFloat(number, 64)
 		b.Share /= 100
-	case unit == 'x':
-		n, err = strconv.ParseUint(number, 10, 31)
-		b.Launches = int(n)
 	case '0' <= unit && unit <= '9':
 		n, err = strconv.ParseUint(s, 10, 31)
 		b.Configs = int(n)
@@ -38,8 +32,7 @@ func ParseBudget(s string) (b Budget, err error) {
 		b.Time, err = time.ParseDuration(s)
 	}
 	if err != nil || b.IsZero() || b.Time < 0 || !(b.Share >= 0 && b.Share <= 1) || s[0] == '+' {
-		return Budget{}, hint.Errorf("write a time such as 5m, launches such as 2000x, or "+
-			"configs such as 300 or 10%",
+		return Budget{}, hint.Errorf("write a time such as 5m, or configs such as 300 or 10%",
 			"malformed budget %q", s)
 	}
 	return b, nil
@@ -50,8 +43,6 @@ func (b Budget) String() string {
 	switch {
 	case b.Time > 0:
 		return b.Time.String()
-	case b.Launches > 0:
-		return fmt.Sprintf("%dx", b.Launches)
 	case b.Configs > 0:
 		return strconv.Itoa(b.Configs)
 	case b.Share > 0:
@@ -83,8 +74,6 @@ func (b Budget) Allow(variants, toCome int, spent Effort) Effort {
 	case b.Time > 0:
 		return Effort{Seconds: max((b.Time.Seconds()-spent.Seconds)*share,
 			math.SmallestNonzeroFloat64)}
-	case b.Launches > 0:
-		return Effort{Launches: part(b.Launches, spent.Launches)}
 	case b.Configs > 0:
 		return Effort{Configs: part(b.Configs, spent.Configs)}
 	case b.Share > 0:
@@ -95,5 +84,5 @@ func (b Budget) Allow(variants, toCome int, spent Effort) Effort {
 
 // spent says whether nothing is left.
 func (a Effort) spent(s Effort) bool {
-	return a.Seconds > 0 && s.Seconds >= a.Seconds || a.Launches > 0 && s.Launches >= a.Launches
+	return a.Seconds > 0 && s.Seconds >= a.Seconds
 }

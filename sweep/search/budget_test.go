@@ -30,7 +30,6 @@ func TestAllow(t *testing.T) {
 		{Budget{Configs: 100}, Effort{}, Effort{Configs: 10}},
 		{Budget{Configs: 100}, Effort{Configs: 50}, Effort{Configs: 5}},
 		{Budget{Configs: 100}, Effort{Configs: 200}, Effort{Configs: 1}},
-		{Budget{Launches: 1000}, Effort{}, Effort{Launches: 100}},
 		{Budget{Time: 10 * time.Second}, Effort{Seconds: 5}, Effort{Seconds: 0.5}},
 		{Budget{Share: 0.25}, Effort{Configs: 1000}, Effort{Configs: 25}},
 		{Budget{}, Effort{}, Effort{}},

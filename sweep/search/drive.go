@@ -68,12 +68,6 @@ func (b *Board) visit(ctx context.Context, m Bench, round int, x Visit) (visited
 	if b.Failure(v) != nil || !slices.Contains(b.space.Keep, v) && !b.admits(first) {
 		return false, nil
 	}
-	if b.allow.Launches > 0 && !first {
-		n = min(n, b.allow.Launches-b.spent.Launches)
-	}
-	if n < 1 {
-		return false, nil
-	}
 	us, busy, err := m.Visit(ctx, b.space.Variants[v], n)
 	b.spent.Seconds += busy
 	if first {
