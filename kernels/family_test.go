@@ -116,19 +116,14 @@ func TestRegistry(t *testing.T) {
 		Config: kernels.NewConfig(set(kernels.BlockRows, 1))}, d)
 	assert.That(t, err == nil && f.Name == "toy" && v.String() == "toy@br1.w8.k0" &&
 		plan.Launches[0].Grid[0] == 8, "Resolve = %v, %v, %v, %v", f, v, plan, err)
-	for _, test := range []struct{ variant, problem, want string }{
-		{"nobody@br1", "rmsnorm/fwd/8x64/bf16", `unknown family "nobody"`},
-		{"toy@br1", "layernorm/fwd/8x64/bf16", "toy does not serve layernorm fwd"},
-		{"toy@br1", "rmsnorm/fwd/8x64/bf16+bias",
-			"toy does not serve rmsnorm/fwd/8x64/bf16+bias: no bias"},
-		{"toy@st2", "rmsnorm/fwd/8x64/bf16", `toy has no knob "st"`},
-		{"toy@br4", "rmsnorm/fwd/8x64/bf16", "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: " +
-			"four rows do not fit"},
-	} {
-		v := devicetest.Variant(t, test.variant)
-		_, _, _, err = r.Resolve(devicetest.Problem(t, test.problem), v, d)
-		assert.Error(t, errors.New(assert.Refusal(t, err)), test.want, test.variant)
+	for variant, want := range map[string]string{"nobody@br1": `unknown family "nobody"`,
+		"toy@st2": `toy has no knob "st"`, "toy@br4": "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: " +
+			"four rows do not fit"} {
+		_, _, _, err = r.Resolve(p, devicetest.Variant(t, variant), d)
+		assert.Refused(t, err, want, variant)
 	}
+	_, _, _, err = r.Resolve(devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+bias"), v, d)
+	assert.Refused(t, err, "toy does not serve rmsnorm/fwd/8x64/bf16+bias: no bias")
 }
 
 // Two plans that differ anywhere must differ in their text, and in what Space

@@ -259,9 +259,9 @@ func (x *LearnResult) Page(t *report.Table, more []report.Fact) *report.Page {
 	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"},
 		{N: fmt.Sprint(measured), Word: "of them measured"},
 		{N: fmt.Sprint(problems), Word: "problems measured"}}
-	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config. Regret and " +
-		"speed are means of the problems that were measured in a cell."}
-	cellsOf.Drawings = slices.Concat(learn.Pictures(m, d.Points, d.Device)...)
+	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config, each colour the " +
+		"mean regret of the problems that were measured in the cell."}
+	cellsOf.Drawings = learn.Pictures(m, d.Points, d.Device)
 	p.Figures = []report.Figures{cellsOf}
 	return p
 }

@@ -3,11 +3,9 @@ package sweep
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"normbench/internal/assert"
-	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
@@ -105,45 +103,5 @@ func TestGrid(t *testing.T) {
 				assert.Equal(t, task.Refused, refused, task.Problem, "refused")
 			}
 		}
-	}
-}
-
-func TestGridErrors(t *testing.T) {
-	r := families.New()
-	f, err := r.Lookup("rms_fwd/cta_reg")
-	assert.NoError(t, err)
-	never := *f
-	never.Name = "never"
-	never.Refuse = func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error {
-		return hint.Errorf("do not", "it never runs")
-	}
-	r.Families = append(r.Families, &never)
-	for _, tc := range []struct {
-		problem  string
-		only     []string
-		override []kernels.Range
-		want     string
-	}{
-		{pool[0], []string{"rms_bwd/nobody"}, nil, `unknown family "rms_bwd/nobody"`},
-		{pool[0], []string{"rms_bwd/two_pass", "ln_fwd/two_pass"}, nil,
-			"family ln_fwd/two_pass serves none of the problems asked for"},
-		// it is no design
-		{pool[0], []string{"rms_bwd/stream"}, nil,
-			"family rms_bwd/stream serves none of the problems asked for"},
-		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)},
-			`no family in this sweep has the knob "rc"`},
-		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1),
-			kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
-		{pool[1], []string{"rms_fwd/two_pass", "never"}, nil,
-			"every config of family never is refused, at first as it never runs"},
-		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil,
-			"rmsnorm/bwd/4194304x16384/bf16 needs 1.5 TiB, but NVIDIA H200 has 131.3 GiB"},
-	} {
-		_, err := Grid(t.Context(), r, parse(t, tc.problem), devicetest.H200(), tc.only,
-			tc.override)
-		assert.That(t, err != nil && err.Error() == tc.want && hint.Of(err) != "" &&
-			!strings.ContainsRune(err.Error(), '\n'),
-			"%s, only %q, override %v: got %v, want %s, with a hint", tc.problem, tc.only,
-			tc.override, err, tc.want)
 	}
 }

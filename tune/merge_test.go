@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -79,52 +80,38 @@ func TestProven(t *testing.T) {
 	})
 }
 
-// An entry is replaced only where the lower bound of the gain is 2%, or where it
-// says nothing any more.
+// An entry of 100 us is replaced only where the lower bound of the gain is 2%, or where it
+// says nothing any more: testdata/replaces.txt.
 func TestReplaces(t *testing.T) {
-	entryOf := func(family, config string, us float64) Entry {
-		return Entry{Problem: devicetest.Problem(t, p1), Family: family,
-			Config: devicetest.Config(t, config), Source: "s", MedianUS: us,
-			CIUS: []float64{us - 0.5, us + 0.5}, Samples: 20}
-	}
-	held := func(e *Entry, family string, us, gain float64) {
-		e.Held = &Rival{Family: family, MedianUS: us, GainLo: gain}
-		if family == "old" {
-			e.Held.Config = devicetest.Config(t, "w8")
-		}
-	}
-	for name, test := range map[string]struct {
-		us   float64
-		edit func(old, now *Table, e *Entry)
-		want string
-	}{
-		"clearly faster":     {90, func(_, _ *Table, e *Entry) {}, "new@w4"},
-		"by a hair":          {99.5, func(_, _ *Table, e *Entry) {}, "old@w8"},
-		"by 2% and noise":    {97, func(_, _ *Table, e *Entry) { e.CIUS[1] = 98 }, "old@w8"},
-		"slower":             {120, func(_, _ *Table, e *Entry) {}, "old@w8"},
-		"without intervals":  {90, func(_, _ *Table, e *Entry) { e.CIUS = nil }, "old@w8"},
-		"paired, 3%":         {90, func(_, _ *Table, e *Entry) { held(e, "old", 93, 0.03) }, "new@w4"},
-		"paired, 1%":         {90, func(_, _ *Table, e *Entry) { held(e, "old", 91, 0.01) }, "old@w8"},
-		"paired with others": {90, func(_, _ *Table, e *Entry) { held(e, "x", 91, 0.01) }, "new@w4"},
-		"warm over cold": {90, func(_, now *Table, _ *Entry) { now.Protocol.Cold = false },
-			"old@w8"},
-		"cold over warm": {120, func(old, _ *Table, e *Entry) {
-			old.Protocol.Cold, e.CIUS = false, nil
-		}, "new@w4"},
-		"stale": {120, func(_, _ *Table, e *Entry) {
-			e.Family, e.Source, e.CIUS = "old", "new", nil
-		}, "old@w4"},
-	} {
+	assert.Lines(t, "testdata/replaces.txt", func(input string) string {
 		o, e := table(t), table(t)
-		o.Entries = []Entry{entryOf("old", "w8", 100)}
-		e.Entries = []Entry{entryOf("new", "w4", test.us)}
-		test.edit(o, e, &e.Entries[0])
+		for i, tab := range []*Table{o, e} {
+			config := []string{"w8", "w4"}[i]
+			tab.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: []string{"old", "new"}[i],
+				Config: devicetest.Config(t, config), Source: "s", MedianUS: 100,
+				CIUS: []float64{99.5, 100.5}, Samples: 20}}
+		}
+		x, now := assert.Value[struct {
+			Us, Half         float64 // its time, and half of its interval
+			Held             string
+			HeldUS, Gain     float64
+			OldWarm, NowWarm bool
+			Stale            bool
+		}](t, input), &e.Entries[0]
+		if now.MedianUS, now.CIUS = x.Us, nil; x.Half > 0 {
+			now.CIUS = []float64{x.Us - x.Half, x.Us + x.Half}
+		}
+		if x.Held != "" {
+			v := devicetest.Variant(t, x.Held)
+			now.Held = &Rival{Family: v.Family, Config: v.Config, MedianUS: x.HeldUS, GainLo: x.Gain}
+		}
+		if o.Protocol.Cold, e.Protocol.Cold = !x.OldWarm, !x.NowWarm; x.Stale {
+			now.Family, now.Source = "old", "new"
+		}
 		m, n, err := Merge(o, e, asOf(o))
 		assert.NoError(t, err)
-		v := m.Entries[0].Variant()
-		assert.Equal(t, v.String(), test.want, name)
-		assert.Equal(t, n == 1, test.want != "old@w8", name, "is a change")
-	}
+		return fmt.Sprint(m.Entries[0].Variant(), ", ", n, " replaced")
+	})
 	// The same variant again brings its numbers up to date; fewer samples do not.
 	o, e := table(t), table(t)
 	e.Entries[0].MedianUS, e.Entries[0].CIUS = 200, []float64{199, 201}

@@ -58,25 +58,12 @@ func measured(t testing.TB) []record.Entry {
 	}
 }
 
+// What is picked of variants and their times, 0 for a failure, with its speedup, the runner-up and
+// the margin: testdata/picks.txt.
 func TestPick(t *testing.T) {
-	for name, tc := range map[string]struct {
-		us   map[string]float64
-		want string // family@label speedup runner-up margin
-	}{
-		"fastest":          {map[string]float64{"f@w8 base": 100, "f@w4": 50}, "f@w4 2 f@w8 100"},
-		"base in the band": {map[string]float64{"f@w4": 99.1, "f@w8 base": 100}, "f@w8 1 f@w4 -0.9"},
-		"band's edge": {map[string]float64{"f@w4": 100, "f@w8 base": 101},
-			"f@w8 1 f@w4 -0.9901"},
-		"past the band": {map[string]float64{"f@w4": 98.9, "f@w8 base": 100},
-			"f@w4 1.0111 f@w8 1.1122"},
-		"base is fastest": {map[string]float64{"f@w4": 110, "f@w8 base": 100}, "f@w8 1 f@w4 10"},
-		"tie by name":     {map[string]float64{"f@w8": 100, "f@w4": 100}, "f@w4 0 f@w8 0"},
-		"base failed":     {map[string]float64{"f@w8 base": 0, "f@w4": 100}, "f@w4 0"},
-		"all failed":      {map[string]float64{"f@w8 base": 0}, ""},
-		"only a stream":   {map[string]float64{"stream@": 50}, ""},
-	} {
+	assert.Lines(t, "testdata/picks.txt", func(input string) string {
 		var in []record.Entry
-		for variant, us := range tc.us {
+		for variant, us := range assert.Value[map[string]float64](t, input) {
 			in = append(in, entry(t, p1, variant, us))
 		}
 		var got []string
@@ -88,8 +75,8 @@ func TestPick(t *testing.T) {
 					num(r.MarginPercent))
 			}
 		}
-		assert.Equal(t, strings.Join(got, " "), tc.want, name)
-	}
+		return strings.Join(got, " ")
+	})
 }
 
 func num(f float64) string {

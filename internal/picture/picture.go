@@ -21,12 +21,10 @@ const Slots = 8
 // contrast of 3 to 1 on white at least.
 var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e4e4",
 	"c0": "#d55e00", "c1": "#0072b2", "c2": "#00936c", "c3": "#a6457f",
-	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333",
-	"m0": "#8c1d18", "m1": "#1c5c9c", "m2": "#4f93c9", "m3": "#9ec5e8",
-	"m4": "#d9e8f6", "none": "#f2f2f2"}
+	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333"}
 
-// Style is the CSS of drawings. Class sN is the colour of slot N, mN shade N of five, from the
-// worst. colour gives the colour of a name, such as c0.
+// Style is the CSS of drawings. Class sN is the colour of slot N. colour gives the colour of a name,
+// such as c0.
 func Style(colour func(name string) string) string {
 	var b strings.Builder
 	b.WriteString("polyline,.open{fill:none} .solid{stroke:none}\n")
@@ -37,10 +35,8 @@ func Style(colour func(name string) string) string {
 			fmt.Fprintf(&b, "svg text.%s{fill:%s;stroke:none} ", name, c)
 		case name == "line":
 			fmt.Fprintf(&b, ".grid{stroke:%s} ", c)
-		case name[0] == 'c':
-			fmt.Fprintf(&b, "svg .s%s{stroke:%s;fill:%[2]s} ", name[1:], c)
 		default:
-			fmt.Fprintf(&b, "svg .%s{fill:%s} ", name, c)
+			fmt.Fprintf(&b, "svg .s%s{stroke:%s;fill:%[2]s} ", name[1:], c)
 		}
 	}
 	fmt.Fprintf(&b, ".ref{stroke:%s;stroke-dasharray:5 4}", colour("dim"))
@@ -85,14 +81,10 @@ func (d *Drawing) Text(x, y, size float64, anchor, class, text string) {
 		class, x, y, size, anchor, text)
 }
 
-// Square fills a square with a class of Style, or with a colour of its own that begins with #.
-func (d *Drawing) Square(x, y, side float64, fill, tip string) {
-	how := "class"
-	if strings.HasPrefix(fill, "#") {
-		how = "fill"
-	}
-	d.Add(`<rect x="%s" y="%s" width="%s" height="%[3]s" `+how+`="%s">`+title(tip)+`</rect>`, x, y,
-		side, fill, tip)
+// Square fills a square with a colour.
+func (d *Drawing) Square(x, y, side float64, colour, tip string) {
+	d.Add(`<rect x="%s" y="%s" width="%s" height="%[3]s" fill="%s">`+title(tip)+`</rect>`, x, y,
+		side, colour, tip)
 }
 
 // Inline is the drawing as an element of a page.

@@ -98,7 +98,10 @@ func (d *design) family(files []string, host *kernels.Family,
 			x := d.env()
 			defer d.envs.Put(x)
 			x.setProblem(p)
-			return x.pass(d.serves)
+			if err := x.pass(d.Serves); err != nil {
+				return err
+			}
+			return x.refuseTensors(d.lacking)
 		},
 		Base: func(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
 			c, _ := d.baseOf(p, dev)
@@ -202,6 +205,9 @@ func (d *design) untaken() (names []string) {
 
 // refuseTensors says that the problem has one of those that no launch takes.
 func (x *env) refuseTensors(untaken []string) error {
+	if len(untaken) == 0 {
+		return nil
+	}
 	var room [12]kernels.Tensor
 	for _, t := range x.AppendTensors(room[:0]) {
 		if slices.Contains(untaken, t.Name) {
@@ -322,69 +328,30 @@ func (d *design) refuse(x *env) error {
 	if !common.WholeVectors(x.Problem, v) && !(d.Ragged && v == 16) {
 		return fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", row, v)
 	}
-	return x.pass(d.checks)
-}
-
-// A check is a reason against a problem or a config, or a Fault. An env remembers that it passed.
-type check struct {
-	refuse func(x *env) error
-	slot   int
-}
-
-const passed = 1
-
-// pass is the first reason of some checks.
-func (x *env) pass(checks []check) error {
-	for _, c := range checks {
-		if x.slots[c.slot] == passed {
-			continue
-		}
-		if err := c.refuse(x); err != nil {
-			return err
-		}
-		x.slots[c.slot] = passed
-	}
-	return nil
-}
-
-// readChecks lists what Serves and refuse ask, once all else is read.
-func (d *design) readChecks() error {
-	list := &d.serves
-	add := func(refuse func(x *env) error, es ...*expression) {
-		var of sources
-		for _, e := range es {
-			if e != nil {
-				of |= e.sources
-			}
-		}
-		*list = append(*list, check{refuse, d.newSlot(of)})
-	}
-	for _, r := range d.Serves {
-		add(r.refuse, r.If, r.Require)
-	}
-	if untaken := d.untaken(); len(untaken) > 0 {
-		add(func(x *env) error { return x.refuseTensors(untaken) }, &expression{sources: ofProblem})
-	}
-	list = &d.checks
-	number := func(e *expression) {
-		add(func(x *env) error { e.int(x); return x.err }, e)
-	}
-	for _, r := range d.Constraints {
-		add(r.refuse, r.If, r.Require)
+	if err := x.pass(d.Constraints); err != nil {
+		return err
 	}
 	for _, b := range d.Scratch {
-		number(b.Elems)
+		b.Elems.int(x)
 	}
 	for _, b := range d.Rounds {
-		number(b.value)
+		b.value.int(x)
 	}
-	if d.reduce != nil {
-		add(func(x *env) error { d.partials(x); return x.err }, d.reduce.If, d.reduce.Partials)
-	}
+	d.partials(x)
 	for i := range d.launches {
-		l := &d.launches[i]
-		asked := []*expression{{sources: ofDevice}, l.If, l.Block, l.Shared, l.Cluster, l.Resident}
-		add(func(x *env) error { l.check(x); return x.err }, slices.Concat(asked, l.Grid, l.values)...)
+		if x.err == nil {
+			d.launches[i].check(x)
+		}
+	}
+	return x.err
+}
+
+// pass is the first rule that is broken, or a Fault.
+func (x *env) pass(rules []*rule) error {
+	for _, r := range rules {
+		if err := r.refuse(x); err != nil {
+			return err
+		}
 	}
 	return nil
 }

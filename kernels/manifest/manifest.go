@@ -59,8 +59,7 @@ type design struct {
 	prefix   string     // of its files
 	include  []string   // absolute paths
 	modules  []string   // Python's, as names of sources
-	serves   []check    // of problems
-	checks   []check    // of configs
+	lacking  []string   // tensors that no launch takes
 	uses     []sources  // of each expression and each check
 	envs     sync.Pool
 }
@@ -256,12 +255,12 @@ func (d *design) read(op yamldoc.Word) error {
 	}
 	// Knobs and lettings are variables of what follows them.
 	for _, step := range []func() error{d.checkOptions, d.readKnobs, d.readLet, d.readBase,
-		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers,
-		d.readChecks} {
+		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
+	d.lacking = d.untaken()
 	return nil
 }
 
@@ -272,16 +271,11 @@ func (d *design) compile(known scope, es ...*expression) error {
 			if err := e.compile(known); err != nil {
 				return err
 			}
-			e.slot = d.newSlot(e.sources)
+			e.slot = len(d.knobs) + len(d.uses)
+			d.uses = append(d.uses, e.sources)
 		}
 	}
 	return nil
-}
-
-// newSlot is a place in envs for a value that rests on some sources.
-func (d *design) newSlot(of sources) int {
-	d.uses = append(d.uses, of)
-	return len(d.knobs) + len(d.uses) - 1
 }
 
 func (d *design) checkOptions() error {

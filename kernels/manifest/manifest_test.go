@@ -46,95 +46,26 @@ func load(t testing.TB, replace ...string) (*kernels.Registry, *kernels.Family) 
 	return r, fs[0]
 }
 
+// What a manifest makes of a problem, with the changes to it below, or why it does not serve it:
+// testdata/plans.txt.
 func TestFamily(t *testing.T) {
-	_, f := load(t)
 	d := devicetest.H200()
-	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16+bias")
-	assert.That(t, f.Name == "mine/bwd" && f.Op == p.Op && f.Pass == p.Pass &&
-		f.Doc == "all that a manifest can say" && f.Origin == "nowhere" &&
-		f.Bits == kernels.Bitwise, "the family is %+v", f)
-	want := []string{"common.cuh", "reduce.cu", "reduce.cuh", "user:common.cuh", "user:mine.cu",
-		"user:mine.yaml"}
-	assert.Same(t, f.Files, want, "files")
-	assert.NoError(t, f.CheckServes(p))
-	s := f.Space(p, d)
-	got := s.Configs[0].String()
-	assert.That(t, strings.HasPrefix(got, "w8.v0.k2.rc0.rr0.rw0"), "the base is %s", got)
-	base := f.Base(devicetest.Problem(t, "layernorm/bwd/64x512/bf16"), d)
-	assert.That(t, base.Get(kernels.Warps) == 4 && base.Get(kernels.PerSM) == 2,
-		"the base of a narrow row is %s", base)
-	c := s.Configs[0].With(kernels.Setting{Knob: kernels.PerSM, Value: 2})
-	plan := strings.Join(strings.Fields(f.Plan(p, c, d).String()), " ")
-	for _, part := range []string{
-		"scratch dw_partial fp32[1081344] scratch db_partial fp32[1081344] scratch arrived " +
-			"i32[1] scratch rows fp32[4096] ",
-		" zero :memset grid=1,1,1 block=0 shared=0 (arrived, bytes=4) ",
-		" k1 user:mine.cu:first grid=264,1,1 block=256 shared=32 resident X_TYPE=1 ",
-		" WARPS=8 EACH=2 (x, dy, , w, rstd, mean, dx, dw_partial, db_partial, arrived, rows, " +
-			"rows=4096, eps=2e-05) ",
-		" extra user:mine.cu:second grid=4096,1,1 block=64 ",
-		" k2 reduce.cu:reduce ",
-		" PARTIALS=264 ",
-	} {
-		assert.That(t, strings.Contains(plan, part), "the plan has no %q:\n%s", part, plan)
-	}
-	// No bias: no second kernel, and null pointers in the first.
-	_, f = load(t, `"k * sms > 100 ? 1 : 0"`, "bias", "origin: nowhere",
-		"rounds: {dx: 2, db: k - 2}", "dtype: fp32", "dtype: x")
-	p.Bias = false
-	plan = f.Plan(p, c, d).String()
-	assert.That(t, !strings.Contains(plan, "extra") && !strings.Contains(plan, "zero") &&
-		strings.Contains(plan, "dw_partial, , , rows,") &&
-		strings.Contains(plan,
-			"scratch rows bf16[4096]\nrounds dx to bf16\nrounds dx to bf16\nk1 "),
-		"the plan without a bias is\n%s", plan)
-}
-
-func TestServes(t *testing.T) {
-	_, f := load(t)
-	for text, want := range map[string]string{
-		"layernorm/bwd/64x512/bf16+bias":              "",
-		"layernorm/bwd/64x512/bf16+bias+residual+acc": "",
-		"layernorm/bwd/64x512/bf16+zc":                "",
-		"layernorm/bwd/64x512/fp32+zc":                "no zero-centered weight with fp32",
-		"layernorm/bwd/64x512/bf16+noweight":          "there is no kernel without a weight",
-		"layernorm/fwd/64x512/bf16":                   "does not serve",
-		"rmsnorm/bwd/64x512/bf16":                     "does not serve",
-	} {
-		got := errorText(f.CheckServes(devicetest.Problem(t, text)))
-		assert.That(t, got == want || want != "" && strings.Contains(got, want),
-			"%s: %q, want %q", text, got, want)
-	}
-	// What no launch takes is not ignored.
-	_, f = load(t, " dres,", "")
-	assert.Equal(t,
-		errorText(f.CheckServes(devicetest.Problem(t, "layernorm/bwd/64x512/bf16+residual"))),
-		"mine/bwd does not serve layernorm/bwd/64x512/bf16+residual: no launch takes dres",
-		"without dres")
-	// A backward from the saved output needs neither x nor mean.
-	_, f = load(t, "args: [x, dy,", "args: [y, b, dy,", " mean,", "")
-	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16+bias")
-	assert.NoError(t, f.CheckServes(p))
-	plan := f.Plan(p, f.Base(p, devicetest.H200()), devicetest.H200()).String()
-	assert.That(t, strings.Contains(plan, "(y, b, dy, "), "%v", plan)
-}
-
-// A manifest may be of several ops, name expressions, try several bases and say what a launch sees
-// of the knobs.
-func TestGeneral(t *testing.T) {
-	_, f := load(t, "origin: nowhere", "fragile: w > 4", "name: mine/bwd\nop: layernorm",
-		"name: OP_bwd/mine\nop: [layernorm, rmsnorm]",
-		"knobs:\n  warps", "let: {wide: vecs / 2, most: \"min(wide, 512)\"}\nknobs:\n  warps",
-		`"N > 1024 ? 8 : 4"`, "[64, 16, 8]", "shared: 4 * w",
-		"shared: most\n    knobs: {w: w / 2, br: 7}",
-		"require: M >= k * sms", "require: w <= 8 && M >= k * sms")
-	p, d := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16"), devicetest.H200()
-	base := f.Base(p, d)
-	plan := f.Plan(p, base, d).String()
-	assert.That(t, f.Name == "ln_bwd/mine" && base.Get(kernels.Warps) == 8 && f.Fragile(base) &&
-		!f.Fragile(base.With(kernels.Setting{Knob: kernels.Warps, Value: 4})) &&
-		strings.Contains(plan, "block=256 shared=256 ") &&
-		strings.Contains(plan, "BLOCK_ROWS=7 WARPS=4 "), "%s@%s\n%s", f.Name, base, plan)
+	assert.Cases(t, "testdata/plans.txt", func(input string) string {
+		lines := strings.Split(input, "\n")
+		dir := folder(t, "mine.yaml", assert.Edited(t, good, lines[1:]), "mine.cu", goodSource)
+		_, fs, err := Load(families.New(), dir)
+		assert.NoError(t, err, hint.Of(err))
+		f, p := fs[0], devicetest.Problem(t, lines[0])
+		if err := f.CheckServes(p); err != nil {
+			return err.Error()
+		}
+		c := f.Base(p, d)
+		assert.That(t, f.Refuse(p, c, d) != nil || f.Space(p, d).Configs[0] == c,
+			"%s: %s is not the first of the space", input, c)
+		return fmt.Sprintf("%s, %s, from %s, %s: %s\n%s fragile=%t\n%s", f.Name, f.Doc,
+			strings.TrimPrefix(f.Origin, dir+"/"), f.Bits, strings.Join(f.Files, " "), c,
+			f.Fragile != nil && f.Fragile(c), f.Plan(p, c, d))
+	})
 }
 
 func errorText(err error) string {

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"normbench/internal/assert"
-	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
@@ -38,8 +36,7 @@ func TestWriter(t *testing.T) {
 		assert.That(t, w.AppendAll(bad) != nil, "an invalid record was written")
 	}
 	_, _, err = OpenWriter(dir, ".")
-	assert.That(t, err != nil && err.Error() == "another sweep is writing to "+dir &&
-		hint.Of(err) != "", "second writer: %v", err)
+	assert.Refused(t, err, "another sweep is writing to "+dir)
 	assert.NoError(t, w.Close())
 	w, notes = openWriter(t, dir)
 	for i, want := range []kernels.Status{kernels.StatusOK, kernels.StatusWrong, ""} {
@@ -54,29 +51,4 @@ func TestWriter(t *testing.T) {
 	diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs,
 		cmpOpts)
 	assert.That(t, diff == "" && err == nil && notes == nil, "%v %v %v", diff, err, notes)
-}
-
-func TestWriterRefuses(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, FileName)
-	run := testRun("r1")
-	text := lines(t, run) + "junk\n" + lines(t, run)
-	os.WriteFile(path, []byte(text), 0o644)
-	_, _, err := OpenWriter(dir, ".")
-	assert.Error(t, err, path+":2: not JSON")
-	got, _ := os.ReadFile(path)
-	assert.Equal(t, string(got), text, "the refused file")
-	file := filepath.Join(dir, "file")
-	os.WriteFile(file, nil, 0o644)
-	_, _, err = OpenWriter(file, ".")
-	assert.That(t, err != nil && err.Error() == "results folder "+file+": not a directory" &&
-		hint.Of(err) != "", "a file as a folder: %v", err)
-	if os.Geteuid() != 0 { // root writes everywhere
-		locked := filepath.Join(dir, "locked")
-		os.Mkdir(locked, 0o555)
-		_, _, err := OpenWriter(locked, ".")
-		assert.That(t, err != nil &&
-			err.Error() == "results folder "+locked+": permission denied" && hint.Of(err) != "",
-			"a read-only folder: %v", err)
-	}
 }
