@@ -346,7 +346,7 @@ func (l *Lab) addSearched(table *tune.Table, f *record.File) {
 		p.Samples = searching.Samples // a search has its own
 		return p == searching && tune.IsCurrent(l.Registry, id, x)
 	})))
-	l.Once(table.Describe(l.Registry)...)
+	l.Once(table.Describe()...)
 }
 
 func isFailed(x record.Entry) bool { return x.Status != kernels.StatusOK }

@@ -1,12 +1,9 @@
 package tune
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -74,54 +71,26 @@ func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 	return h
 }
 
-// Describe completes the table with what only the registry knows. Notes are what a person should
+// Describe completes the table with what stands in no single entry. Notes are what a person should
 // know of it.
-func (t *Table) Describe(r *kernels.Registry) (notes []string) {
-	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	knobs := map[string]int{}
-	var noise, optimism []float64
-	edges, unstable := 0, 0
+func (t *Table) Describe() (notes []string) {
+	var noise []float64
+	unstable := 0
 	for i := range t.Entries {
 		x := &t.Entries[i]
-		if f, err := r.Lookup(x.Family); err == nil {
-			x.Edges = search.Edges(f.Knobs, x.Config)
-		}
-		if len(x.Edges) > 0 {
-			edges++
-		}
-		for _, k := range x.Edges {
-			knobs[k]++
-		}
 		if x.Unstable {
 			unstable++
 		}
 		if x.Noise > 0 {
 			noise = append(noise, x.Noise)
 		}
-		if x.SearchUS > 0 {
-			optimism = append(optimism, x.MedianUS/x.SearchUS-1)
-		}
 	}
 	if len(noise) > 0 {
 		t.Noise = math.Round(stats.Median(noise)*1e4) / 1e4
 	}
-	if len(optimism) > 0 {
-		note("the winners' fresh times are %+.1f%% of what the search saw, in the middle; two copies of the base differ by %.1f%%",
-			100*stats.Median(optimism), 100*t.Noise)
-	}
-	if edges > 0 {
-		list := slices.Collect(maps.Keys(knobs))
-		slices.SortFunc(list, func(a, b string) int { return cmp.Or(knobs[b]-knobs[a], strings.Compare(a, b)) })
-		text := make([]string, 0, 4)
-		for _, k := range list[:min(len(list), 4)] {
-			text = append(text, fmt.Sprintf("%s (%d)", k, knobs[k]))
-		}
-		note("%s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"),
-			strings.Join(text, ", "))
-	}
 	if unstable > 0 {
-		note("%s give other bits from run to run; see \"unstable\" in %s",
-			console.Count(unstable, "winner"), filepath.Base(FileName))
+		notes = append(notes, fmt.Sprintf("%s give other bits from run to run; see \"unstable\" in %s",
+			console.Count(unstable, "winner"), FileName))
 	}
 	return notes
 }

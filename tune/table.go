@@ -100,7 +100,6 @@ type Entry struct {
 	SearchUS      float64         `json:"search_us,omitempty"` // what the search had seen of it; median_us is from rounds after it
 	Chosen        string          `json:"chosen,omitempty"`    // why it and not another: fastest, or the reason within the band
 	Noise         float64         `json:"noise,omitempty"`     // what two copies of the base differ by in the same rounds, relatively
-	Edges         []string        `json:"edges,omitempty"`     // knobs at the end of their range: a wider one may hold something faster
 	Unstable      bool            `json:"unstable,omitempty"`  // its bits change from run to run
 	Variants      Counts          `json:"variants"`
 	Run           string          `json:"run,omitempty"` // that measured it, of the table's Runs
