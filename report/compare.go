@@ -158,13 +158,6 @@ type Value struct {
 	Configs       int            `json:"configs,omitempty"`        // that it is the fastest of
 	GBps          float64        `json:"gbps,omitempty"`           // compulsory bytes, 1e9 a second
 	StreamPercent float64        `json:"stream_percent,omitempty"` // stream's time over this time
-	Stages        []StageValue   `json:"stages,omitempty"`
-}
-
-// A StageValue is the median time of one launch.
-type StageValue struct {
-	Stage string  `json:"stage"`
-	US    float64 `json:"us"`
 }
 
 // A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
@@ -365,9 +358,6 @@ func ValueOf(c Cell, bytes int64) Value {
 	v.GBps = float64(bytes) / (c.Median * 1e3)
 	if c.StreamUS > 0 {
 		v.StreamPercent = 100 * c.StreamUS / c.Median
-	}
-	for _, s := range c.Stages {
-		v.Stages = append(v.Stages, StageValue{s.Stage, s.MedianUS})
 	}
 	return v
 }

@@ -82,10 +82,6 @@ func (l *Live) Sides() (sides [2]Side) {
 			c := Cell{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
 				Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
 				Base: text == "base"}}
-			for _, x := range [][]record.Stage{d.StagesA, d.StagesB}[i] {
-				c.Stages = append(c.Stages,
-					record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
-			}
 			var us []float64
 			for _, round := range d.Rounds {
 				us = append(us, []float64{round.A, round.B}[i])
@@ -176,7 +172,7 @@ func (l *Live) Page() *Page {
 		p.Summary = p.Summary[1:] // the tally says it
 	}
 	t.Title, t.Notes = "Every problem", nil
-	p.Tables = append([]*Table{t.LedBy("speedup", "verdict"), StreamTable(l.Stream)}, p.Tables[2:]...)
+	p.Tables = []*Table{t, StreamTable(l.Stream)}
 	return p
 }
 

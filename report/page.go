@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"io"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,98 +149,10 @@ func (c *Comparison) speeds() Figures {
 		Drawings: c.draw(c.panels())}
 }
 
-// launches are a table of the sides that take several on a problem, none where no side does.
-func (c *Comparison) launches() []*Table {
-	type row struct {
-		problem kernels.Problem
-		side    string
-		Value
-	}
-	var rows []row
-	for _, r := range c.inOrder() {
-		for i, v := range []Value{r.A, r.B} {
-			if len(v.Stages) > 1 {
-				rows = append(rows, row{r.Problem, letter(i), v})
-			}
-		}
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	t := NewTable("Launch by launch\nMedian time of each launch, from a pass of its own, and of all "+
-		"together, which is less where launches overlap.", rows,
-		append(ProblemColumns(func(r row) (kernels.Problem, int64) { return r.problem, 0 },
-			"", "kind", "dtype", "M", "N"),
-			Column[row]{Head: "side", Value: func(r row) any { return r.side }},
-			Column[row]{Head: "launches us", Text: func(r row) string {
-				var parts []string
-				for _, s := range r.Stages {
-					parts = append(parts, s.Stage+" "+Micros(s.US))
-				}
-				return strings.Join(parts, ", ")
-			}},
-			Column[row]{Head: "all us", Value: func(r row) any { return r.US },
-				Text: func(r row) string { return r.us() }}))
-	t.Group = kindGroup
-	return []*Table{t.LedBy("M", "N", "side")}
-}
-
 // inOrder are the rows as tables have them.
 func (c *Comparison) inOrder() []Row {
 	return slices.SortedStableFunc(slices.Values(c.Rows),
 		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
-}
-
-// speedups are drawings of the speedup on every problem, coloured by its verdict.
-func (c *Comparison) speedups() Figures {
-	f := Figures{Title: "Speedup on every problem", Wide: true,
-		Help: "A's time over B's, with its interval where both were in the same rounds. Above 1x B " +
-			"is faster."}
-	for i, v := range []Mark{Faster, Same, Slower, Unclear} {
-		f.Series = append(f.Series, picture.Series{Name: strings.ToLower((&Row{Mark: v}).Verdict()),
-			Class: v.class(), Glyph: i, Radius: 3, Width: 1.2})
-	}
-	for what, rows := range byKind(c.inOrder(), func(r Row) string { return KindOf(r.Problem) }) {
-		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Speedup == 0 })
-		if len(rows) > 0 {
-			f.Drawings = append(f.Drawings, drawSpeedups(what, rows, f.Series))
-		}
-	}
-	return f
-}
-
-// drawSpeedups draws those of one kind, a series for each verdict.
-func drawSpeedups(what string, rows []Row, series []picture.Series) *picture.Drawing {
-	var shapes []string
-	lines := make([]picture.Line, len(series))
-	lo, hi := 1.0, 1.0
-	for i, r := range rows {
-		shapes = append(shapes, ShapeOf(r.Problem))
-		at := picture.Point{X: float64(i), Y: r.Speedup, Apart: true,
-			Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", ShapeOf(r.Problem),
-				Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS),
-				r.Verdict())}
-		if r.Paired != nil {
-			at.Lo, at.Hi = r.Paired.Lo, r.Paired.Hi
-			at.Tip += fmt.Sprintf(", %s in %d rounds", r.speedup(), r.Paired.Rounds)
-		}
-		of := max(slices.IndexFunc(series,
-			func(s picture.Series) bool { return s.Class == r.Mark.class() }), 0)
-		lines[of].Series = series[of]
-		lines[of].Points = append(lines[of].Points, at)
-		lo, hi = min(lo, at.Y, cmp.Or(at.Lo, at.Y)), max(hi, at.Y, at.Hi)
-	}
-	room := max(0.05*(hi-lo), 0.02)
-	lo, hi = max(lo-room, 0), hi+room
-	p := picture.Plot{Title: what, Target: 1, Y: picture.Axis{Label: "speedup", Lo: lo, Hi: hi,
-		Ticks: picture.Even(lo, hi, math.Pow(10, math.Floor(math.Log10((hi-lo)/3))), 6)}}
-	overShapes(&p, shapes, len(shapes))
-	for _, l := range lines {
-		if len(l.Points) > 0 {
-			p.Lines = append(p.Lines, l)
-		}
-	}
-	return p.Draw()
 }
 
 // Page is a comparison as a page.
@@ -272,12 +183,12 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
-	p.Figures = []Figures{c.speedups(), c.speeds()}
+	p.Figures = []Figures{c.speeds()}
 	rows, means := c.Table(), meanTable(c)
 	_, how, _ := strings.Cut(rows.Title, "\n")
 	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"
-	p.Tables = append([]*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}, c.launches()...)
+	p.Tables = []*Table{rows, means}
 	return p
 }
 

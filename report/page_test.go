@@ -81,9 +81,9 @@ func TestPage(t *testing.T) {
 	assert.NoError(t, c.Page("On a <card>",
 		[]*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b))
 	text := b.String()
-	for want, times := range map[string]int{"<svg viewBox=": 4, "<table>": 3,
+	for want, times := range map[string]int{"<svg viewBox=": 2, "<table>": 2,
 		"<h1>On a &lt;card&gt;</h1>": 1, "A = peer:best, B = tuned:&lt;t&gt;.json": 1, "<t>": 0,
-		"<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1, "Launch by launch": 1, "k1 9.000, k2": 4} {
+		"<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1} {
 		assert.Equal(t, strings.Count(text, want), times, want, "stands", "times")
 	}
 	for _, foreign := range []string{"http:", "https:", "src=", "@import", "ZgotmplZ"} {
@@ -91,30 +91,10 @@ func TestPage(t *testing.T) {
 	}
 	assert.That(t, strings.Count(text, "<title>") >= 20, "marks without their values")
 	assert.That(t, c.Page("x", nil).Write(brokenWriter{}) != nil, "a write error was lost")
-	// Nothing to draw is a page without plots, and what takes one launch has no table of launches.
+	// Nothing to draw is a page without plots.
 	b.Reset()
 	one := Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
 		"rmsnorm/fwd/1x1/bf16"): failed(kernels.StatusWrong, "x is wrong")}}
 	err := Compare(one, one).Page("x", nil).Write(&b)
-	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg") &&
-		!strings.Contains(b.String(), "Launch by launch"), "%v", err)
-}
-
-// On a page the shape and the verdict come first, and what all rows have in common stands above.
-func TestLedBy(t *testing.T) {
-	for other, want := range map[string]string{
-		"bf16": "[problem verdict us] [[4x8 SAME 1] [8x8 FASTER 2]] all\nrmsnorm bwd bf16",
-		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 " +
-			"FASTER 2]] " +
-			"all",
-	} {
-		led := (&Table{Title: "all", Header: []string{"problem", "us", "verdict", "none"},
-			Align: []Align{Left, Right}, Group: ByProblem,
-			Rows: [][]string{{"rmsnorm/bwd/4x8/bf16", "1", "SAME"},
-				{"rmsnorm/bwd/8x8/" + other, "2", "FASTER"}},
-			Legend: []Meaning{{"us", "time"}, {"none", "nothing"}}}).LedBy("verdict")
-		got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title)
-		assert.That(t, got == want && led.align(2) == Right && len(led.Legend) == 1,
-			"%s: %s, %v", other, got, led.Align)
-	}
+	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg"), "%v", err)
 }

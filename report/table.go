@@ -239,33 +239,6 @@ func (t *Table) all() (columns []int) {
 	return columns
 }
 
-// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come first.
-// What all rows are of stands above, and empty columns are left out.
-func (t *Table) LedBy(first ...string) *Table {
-	c, hide := t.pick(t.all()), []string{""}
-	if t.Group != nil && len(c.Rows) > 0 {
-		heads, rows := t.Group.headings(c.Rows)
-		if slices.Min(heads) == slices.Max(heads) {
-			c.Title, c.Rows, hide = c.Title+"\n"+heads[0], rows, append(hide, t.Group.Hide...)
-		}
-		if len(t.Group.Hide) == 0 {
-			first = slices.Insert(first, 0, c.Header[0])
-		}
-	}
-	var order []int
-	for _, h := range first {
-		if i := slices.Index(c.Header, h); i >= 0 {
-			order = append(order, i)
-		}
-	}
-	for i, h := range c.Header {
-		if !slices.Contains(first, h) && !slices.Contains(hide, h) && !c.empty(i) {
-			order = append(order, i)
-		}
-	}
-	return c.pick(order)
-}
-
 // empty says that no row of a whole table has anything in a column.
 func (t *Table) empty(column int) bool {
 	return !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[column] != "" })

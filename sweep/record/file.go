@@ -32,7 +32,6 @@ type Entry struct {
 	Source        string    // hash of the family's source
 	Bytes         int64     // compulsory traffic
 	stats.Summary           // of the samples, in microseconds
-	Stages        []StageUS // in launch order
 	SamplesUS     []float64 // in the order taken, for tests of rank; nil where it is not ok
 	StreamUS      float64   // median time of the stream in the same run, 0 where it is not known
 	Differing     int64     // elements whose bits changed between runs
@@ -64,12 +63,6 @@ func (e *Entry) Finals() Final {
 	return *e.Final
 }
 
-// StageUS is the median time of one launch of a plan.
-type StageUS struct {
-	Stage    string
-	MedianUS float64
-}
-
 // Summarize is the entry of a record of run, as Load makes it.
 func Summarize(r *Record, run *Run) Entry {
 	e := Entry{
@@ -81,9 +74,6 @@ func Summarize(r *Record, run *Run) Entry {
 		e.Final = &Final{SearchUS: r.SearchUS, Chosen: r.Chosen, Entry: r.Entry,
 			BaseAgain: r.BaseAgainUS, Of: r.Finals,
 			Rounds: r.Rounds()}
-	}
-	for _, s := range r.Stages {
-		e.Stages = append(e.Stages, StageUS{s.Stage, stats.Median(s.SamplesUS)})
 	}
 	if r.Check != nil {
 		e.Differing, e.Unordered = r.Check.Differing, r.Check.Unordered

@@ -412,7 +412,6 @@ func TestLoad(t *testing.T) {
 	assert.NoError(t, err)
 	diff := cmp.Diff([]*Run{r1, r2}, f.Runs)
 	assert.That(t, diff == "" && f.Path == path, "%v %v", diff, f.Path)
-	us := func(s Stage) StageUS { return StageUS{s.Stage, stats.Median(s.SamplesUS)} }
 	a, w, c := again, wrongRecord(r1, 1), testRecord(r1, 2)
 	entry := func(r *Record, run *Run) Entry {
 		e := Entry{Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base,
@@ -420,9 +419,6 @@ func TestLoad(t *testing.T) {
 			Source: r.Source, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
 			StreamUS: r.StreamUS, Differing: r.Check.Differing}
 		e.SamplesUS = r.SamplesUS
-		for _, s := range r.Stages {
-			e.Stages = append(e.Stages, us(s))
-		}
 		return e
 	}
 	want := []Entry{entry(w, r1), entry(stale, r1), entry(c, r1), entry(a, r2)}
