@@ -47,39 +47,28 @@ func fakeTriton(t *testing.T) (dir string) {
 	return dir
 }
 
-// A plan tells Triton what its own launcher would: absent tensors, classes of numbers, literals.
+// A plan tells Triton what its own launcher would: absent tensors, classes of numbers, literals:
+// testdata/triton_plans.txt.
 func TestTritonPlan(t *testing.T) {
 	dir := fakeTriton(t)
-	for text, want := range map[string]string{
-		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 " +
-			"BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 T=fp32 num_warps=4 maxnreg=32 " +
-			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 k=None wide=True " +
-			"eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, , N > 2=1, eps=1e-05, 1.0 / " +
-			"N=0.00024414063)\n",
-		"rmsnorm/fwd/1x2/fp16+noweight": "grid=1,1,1 block=128 shared=0 triton=3.6.0 0 " +
-			"BLOCK=4096 HAS_W=False ACC=tl.float32 ACT='none' E=1e-05 T=fp16 num_warps=4 " +
-			"maxnreg=32 " +
-			"X=*fp16 W=None B=None Y=*fp16 R=*fp32 rows=1 n=2 stride=2 k=None wide=True eps=0.5 " +
-			"inv=0.5 (x, , , y, rstd, M=1, N=2, N=2, , N > 2=0, eps=1e-05, 1.0 / N=0.5)\n",
-	} {
-		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource,
+	assert.Lines(t, "testdata/triton_plans.txt", func(input string) string {
+		_, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource,
 			"helper.py", "HELP = 1\n", "other.py", "NO = 1"))
 		assert.NoError(t, err, hint.Of(err))
-		p := devicetest.Problem(t, text)
+		p := devicetest.Problem(t, input)
 		got := fs[0].Plan(p, fs[0].Base(p, devicetest.H200()), devicetest.H200()).String()
 		got = regexp.MustCompile(`(triton=3.6.0) [0-9a-f]{12}`).ReplaceAllString(got, "$1 0")
-		want = "k1 user:k.py:fwd " + want
-		assert.Equal(t, got, want, text)
-		assert.Equal(t, strings.Join(fs[0].Files, " "), "user:helper.py user:k.py user:t.yaml",
-			"its files")
+		return strings.Join(fs[0].Files, " ") + " " + got
+	})
+	identity := func(help string) string {
+		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource,
+			"helper.py", help))
+		assert.NoError(t, err)
 		id, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
-		changed, changedFS, loadErr := Load(families.New(), folder(t, "t.yaml", tritonManifest,
-			"k.py", tritonSource, "helper.py", "HELP = 2\n"))
-		assert.Must(t, err == nil && loadErr == nil, "%v %v", err, loadErr)
-		now, err := families.NewIdentity(changed, kernels.KindCUDA).Source(changedFS[0])
-		assert.That(t, err == nil && now != id,
-			"another helper.py has the identity %s too (%v)", now, err)
+		assert.NoError(t, err)
+		return id
 	}
+	assert.That(t, identity("HELP = 1\n") != identity("HELP = 2\n"), "helper.py has no part in it")
 
 	// Of an installed module its text counts, and those that it imports.
 	module := strings.Replace(tritonManifest, "source: k.py", "module: lib.kernels", 1)

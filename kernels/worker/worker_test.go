@@ -272,45 +272,27 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// What one may meet at the other end of ssh, as a script or a mode of this binary, is a failure, or
+// an error that is nobody's result and has a hint: testdata/starts.txt.
 func TestStartErrors(t *testing.T) {
-	const slow = 300 * time.Millisecond
-	for _, test := range []struct {
-		name, want string         // name is a mode, where there is no script
-		script     string         // what one may meet at the other end of ssh
-		status     kernels.Status // "" for an error that is nobody's result, with a hint
-	}{
-		{"old protocol", "does not speak protocol 1",
-			`echo '{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}'; cat`, ""},
-		{"other kernels", "has other kernels (other) than this normbench (hash)", "", ""},
-		{"no device", "no GPU here", "", ""},
-		{"nonsense", "Welcome to gpu1!", "echo 'Welcome to gpu1! Have a nice day.'; cat",
-			kernels.StatusCrash},
-		{"wrong id", `{\"id\":7}`, `echo '{"id":7}'; cat`, kernels.StatusCrash},
-		{"half a line", "ended: exit status 0", `printf '{"id":1,"hel'`, kernels.StatusCrash},
-		{"ends at once", "ended: exit status 4 (no licence)",
-			"echo starting >&2; echo no licence >&2; exit 4", kernels.StatusCrash},
-		{"closes its output", "closed its output", "exec >&-; sleep 60", kernels.StatusCrash},
-		{"closes its input", "no answer within 300ms", "exec <&-; sleep 60", kernels.StatusTimeout},
-		{"never answers", "no answer within 300ms", "cat >/dev/null", kernels.StatusTimeout},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			limit, command := time.Minute, []string(nil)
-			if test.status == kernels.StatusTimeout {
-				limit = slow
+	assert.Lines(t, "testdata/starts.txt", func(script string) (text string) {
+		t.Run(script, func(t *testing.T) {
+			limit, mode, command := time.Minute, "", []string{"sh", "-c", script}
+			if name, ok := strings.CutPrefix(script, "mode "); ok {
+				mode, command = name, nil
+			} else if strings.HasSuffix(script, "# silent") {
+				limit = 300 * time.Millisecond
 			}
-			if test.script != "" {
-				command = []string{"sh", "-c", test.script}
-			}
-			c, err := client(t, test.name, limit, command...)
+			c, err := client(t, mode, limit, command...)
 			assert.Must(t, err != nil && c == nil, "started, with %v", err)
-			assert.That(t, strings.Contains(err.Error(), test.want) &&
-				!strings.Contains(err.Error(), "\n") && (hint.Of(err) != "") == (test.status == ""),
-				"%q with hint %q, want %q", err, hint.Of(err), test.want)
 			var f *kernels.Failure
-			assert.That(t, errors.As(err, &f) == (test.status != "") &&
-				(f == nil || f.Status == test.status), "%#v, want the status %q", err, test.status)
+			text = err.Error()
+			assert.That(t, errors.As(err, &f) == (hint.Of(err) == "") && !strings.Contains(text, "\n"),
+				"%q, hint %q", err, hint.Of(err))
+			text = strings.ReplaceAll(text, os.Args[0], "THIS")
 		})
-	}
+		return text
+	})
 	works(t, open(t, start(t, "foreign"))) // which needs no hash
 }
 
