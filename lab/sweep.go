@@ -67,7 +67,7 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 		s.Variants += len(t.Variants)
 		refused += t.Refused
 	}
-	if err := cmp.Or(checkKnobs(s.Tasks, s.Knobs), l.CheckUsed(s.Tasks, s.info())); err != nil {
+	if err := l.CheckUsed(s.Tasks, s.info()); err != nil {
 		return err
 	}
 	l.Notef("%s: %s, %s; %s refused by the spaces", s.info().Name, console.Count(len(s.Tasks), "problem"),
@@ -80,23 +80,6 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 		return err // of a folder that is none, the records' writer says more
 	}
 	return l.planSearch(s)
-}
-
-// checkKnobs refuses values of a knob if no space has a config with them: the sweep would measure
-// the base alone.
-func checkKnobs(tasks []sweep.Task, knobs []kernels.Range) error {
-	for _, k := range knobs {
-		used := func(v kernels.Variant) bool {
-			n, ok := v.Config.Lookup(k.Knob)
-			return ok && slices.Contains(k.Values, n)
-		}
-		if !slices.ContainsFunc(tasks,
-			func(t sweep.Task) bool { return slices.ContainsFunc(t.Variants, used) }) {
-			return hint.Errorf("`normbench list configs` shows why configs are refused",
-				"every config with the values of --knob %s is refused", k.Knob.Key)
-		}
-	}
-	return nil
 }
 
 // smallSweep is the most variants of a sweep on a cpu that auto measures all of: it

@@ -23,11 +23,7 @@ import (
 // goroutines may call it.
 type Sink interface {
 	AppendAll(vs ...interface{ CheckValid() error }) error
-	Keys
-}
-
-// Keys tell the status of the last record with a key, and whether there is one.
-type Keys interface {
+	// Status is that of the last record with a key, and whether there is one.
 	Status(key string) (kernels.Status, bool)
 }
 
@@ -93,8 +89,9 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 				"the devices differ: %s and %s", info.ID, id)
 		}
 	}
-	run := newRun(r, info, sink, o)
-	run.sink, run.busy, run.change.L = sink, map[*visitor]bool{}, &run.mu
+	run := &run{registry: r, sink: sink, o: o, info: info, busy: map[*visitor]bool{},
+		identity: families.NewIdentity(r, info.Kind)}
+	run.change.L = &run.mu
 	err := run.layOut(tasks)
 	if err != nil || len(run.queue) == 0 {
 		return run.sum, err
@@ -108,19 +105,6 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	}
 	err = run.measure(ctx, devices)
 	return run.sum, err
-}
-
-// CountLeft counts what a run with these options has still to do, where its sink has these keys: the
-// variants, and their problems.
-func CountLeft(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options,
-	keys Keys) (variants, problems int, err error) {
-	run := newRun(r, d, keys, o)
-	err = run.layOut(tasks)
-	return run.searched.toCome, len(run.queue), err
-}
-
-func newRun(r *kernels.Registry, d kernels.DeviceInfo, keys Keys, o Options) *run {
-	return &run{registry: r, keys: keys, o: o, info: d, identity: families.NewIdentity(r, d.Kind)}
 }
 
 // measure has the devices measure what is queued, and keeps what they find.
@@ -188,7 +172,6 @@ type job struct {
 
 type run struct {
 	registry *kernels.Registry
-	keys     Keys // of the sink
 	sink     Sink
 	o        Options
 	info     kernels.DeviceInfo
@@ -257,7 +240,7 @@ func (r *run) missing(t Task) (left []kernels.Variant) {
 
 // holds says whether the sink has a record that need not be made again.
 func (r *run) holds(key string) bool {
-	s, ok := r.keys.Status(key)
+	s, ok := r.sink.Status(key)
 	return ok && (s == kernels.StatusOK || !r.o.RetryFailed)
 }
 

@@ -62,7 +62,7 @@ func (r *run) unsearchedVariants(t Task) []kernels.Variant {
 	for _, v := range t.Variants {
 		known := false
 		for _, pr := range []record.Protocol{r.o.Run.Protocol, final} {
-			if _, ok := r.keys.Status(r.key(t.Problem, v, pr)); ok {
+			if _, ok := r.sink.Status(r.key(t.Problem, v, pr)); ok {
 				known = true
 				seen++
 			}

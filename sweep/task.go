@@ -46,7 +46,7 @@ func (t *Task) Add(v kernels.Variant) {
 // family that serves it, the base first. Only the families named in only take
 // part, or all where it is empty; override replaces the values of knobs. A
 // named family that serves none of the problems, or has all its configs refused, is an
-// error, as is a knob that no family has. It ends early with ctx's error.
+// error, as are values of a knob that no config has. It ends early with ctx's error.
 //
 // Problems are laid out side by side, on all cores.
 func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
@@ -102,13 +102,10 @@ func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []st
 // checkGrid says which family or knob was asked for in vain.
 func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []string,
 	override []kernels.Range) error {
-	served, used := map[string]bool{}, map[*kernels.Knob]bool{}
+	served := map[string]bool{}
 	for _, t := range tasks {
 		for _, f := range r.Candidates(t.Problem, only...) {
 			served[f.Name] = true
-			for _, k := range f.Knobs {
-				used[k.Knob] = true
-			}
 		}
 	}
 	for _, name := range only {
@@ -118,9 +115,14 @@ func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []s
 		}
 	}
 	for _, o := range override {
-		if !used[o.Knob] {
-			return hint.Errorf("`normbench list kernels` shows the knobs of each family",
-				"no family in this sweep has the knob %q", o.Knob.Key)
+		used := func(v kernels.Variant) bool {
+			n, ok := v.Config.Lookup(o.Knob)
+			return ok && slices.Contains(o.Values, n)
+		}
+		if !slices.ContainsFunc(tasks,
+			func(t Task) bool { return slices.ContainsFunc(t.Variants, used) }) {
+			return hint.Errorf("`normbench list configs` shows why configs are refused",
+				"no config of this sweep has the values of --knob %s", o.Knob.Key)
 		}
 	}
 	if len(override) > 0 {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,7 +12,6 @@ import (
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
-	"normbench/sweep/record"
 	"normbench/sweep/search"
 )
 
@@ -56,7 +54,7 @@ func sweepCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
-				Usage: "print how many variants are left to measure, and stop"},
+				Usage: "say how many problems and variants there are, and stop"},
 			cfg.htmlFlag(),
 		}),
 	}, &cfg.common, func() error { return runSweep(e, cfg) })
@@ -85,7 +83,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		return err
 	}
 	if cfg.dry {
-		return tellLeft(e, s)
+		return nil
 	}
 	found, err := e.Sweep(s)
 	if found == nil {
@@ -99,21 +97,6 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		})
 	}
 	return cmp.Or(shown, found.Lost, err)
-}
-
-// tellLeft says what a sweep would measure.
-func tellLeft(e *env, s *lab.Sweep) error {
-	f, _ := record.Load(s.Dir()) // the first sweep has none
-	left, problems, err := sweep.CountLeft(e.Registry, s.Devices[0].Info(), s.Tasks, s.Options, f)
-	if err != nil {
-		return err
-	}
-	what := console.Count(left, "variant") + " to measure"
-	if s.Options.Search != nil {
-		what = console.Count(problems, "problem") + " of " + console.Count(left, "variant") + " to search"
-	}
-	_, err = fmt.Fprintf(e.out, "%s, %d in %s already\n", what, max(s.Variants-left, 0), s.Dir())
-	return err
 }
 
 // searchPlan is what the flags of sweep ask of a search.

@@ -133,17 +133,14 @@ type Judgement struct {
 	Verdict Verdict         `json:"verdict"`
 	Gate    Verdict         `json:"gate"`             // INCONCLUSIVE where PHolm is above Rule.Gate
 	Reason  string          `json:"reason,omitempty"` // why it is INCONCLUSIVE
-	Need    int             `json:"need,omitempty"`   // about how many rounds would tell
 
 	Modes *Modes `json:"modes,omitempty"` // where the visits have two
 }
 
 // Modes are the two modes of a cell's visits.
 type Modes struct {
-	Apart float64    `json:"apart"`
-	Share float64    `json:"share"` // of the visits in the slower
-	Fast  [2]float64 `json:"fast"`  // medians of A and B, in the unit of the rounds
-	Slow  [2]float64 `json:"slow"`
+	Apart float64 `json:"apart"`
+	Share float64 `json:"share"` // of the visits in the slower
 }
 
 // Judge judges each cell by its own rounds and then corrects for their number:
@@ -213,8 +210,7 @@ func judge(c Cell, rule Rule) Judgement {
 	}
 	j.setEffect(x)
 	if math.IsInf(x.lo, -1) {
-		j.Need = rule.Plan.least(n)
-		j.Reason = fmt.Sprintf("%d rounds, at least %d are needed", n, j.Need)
+		j.Reason = fmt.Sprintf("%d rounds, at least %d are needed", n, rule.Plan.least(n))
 		return j
 	}
 	j.call(x, logs[:], rule)
@@ -227,7 +223,9 @@ func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 	band := math.Log1p(j.Band) * (1 + 1e-9)
 	beyond := j.beyond(x, band, rule)
 	apart, share, cleared := modes(logs)
-	j.setModes(apart, share, cleared, rule)
+	if apart > max(rule.MinEffect, 1.5*j.Step) { // else it is a step of the clock, or of no interest
+		j.Modes = &Modes{Apart: apart, Share: share}
+	}
 	if beyond && apart > rule.Modes {
 		// The effect must still be there when the modes are taken away: on the same side, beyond
 		// the band, and with an interval that leaves out 0. What remains of an effect that comes of
@@ -272,18 +270,6 @@ func (j *Judgement) setEffect(x interval) {
 	}
 }
 
-// setModes names the modes, unless they are a step of the clock or the least effect apart.
-func (j *Judgement) setModes(apart, share float64, cleared [][]float64, rule Rule) {
-	if apart <= max(rule.MinEffect, 1.5*j.Step) {
-		return
-	}
-	j.Modes = &Modes{Apart: apart, Share: share}
-	for k := range 2 {
-		fast := math.Exp(stats.Median(cleared[k]))
-		j.Modes.Fast[k], j.Modes.Slow[k] = fast, fast*(1+apart)
-	}
-}
-
 // explain says why a cell with an interval is INCONCLUSIVE.
 func (j *Judgement) explain(x interval, rule Rule) {
 	size, half := math.Abs(x.est), x.half()
@@ -311,7 +297,6 @@ func (j *Judgement) explain(x interval, rule Rule) {
 	}
 	switch n := need(target); {
 	case n <= 10*j.Rounds:
-		j.Need = n
 		j.Reason = fmt.Sprintf("noise of ±%s; about %d rounds would tell", percent(half), n)
 	case half > same:
 		j.Reason = fmt.Sprintf("noise of ±%s", percent(half))
