@@ -42,6 +42,6 @@ mutants: ## change one line after the other that safety rests on: a test must fa
 
 LAB ?= results/nvidia-h200/grids
 lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)
-	NORMBENCH_LAB="$(LAB)" NORMBENCH_LAB_SEEDS=$(SEEDS) NORMBENCH_LAB_PLOT=$(PLOT) go test ./sweep/study -count 1 -timeout 60m -run '^TestLab$$' -v
+	NORMBENCH_LAB="$(LAB)" NORMBENCH_LAB_SEEDS=$(SEEDS) NORMBENCH_LAB_PLOT=$(PLOT) go test ./lab/study -count 1 -timeout 60m -run '^TestLab$$' -v
 
 include scripts/cuda.mk

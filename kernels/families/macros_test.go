@@ -76,8 +76,8 @@ func macrosOf(t *testing.T, source string) map[string]macro {
 }
 
 // The ranges at the heads of sources are those of the families' knobs: a config with a value outside
-// is refused, whatever the number is, and valid holds what is accepted to them. A quarter of the
-// problems each day.
+// is refused, whatever the number is, and valid holds what is accepted to them. No hint keeps x in a
+// cache that it is as large as. A quarter of the problems each day.
 func TestMacros(t *testing.T) {
 	r, d := families.New(), device("sm_90")
 	ps := append(options(8192, 1024), append(options(96, 4096), options(4096, 65536)...)...)
@@ -98,7 +98,7 @@ func TestMacros(t *testing.T) {
 			tried[f.Name] = true
 			base := f.Base(p, d)
 			for _, k := range f.Knobs {
-				values := append([]int{0, 1, 3, 16, 1 << 20}, k.Values...)
+				values := append([]int{0, 1, 3, 5, 16, 1 << 20}, k.Values...)
 				for _, source := range f.Files {
 					if path.Ext(source) != ".cu" {
 						continue
@@ -107,11 +107,15 @@ func TestMacros(t *testing.T) {
 						values = append(values, m.around()...)
 					}
 				}
+				small := d // its cache has room for x alone
+				small.CacheBytes = p.M * p.N * p.DType.Size()
 				for _, v := range values {
 					c := base.With(kernels.Setting{Knob: k.Knob, Value: v})
 					if f.Refuse(p, c, d) == nil {
 						valid(t, p, d, f, c, f.Plan(p, c, d))
 					}
+					assert.That(t, k.Knob != kernels.CacheHint || v&4 == 0 || f.Refuse(p, c, small) != nil,
+						"%s keeps x of %s in a cache that it fills, by hint %d", f.Name, p, v)
 				}
 			}
 		}

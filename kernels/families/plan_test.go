@@ -188,38 +188,6 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 	}
 }
 
-// Every family with a cache hint refuses one that its sources know nothing of, and x that is to
-// stay in a cache it is no larger than.
-func TestCacheHints(t *testing.T) {
-	r, d := families.New(), devicetest.H200()
-	served := map[string]bool{}
-	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t",
-		"layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
-		p := devicetest.Problem(t, text)
-		for _, f := range r.FamiliesFor(p) {
-			base := f.Base(p, d)
-			if _, ok := base.Lookup(kernels.CacheHint); !ok || f.Refuse(p, base, d) != nil {
-				continue
-			}
-			served[f.Name] = true
-			small := d
-			small.CacheBytes = p.M * p.N * p.DType.Size()
-			for _, hint := range []int{4, 5, 7, 8} {
-				assert.That(t,
-					f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}),
-						small) != nil,
-					"%s takes cache hint %d on %s", f.Name, hint, p)
-			}
-		}
-	}
-	for _, f := range r.Families {
-		assert.That(t,
-			f.Hidden || served[f.Name] || !slices.ContainsFunc(f.Knobs,
-				func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }),
-			"%s was not tried", f.Name)
-	}
-}
-
 // What the knobs mean for the plan, or why they cannot: testdata/knobs.txt. p says how many CTAs
 // there are, whatever k says, but never more than tiles; the partial rows follow.
 func TestKnobs(t *testing.T) {

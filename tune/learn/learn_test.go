@@ -112,7 +112,7 @@ func TestSimulated(t *testing.T) {
 		classProblem(kernels.RMSNorm, kernels.Bwd)}
 	budget, count, seeds, most, mostPrior := 5*time.Minute, 80, []uint64{1, 2}, 0.04, 0.02
 	if !assert.All {
-		classes, budget, count, seeds, mostPrior = classes[:1], 40*time.Second, 20, seeds[1:], 0.03
+		classes, budget, count, seeds, mostPrior = classes[:1], 60*time.Second, 20, seeds[1:], 0.03
 	}
 	ps := drawn(count, 77, classes...)
 	for _, seed := range seeds {

@@ -2,8 +2,9 @@ package cupti
 
 import (
 	"encoding/binary"
-	"fmt"
 	"testing"
+
+	"normbench/internal/assert"
 )
 
 // record makes the bytes of an activity record, as long as CUpti_ActivityKernel10 at most.
@@ -29,45 +30,27 @@ func record(number uint32, a Activity, name uint64) []byte {
 
 func text(address uint64) string { return map[uint64]string{1: "k", 1 << 40: "_Z1kPf"}[address] }
 
+// What a record is, by its kind, the address of its name, its times and how many bytes are there of
+// it: testdata/activities.txt.
 func TestParse(t *testing.T) {
-	a := Activity{"", 1 << 60, 1<<60 + 5, 7, 1 << 31}
-	for _, tt := range []struct {
-		number uint32
-		a      Activity
-		name   uint64
-		cut    int    // bytes of the record, 0 for all
-		want   string // the name of the activity
-		err    string
-	}{
-		{number: kindKernel, a: a, name: 1, want: "k"},
-		{number: kindKernel, a: a, name: 1 << 40, want: "_Z1kPf"},
-		{number: kindKernel, a: a, name: 1, cut: 112, want: "k"},
-		{number: kindKernel, a: a, name: 1, cut: 111, err: "kernel record of 111 bytes"},
-		{number: kindKernel, a: a, name: 0, err: "kernel record without a name"},
-		{number: kindMemset, a: a, cut: 48, want: "memset"},
-		{number: kindMemcpy, a: a, want: "memcpy"},
-		{number: kindMemcpy, a: Activity{StartNS: 3, EndNS: 3}, want: "memcpy"},
-		{number: kindMemcpy, a: a, cut: 47, err: "memcpy record of 47 bytes"},
-		{number: kindMemcpy, a: a, cut: 3, err: "activity record of 3 bytes"},
-		{number: kindKernel, a: Activity{StartNS: 9}, name: 1, err: "no times for k"},
-		{number: kindMemset, a: Activity{StartNS: 9, EndNS: 7}, err: "memset ends 2 ns before it starts"},
-		{number: 5, a: a}, // a driver call
-		{number: 5, a: a, cut: 4},
-	} {
-		b := record(tt.number, tt.a, tt.name)
-		if tt.cut != 0 {
-			b = b[:tt.cut]
-		}
-		want := tt.a
-		if want.Name = tt.want; tt.want == "" {
-			want = Activity{}
+	assert.Lines(t, "testdata/activities.txt", func(input string) string {
+		x := assert.Value[struct {
+			Kind, Name, Start, End uint64
+			Cut                    int
+		}](t, input)
+		a := Activity{StartNS: x.Start, EndNS: x.End, StreamID: 7, CorrelationID: 1 << 31}
+		b := record(uint32(x.Kind), a, x.Name)
+		if x.Cut > 0 {
+			b = b[:x.Cut]
 		}
 		got, ok, err := parse(b, text)
-		if got != want || ok != (tt.want != "") || tt.err != fmt.Sprint(err) && (tt.err != "" || err != nil) {
-			t.Errorf("kind %d, %+v: got %+v, %v, %v, want %+v, %s", tt.number, tt.a, got, ok, err, want,
-				tt.err)
+		if err != nil {
+			return err.Error()
 		}
-	}
+		a.Name = got.Name
+		assert.That(t, ok == (got == a) && (ok || got == Activity{}), "%s: %+v, %v", input, got, ok)
+		return got.Name
+	})
 }
 
 func FuzzParse(f *testing.F) {

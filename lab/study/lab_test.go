@@ -17,7 +17,7 @@ import (
 
 // TestLab prints the tables of docs/search.md, in Markdown, and draws its plot. `make lab` runs it.
 //
-//	NORMBENCH_LAB="results/nvidia-h200/grids cache.json.gz" go test ./sweep/study -run Lab -v
+//	NORMBENCH_LAB="results/nvidia-h200/grids cache.json.gz" go test ./lab/study -run Lab -v
 //
 // A folder has recorded grids, of `sweep --strategy grid`. A file is a kernel_tuner cache of any
 // kernel. Paths are relative to the repository. NORMBENCH_LAB_SEEDS is the number of searches of

@@ -92,14 +92,14 @@ func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []replay.Measurement) {
 	var ms []replay.Measurement
 	var all []float64
 	for _, v := range p.Variants {
-		x := slices.Clone(v.Samples)
+		x := slices.Clone(v.SamplesUS)
 		rng.Shuffle(len(x), func(i, j int) { x[i], x[j] = x[j], x[i] })
 		half := len(x) / 2
 		s.seen = append(s.seen, stats.Median(x[:half]))
 		s.fresh = append(s.fresh, stats.Median(x[half:]))
 		all = append(all, stats.Median(x))
-		ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: v.Variant,
-			Status: kernels.StatusOK, Check: &v.Check, SamplesUS: x[:half]})
+		ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: v.Variant(),
+			Status: kernels.StatusOK, Check: v.Check, SamplesUS: x[:half]})
 	}
 	s.best = slices.Index(s.seen, slices.Min(s.seen))
 	rate := cmp.Or(float64(g.Device.PeakRate), 4e12)
@@ -164,7 +164,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
 		Full: g.Protocol.Samples, Seed: seed}
 	for _, v := range s.Variants {
-		space.Variants = append(space.Variants, v.Variant)
+		space.Variants = append(space.Variants, v.Variant())
 	}
 	if setup.Naive {
 		space.Keep[0] = s.middle()
