@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -116,24 +115,4 @@ func ReplayProblems(sel *shapes.Selection, d *replay.Device, c *Config) ([]kerne
 			strings.TrimPrefix(c.Device, "replay:"))
 	}
 	return ps, nil
-}
-
-// CheckRecording refuses to add to the records of a replay of something else: they would be taken
-// for those of this recording.
-func CheckRecording(dev kernels.Device, out string) error {
-	if _, replayed := dev.(*replay.Device); !replayed {
-		return nil
-	}
-	dir := filepath.Join(out, dev.Info().ID)
-	f, err := record.Load(dir)
-	if err != nil {
-		return nil //nolint:nilerr // there are none, or the writer says more
-	}
-	for _, r := range f.Runs {
-		if r.Device.Driver != dev.Info().Driver {
-			return hint.Errorf("give each recording a folder of its own by --out",
-				"%s has a replay of another recording", dir)
-		}
-	}
-	return nil
 }

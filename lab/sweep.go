@@ -72,9 +72,6 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 	}
 	l.Notef("%s: %s, %s; %s refused by the spaces", s.info().Name, console.Count(len(s.Tasks), "problem"),
 		console.Count(s.Variants, "variant"), console.Count(refused, "config"))
-	if err := CheckRecording(s.Devices[0], s.Out); err != nil {
-		return err
-	}
 	s.old, err = tune.Read(filepath.Join(s.Dir(), tune.FileName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return err // of a folder that is none, the records' writer says more

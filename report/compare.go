@@ -4,7 +4,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -47,39 +46,6 @@ func (c Cell) run() *record.Run {
 	return c.Run
 }
 
-// A Mark is the verdict on a row.
-type Mark string
-
-// The marks. A row without a time on both sides has none.
-const (
-	Faster Mark = "+"
-	Slower Mark = "-"
-	Same   Mark = "~"
-	// Unclear says that the recordings cannot tell.
-	Unclear Mark = "?"
-	// Equal says that both sides are one variant of one run, so that there is nothing to judge.
-	Equal Mark = "="
-)
-
-var marks = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower,
-	verdict.Same: Same, verdict.Inconclusive: Unclear}
-
-// Verdict is the row's mark in words, "" for none. csv and json have both.
-func (r *Row) Verdict() string {
-	switch {
-	case r.Mark == Equal && (r.A.Base || r.B.Base):
-		return "= base"
-	case r.Mark == Equal:
-		return "= A"
-	}
-	for v, m := range marks {
-		if m == r.Mark {
-			return string(v)
-		}
-	}
-	return ""
-}
-
 // A Comparison is two sides, row by row. B is judged against A: a speedup above
 // 1 says that B is faster.
 type Comparison struct {
@@ -115,23 +81,16 @@ type Row struct {
 	A       Value           `json:"a"`
 	B       Value           `json:"b"`
 	Speedup float64         `json:"speedup,omitempty"` // A's median over B's; 0 where one has none
-	Mark    Mark            `json:"mark,omitempty"`
+	// Verdict is on B; "= base" or "= A" where both sides are one variant of one run, so that there is
+	// nothing to judge. A row without a time on both sides has none.
+	Verdict verdict.Verdict `json:"verdict,omitempty"`
 	Paired  *PairedSpeedup  `json:"paired,omitempty"` // where both sides were in one run's rounds
 
 	a, b   Cell               // what A and B are of
 	judged *verdict.Judgement // what Paired is of
-	why    reason             // of Mark, where the table has a note of it
+	why    reason             // of Verdict, where the table has a note of it
 	duel   *ab.Result         // of a live compare, with what its second run said
 	second *ab.Second
-}
-
-// MarshalJSON adds the verdict, as text and csv have it.
-func (r Row) MarshalJSON() ([]byte, error) {
-	type row Row
-	return json.Marshal(struct {
-		row
-		Verdict string `json:"verdict,omitempty"`
-	}{row(r), r.Verdict()})
 }
 
 // A PairedSpeedup is a speedup over the interleaved rounds of one run, with the interval that its
@@ -223,16 +182,19 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 	return c
 }
 
-// judge marks a row of two times: by the rounds that both sides share, else by their medians. One
+// judge judges a row of two times: by the rounds that both sides share, else by their medians. One
 // variant of one run on both sides needs neither.
 func (r *Row) judge() {
 	a, b := r.a, r.b
 	oneRun := a.run().ID != "" && a.run().ID == b.run().ID
 	x, y := a.Finals(), b.Finals()
-	r.Mark = Unclear
+	r.Verdict = verdict.Inconclusive
 	switch {
 	case oneRun && a.Variant == b.Variant:
-		r.Mark, r.Speedup = Equal, 1
+		r.Verdict, r.Speedup = "= A", 1
+		if a.Base || b.Base {
+			r.Verdict = "= base"
+		}
 		if x.Of == 1 {
 			r.why = whyAlone
 		}
@@ -254,19 +216,22 @@ func (r *Row) judge() {
 	}
 }
 
+// alike says that both sides are one variant of one run.
+func (r *Row) alike() bool { return strings.HasPrefix(string(r.Verdict), "=") }
+
 // setPaired makes a verdict on rounds of both sides that of the row.
 func (r *Row) setPaired(j verdict.Judgement) {
 	if j.Effect == 0 {
 		return
 	}
-	r.judged, r.Mark, r.Speedup = &j, marks[j.Verdict], 1/j.Effect
+	r.judged, r.Verdict, r.Speedup = &j, j.Verdict, 1/j.Effect
 	r.Paired = &PairedSpeedup{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
 	if j.Lo > 0 {
 		r.Paired.Lo, r.Paired.Hi = 1/j.Hi, 1/j.Lo
 	}
 }
 
-// judgeMedians marks a row by the medians of both sides and their intervals, which a few samples
+// judgeMedians judges a row by the medians of both sides and their intervals, which a few samples
 // do not have.
 func (r *Row) judgeMedians(oneRun bool) {
 	rule := verdict.Default()
@@ -279,7 +244,7 @@ func (r *Row) judgeMedians(oneRun bool) {
 	case !ok:
 		r.why = whyFloor
 	case !few(r.a) && !few(r.b):
-		r.Mark = marks[verdict.JudgeMedians(r.a.Summary, r.b.Summary, least, band)]
+		r.Verdict = verdict.JudgeMedians(r.a.Summary, r.b.Summary, least, band)
 	}
 }
 
@@ -371,15 +336,23 @@ func newMean(kind string, rows []Row) Mean {
 	var problems []kernels.Problem
 	var logs []float64
 	for _, r := range rows {
-		if n := map[Mark]*int{Faster: &m.Faster, Slower: &m.Slower, Same: &m.Same,
-			Equal: &m.Equal, Unclear: &m.Unclear}[r.Mark]; n != nil {
-			*n++
+		switch {
+		case r.alike():
+			m.Equal++
+		case r.Verdict == verdict.Faster:
+			m.Faster++
+		case r.Verdict == verdict.Slower:
+			m.Slower++
+		case r.Verdict == verdict.Same:
+			m.Same++
+		case r.Verdict != "":
+			m.Unclear++
 		}
 		if r.Speedup == 0 {
 			continue
 		}
 		gain := math.Log(r.Speedup)
-		if r.Paired != nil && r.Mark == Unclear {
+		if r.Paired != nil && r.Verdict == verdict.Inconclusive {
 			gain = 0 // nothing was shown
 		}
 		problems, logs = append(problems, r.Problem), append(logs, gain)

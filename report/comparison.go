@@ -118,7 +118,6 @@ func (c *Comparison) columns() []Column[Row] {
 		paired("rounds", "", func(p *PairedSpeedup) any { return p.Rounds })
 	}
 	add("speedup", "speedup", func(r Row) any { return NonZero(r.Speedup) }, Row.speedup)
-	add("", "mark", func(r Row) any { return r.Mark }, nil)
 	add("", "p", func(r Row) any {
 		return ifAny(r.judged, func(j *verdict.Judgement) any { return j.P })
 	}, nil)
@@ -129,7 +128,7 @@ func (c *Comparison) columns() []Column[Row] {
 	paired("", "speedup_lo", func(p *PairedSpeedup) any { return NonZero(p.Lo) })
 	paired("", "speedup_hi", func(p *PairedSpeedup) any { return NonZero(p.Hi) })
 	paired("", "rounds", func(p *PairedSpeedup) any { return p.Rounds })
-	add("verdict", "verdict", func(r Row) any { return r.Verdict() }, Row.verdict)
+	add("verdict", "verdict", func(r Row) any { return r.Verdict }, Row.verdict)
 	if live {
 		list = append(list, liveColumns(c.match)...)
 	}
@@ -195,7 +194,7 @@ func (r Row) speedup() string {
 	switch p := r.Paired; {
 	case p != nil:
 		return ratioIn(p.Speedup, p.Lo, p.Hi)
-	case r.Speedup > 0 && r.Mark != Equal:
+	case r.Speedup > 0 && !r.alike():
 		return Ratio(r.Speedup)
 	}
 	return ""
@@ -207,9 +206,9 @@ func (r Row) verdict() string {
 	case r.duel != nil && r.judged == nil:
 		return strings.ToUpper(string(r.duel.Status)) + ": " + r.duel.Reason
 	case r.duel != nil && r.judged.Gate != r.judged.Verdict:
-		return r.Verdict() + " (not beyond doubt among so many cells)"
+		return string(r.Verdict) + " (not beyond doubt among so many cells)"
 	}
-	return r.Verdict()
+	return string(r.Verdict)
 }
 
 func (r Row) reason() string {

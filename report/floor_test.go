@@ -10,6 +10,7 @@ import (
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // gpuSide is one problem that took us microseconds, in a run with a floor.
@@ -29,26 +30,26 @@ func gpuSide(run string, us, floor float64, trials ...record.Trial) report.Side 
 func TestFloors(t *testing.T) {
 	for _, c := range []struct {
 		a, b  report.Side
-		want  report.Mark
+		want  verdict.Verdict
 		timer string
 	}{
-		{gpuSide("x", 10, 4.6), gpuSide("y", 8, 2.6), report.Unclear,
+		{gpuSide("x", 10, 4.6), gpuSide("y", 8, 2.6), verdict.Inconclusive,
 			"floor (an empty launch): A 4.60 us, B 2.60 us"},
-		{gpuSide("x", 10, 2.6), gpuSide("y", 8, 2.6), report.Faster,
+		{gpuSide("x", 10, 2.6), gpuSide("y", 8, 2.6), verdict.Faster,
 			"floor (an empty launch): 2.60 us"},
-		{gpuSide("x", 10, 0), gpuSide("y", 8, 2.6), report.Unclear,
+		{gpuSide("x", 10, 0), gpuSide("y", 8, 2.6), verdict.Inconclusive,
 			"floor (an empty launch): A unknown, B 2.60 us"},
-		{gpuSide("x", 10, 0), gpuSide("x-finals", 8, 0), report.Faster,
+		{gpuSide("x", 10, 0), gpuSide("x-finals", 8, 0), verdict.Faster,
 			"floor (an empty launch): unknown"},
-		{gpuSide("x", 100, 0), gpuSide("y", 80, 2.6), report.Faster,
+		{gpuSide("x", 100, 0), gpuSide("y", 80, 2.6), verdict.Faster,
 			"floor (an empty launch): A unknown, B 2.60 us"},
 	} {
 		got := report.Compare(c.a, c.b)
-		assert.That(t, got.Rows[0].Mark == c.want && slices.Equal(got.Timer, []string{c.timer}),
-			"%q: %s, wanted %s, %q", c.timer, got.Rows[0].Mark, c.want, got.Timer)
+		assert.That(t, got.Rows[0].Verdict == c.want && slices.Equal(got.Timer, []string{c.timer}),
+			"%q: %s, wanted %s, %q", c.timer, got.Rows[0].Verdict, c.want, got.Timer)
 		noted := slices.ContainsFunc(got.Notes,
 			func(n string) bool { return strings.Contains(n, "floor of a run is unknown") })
-		assert.Equal(t, noted, c.want == report.Unclear && strings.Contains(c.timer, "unknown"),
+		assert.Equal(t, noted, c.want == verdict.Inconclusive && strings.Contains(c.timer, "unknown"),
 			c.timer, "notes", got.Notes)
 	}
 	failed := record.Trial{Name: "timer step", Found: "2 us", Wanted: "at most 1 us"}

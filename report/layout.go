@@ -21,7 +21,7 @@ const DefaultWidth = 100
 type Layout struct {
 	Width   int      // columns of the terminal; 0 is DefaultWidth
 	Wide    bool     // all columns, one line per row, whatever the width
-	Color   bool     // colour verdicts and marks
+	Color   bool     // colour verdicts
 	Columns []string // only these columns, in this order; for every format
 	// known: Columns are those of the first table, as Check found. It may lack some that its kind
 	// has.
@@ -327,10 +327,10 @@ func (l *Layout) prose(text string) string {
 	return indent + strings.Join(console.Wrap(text, max(20, width-len(indent)-2)), "\n"+indent+"  ")
 }
 
-// classes say what verdicts and marks are: good, bad, or open.
+// classes say what verdicts are: good, bad, or open.
 var classes = map[string]string{
-	"FASTER": "good", "+": "good", "ok": "good", "SAME": "same", "=": "same",
-	"INCONCLUSIVE": "open", "?": "open", "SLOWER": "bad", "-": "bad", "FAILED": "bad",
+	"FASTER": "good", "ok": "good", "SAME": "same", "=": "same",
+	"INCONCLUSIVE": "open", "SLOWER": "bad", "FAILED": "bad",
 	"WRONG": "bad", "CRASH": "bad", "HANG": "bad", "wrong:": "bad",
 }
 

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -115,12 +114,6 @@ func variables(runs []*record.Run) []string {
 // Facts are what the page was measured on.
 func (p *Page) Facts() []Fact { return append(facts(p.Runs), p.More...) }
 
-// class is the class of the mark's colour on a page.
-func (m Mark) class() string {
-	return cmp.Or(map[Mark]string{Faster: "good", Slower: "bad", Same: "same", Equal: "same"}[m],
-		"open")
-}
-
 // KindOf is the heading that a problem stands under.
 func KindOf(p kernels.Problem) string { return kind(p) + " " + dtypes(p) }
 
@@ -168,14 +161,14 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 			console.Count(all.N, "problem") + mean, ""})
 	}
 	for _, t := range []struct {
-		n    int
-		word string
-		mark Mark
-	}{{all.Faster, "faster", Faster}, {all.Same, "same", Same}, {all.Slower, "slower", Slower},
-		{all.Unclear, "inconclusive", Unclear},
-		{all.Equal, "equal", Equal}, {all.Without, "without a time", Slower}} {
-		if t.n > 0 || t.mark != Equal && t.word != "without a time" {
-			p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.mark.class()})
+		n           int
+		word, class string
+		always      bool
+	}{{all.Faster, "faster", "good", true}, {all.Same, "same", "same", true},
+		{all.Slower, "slower", "bad", true}, {all.Unclear, "inconclusive", "open", true},
+		{all.Equal, "equal", "same", false}, {all.Without, "without a time", "bad", false}} {
+		if t.n > 0 || t.always {
+			p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.class})
 		}
 	}
 	if c.Worst != nil {

@@ -53,27 +53,27 @@ func TestPaired(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b    Cell
 		speedup float64
-		mark    Mark
+		mark    verdict.Verdict
 		mean    float64
 	}{
-		"faster":         {base, rounds("b", 12, flat(1/1.02)), 1.02, Faster, 1.02},
-		"slower":         {base, rounds("b", 12, flat(1/0.97)), 0.97, Slower, 0.97},
-		"below the band": {base, rounds("b", 12, flat(1/1.007)), 1.007, Same, 1.007},
-		"noise":          {base, rounds("b", 12, wobble), 1, Unclear, 1},
-		"copies differ":  {apart, rounds("b", 12, flat(1/1.02)), 1.02, Unclear, 1},
-		"eight rounds":   {rounds("a", 8, flat(1)), rounds("b", 8, flat(1/1.3)), 1.3, Unclear, 1},
+		"faster":         {base, rounds("b", 12, flat(1/1.02)), 1.02, verdict.Faster, 1.02},
+		"slower":         {base, rounds("b", 12, flat(1/0.97)), 0.97, verdict.Slower, 0.97},
+		"below the band": {base, rounds("b", 12, flat(1/1.007)), 1.007, verdict.Same, 1.007},
+		"noise":          {base, rounds("b", 12, wobble), 1, verdict.Inconclusive, 1},
+		"copies differ":  {apart, rounds("b", 12, flat(1/1.02)), 1.02, verdict.Inconclusive, 1},
+		"eight rounds":   {rounds("a", 8, flat(1)), rounds("b", 8, flat(1/1.3)), 1.3, verdict.Inconclusive, 1},
 	} {
 		c := versus(t, test.a, test.b)
 		r := c.Rows[0]
-		if r.Paired == nil || r.Mark != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 ||
+		if r.Paired == nil || r.Verdict != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 ||
 			math.Abs(c.All.Speedup-test.mean) > 1e-3 {
-			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Mark, c.All.Speedup, test)
+			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Verdict, c.All.Speedup, test)
 			continue
 		}
 		few := len(test.a.Final.Rounds) < 12
 		assert.That(t, few == (r.Paired.Lo == 0) &&
 			(few || r.Paired.Lo <= r.Speedup && r.Paired.Hi >= r.Speedup) &&
-			(r.Paired.Reason == "") == (r.Mark != Unclear), "%s: %+v", name, r.Paired)
+			(r.Paired.Reason == "") == (r.Verdict != verdict.Inconclusive), "%s: %+v", name, r.Paired)
 		var out strings.Builder
 		err := Render(&out, c, FormatText)
 		assert.That(t, err == nil && !strings.Contains(out.String(), "UNPAIRED"),
@@ -82,11 +82,11 @@ func TestPaired(t *testing.T) {
 			(r.Paired.Lo == 0), name, out.String())
 		turned := versus(t, test.b, test.a).Rows[0]
 		assert.That(t,
-			turned.Mark == map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same,
-				Unclear: Unclear}[r.Mark] &&
+			turned.Verdict == map[verdict.Verdict]verdict.Verdict{verdict.Faster: verdict.Slower, verdict.Slower: verdict.Faster, verdict.Same: verdict.Same,
+				verdict.Inconclusive: verdict.Inconclusive}[r.Verdict] &&
 				math.Abs(turned.Speedup*r.Speedup-1) <= 1e-9 &&
 				math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) <= 1e-9,
-			"%s: %s %+v, turned %s %+v", name, r.Mark, r.Paired, turned.Mark, turned.Paired)
+			"%s: %s %+v, turned %s %+v", name, r.Verdict, r.Paired, turned.Verdict, turned.Paired)
 		test.b.Run = &record.Run{ID: "r2"}
 		c = versus(t, test.a, test.b)
 		assert.That(t, c.Rows[0].Paired == nil, "%s: rounds of two runs are paired", name)
@@ -108,7 +108,7 @@ func TestEqual(t *testing.T) {
 	}{{base, "= base", false}, {other, "= A", false}, {alone, "= base", true}} {
 		c := versus(t, test.cell, test.cell)
 		r := c.Rows[0]
-		assert.That(t, r.Mark == Equal && r.Speedup == 1 && r.Paired == nil && c.All.Equal == 1 &&
+		assert.That(t, r.alike() && r.Speedup == 1 && r.Paired == nil && c.All.Equal == 1 &&
 			c.All.Same == 0 && c.All.Speedup == 1, "%s: %+v, %+v", test.word, r, c.All)
 		for _, f := range Formats() {
 			var out bytes.Buffer
@@ -125,7 +125,6 @@ func TestEqual(t *testing.T) {
 			}
 			rows, err := csv.NewReader(&out).ReadAll()
 			assert.That(t, err == nil && rows[1][slices.Index(rows[0], "verdict")] == test.word &&
-				rows[1][slices.Index(rows[0], "mark")] == "=" &&
 				rows[1][slices.Index(rows[0], "speedup_lo")] == "", "%v %v", rows, err)
 		}
 		var page bytes.Buffer
@@ -136,7 +135,7 @@ func TestEqual(t *testing.T) {
 	older := base
 	older.Run = &record.Run{ID: "r0"}
 	r := versus(t, older, base).Rows[0]
-	assert.That(t, r.Mark != Equal, "runs of two times are one: %+v", r)
+	assert.That(t, !r.alike(), "runs of two times are one: %+v", r)
 }
 
 // The base and its second copy, as the sweeps of results recorded them, are the same code: no

@@ -52,7 +52,7 @@ var methodNotes = []rowNote{
 		func(r *Row) bool { return r.Paired != nil && r.Paired.Lo == 0 }},
 	{"no finals in {n}: the budget left nothing but the base.", whyAlone.holds},
 	{"= says that both sides are one variant of one run, not measured against itself. It counts " +
-		"as 1.00x.", func(r *Row) bool { return r.Mark == Equal }},
+		"as 1.00x.", (*Row).alike},
 	{fmt.Sprintf("UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
 		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
 		"what the stream moved.", 100*TieBand, 100*verdict.Default().Unpaired), (*Row).byMedians},
@@ -61,7 +61,7 @@ var methodNotes = []rowNote{
 }
 
 // byMedians says that a row was judged by medians.
-func (r *Row) byMedians() bool { return r.Speedup > 0 && r.Paired == nil && r.Mark != Equal }
+func (r *Row) byMedians() bool { return r.Speedup > 0 && r.Paired == nil && !r.alike() }
 
 // rowNotes are those of a list that hold for a row.
 func (c *Comparison) rowNotes(list []rowNote) (notes []string) {

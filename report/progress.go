@@ -115,10 +115,10 @@ func gain(base, best *record.Record) string {
 		return Side{Cells: map[kernels.Problem]Cell{r.Problem: {Entry: x}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
-	if row.Mark == Equal {
-		return ", " + row.Verdict()
+	if row.alike() {
+		return ", " + string(row.Verdict)
 	}
-	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict())
+	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)
 }
 
 // pace is the rate and, once a twentieth is done, the time left: the first variants pay for what

@@ -17,6 +17,7 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // timed is a cell of which only a time is known.
@@ -125,32 +126,32 @@ func TestMarks(t *testing.T) {
 	few.SamplesUS = few.SamplesUS[:5]
 	for name, tc := range map[string]struct {
 		a, b Cell
-		want Mark
+		want verdict.Verdict
 	}{
-		"faster":                       {ok(103), ok(100), Faster},
-		"slower":                       {ok(100), ok(103), Slower},
-		"same":                         {ok(100), ok(101.7), Same},
-		"same, or 2.1%":                {ok(101.9), ok(100), Unclear},
-		"the intervals overlap":        {wide(ok(142)), wide(ok(100)), Unclear},
-		"one has an interval":          {noCI(ok(130)), wide(ok(100)), Faster},
-		"how much noise is not known":  {noCI(ok(100)), noCI(ok(100)), Unclear},
-		"so did the stream":            {stream(50, ok(100)), stream(54, ok(110)), Unclear},
-		"more than the stream":         {stream(50, ok(100)), stream(54, ok(120)), Slower},
-		"a stream is not known":        {stream(0, ok(103)), stream(54, ok(100)), Faster},
+		"faster":                       {ok(103), ok(100), verdict.Faster},
+		"slower":                       {ok(100), ok(103), verdict.Slower},
+		"same":                         {ok(100), ok(101.7), verdict.Same},
+		"same, or 2.1%":                {ok(101.9), ok(100), verdict.Inconclusive},
+		"the intervals overlap":        {wide(ok(142)), wide(ok(100)), verdict.Inconclusive},
+		"one has an interval":          {noCI(ok(130)), wide(ok(100)), verdict.Faster},
+		"how much noise is not known":  {noCI(ok(100)), noCI(ok(100)), verdict.Inconclusive},
+		"so did the stream":            {stream(50, ok(100)), stream(54, ok(110)), verdict.Inconclusive},
+		"more than the stream":         {stream(50, ok(100)), stream(54, ok(120)), verdict.Slower},
+		"a stream is not known":        {stream(0, ok(103)), stream(54, ok(100)), verdict.Faster},
 		"A failed":                     {failed(kernels.StatusCrash, "x"), ok(1), ""},
 		"B failed":                     {ok(1), failed(kernels.StatusCrash, "x"), ""},
-		"few samples":                  {sampled("s", 300, 50), few, Unclear},
-		"one run, 3 %":                 {sampled("r", 103, 50), sampled("r", 100, 50), Faster},
-		"one run, 1 %":                 {sampled("r", 101, 50), sampled("r", 100, 50), Same},
-		"two runs, 3 %":                {sampled("r", 103, 50), sampled("s", 100, 50), Same},
-		"two runs, 8 %":                {sampled("r", 100, 50), sampled("s", 108, 50), Slower},
-		"two runs, the stream moved":   {sampled("r", 100, 50), sampled("s", 108, 53), Unclear},
-		"two runs, a run is not known": {sampled("", 100, 50), sampled("", 103, 50), Same},
+		"few samples":                  {sampled("s", 300, 50), few, verdict.Inconclusive},
+		"one run, 3 %":                 {sampled("r", 103, 50), sampled("r", 100, 50), verdict.Faster},
+		"one run, 1 %":                 {sampled("r", 101, 50), sampled("r", 100, 50), verdict.Same},
+		"two runs, 3 %":                {sampled("r", 103, 50), sampled("s", 100, 50), verdict.Same},
+		"two runs, 8 %":                {sampled("r", 100, 50), sampled("s", 108, 50), verdict.Slower},
+		"two runs, the stream moved":   {sampled("r", 100, 50), sampled("s", 108, 53), verdict.Inconclusive},
+		"two runs, a run is not known": {sampled("", 100, 50), sampled("", 103, 50), verdict.Same},
 	} {
 		p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}},
 			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
-		assert.Equal(t, c.Rows[0].Mark, tc.want, name)
+		assert.Equal(t, c.Rows[0].Verdict, tc.want, name)
 	}
 }
 

@@ -13,7 +13,6 @@ type StreamScore struct {
 	Side  string           `json:"side"`
 	Kind  string           `json:"kind"`            // "rms bwd"; "" for all kinds together
 	N     int              `json:"n"`               // problems with times of both
-	Of    int              `json:"of"`              // problems that the side has
 	Mean  float64          `json:"mean,omitempty"`  // geometric, of the stream's time over the side's
 	Worst float64          `json:"worst,omitempty"` // the least of them
 	At    *kernels.Problem `json:"at,omitempty"`    // where
@@ -36,7 +35,7 @@ func StreamScores(sides ...Side) []StreamScore {
 }
 
 func streamScore(letter string, s Side, kind string, ps []kernels.Problem) StreamScore {
-	score := StreamScore{Side: letter, Kind: kind, Of: len(ps)}
+	score := StreamScore{Side: letter, Kind: kind}
 	var ratios []float64
 	for _, p := range ps {
 		r := s.Cells[p].ofStream()

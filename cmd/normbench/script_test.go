@@ -218,11 +218,9 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"stopreading": stopreading,
 
 	"records": records,
-	"tear":    tear,
 	"lock":    lock,
 	"isjson":  isjson,
 	"jobs":    jobs,
-	"fit":     fit,
 
 	"replaceall": replaceall,
 }
@@ -297,18 +295,6 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	got, stdout, stderr := start(ts, args[1:])
 	if !slices.Contains(strings.Split(args[0], "|"), strconv.Itoa(got)) {
 		ts.Fatalf("exit code %d, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], stdout, stderr)
-	}
-}
-
-// fit wants a program to end with 0 or, on a machine that is no good for
-// measuring, with 4 and its reason.
-func fit(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) > 0, "fit program argument...")
-	switch got, _, stderr := start(ts, args); {
-	case got != 0 && got != exitUnfit:
-		ts.Fatalf("exit code %d, want 0 or %d\n%s", got, exitUnfit, stderr)
-	case (got == exitUnfit) != strings.Contains(stderr, "do not trust times from this machine"):
-		ts.Fatalf("exit code %d with\n%s", got, stderr)
 	}
 }
 
@@ -517,14 +503,6 @@ func records(ts *testscript.TestScript, neg bool, args []string) {
 				statuses)
 		}
 	}
-}
-
-// tear cuts the last line of a file in half, as a crash of the machine may.
-func tear(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "tear FILE")
-	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
-	last := strings.LastIndex(text, "\n") + 1
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text[:(last+len(text))/2]), 0o644))
 }
 
 // lock holds a results folder until the script ends, as a sweep would.

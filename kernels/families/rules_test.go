@@ -381,35 +381,93 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestLaunches: what --launch writes at both ends of a run of rows is what a problem there plans.
+// TestLaunches: what --launch writes is what each M of a run plans, of problems that the fit did
+// not see too.
 func TestLaunches(t *testing.T) {
-	d, reg := devicetest.H200(), families.With()
+	d, reg, draw := devicetest.H200(), families.With(), rand.New(rand.NewPCG(38, 5))
 	book := families.Book(reg, rule.Step{Map: wild(), Near: rule.Own}, d)
 	text, err := book.Launches(sampledClasses(0, 24), []int64{640, 4096, 5000, 8191})
 	assert.NoError(t, err)
+	type launch struct {
+		Stage, Entry           string
+		Grid                   [3]any
+		Block, Shared, Cluster any
+		Defines                []struct {
+			Name  string
+			Value any
+		}
+	}
 	var out struct {
 		Runs []struct {
-			Class       rule.Class
-			N           int64
-			MFrom       int64 `json:"m_from"`
-			MTo         int64 `json:"m_to"`
-			First, Last json.RawMessage
+			Class  rule.Class
+			N      int64
+			Family string
+			Plans  []struct {
+				MFrom    int64 `json:"m_from"`
+				MTo      int64 `json:"m_to"`
+				Launches []launch
+			}
 		}
 	}
 	assert.NoError(t, json.Unmarshal(text, &out))
+	value := func(x any, m int64) (int64, bool) {
+		switch x := x.(type) {
+		case float64:
+			return int64(x), true
+		case map[string]any:
+			at := func(name string) int64 { f, _ := x[name].(float64); return int64(f) }
+			if k := at("ragged"); k > 0 {
+				return min(m%k, 1), true
+			} else if k := at("whole"); k > 0 {
+				return 1 - min(m%k, 1), true
+			}
+			n := (m + at("rows") - 1) / at("rows")
+			if most := at("most"); most > 0 {
+				n = min(n, most)
+			}
+			return at("times") * n, true
+		}
+		return 0, false
+	}
+	asked, unknown := 0, 0
 	for _, r := range out.Runs {
-		for m, got := range map[int64]json.RawMessage{r.MFrom: r.First, r.MTo: r.Last} {
-			q := r.Class.Problem(m, r.N)
-			_, _, plan, err := reg.Resolve(q, book.Answer(q).Variant, d)
-			assert.NoError(t, err)
-			want, err := json.Marshal(plan)
-			assert.NoError(t, err)
-			var text bytes.Buffer
-			assert.NoError(t, json.Compact(&text, got))
-			assert.That(t, text.String() == string(want), "%s: got %.300s, want %.300s", q, &text, want)
+		for _, p := range r.Plans {
+			for range 5 {
+				m := p.MFrom + draw.Int64N(p.MTo-p.MFrom+1)
+				q := r.Class.Problem(m, r.N)
+				if rule.ClassOf(q) != r.Class {
+					continue
+				}
+				_, v, plan, err := reg.Resolve(q, book.Answer(q).Variant, d)
+				assert.Must(t, err == nil && v.Family == r.Family &&
+					len(plan.Launches) == len(p.Launches), "%s: %s, %v: not what the run has: %s",
+					q, v, err, r.Family)
+				for i, l := range plan.Launches {
+					got := p.Launches[i]
+					check := func(name string, x any, want int64) {
+						n, known := value(x, m)
+						if asked++; !known {
+							unknown++
+						} else if n != want {
+							t.Errorf("%s: %s: %s %s is %d, the run has %v, %d", q, v, l.Stage, name,
+								want, x, n)
+						}
+					}
+					for k := range l.Grid {
+						check("grid", got.Grid[k], int64(l.Grid[k]))
+					}
+					check("block", got.Block, int64(l.Block))
+					check("shared", got.Shared, int64(l.Shared))
+					check("cluster", got.Cluster, int64(l.Cluster))
+					for k, x := range l.Defines {
+						check(got.Defines[k].Name, got.Defines[k].Value, x.Value)
+					}
+				}
+			}
 		}
 	}
-	assert.That(t, len(out.Runs) >= 50, "%d runs", len(out.Runs))
+	assert.That(t, asked != 0 && unknown*50 <= asked,
+		"%d of %d numbers are not known", unknown, asked)
 }
 
 // found is the first of some programs that there is; without one the test is skipped, and says so.
