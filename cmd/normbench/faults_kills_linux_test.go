@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -152,57 +152,45 @@ func (x *trial) limit(what string, n int) {
 	x.resume(x.left(code), 0)
 }
 
+// changes are what somebody else may do to the records $F, the table $T or their folder $D, and what
+// they do after it.
+var changes = []struct{ name, do, mend string }{
+	{"mv", `mv $F $F.moved`, `mv $F.moved $F`},
+	{"rm", `rm $F`, ``},
+	{"truncate", `truncate -s $N $F`, ``},
+	{"append", `head -n 1 $F >$D/first; cat $D/first >>$F`, ``},
+	{"mv of the folder", `mv $D $D.moved`, `rm -rf $D; mv $D.moved $D`},
+	{"rm of the folder", `rm -r $D`, ``},
+	{"an older one", `head -n 1 $F >$F.new; mv $F.new $F`, ``},
+	{"another table", `echo { >$T`, ``},
+}
+
 // change has somebody else change the files of a sweep on its way.
 func (x *trial) change(what int) {
 	p := x.start()
 	x.moment(p)
-	out := x.out()
-	file, table := filepath.Join(out, record.FileName), filepath.Join(out, tune.FileName)
+	file, table := filepath.Join(x.out(), record.FileName), filepath.Join(x.out(), tune.FileName)
 	late := func() bool { return strings.Contains(p.stderr(), "measured") }
 	if late() || p.cmd.ProcessState != nil {
 		p.wait() // too late to be noticed
 		return
 	}
-	old, err := os.ReadFile(file)
-	if err != nil || len(old) == 0 { // not begun: nothing to change
+	st, err := os.Stat(file)
+	if err != nil || st.Size() == 0 { // not begun: nothing to change
 		x.ended(p, 0)
 		x.checkWhole(x.state(0))
 		return
 	}
-	first := old[:bytes.IndexByte(old, '\n')+1]
-	x.what = []string{"mv", "rm", "truncate", "append", "mv of the folder", "rm of the folder",
-		"an older one", "another table"}[what%8]
-	mends := func() {} // what the somebody does after it
-	switch x.what {
-	case "mv":
-		os.Rename(file, file+".moved")
-		mends = func() { os.Rename(file+".moved", file) }
-	case "rm":
-		os.Remove(file)
-	case "truncate":
-		os.Truncate(file, int64(x.r.IntN(len(old))))
-	case "append":
-		if f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0); err == nil {
-			f.Write(first) // at once: half a line would be damage of its own
-			f.Close()
-		}
-	case "mv of the folder":
-		os.Rename(out, out+".moved")
-		mends = func() { os.RemoveAll(out); os.Rename(out+".moved", out) }
-	case "rm of the folder":
-		os.RemoveAll(out)
-	case "an older one": // which somebody checks out
-		os.WriteFile(file+".new", first, 0o644)
-		os.Rename(file+".new", file)
-	case "another table":
-		os.WriteFile(table, []byte("{"), 0o644)
-		mends = func() {
-			if _, err := tune.Read(table); err != nil {
-				os.Remove(table) // as the error said
-			}
-		}
+	c := changes[what%len(changes)]
+	x.what = c.name
+	shell := func(text string) {
+		cmd := exec.Command("sh", "-c", text)
+		cmd.Env = append(os.Environ(), "F="+file, "T="+table, "D="+x.out(),
+			fmt.Sprint("N=", x.r.Int64N(st.Size())))
+		cmd.Run() //nolint:errcheck // it may be too late for it
 	}
-	noticed := late() || x.what == "another table" // no record is touched
+	shell(c.do)
+	noticed := late() || c.name == "another table" // no record is touched
 	if code := x.ended(p, 0, exitTrouble); code == 0 && !noticed {
 		y := x.newTrial(x.job, x.r)
 		y.dir = x.dir
@@ -210,7 +198,10 @@ func (x *trial) change(what int) {
 			x.wrongf("it went unnoticed")
 		}
 	}
-	mends()
+	shell(c.mend)
+	if _, err := tune.Read(table); err != nil && c.name == "another table" {
+		os.Remove(table) // as the error said
+	}
 	x.resume(x.state(0), 0)
 }
 

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
@@ -156,13 +158,11 @@ func (h *harness) inject(c class) {
 	n, stream := int(math.Ceil(float64(c.share)*h.scale)), (h.tried-1)<<32
 	y := tally{c.name, map[string]int{"injected": n}}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan bool, c.parallel)
+	var group errgroup.Group
+	group.SetLimit(c.parallel)
 	start := time.Now()
 	for i := range n {
-		slots <- true
-		wg.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			x := h.newTrial(h.jobs[i%2], rand.New(rand.NewPCG(h.seed, stream|uint64(i))))
 			defer os.RemoveAll(x.dir)
 			c.inject(x, i)
@@ -170,7 +170,7 @@ func (h *harness) inject(c class) {
 			defer mu.Unlock()
 			if len(x.found) == 0 {
 				y.count["survived"]++
-				return
+				return nil
 			}
 			text := ""
 			for _, name := range columns {
@@ -180,9 +180,10 @@ func (h *harness) inject(c class) {
 				}
 			}
 			h.t.Errorf("%s, fault %d %s%s\n%s", c.name, i, x.what, text, x.last.stderr())
+			return nil
 		})
 	}
-	wg.Wait()
+	group.Wait() //nolint:errcheck // each has said its own
 	h.t.Logf("%s: %d in %.1f s", c.name, n, time.Since(start).Seconds())
 	h.table = append(h.table, y)
 }

@@ -2,7 +2,6 @@ package rule
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -84,8 +83,8 @@ type table struct {
 	About    []string          `json:"about"`
 	Families []string          `json:"families"` // name, with * for the short name of its op and _, and knobs: name=value where all configs share it
 	Configs  []string          `json:"configs"`  // of each the number of its family, and the values of the other knobs
-	Rows     []int64           `json:"rows"`     // where ranges of rows begin
-	Columns  []int64           `json:"columns"`  // where lines begin
+	Rows     []int64           `json:"rows"`     // where ranges of rows begin, in no order
+	Columns  []int64           `json:"columns"`  // where lines begin, in no order
 	Lines    []string          `json:"lines"`    // of each the number of its first config, -1 for none, then where the next begins, and its number
 	Rasters  []string          `json:"rasters"`  // of each the same of its lines, where they differ
 	Index    map[string]string `json:"index"`    // of each class its rasters by alignment: 16, 8, 4 and 2 bytes
@@ -138,7 +137,6 @@ func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, 
 type strip struct {
 	from   int64
 	ranges []Range
-	line   string // of a table
 }
 
 // strips are the answers of a class at an alignment. Where only some columns are asked for, strips
@@ -179,88 +177,53 @@ func (b *Book) table(classes []Class, columns []int64) *table {
 	}
 	wait.Wait()
 	t := &table{Index: map[string]string{}}
-	strips := slices.Concat(rasters...)
-	variants, rows, froms := map[kernels.Variant]bool{}, map[int64]int{}, map[int64]int{MinN: 0}
-	for _, s := range strips {
-		froms[s.from] = 0
-		for _, r := range s.ranges {
-			variants[r.Variant], rows[r.First] = true, 0
-		}
-	}
-	t.Rows, t.Columns = placed(rows), placed(froms)
-	families := map[string]bool{}
-	for v := range variants {
-		for _, c := range classes {
-			families[strings.Replace(v.Family, "*", c.Op.Spec().Short+"_", 1)] = true
+	variants, families := map[kernels.Variant]bool{}, map[string]bool{}
+	for i, list := range rasters {
+		for _, s := range list {
+			for _, r := range s.ranges {
+				variants[r.Variant] = true
+				families[strings.Replace(r.Variant.Family, "*", classes[i/4].Op.Spec().Short+"_", 1)] = true
+			}
 		}
 	}
 	t.About = b.about(families)
 	texts := t.addFamilies(variants)
-	var configs, lines, whole []string
-	for _, s := range strips {
-		for _, r := range s.ranges {
-			configs = append(configs, texts[r.Variant])
-		}
-	}
-	var places map[string]int
-	t.Configs, places = byUse(configs)
-	for _, s := range strips {
-		line := []any{-1}
-		for _, r := range s.ranges {
-			if place := places[texts[r.Variant]]; r.First == 1 {
-				line[0] = place
-			} else {
-				line = append(line, rows[r.First], place)
-			}
-		}
-		s.line = fmt.Sprint(line...)
-		lines = append(lines, s.line)
-	}
-	t.Lines, places = byUse(lines)
-	for _, list := range rasters {
-		raster := []any{-1}
-		for k, s := range list {
-			if s.from == MinN {
-				raster[0] = places[s.line]
-			} else if k == 0 || s.line != list[k-1].line {
-				raster = append(raster, froms[s.from], places[s.line])
-			}
-		}
-		whole = append(whole, fmt.Sprint(raster...))
-	}
-	t.Rasters, places = byUse(whole)
 	for i, c := range classes {
 		var at []any
 		for j := range Aligns(c.Bytes) {
-			at = append(at, places[whole[4*i+j]])
+			raster, last := []any{-1}, ""
+			for _, s := range rasters[4*i+j] {
+				line := []any{-1}
+				for _, r := range s.ranges {
+					if config := place(&t.Configs, texts[r.Variant]); r.First == 1 {
+						line[0] = config
+					} else {
+						line = append(line, place(&t.Rows, r.First), config)
+					}
+				}
+				text := fmt.Sprint(line...)
+				if s.from == MinN {
+					raster[0] = place(&t.Lines, text)
+				} else if text != last {
+					raster = append(raster, place(&t.Columns, s.from), place(&t.Lines, text))
+				}
+				last = text
+			}
+			at = append(at, place(&t.Rasters, fmt.Sprint(raster...)))
 		}
 		t.Index[fmt.Sprintf("%s %s %d %d", c.Op, c.Pass, c.Bytes, c.With)] = fmt.Sprint(at...)
 	}
 	return t
 }
 
-// placed are numbers in order, each of which gets its place.
-func placed(places map[int64]int) []int64 {
-	list := slices.Sorted(maps.Keys(places))
-	for i, n := range list {
-		places[n] = i
+// place is where x stands in a list, which gets it where it is new.
+func place[T comparable](list *[]T, x T) int {
+	i := slices.Index(*list, x)
+	if i < 0 {
+		i = len(*list)
+		*list = append(*list, x)
 	}
-	return list
-}
-
-// byUse is each of some texts once, with its place: those of the most used have the fewest digits.
-func byUse(texts []string) (list []string, places map[string]int) {
-	uses := map[string]int{}
-	for _, text := range texts {
-		uses[text]++
-	}
-	list, places = slices.SortedFunc(maps.Keys(uses), func(a, b string) int {
-		return cmp.Or(uses[b]-uses[a], strings.Compare(a, b))
-	}), map[string]int{}
-	for i, text := range list {
-		places[text] = i
-	}
-	return list, places
+	return i
 }
 
 // addFamilies lists families with the knobs that some variant of theirs has. It returns the text

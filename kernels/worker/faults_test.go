@@ -13,10 +13,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
@@ -60,14 +61,12 @@ func TestFaults(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	injected := 0
-	var group sync.WaitGroup
-	slots := make(chan bool, 8)
+	var group errgroup.Group
+	group.SetLimit(8)
 	for fault := range devicetest.Faults {
 		for _, step := range devicetest.Steps {
 			injected++
-			slots <- true
-			group.Go(func() {
-				defer func() { <-slots }()
+			group.Go(func() error {
 				limit := time.Hour // what waits for it does not end
 				if fault == "hangs" {
 					limit = 200 * time.Millisecond
@@ -78,7 +77,7 @@ func TestFaults(t *testing.T) {
 					if err == nil {
 						c.Close()
 						t.Errorf("%s: it started", name)
-						return
+						return nil
 					}
 					oneLine(t, name, err)
 				} else if err != nil {
@@ -91,10 +90,11 @@ func TestFaults(t *testing.T) {
 					}
 					c.Close()
 				}
+				return nil
 			})
 		}
 	}
-	group.Wait()
+	group.Wait() //nolint:errcheck // each has said its own
 	runtime.ReadMemStats(&after)
 	if sum := (after.Sys - before.Sys) >> 20; sum > 512 { // eight at a time
 		t.Errorf("%d faults took %d MiB", injected, sum)
