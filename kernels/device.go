@@ -151,9 +151,6 @@ type TimeOptions struct {
 	// Flush is the bytes moved through the last-level cache before every sample, outside the timed
 	// interval; 0 leaves it warm.
 	Flush int64 `json:"flush"`
-	// Rotate takes each sample on another copy of the tensors, together three times the last-level
-	// cache: cold without a flush.
-	Rotate bool `json:"rotate,omitempty"`
 	// Trace, with Stages, is by CUPTI where the device has it; 15 ms more per call.
 	Trace bool `json:"trace,omitempty"`
 	// Persist lets the L2 of a GPU keep as many lines for kernels that ask (evict_last) as it can, in
@@ -163,10 +160,6 @@ type TimeOptions struct {
 	// little longer.
 	Stages bool `json:"stages,omitempty"`
 }
-
-// MaxRotation is the most copies of the tensors that TimeOptions.Rotate makes.
-// Tensors so small that more would be needed stay in the cache.
-const MaxRotation = 512
 
 // Ways to take the times of stages. Events stand between launches, so a stage
 // includes the cost of its launch and the gap behind the one before. CUPTI's

@@ -42,7 +42,7 @@ type Config struct {
 	Device  string   // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
 	Workers []string // commands that start workers, in place of a device
 	Timeout time.Duration
-	Cache   string // state in which a replay has been recorded: cold, rotate or warm
+	Cache   string // state in which a replay has been recorded: cold or warm
 	Seed    uint64 // of a replay
 	Python  string // that runs the peers
 	Peers   string // names with commas, of which peer:best is one

@@ -54,8 +54,7 @@ func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emp
 		return why
 	case us < emptyUS:
 		return fmt.Sprintf("it takes %.3f us, and an empty launch %.3f: miscounted", us, emptyUS)
-	// too small to be cold by rotation
-	case !pr.Cold, pr.Rotate && kernels.MaxRotation*p.Bytes() < 3*d.CacheBytes:
+	case !pr.Cold:
 		return ""
 	case peak == 0 && streamUS > 0 && d.Kind == kernels.KindCUDA:
 		peak = overStream * float64(p.Bytes()) / streamUS * 1e6

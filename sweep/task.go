@@ -182,12 +182,3 @@ func WarmProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 	p.Name, p.Flush, p.Cold = "warm", 0, false
 	return p
 }
-
-// RotateProtocol is cold without a flush: every sample runs on another copy of
-// the tensors, which together are three times the cache. Tensors so small that
-// kernels.MaxRotation copies do not fill it stay warm in it.
-func RotateProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
-	p := ColdProtocol(d, samples)
-	p.Name, p.Flush, p.Rotate = "rotate", 0, true
-	return p
-}

@@ -224,8 +224,8 @@ func (m *machine) config(x *common, cache string) *lab.Config {
 
 // A timing is how the flags want times taken.
 type timing struct {
-	samples      int // 0 for the device's default
-	warm, rotate bool
+	samples int // 0 for the device's default
+	warm    bool
 }
 
 func (t *timing) flags() []cli.Flag {
@@ -239,22 +239,15 @@ func (t *timing) cacheFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Destination: &t.warm, Name: "warm", Usage: "do not flush the cache before a " +
 			"sample; warm times compare with warm times only"},
-		&cli.BoolFlag{Destination: &t.rotate, Name: "rotate",
-			Usage: "use other tensors for every sample, so that they are cold without a flush"},
 	}
 }
 
-// cache is cold by a flush, rotate or warm.
-func (t *timing) cache() (string, error) {
-	switch {
-	case t.warm && t.rotate:
-		return "", hint.Errorf("leave one of them out", "--warm and --rotate exclude each other")
-	case t.warm:
-		return "warm", nil
-	case t.rotate:
-		return "rotate", nil
+// cache is cold or warm.
+func (t *timing) cache() string {
+	if t.warm {
+		return "warm"
 	}
-	return "cold", nil
+	return "cold"
 }
 
 func (t *timing) protocol(info kernels.DeviceInfo) record.Protocol {
@@ -262,12 +255,8 @@ func (t *timing) protocol(info kernels.DeviceInfo) record.Protocol {
 	if info.Kind == kernels.KindCPU {
 		n = 7
 	}
-	n = cmp.Or(t.samples, n)
-	switch {
-	case t.warm:
+	if n = cmp.Or(t.samples, n); t.warm {
 		return sweep.WarmProtocol(info, n)
-	case t.rotate:
-		return sweep.RotateProtocol(info, n)
 	}
 	return sweep.ColdProtocol(info, n)
 }
@@ -306,13 +295,11 @@ func (s *stand) open(e *env, replayed bool, refs ...*ref.Ref) error {
 	if _, err := s.Problems("default"); err != nil {
 		return err
 	}
-	cache, err := s.cache()
+	devices, err := e.Open(s.config(&s.common, s.cache()), refs...)
 	if err != nil {
 		return err
 	}
-	if s.devices, err = e.Open(s.config(&s.common, cache), refs...); err != nil {
-		return err
-	}
+	s.devices = devices
 	s.info = s.devices[0].Info()
 	if d, ok := s.devices[0].(*replay.Device); ok && replayed {
 		s.problems, err = lab.ReplayProblems(&s.Selection, d, &s.Config)

@@ -52,7 +52,7 @@ verify --shapes odd --op layernorm --pass fwd
 verify preset:quack-101 --shapes 64x1024 --op rmsnorm
 verify peer:best --device cuda --shapes fast-llm
 tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg
-tune results/nvidia-h200/learn --wide
+tune results/nvidia-h200/learn --format csv
 learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
 learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out
 rule base --columns 4096 --op rmsnorm --pass bwd

@@ -128,10 +128,10 @@ func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
 
 func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "group", ">shapes", "M x N")
-	t.Data = report.New("", "group", "shape", ">m", ">n", "note")
+	t.Data = report.New("", "group", "shape", ">m", ">n")
 	add := func(group string, s shapes.Shape) {
 		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10),
-			strconv.FormatInt(s.N, 10), s.Note})
+			strconv.FormatInt(s.N, 10)})
 	}
 	f := shapes.Default()
 	if arg := cfg.shapes; arg != "" {

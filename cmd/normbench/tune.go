@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -118,16 +117,5 @@ func showMap(e *env, got *lab.LearnResult, x *common, more ...report.Fact) error
 		_, err = e.out.Write(append(text, '\n'))
 		return cmp.Or(err, lost)
 	}
-	if err := report.RenderTable(e.out, t, x.format); err != nil || x.format == report.FormatCSV ||
-		!e.out.Layout.Wide {
-		return cmp.Or(err, lost)
-	}
-	for i := range m.Rasters {
-		r := &m.Rasters[i]
-		fmt.Fprintf(e.out, "\n%s: columns down, rows across from 1, each letter a config\n", r.Title())
-		for _, l := range r.Lines {
-			fmt.Fprintf(e.out, "%7d  %s\n", l.From, l.Cells)
-		}
-	}
-	return lost
+	return cmp.Or(report.RenderTable(e.out, t, x.format), lost)
 }

@@ -223,12 +223,12 @@ func (r *ready) runAll(ctx context.Context) error {
 }
 
 // poison fills outputs and scratch with NaN.
-func (b *bench) poison(r *ready, mem map[string]*kernels.Memory) {
+func (b *bench) poison(r *ready) {
 	for name := range b.tol {
-		mem[name].Poison()
+		r.mem[name].Poison()
 	}
 	for _, s := range r.plan.Scratch {
-		mem[s.Name].Poison()
+		r.mem[s.Name].Poison()
 	}
 }
 
@@ -241,11 +241,11 @@ func (b *bench) compare(r *ready, t kernels.Tensor, got *kernels.Memory,
 
 // timed says what is wrong with what the last of some timed runs has left, before which the
 // outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones.
-func (b *bench) timed(r *ready, mem map[string]*kernels.Memory, runs int) error {
+func (b *bench) timed(r *ready, runs int) error {
 	var c kernels.Check
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output && b.want.Values[t.Name] != nil && r.family.Writes(t.Name) {
-			c.Outputs = append(c.Outputs, b.compare(r, t, mem[t.Name], b.want))
+			c.Outputs = append(c.Outputs, b.compare(r, t, r.mem[t.Name], b.want))
 		}
 	}
 	return c.Timed(runs)
@@ -266,7 +266,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
 	first := map[string]*kernels.Memory{}
 	for run := range c.Repeats {
-		b.poison(r, r.mem)
+		b.poison(r)
 		if err := r.runAll(ctx); err != nil {
 			return kernels.Check{}, err
 		}
@@ -306,19 +306,12 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 		}
 	}
 	checked := !r.family.Stream && r.plan.Writes(b.p)
-	sets := []map[string]*kernels.Memory{r.mem}
-	if o.Rotate {
-		sets = b.rotation(r)
-	}
 	for i := range o.Samples {
 		if err := ctx.Err(); err != nil {
 			return kernels.Timing{}, err
 		}
 		if i == o.Samples-1 && checked {
-			b.poison(r, sets[i%len(sets)])
-		}
-		for _, h := range r.runs {
-			h.Mem = sets[i%len(sets)]
+			b.poison(r)
 		}
 		b.d.flushCache(o.Flush)
 		start := time.Now()
@@ -336,27 +329,12 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 		t.Seconds[i] = time.Since(start).Seconds()
 	}
 	if checked && o.Samples > 0 {
-		if err := b.timed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
+		if err := b.timed(r, o.Samples); err != nil {
 			return kernels.Timing{}, err
 		}
 	}
 	t.Busy = time.Since(begin).Seconds()
 	return t, nil
-}
-
-// rotation is copies of r's memory that together are three times the last-level
-// cache, the first being r's own: by the time a copy comes round again the
-// others have pushed it out.
-func (b *bench) rotation(r *ready) []map[string]*kernels.Memory {
-	sets := []map[string]*kernels.Memory{r.mem}
-	for int64(len(sets))*b.p.Bytes() < 3*b.d.info.CacheBytes && len(sets) < kernels.MaxRotation {
-		set := map[string]*kernels.Memory{}
-		for name, m := range r.mem {
-			set[name] = m.Clone()
-		}
-		sets = append(sets, set)
-	}
-	return sets
 }
 
 // Close implements kernels.Bench.

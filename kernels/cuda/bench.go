@@ -30,8 +30,6 @@ type bench struct {
 	moved    map[string]driver.Ptr // answers of the stream, once asked for
 	programs map[kernels.Variant]*program
 	modules  []*driver.Module
-	// copies of the tensors for TimeOptions.Rotate, mem first; made when asked for
-	sets []map[string]driver.Ptr
 }
 
 // Open implements kernels.Device. Inputs and answers are made on the GPU; the
@@ -129,17 +127,6 @@ func (b *bench) free() {
 	for _, mem := range []map[string]driver.Ptr{b.mem, b.want, b.first, b.moved, {"results": b.results}} {
 		b.d.freeAll(mem)
 	}
-	b.freeSets()
-}
-
-// freeSets gives back the copies of the tensors.
-func (b *bench) freeSets() {
-	for i, set := range b.sets {
-		if i > 0 { // the first is mem
-			b.d.freeAll(set)
-		}
-	}
-	b.sets = nil
 }
 
 // Close implements kernels.Bench.
@@ -348,14 +335,13 @@ func (b *bench) makeSaved(plan kernels.Plan) error {
 		return err
 	}
 	maps.Copy(b.mem, made)
-	b.freeSets() // they have none of these
 	return nil
 }
 
-// bind points the arguments of launch i at a set of tensors.
-func (b *bench) bind(r *program, i int, step *driver.Step, mem map[string]driver.Ptr) {
+// bind points the arguments of launch i at the tensors.
+func (b *bench) bind(r *program, i int, step *driver.Step) {
 	for j, a := range r.plan.Launches[i].Args {
-		step.Args[j] = b.slot(a, r.offsets, mem)
+		step.Args[j] = b.slot(a, r.offsets)
 	}
 	if step.Kind == driver.StepCopy {
 		step.Src, step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), driver.Ptr(step.Args[1]),
@@ -367,43 +353,14 @@ func (b *bench) bind(r *program, i int, step *driver.Step, mem map[string]driver
 }
 
 // slot is the 8-byte form of an argument.
-func (b *bench) slot(a kernels.Arg, scratch map[string]int64, mem map[string]driver.Ptr) uint64 {
+func (b *bench) slot(a kernels.Arg, scratch map[string]int64) uint64 {
 	if a.Kind != kernels.ArgBuffer {
 		return a.Bits()
 	}
 	if off, ok := scratch[a.Name]; ok {
 		return uint64(b.d.scratch.ptr) + uint64(off)
 	}
-	return uint64(mem[a.Name]) // 0 for the null pointer ""
-}
-
-// rotation is copies of the tensors that together are three times the L2, the
-// problem's own first: by the time a copy comes round again the others have
-// pushed it out.
-func (b *bench) rotation() ([]map[string]driver.Ptr, error) {
-	if b.sets == nil {
-		b.sets = []map[string]driver.Ptr{b.mem}
-	}
-	for int64(len(b.sets))*b.p.Bytes() < 3*b.d.info.CacheBytes && len(b.sets) < kernels.MaxRotation {
-		var list []kernels.Tensor
-		for _, t := range slices.Concat(b.p.Tensors(), b.p.Saved()) {
-			if b.mem[t.Name] != 0 { // else not asked for
-				list = append(list, t)
-			}
-		}
-		set, err := b.d.tensors(list, func(t kernels.Tensor) int64 { return t.Bytes() })
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range list {
-			if err := b.d.ctx.CopyDtoD(b.d.stream, set[t.Name], b.mem[t.Name], t.Bytes()); err != nil {
-				b.d.freeAll(set)
-				return nil, err
-			}
-		}
-		b.sets = append(b.sets, set)
-	}
-	return b.sets, nil
+	return uint64(b.mem[a.Name]) // 0 for the null pointer ""
 }
 
 // current is prepare, for a context that still stands. Arguments are bound at each visit: to make
@@ -423,7 +380,7 @@ func (b *bench) current(v kernels.Variant) (*program, error) {
 		return nil, err
 	}
 	for i := range r.launches {
-		b.bind(r, i, &r.launches[i].step, b.mem)
+		b.bind(r, i, &r.launches[i].step)
 	}
 	return r, nil
 }

@@ -46,7 +46,7 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 	size := int64(hashes + 8*len(outs) + 16)
 	steps := b.clearResults(len(outs), size)
 	for run := range c.Repeats {
-		steps = append(steps, b.poison(r, b.mem)...)
+		steps = append(steps, b.poison(r)...)
 		for _, l := range r.launches {
 			steps = append(steps, l.step)
 		}
@@ -112,7 +112,7 @@ func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]drive
 // outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones. Bits
 // that a check has found right are right: their hashes tell. Other bits are held against the
 // answers, which reads five times as much.
-func (b *bench) checkTimed(r *program, mem map[string]driver.Ptr, runs int) error {
+func (b *bench) checkTimed(r *program, runs int) error {
 	outs, want, err := b.outputs(r)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (b *bench) checkTimed(r *program, mem map[string]driver.Ptr, runs int) erro
 		raw := make([]byte, len(r.hashes))
 		steps := b.clearResults(0, int64(len(raw)))
 		for i, t := range outs {
-			steps = append(steps, b.hash(t, mem, b.results+driver.Ptr(8*i)))
+			steps = append(steps, b.hash(t, b.mem, b.results+driver.Ptr(8*i)))
 		}
 		if err := b.read(steps, raw); err != nil || bytes.Equal(raw, r.hashes) {
 			return err
@@ -130,13 +130,13 @@ func (b *bench) checkTimed(r *program, mem map[string]driver.Ptr, runs int) erro
 	raw := make([]byte, len(outs)*outcomeBytes)
 	steps := b.clearResults(len(outs), int64(len(raw)))
 	for i, t := range outs {
-		steps = append(steps, b.compare(r, t, mem, want, i))
+		steps = append(steps, b.compare(r, t, b.mem, want, i))
 	}
 	if err := b.read(steps, raw); err != nil {
 		return err
 	}
 	var c kernels.Check
-	if c.Outputs, err = b.readOutcomes(raw, outs, mem, want); err != nil {
+	if c.Outputs, err = b.readOutcomes(raw, outs, b.mem, want); err != nil {
 		return err
 	}
 	return c.Timed(runs)
@@ -220,10 +220,10 @@ func (b *bench) outputs(r *program) ([]kernels.Tensor, map[string]driver.Ptr, er
 }
 
 // poison fills outputs and scratch with NaN (all bits set).
-func (b *bench) poison(r *program, mem map[string]driver.Ptr) (steps []driver.Step) {
+func (b *bench) poison(r *program) (steps []driver.Step) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
-			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: mem[t.Name],
+			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.mem[t.Name],
 				Value: 0xff, Bytes: t.Bytes()})
 		}
 	}

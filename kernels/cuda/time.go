@@ -128,12 +128,12 @@ func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) 
 	if err := d.reserveEvents(marks * o.Samples); err != nil {
 		return kernels.Timing{}, err
 	}
-	before, sets, err := b.surroundings(o)
+	before, err := d.backlog(o.Flush)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
 	checked := !r.family.Stream && r.plan.Writes(b.p)
-	busy, err := b.samples(r, o, marks, before, sets, checked)
+	busy, err := b.samples(r, o, marks, before, checked)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
@@ -144,7 +144,7 @@ func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) 
 	t.Busy = busy
 	if checked && o.Samples > 0 {
 		start := time.Now()
-		if err := b.checkTimed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
+		if err := b.checkTimed(r, o.Samples); err != nil {
 			return kernels.Timing{}, err
 		}
 		t.Busy += time.Since(start).Seconds()
@@ -155,18 +155,18 @@ func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) 
 // samples takes those of one call, a batch behind each spin. Ahead of the last one the outputs are
 // poisoned, where it is checked.
 func (b *bench) samples(r *program, o kernels.TimeOptions, marks int, before []driver.Step,
-	sets []map[string]driver.Ptr, checked bool) (busy float64, err error) {
+	checked bool) (busy float64, err error) {
 	first := 0
 	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
 		var steps []driver.Step
 		if first > 0 {
-			steps = b.sample(r, o.Stages, before, b.d.events[first*marks:][:marks], sets, first-1)
+			steps = b.sample(r, o.Stages, before, b.d.events[first*marks:][:marks])
 		}
 		for i := first; i < first+n; i++ {
 			if i == o.Samples-1 && checked {
-				steps = append(steps, b.poison(r, sets[i%len(sets)])...)
+				steps = append(steps, b.poison(r)...)
 			}
-			steps = append(steps, b.sample(r, o.Stages, before, b.d.events[i*marks:][:marks], sets, i)...)
+			steps = append(steps, b.sample(r, o.Stages, before, b.d.events[i*marks:][:marks])...)
 		}
 		took, err := b.d.enqueueBehindSpin(steps)
 		if err != nil {
@@ -178,13 +178,13 @@ func (b *bench) samples(r *program, o kernels.TimeOptions, marks int, before []d
 	return busy, nil
 }
 
-// sample is what is enqueued for sample i: what runs before it, and the launches between events,
+// sample is what is enqueued for a sample: what runs before it, and the launches between events,
 // of which there is one behind each where stages are timed.
-func (b *bench) sample(r *program, stages bool, before []driver.Step, events []driver.Event,
-	sets []map[string]driver.Ptr, i int) []driver.Step {
+func (b *bench) sample(r *program, stages bool, before []driver.Step,
+	events []driver.Event) []driver.Step {
 	steps := append(slices.Clone(before), driver.Step{Kind: driver.StepRecord, Event: events[0]})
 	for j := range r.launches {
-		steps = append(steps, b.step(r, j, sets[i%len(sets)], len(sets) > 1))
+		steps = append(steps, r.launches[j].step)
 		if stages || j == len(r.launches)-1 {
 			steps = append(steps, driver.Step{Kind: driver.StepRecord,
 				Event: events[min(j+1, len(events)-1)]})
@@ -231,18 +231,6 @@ func (b *bench) elapsed(r *program, o kernels.TimeOptions, marks int) (t kernels
 	return t, nil
 }
 
-// surroundings are what runs before every sample, and the sets of tensors that samples take in turn.
-func (b *bench) surroundings(o kernels.TimeOptions) (before []driver.Step, sets []map[string]driver.Ptr, err error) {
-	if before, err = b.d.backlog(o.Flush); err != nil {
-		return nil, nil, err
-	}
-	if o.Rotate {
-		sets, err = b.rotation()
-		return before, sets, err
-	}
-	return before, []map[string]driver.Ptr{b.mem}, nil
-}
-
 // backlog is what runs before every sample: the flush, or a spin where the
 // caches are to stay warm.
 //
@@ -274,15 +262,4 @@ func (d *Device) backlog(flush int64) ([]driver.Step, error) {
 func spinStep(d *Device, ns uint64) driver.Step {
 	return driver.Step{Kind: driver.StepLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1},
 		Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
-}
-
-// step is launch j on a set of tensors, with arguments of its own if those of
-// the problem's are not meant.
-func (b *bench) step(r *program, j int, set map[string]driver.Ptr, own bool) driver.Step {
-	step := r.launches[j].step
-	if own {
-		step.Args = make([]uint64, len(step.Args))
-		b.bind(r, j, &step, set)
-	}
-	return step
 }

@@ -30,15 +30,15 @@ func (b *bench) trace(r *program, o kernels.TimeOptions) (kernels.Timing, error)
 	if err != nil {
 		return kernels.Timing{}, errNoTrace
 	}
-	before, sets, err := b.surroundings(o)
+	before, err := d.backlog(o.Flush)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
 	var steps []driver.Step
-	for i := range o.Samples {
+	for range o.Samples {
 		steps = append(steps, before...)
 		for j := range r.launches {
-			steps = append(steps, b.step(r, j, sets[i%len(sets)], len(sets) > 1))
+			steps = append(steps, r.launches[j].step)
 		}
 	}
 	if err := d.stream.Synchronize(); err != nil {

@@ -5,6 +5,7 @@
 package devicetest
 
 import (
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,37 @@ func CPU() kernels.DeviceInfo {
 // Problem reads a problem that is right.
 func Problem(t testing.TB, text string) kernels.Problem {
 	return right(t, text, kernels.ParseProblem)
+}
+
+// Draw is a random problem, of sides with so many bits and any options: half have whole vectors.
+func Draw(r *rand.Rand, mBits, nBits int) kernels.Problem {
+	coin := func(of int) bool { return r.IntN(of) == 0 }
+	types := []kernels.DType{kernels.BF16, kernels.FP16, kernels.FP32}
+	for {
+		side := func(bits int) int64 { return 1<<r.IntN(bits) + r.Int64N(1<<r.IntN(bits)) }
+		p := kernels.Problem{Op: kernels.Ops()[r.IntN(len(kernels.Ops()))].Op, Pass: kernels.Fwd,
+			M: side(mBits), N: side(nBits), DType: types[r.IntN(3)], Weight: types[r.IntN(3)]}
+		if coin(2) {
+			p.Pass = kernels.Bwd
+		}
+		if coin(2) {
+			p.N = max(p.N/128*128, min(p.N, 64))
+		}
+		if coin(4) {
+			p.M = (p.M + 15) / 16 * 16
+		}
+		for _, o := range kernels.Options() {
+			if coin(4) {
+				o.Set(&p)
+			}
+		}
+		if p.NoWeight {
+			p.Weight = p.DType
+		}
+		if p.Validate() == nil {
+			return p
+		}
+	}
 }
 
 // Variant reads a variant that is right.

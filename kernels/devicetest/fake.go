@@ -31,7 +31,7 @@ type Fake struct {
 	// 0 over all calls. nil is Typical.
 	Seconds func(p kernels.Problem, v kernels.Variant, sample int) float64
 	// Warm scales the samples of problems of 1 MiB and more that fit the cache
-	// when it is neither flushed nor rotated; 0 is 1, a cache that makes no
+	// when it is not flushed; 0 is 1, a cache that makes no
 	// difference.
 	Warm float64
 	// Fail scripts how v fails on p; nil, or a nil result, is not at all.
@@ -277,7 +277,7 @@ func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeO
 	for range o.Samples {
 		s := seconds(b.p, v, b.f.samples[job{b.p, v}])
 		b.f.samples[job{b.p, v}]++
-		if b.f.Warm > 0 && o.Flush == 0 && !o.Rotate && b.p.Bytes() > 1<<20 &&
+		if b.f.Warm > 0 && o.Flush == 0 && b.p.Bytes() > 1<<20 &&
 			b.p.Bytes() < b.f.Info().CacheBytes {
 			s *= b.f.Warm
 		}

@@ -60,33 +60,9 @@ var wild = sync.OnceValue(func() *rule.Map {
 
 // drawn is a random problem that maps are for and some family serves, with any options.
 func drawn(r *rand.Rand) kernels.Problem {
-	types := kernels.DTypes()
 	for {
-		side := func(bits int) int64 { return 1<<r.IntN(bits) + r.Int64N(1<<r.IntN(bits)) }
-		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(20), N: side(16),
-			DType: types[r.IntN(len(types))], Weight: types[r.IntN(len(types))],
-			Bias: r.IntN(2) == 0, ZeroCentered: r.IntN(3) == 0, Residual: r.IntN(3) == 0}
-		if r.IntN(2) == 0 {
-			p.Op = kernels.LayerNorm
-		}
-		if r.IntN(2) == 0 {
-			p.Pass = kernels.Bwd
-		}
-		if r.IntN(2) == 0 {
-			p.N = max(p.N/128*128, 64)
-		}
-		p.FP8 = p.Pass == kernels.Fwd && r.IntN(3) == 0
-		p.Transpose = p.FP8 && r.IntN(2) == 0
-		p.Accumulate = p.Pass == kernels.Bwd && r.IntN(3) == 0
-		if p.Transpose && r.IntN(2) == 0 {
-			p.M = (p.M + 15) / 16 * 16
-		}
-		if r.IntN(5) == 0 {
-			p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false,
-				p.DType
-		}
-		if rule.Inside(p.M, p.N) && p.Validate() == nil && p.DType != kernels.E4M3 &&
-			p.Weight != kernels.E4M3 {
+		p := devicetest.Draw(r, 20, 16)
+		if p.Op != "l2norm" && rule.Inside(p.M, p.N) {
 			return p
 		}
 	}
@@ -104,27 +80,39 @@ func draws(least int) int {
 }
 
 // TestDefaultRuns: on every known device the default of every problem is accepted, by the program's
-// maps and by a wild one, and its plan is one that the devices can take.
+// maps and by a wild one, and its plan is one that the devices can take. A family's own base is of
+// the map where one of its cells can run, and accepted where the analytic one is.
 func TestDefaultRuns(t *testing.T) {
+	analytic, mapped := families.With(), 0
 	for _, r := range []*kernels.Registry{families.New(), families.With(wild())} {
 		for _, k := range rule.KnownDevices() {
-			draw := rand.New(rand.NewPCG(38, 2))
+			draw, d := rand.New(rand.NewPCG(38, 2)), k.DeviceInfo
 			for range draws(500) {
 				p := drawn(draw)
-				v, err := r.Base(p, k.DeviceInfo)
+				v, err := r.Base(p, d)
 				assert.NoError(t, err, k.Key, p)
-				f, full, plan, err := r.Resolve(p, v, k.DeviceInfo)
+				f, full, plan, err := r.Resolve(p, v, d)
 				assert.Must(t, err == nil && full == v && !f.Hidden && !f.Stream,
 					"%s: %s: base %s is %s, %v", k.Key, p, v, full, err)
-				valid(t, p, k.DeviceInfo, f, v.Config, plan)
+				valid(t, p, d, f, v.Config, plan)
 				// So does its stream, without which there is no ratio.
 				stream := kernels.Variant{Family: r.StreamOf(p)}
-				f, v, plan, err = r.Resolve(p, stream, k.DeviceInfo)
+				f, v, plan, err = r.Resolve(p, stream, d)
 				assert.Must(t, err == nil, "%s: %s: %v", k.Key, p, err)
-				valid(t, p, k.DeviceInfo, f, v.Config, plan)
+				valid(t, p, d, f, v.Config, plan)
+				for _, f := range r.FamiliesFor(p) {
+					a, _ := analytic.Lookup(f.Name)
+					c, base := f.Base(p, d), a.Base(p, d)
+					if c != base {
+						mapped++
+					}
+					assert.Must(t, f.Refuse(p, c, d) == nil || f.Refuse(p, base, d) != nil,
+						"%s: %s: %s@%s is refused, the analytic base %s is not", k.Key, p, f.Name, c, base)
+				}
 			}
 		}
 	}
+	assert.That(t, mapped != 0, "no base is the map's")
 }
 
 // What every lookup of a program goes through allocates nothing, once its cell was asked for.
@@ -146,27 +134,6 @@ func BenchmarkLookup(b *testing.B) {
 	for b.Loop() {
 		book.Answer(p)
 	}
-}
-
-// TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted
-// where the analytic one is.
-func TestFamilyBase(t *testing.T) {
-	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(),
-		rand.New(rand.NewPCG(38, 3))
-	mapped := 0
-	for range draws(2000) {
-		p := drawn(draw)
-		for _, f := range r.FamiliesFor(p) {
-			a, _ := analytic.Lookup(f.Name)
-			c, base := f.Base(p, d), a.Base(p, d)
-			if c != base {
-				mapped++
-			}
-			assert.Must(t, f.Refuse(p, c, d) == nil || f.Refuse(p, base, d) != nil,
-				"%s: %s@%s is refused, the analytic base %s is not", p, f.Name, c, base)
-		}
-	}
-	assert.That(t, mapped != 0, "no base is the map's")
 }
 
 // TestSteps is the ladder, by the devices that are known without a card.

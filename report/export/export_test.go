@@ -106,24 +106,9 @@ func TestBenchfmt(t *testing.T) {
 // Problems that differ are benchmarks that differ.
 func TestBenchNames(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	coin := func() bool { return rng.IntN(2) == 0 }
 	of := map[string]kernels.Problem{}
 	for range 20_000 {
-		dtypes := []kernels.DType{kernels.BF16, kernels.FP16, kernels.FP32}
-		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 1 + rng.Int64N(2),
-			N:     1 + rng.Int64N(2),
-			DType: dtypes[rng.IntN(3)], Weight: dtypes[rng.IntN(3)], Bias: coin(),
-			ZeroCentered: coin(), NoWeight: coin(),
-			Residual: coin(), FP8: coin(), Transpose: coin(), Accumulate: coin()}
-		if coin() {
-			p.Op = kernels.LayerNorm
-		}
-		if coin() {
-			p.Pass = kernels.Bwd
-		}
-		if p.Validate() != nil {
-			continue
-		}
+		p := devicetest.Draw(rng, 2, 2)
 		name := benchName(p)
 		q, ok := of[name]
 		assert.Must(t, !ok || q == p, "%s and %s are both %s", p, q, name)

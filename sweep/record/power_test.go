@@ -1,4 +1,4 @@
-package record_test
+package record
 
 import (
 	"bytes"
@@ -7,41 +7,29 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/durable/powercut"
-	"normbench/kernels"
-	"normbench/kernels/devicetest"
-	"normbench/sweep/record"
 )
 
 // Records that were appended outlive a power cut whatever it leaves, in new folders too; an append
 // that was not is there whole or not at all, and the next writer goes on. learn packs them.
 func TestPowerCutRecords(t *testing.T) {
-	run := record.Run{ID: "r", Time: time.Unix(1e9, 0), Tool: "test", Device: devicetest.H200(),
-		Protocol: record.Protocol{Name: "cold", Samples: 200, Flush: 1, Cold: true}}
-	p := devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16")
-	one := func(i int) *record.Record {
-		r := &record.Record{Run: "r", Time: run.Time, Problem: p, Family: "rms_fwd/f" +
-			strconv.Itoa(i), Status: kernels.StatusOK, Source: "s", Seed: 1,
-			Check: &kernels.Check{Repeats: 1, Outputs: []kernels.OutputCheck{{Name: "y",
-				Elems: 1}}}, StreamUS: 1, Bytes: p.Bytes()}
-		for k := range 200 {
-			r.SamplesUS = append(r.SamplesUS, 10+float64((k*i)%7)/1000)
+	run := testRun("r")
+	one := func(i int) *Record {
+		r := testRecord(run, i)
+		for len(r.SamplesUS) < 200 {
+			r.SamplesUS = append(r.SamplesUS, r.SamplesUS...)
 		}
-		r.Key = record.Key(p, r.Variant(), run.Device, record.Code{Source: "s"}.String(),
-			run.Protocol)
 		return r
 	}
-	appends := [][]record.Line{{&run}, {one(1)}, {one(2), one(3), one(4), one(5), one(6)}, {one(7)}}
+	appends := [][]Line{{run}, {one(1)}, {one(2), one(3), one(4), one(5), one(6)}, {one(7)}}
 	holds := []int{0, 0, 1, 6, 7}
 	powercut.Cuts(t, func(root string, ack func()) {
-		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
+		w, _, err := OpenWriter(filepath.Join(root, "new", "out"), "device")
 		assert.NoError(t, err)
 		for _, vs := range appends {
 			assert.NoError(t, w.AppendAll(vs...))
@@ -54,10 +42,10 @@ func TestPowerCutRecords(t *testing.T) {
 		z.Write(text)
 		z.Close()
 		plain := durable.Place{Name: w.Path()}
-		assert.NoError(t, plain.In(record.FileName+".gz").WriteFrom(&b))
+		assert.NoError(t, plain.In(FileName+".gz").WriteFrom(&b))
 		assert.NoError(t, plain.Remove())
 	}, func(root string, acked int) error {
-		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
+		w, _, err := OpenWriter(filepath.Join(root, "new", "out"), "device")
 		if err != nil {
 			return err
 		}

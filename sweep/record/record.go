@@ -108,7 +108,7 @@ type Protocol struct {
 	Discard      int    `json:"discard"`          // taken before them and thrown away
 	StageSamples int    `json:"stage_samples"`    // per stage, in a pass of their own
 	Flush        int64  `json:"flush"`            // bytes moved through the cache before each sample
-	Rotate       bool   `json:"rotate,omitempty"` // each sample on another copy of the tensors
+	Rotate       bool   `json:"rotate,omitempty"` // of earlier versions: each sample on another copy of the tensors
 	Cold         bool   `json:"cold"`             // the cache holds nothing of the problem before each sample
 	// Phase is empty for a grid; PhaseSearch for what a search saw on its way,
 	// some of it once, and PhaseFinal for its best, measured again in turns.
@@ -137,7 +137,7 @@ func (p Protocol) Cache() string {
 
 // TimeOptions are the protocol's for n samples.
 func (p Protocol) TimeOptions(n int) kernels.TimeOptions {
-	return kernels.TimeOptions{Samples: n, Flush: p.Flush, Rotate: p.Rotate}
+	return kernels.TimeOptions{Samples: n, Flush: p.Flush}
 }
 
 // A Record is one variant measured on one problem.

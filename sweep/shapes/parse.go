@@ -1,58 +1,36 @@
 package shapes
 
 import (
-	"reflect"
-
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
 )
 
 const (
 	sideHelp  = "rows and columns are whole numbers from 1 to 2147483648"
-	itemHelp  = `write a shape as [M, N] or {shape: [M, N], note: "..."}`
+	itemHelp  = "write a shape as [M, N]"
 	groupHelp = "write a group as name: [[M, N], ...] or name: {union: [group, ...]}"
 )
 
 // maxGroups is the most groups of a file, and of a union: each may hold all shapes there are.
 const maxGroups = 256
 
-// An item is a shape as a file has it.
-type item struct {
-	Shape sides
-	Note  string `yaml:"optional" help:"put quotes around it"`
-}
-
-// UnmarshalValue implements yamldoc.Unmarshaler: an item may be its sides alone.
-func (x *item) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
-	switch v.TypeName() {
-	case yamldoc.Mapping:
-		type plain item
-		return v.Decode((*plain)(x))
-	case yamldoc.List:
-		return x.Shape.UnmarshalValue(v, "")
-	}
-	return v.Errorf(itemHelp, "is %s, not a shape", v.TypeName())
-}
-
-// sides are [M, N].
-type sides [2]int64
-
-func (s *sides) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
+// shapeOf reads [M, N].
+func shapeOf(v yamldoc.Value) (s Shape, err error) {
 	list, err := v.Items(itemHelp, false)
 	switch {
 	case err != nil:
-		return err
+		return s, err
 	case len(list) != 2:
-		return v.Errorf(itemHelp, "has %d numbers, not 2", len(list))
+		return s, v.Errorf(itemHelp, "has %d numbers, not 2", len(list))
 	}
-	for i, x := range list {
-		n, err := x.Int(sideHelp, 1, MaxSide)
+	for i, to := range []*int64{&s.M, &s.N} {
+		n, err := list[i].Int(sideHelp, 1, MaxSide)
 		if err != nil {
-			return err
+			return s, err
 		}
-		s[i] = int64(n)
+		*to = int64(n)
 	}
-	return nil
+	return s, nil
 }
 
 // Parse reads a shapes file; name stands for it in errors. It is strict: an
@@ -103,7 +81,7 @@ func (f *File) read(v yamldoc.Value) (list []Shape, err error) {
 			if f.groups[w.Text] == nil {
 				return nil, w.Errorf("a union names groups above it in the file", "unknown group %q", w.Text)
 			}
-			list = collapse(append(list, f.groups[w.Text]...))
+			list = distinct(append(list, f.groups[w.Text]...))
 		}
 		return list, nil
 	}
@@ -111,17 +89,16 @@ func (f *File) read(v yamldoc.Value) (list []Shape, err error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[sides]bool{}
+	seen := map[Shape]bool{}
 	for _, v := range items {
-		var x item
-		if err := v.Decode(&x); err != nil {
+		s, err := shapeOf(v)
+		if err != nil {
 			return nil, err
 		}
-		s := Shape{x.Shape[0], x.Shape[1], x.Note}
-		if seen[x.Shape] {
+		if seen[s] {
 			return nil, v.Errorf("take one of them out", "shape %s stands twice", s)
 		}
-		seen[x.Shape] = true
+		seen[s] = true
 		list = append(list, s)
 	}
 	return list, nil

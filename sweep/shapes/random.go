@@ -131,7 +131,7 @@ func (d Domain) Draw(count int, seed uint64) []Shape {
 			}
 		}
 		if d.Holds(m, n) {
-			list = collapse(append(list, Shape{M: m, N: n}))
+			list = distinct(append(list, Shape{M: m, N: n}))
 		}
 	}
 	return list

@@ -45,7 +45,7 @@ func Select(arg string) ([]Shape, error) {
 		}
 		all = append(all, s...)
 	}
-	return collapse(all), nil
+	return distinct(all), nil
 }
 
 // one is Select of one item.
@@ -123,5 +123,5 @@ func ParseList(s string) ([]Shape, error) {
 		}
 		shapes = append(shapes, Shape{M: int64(m), N: int64(n)})
 	}
-	return collapse(shapes), nil
+	return distinct(shapes), nil
 }

@@ -61,10 +61,8 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 		}
 		ps = append(ps, more...)
 	}
-	return distinct(ps, itself), nil
+	return distinct(ps), nil
 }
-
-func itself(p kernels.Problem) kernels.Problem { return p }
 
 // Of are shapes with the ops, passes, types and options.
 func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
@@ -114,7 +112,7 @@ func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
 		return nil, hint.Errorf("use --pass fwd, or leave out --quant",
 			"no problems: fp8 outputs belong to the forward")
 	}
-	return distinct(ps, itself), nil
+	return distinct(ps), nil
 }
 
 // with turns on the options that are asked for and p's pass takes.

@@ -17,8 +17,7 @@ const MaxSide = 1 << 31
 
 // A Shape is the size of a problem.
 type Shape struct {
-	M, N int64  // rows, columns: 1 to MaxSide
-	Note string // why the shape is there, "" where the file gives none
+	M, N int64 // rows, columns: 1 to MaxSide
 }
 
 // String is the shape as MxN, as ParseList reads it.
@@ -57,17 +56,12 @@ var builtin = sync.OnceValue(func() *File {
 	return f
 })
 
-// collapse drops every shape that came before, whatever its note.
-func collapse(shapes []Shape) []Shape {
-	return distinct(shapes, func(s Shape) sides { return sides{s.M, s.N} })
-}
-
-// distinct drops what has the key of one before.
-func distinct[T any, K comparable](list []T, key func(T) K) []T {
-	seen := map[K]bool{}
+// distinct drops what was there before.
+func distinct[T comparable](list []T) []T {
+	seen := map[T]bool{}
 	return slices.DeleteFunc(list, func(x T) bool {
-		again := seen[key(x)]
-		seen[key(x)] = true
+		again := seen[x]
+		seen[x] = true
 		return again
 	})
 }

@@ -89,7 +89,7 @@ class Device:
         if not CPU:
             torch.cuda.empty_cache()  # the other process needs the memory too
 
-    def ready(self, name: str, copies: int = 1) -> list[Call]:
+    def ready(self, name: str) -> list[Call]:
         p, peer = self.problem, PEERS.get(name)
         if peer is None or peer.missing:
             raise Failure("refused", f"peer {name} is not there: {peer.missing if peer else 'unknown'}")
@@ -99,10 +99,10 @@ class Device:
             self.want, self.scale = answers(p, tensors)
             self.tensors = tensors  # not before: there may be no memory for the answers
         calls = self.calls.setdefault(name, [])
-        while len(calls) < copies:
-            # Each peer has tensors of its own where it might mark or overwrite them; of a library, a first copy of the
-            # large ones would double the memory.
-            own = {n: t.clone() if calls or t.dim() == 1 or peer.own() else t.detach() for n, t in self.tensors.items()}
+        if not calls:
+            # Each peer has tensors of its own where it might mark or overwrite them; of a library, a copy of the large
+            # ones would double the memory.
+            own = {n: t.clone() if t.dim() == 1 or peer.own() else t.detach() for n, t in self.tensors.items()}
             calls.append(ready(peer, p, own))
             gc.freeze()  # a visit's collection would else look through all of torch, for longer than the visit takes
         return calls
@@ -142,22 +142,15 @@ class Device:
         return {"outputs": outputs, "repeats": max(repeats, 1), "differing": differing, "unordered": True, "busy": time.perf_counter() - start}
 
     def time(self, name: str, o: dict[str, Any]) -> dict[str, Any]:
-        copies = 1
         if name not in self.verdicts:
             self.check(name, 1)
         if self.verdicts[name]:
             raise Failure("wrong", self.verdicts[name])
-        if o.get("rotate"):
-            p = self.problem
-            tensors = sum(t.numel() * t.element_size() for t in self.tensors.values())
-            tensors += sum(math.prod(p.shape(n)) * (4 if p.type(n) == "fp32" else 2) for n in p.outputs())
-            copies = min(max(math.ceil(3 * self.info()["cache_bytes"] / tensors), 1), 512)
-        calls = self.ready(name, copies)[:copies]
+        calls = self.ready(name)
         start = time.perf_counter()
         seconds, more = self.visit(calls, o)
         self.timed(self.clock.last, o["samples"])
-        if copies == 1:
-            calls[0].left = None
+        calls[0].left = None
         return {"seconds": seconds, "busy": time.perf_counter() - start, **more}
 
     def visit(self, calls: list[Call], o: dict[str, Any]) -> tuple[list[float], dict[str, Any]]:

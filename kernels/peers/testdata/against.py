@@ -91,8 +91,7 @@ for text in ("rmsnorm/fwd/33x54/bf16", "rmsnorm/bwd/33x54/bf16", "layernorm/fwd/
     d.open(text, 11)
     c = d.check("torch", 3)
     want([o["name"] for o in c["outputs"]] == d.problem.outputs() and not any(o["bad"] for o in c["outputs"]) and c["differing"] == 0, f"torch on {text}: {c}")
-    for o in ({"samples": 3, "flush": 0}, {"samples": 3, "flush": 0, "rotate": True}):
-        want(len(d.time("torch", o)["seconds"]) == 3, f"times of torch on {text}")
+    want(len(d.time("torch", {"samples": 3, "flush": 0})["seconds"]) == 3, f"times of torch on {text}")
 d.open("rmsnorm/fwd/8x8/bf16", 11)
 for name in ("broken", "unwritten"):
     want(d.check(name, 1)["outputs"][0]["bad"] > 0, f"{name} passed")
@@ -274,7 +273,7 @@ with tempfile.TemporaryDirectory() as folder:
         d.open(text, 11)
         try:
             c = d.check(name, 2)
-            d.time(name, {"samples": 3, "flush": 0, "rotate": True})
+            d.time(name, {"samples": 3, "flush": 0})
             got = "wrong" if any(o["bad"] for o in c["outputs"]) else "right"
         except Failure as e:
             got = f"{e.status}: {e}"
