@@ -209,14 +209,10 @@ func checkTable(t *testing.T, path string) {
 }
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"run":       runs,
-	"bad":       bad,
-	"code":      code,
-	"stopafter": stopafter,
-	"stopwhen":  stopwhen,
-
-	"stopreading": stopreading,
-
+	"run":     runs,
+	"bad":     bad,
+	"code":    code,
+	"stopat":  stopat,
 	"records": records,
 	"lock":    lock,
 	"isjson":  isjson,
@@ -365,62 +361,51 @@ func snapshot(ts *testscript.TestScript) map[string]string {
 	return files
 }
 
-// stopafter starts a program, sends it a signal when it has added N records
-// of variants to a records file, and wants it to end as stop does.
-//
-//	stopafter N FILE SIGNAL CODE program argument...
-func stopafter(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) >= 5, "stopafter N FILE SIGNAL CODE program argument...")
-	n, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	file := ts.MkAbs(args[1])
-	count := func() int {
-		b, _ := os.ReadFile(file)
-		return bytes.Count(b, []byte(`"kind":"record"`)) - bytes.Count(b,
-			[]byte(`"family":"stream"`))
-	}
-	n += count()
-	stop(ts, func(string) bool { return count() >= n }, args[2:])
-}
-
-// stopwhen starts a program, sends it a signal when its standard error matches, and wants it
-// to end as stop does.
-//
-//	stopwhen REGEXP SIGNAL CODE program argument...
-func stopwhen(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) >= 4, "stopwhen REGEXP SIGNAL CODE program argument...")
-	re, err := regexp.Compile(args[0])
-	ts.Check(err)
-	stop(ts, re.MatchString, args[1:])
-}
-
-// stopreading makes a fifo, starts a program, sends it a signal when it reads the fifo, which
-// does not end, and wants it to end as stop does.
-//
-//	stopreading FIFO SIGNAL CODE program argument...
-func stopreading(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) >= 4, "stopreading FIFO SIGNAL CODE program argument...")
-	name := ts.MkAbs(args[0])
-	ts.Check(syscall.Mkfifo(name, 0o600))
-	defer os.Remove(name)
-	var fifo *os.File
-	defer func() { fifo.Close() }()
-	stop(ts, func(string) bool {
-		if fifo == nil { // there is no opening it before it has a reader
-			fifo, _ = os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+// readyAt says when a program is ready: when its standard error matches; with +N:FILE when it has
+// added N records of variants to a file; with <FIFO when it reads that, which has no end.
+func readyAt(ts *testscript.TestScript, when string) func(stderr string) bool {
+	text := when[1:]
+	switch when[0] {
+	case '+':
+		number, name, _ := strings.Cut(text, ":")
+		n, err := strconv.Atoi(number)
+		ts.Check(err)
+		count := func() int {
+			b, _ := os.ReadFile(ts.MkAbs(name))
+			return bytes.Count(b, []byte(`"kind":"record"`)) - bytes.Count(b,
+				[]byte(`"family":"stream"`))
 		}
-		return fifo != nil
-	}, args[1:])
+		n += count()
+		return func(string) bool { return count() >= n }
+	case '<':
+		name := ts.MkAbs(text)
+		ts.Check(syscall.Mkfifo(name, 0o600))
+		return func(string) bool {
+			fifo, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+			if err != nil { // there is no opening it before it has a reader
+				return false
+			}
+			ts.Defer(func() { fifo.Close() })
+			ts.Check(os.Remove(name))
+			return true
+		}
+	}
+	re, err := regexp.Compile(when)
+	ts.Check(err)
+	return re.MatchString
 }
 
-// stop starts a program, sends it a signal when it is ready by its standard error so far, and
-// wants it to end with a code, -1 for by the signal. Its standard error is in the file
-// stopped, its standard output in printed.
-func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []string) {
+// stopat starts a program, sends it a signal when readyAt says so, and wants it to end with a code,
+// -1 for by the signal. Its standard error is in the file stopped, its standard output in printed.
+//
+//	stopat WHEN KILL|INT|TERM|HUP CODE program argument...
+func stopat(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 4, "stopat WHEN KILL|INT|TERM|HUP CODE program argument...")
+	ready := readyAt(ts, args[0])
 	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT,
-		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
-	usage(ts, ok, "... KILL|INT|TERM|HUP CODE program argument...")
-	args = args[1:]
+		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[1]]
+	usage(ts, ok, "stopat WHEN KILL|INT|TERM|HUP CODE program argument...")
+	args = args[2:]
 	program, err := exec.LookPath(args[1])
 	ts.Check(err)
 	cmd := exec.Command(program, args[2:]...)

@@ -1,6 +1,7 @@
 package ab
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -46,42 +47,27 @@ func TestFight(t *testing.T) {
 		"stages %v, %v, stream %g", res.StagesA, res.StagesB, res.StreamUS)
 }
 
-// Rounds in an unfit state are kept and do not count; too many make the cell
-// unfit.
+// Rounds in an unfit state are kept and do not count; too many make the cell unfit:
+// testdata/unfit.txt, by a state and how many readings have it.
 func TestFightUnfit(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
-	fit := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
-	for name, test := range map[string]struct {
-		reading func(call int) kernels.Reading
-		status  kernels.Status
-		reason  string
-		states  int
-	}{
-		"fit": {func(int) kernels.Reading { return fit }, kernels.StatusOK, "", 6},
-		"twice throttled": {func(call int) kernels.Reading {
-			if call < 2 {
-				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980,
-					Throttle: []string{"sw power cap"}}
-			}
-			return fit
-		}, kernels.StatusOK, "", 8},
-		"slow clock": {func(int) kernels.Reading {
-			return kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}
-		}, kernels.StatusUnfit, "the clock is 1200 MHz of 1980", 9},
-		"shared": {func(int) kernels.Reading {
-			return kernels.Reading{Others: []string{"process 7 (python)"}}
-		}, kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 9},
-		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} },
-			kernels.StatusUnfit, "the GPU is sliced (MIG)", 9},
-	} {
-		res, err := Fight(t.Context(), r, &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r},
-			Reading: test.reading}, d, duelOptions(6))
-		assert.NoError(t, err, name)
-		assert.That(t, res.Status == test.status && strings.Contains(res.Reason, test.reason) &&
-			len(res.States) == test.states, "%s: %s, %q, %d states", name, res.Status, res.Reason,
-			len(res.States))
-	}
+	assert.Lines(t, "testdata/unfit.txt", func(input string) string {
+		x := assert.Value[struct {
+			Calls   int
+			Reading kernels.Reading
+		}](t, input)
+		dev := &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r},
+			Reading: func(call int) kernels.Reading {
+				if call < x.Calls {
+					return x.Reading
+				}
+				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
+			}}
+		res, err := Fight(t.Context(), r, dev, d, duelOptions(6))
+		assert.NoError(t, err, input)
+		return fmt.Sprintf("%s, %d states %s", res.Status, len(res.States), res.Reason)
+	})
 }
 
 // A variant that fails or answers wrong is a result, named by its arm.
