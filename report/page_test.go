@@ -13,8 +13,8 @@ import (
 	"normbench/sweep/record"
 )
 
-// shapes is ours against the best peer over shapes of two passes: one of the peer failed, and one is
-// without a time of the stream.
+// shapes is ours against the best peer over shapes of two passes: one of the peer failed, and one
+// is without a time of the stream.
 func shapes(t testing.TB) *Comparison {
 	ours, peer := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
 	for i, s := range []string{"4096x256", "65536x256", "576000x384", "1024x8192", "2048x8192",

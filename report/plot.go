@@ -21,8 +21,8 @@ func CheckPlot(name string) error {
 }
 
 // pairSeries are the lines of two sides, coloured by whose kernels they have, so that a side keeps
-// its colour from plot to plot: blue is ours, orange another library's, green the untuned base beside
-// a tuned side. The first is drawn broader, as the second lies over it: where a map picks the base,
+// its colour from plot to plot: blue is ours, orange another library's, green the untuned base
+// beside a tuned side. The first is drawn broader, as the second lies over it: where a map picks the base,
 // both are seen.
 func pairSeries(a, b Side) []picture.Series {
 	var slots [2]int
@@ -68,7 +68,7 @@ const (
 	maxPanels               = 32 // more are no picture
 )
 
-// A panel is one picture of a plot: a line per side over all shapes of a kind, one beside the other.
+// A panel is one picture of a plot: a line per side over all shapes of a kind.
 type panel struct {
 	what   string             // "rms bwd bf16"
 	shapes []string           // of its problems, in the order of the rows
@@ -157,8 +157,8 @@ func (c *Comparison) draw(panels []panel) (list []*picture.Drawing) {
 	return list
 }
 
-// Plot draws the share of the stream's speed as an SVG file: a panel for each kind, a line per side,
-// 100% as the target.
+// Plot draws the share of the stream's speed as an SVG file: a panel for each kind, a line per
+// side, 100% as the target.
 func (c *Comparison) Plot(title string) ([]byte, error) {
 	panels := c.panels()
 	if err := checkPanels(panels); err != nil {

@@ -38,12 +38,13 @@ fi
 normbench=${1:-$tmp/normbench}
 [ $# = 1 ] || (cd "$root" && go build -o "$normbench" ./cmd/normbench)
 cd "$tmp"
-"$normbench" sweep --device cpu --shapes 64x256 --samples 8 --warm --seed 1 --op rmsnorm --pass bwd --strategy grid --out grid >log 2>&1 ||
-	die "the sweep failed: $(tail -n 2 log)"
-"$normbench" export grid --format kt-cache --out kt-cache >log 2>&1 || die "the export failed: $(tail -n 2 log)"
-problem=rmsnorm_bwd_bf16_64x256
-for dir in "$problem" "${problem}_rms_bwd_reg_persist"; do # of all families, and of one
-	out=$(timeout 60 "$python" "$root/scripts/kt-compare.py" kt-cache/"$dir"/*.json --seeds 2 --strategies random_sample,genetic_algorithm) &&
-		grep -q '^| genetic_algorithm | [-0-9.]* |' <<<"$out" || die "kt-compare.py on the export of $dir: $out"
-	timeout 60 "$python" "$root/scripts/kt-readers.py" kt-cache/"$dir"/*.json || die "kernel_tuner does not read the export of $dir (60 s at most)"
+# Of two families, and of one.
+for families in rms_bwd/reg_persist,rms_bwd/two_pass rms_bwd/reg_persist; do
+	"$normbench" sweep --device cpu --shapes 64x256 --samples 8 --warm --seed 1 --op rmsnorm --pass bwd --strategy grid --family "$families" --out "$families" >log 2>&1 ||
+		die "the sweep failed: $(tail -n 2 log)"
+	"$normbench" export "$families" --format kt-cache --out "$families/kt-cache" >log 2>&1 || die "the export failed: $(tail -n 2 log)"
+	cache=("$families"/kt-cache/rmsnorm_bwd_bf16_64x256/*.json)
+	out=$(timeout 60 "$python" "$root/scripts/kt-compare.py" "${cache[@]}" --seeds 2 --strategies random_sample,genetic_algorithm) &&
+		grep -q '^| genetic_algorithm | [-0-9.]* |' <<<"$out" || die "kt-compare.py on the export of $families: $out"
+	timeout 60 "$python" "$root/scripts/kt-readers.py" "${cache[@]}" || die "kernel_tuner does not read the export of $families (60 s at most)"
 done

@@ -56,7 +56,8 @@ func compareCommand(e *env) *cli.Command {
 func compare(e *env, cfg *compareConfig) error {
 	ops := cfg.operands
 	if len(ops) != 2 {
-		return hint.Errorf("normbench compare BASE CANDIDATE", "compare takes two operands, got %d", len(ops))
+		return hint.Errorf("normbench compare BASE CANDIDATE", "compare takes two operands, got %d",
+			len(ops))
 	}
 	if err := e.UseBaseline(cfg.live.baseline); err != nil {
 		return err
@@ -105,7 +106,8 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (c *repor
 		for _, o := range c.OneSided {
 			has[o.Side] = o.Problem
 		}
-		return nil, sides, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
+		return nil, sides, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1],
+			has["B"])
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
@@ -123,7 +125,8 @@ func showCompared(e *env, x *common, c *report.Comparison, title string,
 	if err := report.Render(e.out, c, x.format); err != nil {
 		return err
 	}
-	return e.writePage(x.html, func() *report.Page { return c.Page(title, report.RunsOf(sides[:]...)) })
+	return e.writePage(x.html,
+		func() *report.Page { return c.Page(title, report.RunsOf(sides[:]...)) })
 }
 
 // runs says whether a compare runs its operands on a device.

@@ -24,10 +24,10 @@ func reportCommand(e *env) *cli.Command {
 	cfg := &reportConfig{}
 	return e.command(&cli.Command{
 		Name:      "report",
-		Usage:     "show a live compare again, or compare recorded operands, with a plot against the stream",
+		Usage:     "show a live compare again, or compare recorded operands; draw a plot",
 		ArgsUsage: "FILE | [BASE] RECORDS",
-		Description: "FILE is what `normbench compare --live --out` wrote, compare-RUN.json: it prints the " +
-			"table of that run. Other operands are written as for compare. A records file or " +
+		Description: "FILE is what `normbench compare --live --out` wrote, compare-RUN.json: it " +
+			"prints the table of that run. Other operands are written as for compare. A records file or " +
 			"results folder alone is compared with its own #base.\n\n" +
 			"A plot has all problems of an op and pass side by side. 100% is the stream, a copy of " +
 			"the same tensors in the same run. Lines join shapes that share a side.",
