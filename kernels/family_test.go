@@ -117,8 +117,8 @@ func TestRegistry(t *testing.T) {
 	assert.That(t, err == nil && f.Name == "toy" && v.String() == "toy@br1.w8.k0" &&
 		plan.Launches[0].Grid[0] == 8, "Resolve = %v, %v, %v, %v", f, v, plan, err)
 	for variant, want := range map[string]string{"nobody@br1": `unknown family "nobody"`,
-		"toy@st2": `toy has no knob "st"`, "toy@br4": "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: " +
-			"four rows do not fit"} {
+		"toy@st2": `toy has no knob "st"`,
+		"toy@br4": "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: four rows do not fit"} {
 		_, _, _, err = r.Resolve(p, devicetest.Variant(t, variant), d)
 		assert.Refused(t, err, want, variant)
 	}

@@ -172,7 +172,8 @@ func TestRun(t *testing.T) {
 			r.Launch == code.Launch && r.Key == record.Key(r.Problem, v, f.Info(), code.String(),
 			o.Run.Protocol) && r.WallMS >= 0 && !r.Time.IsZero(), "%s: %+v, %v", v, r, err)
 		masked := *r
-		masked.Source, masked.Launch, masked.Key, masked.WallMS, masked.Time = "", "", "", 0, time.Time{}
+		masked.Source, masked.Launch, masked.Key = "", "", ""
+		masked.WallMS, masked.Time = 0, time.Time{}
 		line, err := json.Marshal(masked)
 		assert.NoError(t, err)
 		got.Write(append(line, '\n'))

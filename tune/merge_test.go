@@ -77,9 +77,9 @@ func TestReplaces(t *testing.T) {
 		o, e := table(t), table(t)
 		for i, tab := range []*Table{o, e} {
 			config := []string{"w8", "w4"}[i]
-			tab.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: []string{"old", "new"}[i],
-				Config: devicetest.Config(t, config), Source: "s", MedianUS: 100,
-				CIUS: []float64{99.5, 100.5}, Samples: 20}}
+			tab.Entries = []Entry{{Problem: devicetest.Problem(t, p1),
+				Family: []string{"old", "new"}[i], Config: devicetest.Config(t, config), Source: "s",
+				MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
 		}
 		x, now := assert.Value[struct {
 			Us, Half         float64 // its time, and half of its interval

@@ -276,11 +276,11 @@ func (x *trial) misbehave(pair [2]string) {
 	}
 }
 
-// flake runs a sweep with a worker that does the fault at random, or in every n-th answer. It
+// flake runs a sweep with a worker that does a fault at random, or in every n-th answer. It
 // blames no variant, says what is unmeasured, and ends whole where it need not.
-func (x *trial) flake(fault, step, when string, whole bool) {
-	x.what = strings.Join([]string{fault, step, when}, " ")
-	args := append(x.with("normbench-faulty "+x.what), "--timeout", "3s")
+func (x *trial) flake(fault string, whole bool) {
+	x.what = fault
+	args := append(x.with("normbench-faulty "+fault), "--timeout", "3s")
 	p := x.command("normbench", args...).begin()
 	code, text := x.ended(p, 0, exitUnfit), p.stderr()
 	s := x.state(0)

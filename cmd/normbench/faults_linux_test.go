@@ -82,12 +82,12 @@ func TestFaultHarness(t *testing.T) {
 			x.job = h.jobs[x.r.IntN(2)]
 			x.misbehave(pairs[i%len(pairs)])
 		}},
-		{"dies at random, p0.01", 60, 4, func(x *trial, i int) { x.flake("dies", "any", "p0.01", true) }},
-		{"dies at random, p0.03", 60, 4, func(x *trial, i int) { x.flake("dies", "any", "p0.03", true) }},
-		{"dies at random, p0.1", 60, 4, func(x *trial, i int) { x.flake("dies", "any", "p0.1", false) }},
+		{"dies at random, p0.01", 60, 4, func(x *trial, _ int) { x.flake("dies any p0.01", true) }},
+		{"dies at random, p0.03", 60, 4, func(x *trial, _ int) { x.flake("dies any p0.03", true) }},
+		{"dies at random, p0.1", 60, 4, func(x *trial, _ int) { x.flake("dies any p0.1", false) }},
 		{"every n-th answer is junk", 40, 4, func(x *trial, i int) {
 			step := []string{"sense", "check", "time", "open"}[i/2%4]
-			x.flake("garbage", step, "/"+strings.Repeat("n", 3+x.r.IntN(6)), false)
+			x.flake("garbage "+step+" /"+strings.Repeat("n", 3+x.r.IntN(6)), false)
 		}},
 	} {
 		h.inject(c)

@@ -196,7 +196,8 @@ func (h *harness) prepareReaders() (readers []*reader) {
 		{name: "user's kernel", share: 10, file: "rms_warp.cu", data: read(source),
 			commands: ofKernels, beside: manifest},
 		{name: "user's kernel with a BOM", share: 10, file: "rms_warp.cu",
-			data: append([]byte("\xef\xbb\xbf"), read(source)...), commands: ofKernels, beside: manifest},
+			data:     append([]byte("\xef\xbb\xbf"), read(source)...),
+			commands: ofKernels, beside: manifest},
 		{name: "rounds to judge", share: 20, file: "rounds.csv", data: rounds,
 			commands: [][]string{{"judge", "FILE"}}},
 	}

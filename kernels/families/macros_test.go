@@ -65,7 +65,8 @@ func macrosOf(t *testing.T, source string) map[string]macro {
 			m.from, _ = strconv.ParseInt(at[4], 10, 64)
 			m.to, _ = strconv.ParseInt(cmp.Or(at[5], at[4]), 10, 64)
 			value, err := strconv.ParseInt(at[3], 10, 64) // or another macro
-			assert.That(t, err != nil || m.holds(value), "%s: the default is out of range:\n%s", name, lines)
+			assert.That(t, err != nil || m.holds(value), "%s: the default is out of range:\n%s", name,
+				lines)
 			if !macros[at[1]].own { // a source's own stands before a header's
 				macros[at[1]] = m
 			}
@@ -114,8 +115,8 @@ func TestMacros(t *testing.T) {
 					if f.Refuse(p, c, d) == nil {
 						valid(t, p, d, f, c, f.Plan(p, c, d))
 					}
-					assert.That(t, k.Knob != kernels.CacheHint || v&4 == 0 || f.Refuse(p, c, small) != nil,
-						"%s keeps x of %s in a cache that it fills, by hint %d", f.Name, p, v)
+					assert.That(t, k.Knob != kernels.CacheHint || v&4 == 0 ||
+						f.Refuse(p, c, small) != nil, "%s keeps x of %s in a cache that it fills, by hint %d", f.Name, p, v)
 				}
 			}
 		}

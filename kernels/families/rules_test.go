@@ -107,7 +107,8 @@ func TestDefaultRuns(t *testing.T) {
 						mapped++
 					}
 					assert.Must(t, f.Refuse(p, c, d) == nil || f.Refuse(p, base, d) != nil,
-						"%s: %s: %s@%s is refused, the analytic base %s is not", k.Key, p, f.Name, c, base)
+						"%s: %s: %s@%s is refused, the analytic base %s is not", k.Key, p, f.Name, c,
+						base)
 				}
 			}
 		}

@@ -29,7 +29,8 @@ func TestStages(t *testing.T) {
 		parts := strings.Split(input+" ", "|")
 		samples, err := strconv.Atoi(strings.TrimSpace(parts[2]))
 		assert.NoError(t, err)
-		stages, gaps, err := Stages(acts(t, parts[0]), strings.Fields(parts[1]), samples, "flush", "spin")
+		stages, gaps, err := Stages(acts(t, parts[0]), strings.Fields(parts[1]), samples, "flush",
+			"spin")
 		if err != nil {
 			assert.That(t, stages == nil && gaps == nil, "%s: %v with %v", input, stages, err)
 			return err.Error()
