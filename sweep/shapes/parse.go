@@ -7,7 +7,7 @@ import (
 
 const (
 	sideHelp  = "rows and columns are whole numbers from 1 to 2147483648"
-	itemHelp  = "write a shape as [M, N]"
+	itemHelp  = "write a shape as [M, N], and a note as a comment"
 	groupHelp = "write a group as name: [[M, N], ...] or name: {union: [group, ...]}"
 )
 
