@@ -86,9 +86,6 @@ var (
 		"and last to be evicted")
 )
 
-// maxKnobs bounds them, as labels of elsewhere may name any.
-const maxKnobs = 64
-
 var (
 	knobs [maxKnobs]*Knob // by place; behind the first `ours`, those of users as they come
 	ours  int
@@ -188,8 +185,12 @@ type Setting struct {
 //
 // The label itself is the value. (An array indexed by knob was tried in the
 // design: it made every record and map key some 100 bytes for the same
-// meaning.)
-type Config struct{ label string }
+// meaning. Only while a space is laid out are the values in such an array, a
+// draft: Refuse and Plan may be given one, and neither keep nor compare it.)
+type Config struct {
+	label string
+	draft *draft
+}
 
 // NewConfig makes a Config of settings; a later one for the same knob wins.
 func NewConfig(settings ...Setting) Config {
@@ -198,6 +199,14 @@ func NewConfig(settings ...Setting) Config {
 
 // With returns c with settings added or replaced.
 func (c Config) With(settings ...Setting) Config {
+	if c.draft != nil {
+		return c.draft.with(settings)
+	}
+	if len(settings) == 1 { // nothing is sorted where a space gives a knob another value
+		if from, to, ok := find(c.label, settings[0].Knob); ok {
+			return Config{label: c.label[:from] + strconv.Itoa(settings[0].Value) + c.label[to:]}
+		}
+	}
 	all := c.Settings()
 	for _, s := range settings {
 		if i := slices.IndexFunc(all, func(t Setting) bool { return t.Knob == s.Knob }); i >= 0 {
@@ -223,17 +232,31 @@ func labelOf(settings []Setting) string {
 	return string(text)
 }
 
+// Is says whether both are one label. A draft may change, and is nobody's.
+func (c Config) Is(o Config) bool { return c.draft == nil && c == o }
+
+// find returns where in a label the value of k stands.
+func find(label string, k *Knob) (from, to int, ok bool) {
+	for i := 0; i < len(label); i = to + 1 { // byte by byte, as the parts are of a few
+		for from = i; from < len(label) && label[from] > '9'; from++ {
+		}
+		for to = from; to < len(label) && label[to] != '.'; to++ {
+		}
+		if from < to && label[i:from] == k.Key {
+			return from, to, true
+		}
+	}
+	return 0, 0, false
+}
+
 // Lookup returns the value of k and whether c assigns one.
 func (c Config) Lookup(k *Knob) (int, bool) {
-	for rest, at, to := c.label, 0, 0; rest != ""; rest = rest[min(to+1, len(rest)):] {
-		for at = 0; at < len(rest) && rest[at] > '9'; at++ { // byte by byte, as the parts are of a few
-		}
-		for to = at; to < len(rest) && rest[to] != '.'; to++ {
-		}
-		if rest[:at] == k.Key {
-			n, err := strconv.Atoi(rest[at:to])
-			return n, err == nil
-		}
+	if c.draft != nil {
+		return c.draft.values[k.place], c.draft.has&(1<<k.place) != 0
+	}
+	if from, to, ok := find(c.label, k); ok {
+		n, err := strconv.Atoi(c.label[from:to])
+		return n, err == nil
 	}
 	return 0, false
 }
@@ -246,12 +269,20 @@ func (c Config) Get(k *Knob) int {
 
 // Settings lists the assignments in label order.
 func (c Config) Settings() []Setting {
+	if c.draft != nil {
+		return c.draft.settings()
+	}
 	all, _, _ := parse(c.label) // a label has no errors
 	return all
 }
 
 // String is the label; the empty Config is "".
-func (c Config) String() string { return c.label }
+func (c Config) String() string {
+	if c.draft != nil {
+		return labelOf(c.draft.settings())
+	}
+	return c.label
+}
 
 // ParseConfig reads a label such as br4.bc1024.w8. Knobs may come in any
 // order, each once.

@@ -3,6 +3,7 @@ package kernels
 import (
 	"cmp"
 	"crypto/sha256"
+	"math/bits"
 	"slices"
 )
 
@@ -30,7 +31,7 @@ func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) (s Space) {
 		if why != nil {
 			reason = why.Error()
 		}
-		s.Refused = append(s.Refused, Refusal{c, reason})
+		s.Refused = append(s.Refused, Refusal{Config{label: c.String()}, reason})
 	})
 	slices.SortStableFunc(s.Refused, func(a, b Refusal) int {
 		return cmp.Compare(a.Config.label, b.Config.label)
@@ -46,7 +47,7 @@ func (f *Family) Configs(p Problem, d DeviceInfo, override ...Range) (
 }
 
 // lay lists the configs of a space and calls refused with each other one and the reason against
-// it, or with the config that launches the same.
+// it, or with the config that launches the same. The config is not to be kept.
 func (f *Family) lay(p Problem, d DeviceInfo, override []Range,
 	refused func(c Config, why error, alias Config)) (configs []Config) {
 	plans := map[[sha256.Size]byte]Config{} // by a hash of the plan
@@ -58,11 +59,11 @@ func (f *Family) lay(p Problem, d DeviceInfo, override []Range,
 		}
 		plan := f.Plan(p, c, d)
 		text = plan.appendText(text[:0])
-		key := sha256.Sum256(text)
+		key, kept := sha256.Sum256(text), Config{label: c.String()}
 		if first, taken := plans[key]; !taken {
-			plans[key] = c
-			configs = append(configs, c)
-		} else if first != c {
+			plans[key] = kept
+			configs = append(configs, kept)
+		} else if first != kept {
 			refused(c, nil, first)
 		}
 	}
@@ -75,28 +76,19 @@ func (f *Family) lay(p Problem, d DeviceInfo, override []Range,
 	for _, r := range ranges {
 		products *= len(r.Values)
 	}
-	all := base.With(firsts(ranges)...).Settings() // of the config at hand
-	at := make([]int, len(ranges))
-	for j, r := range ranges {
-		at[j] = slices.IndexFunc(all, func(s Setting) bool { return s.Knob == r.Knob })
+	g := draft{}
+	for _, s := range base.Settings() {
+		g.set(s.Knob, s.Value)
 	}
 	for i := range products {
 		for j := len(ranges) - 1; j >= 0; j-- { // the first range is the outermost
 			values := ranges[j].Values
-			all[at[j]].Value = values[i%len(values)]
+			g.set(ranges[j].Knob, values[i%len(values)])
 			i /= len(values)
 		}
-		consider(Config{labelOf(all)})
+		consider(Config{draft: &g})
 	}
 	return configs
-}
-
-// firsts are the knobs of ranges with their first values.
-func firsts(ranges []Range) (settings []Setting) {
-	for _, r := range ranges {
-		settings = append(settings, Setting{r.Knob, r.Values[0]})
-	}
-	return settings
 }
 
 // ranges are the knobs that d varies with their values, in the order of the family, and whether
@@ -111,4 +103,46 @@ func (f *Family) ranges(d DeviceInfo, override []Range) (rs []Range, replaced bo
 		rs = append(rs, r)
 	}
 	return rs, replaced
+}
+
+// A draft is the value of a Config while a space is laid out: numbers in place of a label.
+type draft struct {
+	values [maxKnobs]int // by place
+	has    uint64        // places of the knobs that are assigned
+}
+
+const maxKnobs = 64
+
+func (c *draft) set(k *Knob, v int) {
+	c.values[k.place] = v
+	c.has |= 1 << k.place
+}
+
+// with is c with settings added or replaced.
+func (c *draft) with(settings []Setting) Config {
+	n := *c
+	for _, s := range settings {
+		n.set(s.Knob, s.Value)
+	}
+	return Config{draft: &n}
+}
+
+// Unpack is c with its values at hand, for who asks it for many of them. It is neither kept nor
+// compared.
+func (c Config) Unpack() Config {
+	var n draft
+	return n.with(c.Settings())
+}
+
+// settings lists the assignments in label order.
+func (c *draft) settings() []Setting {
+	all := make([]Setting, 0, bits.OnesCount64(c.has))
+	for rest := c.has; rest != 0; rest &= rest - 1 {
+		at := bits.TrailingZeros64(rest)
+		all = append(all, Setting{knobs[at], c.values[at]})
+	}
+	if c.has>>ours != 0 { // the places of users' knobs are in the order of their coming
+		slices.SortFunc(all, func(a, b Setting) int { return a.Knob.before(b.Knob) })
+	}
+	return all
 }

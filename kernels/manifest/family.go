@@ -243,7 +243,7 @@ func (d *design) envOf(p kernels.Problem, c kernels.Config, dev kernels.DeviceIn
 
 // setConfig gives the knobs the values of c, 0 where it has none.
 func (d *design) setConfig(x *env, c kernels.Config) {
-	if !x.tries && c == x.config {
+	if !x.tries && c.Is(x.config) {
 		return
 	}
 	x.config, x.tries, x.lacks, x.reduce = c, false, false, common.RefuseReduce(c)
@@ -508,7 +508,7 @@ func (l *launch) knobsOf(x *env, c kernels.Config) kernels.Config {
 	for i, b := range l.Knobs {
 		settings[i] = kernels.Setting{Knob: l.knobs[i], Value: b.value.int(x)}
 	}
-	return kernels.NewConfig(settings...)
+	return kernels.Config{}.Unpack().With(settings...)
 }
 
 // arguments gives k its arguments.
