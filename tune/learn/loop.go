@@ -3,6 +3,7 @@ package learn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -118,8 +119,12 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 	l.Why = "nothing is left of the domain"
 	for step := 2; len(now) > 0 && ctx.Err() == nil; step++ {
 		left := l.Budget - spent() - filling - filling/4
-		if left <= 0 || left < batchTime/2 || known > 0 && step == 2 && left < l.Budget/leastShare {
+		if left <= 0 || left < batchTime/2 {
 			l.Why = "the budget is spent"
+			break
+		}
+		if known > 0 && step == 2 && left < l.Budget/leastShare {
+			l.Why = fmt.Sprintf("%s of the budget are too short to go on", left.Round(time.Second))
 			break
 		}
 		l.announce(next)
