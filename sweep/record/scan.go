@@ -71,11 +71,14 @@ func scan(r io.Reader, each func(*item) bool) error {
 // opening is how a line that this package wrote begins.
 const opening = `{"schema":`
 
+// sector is what a disk writes at once, or not at all.
+const sector = 512
+
 // ours says whether damaged text can be of a line that this package wrote, or is the zeros that a
-// file system leaves after a power cut.
+// file system leaves after a power cut, with what it kept behind them.
 func ours(l []byte) bool {
-	hole := bytes.HasPrefix(l, []byte{0})
+	hole := len(l) - len(bytes.TrimLeft(l, "\x00"))
 	l = bytes.Trim(l, "\x00")
-	return hole && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(opening)) ||
+	return hole >= sector || hole > 0 && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(opening)) ||
 		strings.HasPrefix(opening, string(l))
 }
