@@ -88,11 +88,12 @@ func (f *simFamily) knob(s *sim, name, key string) *simKnob {
 	return k
 }
 
-// seconds is the time of a variant without noise.
+// seconds is the time of a variant without noise: a launch, which is the same for all, and what
+// moves the bytes.
 func (s *sim) seconds(p kernels.Problem, v kernels.Variant) float64 {
-	ideal := 2e-6 + float64(p.Bytes())/4.2e12
+	launch, ideal := 2e-6, float64(p.Bytes())/4.2e12
 	if strings.HasSuffix(v.Family, "/stream") {
-		return ideal
+		return launch + ideal
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +110,7 @@ func (s *sim) seconds(p kernels.Problem, v kernels.Variant) float64 {
 		d := math.Log2(1+float64(x.Value)) - k.at - k.row*row - k.rows*rows - k.uneven*uneven
 		lost += k.steep * min(d*d, 9)
 	}
-	return ideal * (1 + max(lost, 0.02))
+	return launch + ideal*(1+max(lost, 0.02))
 }
 
 // best is the least time of all variants.
