@@ -20,9 +20,9 @@ func CheckPlot(name string) error {
 	return nil
 }
 
-// pairSeries are the lines of two sides, coloured by whose kernels they have, so that a side keeps
-// its colour from plot to plot: blue is ours, orange another library's, green the untuned base
-// beside a tuned side. The first is drawn broader, as the second lies over it: where a map picks the base,
+// pairSeries are the lines of two sides, coloured by whose kernels they have: a side keeps its colour
+// from plot to plot. Blue is ours, orange another library's, green the untuned base beside a tuned
+// side. The first is drawn broader, as the second lies over it: where a map picks the base,
 // both are seen.
 func pairSeries(a, b Side) []picture.Series {
 	var slots [2]int

@@ -9,8 +9,8 @@ import (
 )
 
 // SpaceTable has the configs that a family has for a problem on a device, or what they launch (plans),
-// and those that it refuses with the reason of each: all of them if every one is asked for, or if
-// they are few. csv and json have all.
+// and those that it refuses with the reason of each. These are all there if every one is asked for, or
+// if they are few. csv and json have all.
 func SpaceTable(f *kernels.Family, p kernels.Problem, info kernels.DeviceInfo,
 	plans, every bool) *Table {
 	s := f.Space(p, info)

@@ -365,8 +365,8 @@ func snapshot(ts *testscript.TestScript) map[string]string {
 	return files
 }
 
-// readyAt says when a program is ready: when its standard error matches; with +N:FILE when it has
-// added N records of variants to a file; with <FIFO when it reads that, which has no end.
+// readyAt says when a program is ready. That is when its standard error matches. With +N:FILE it has
+// added N records of variants to a file. With <FIFO it reads that, which has no end.
 func readyAt(ts *testscript.TestScript, when string) func(stderr string) bool {
 	text := when[1:]
 	switch when[0] {
