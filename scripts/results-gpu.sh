@@ -12,7 +12,7 @@
 #   same-peers  the default against itself
 #   learn       LEARN (440s) of learning from PRIOR (none), then the records that can be checked in, and their map
 #   judge       60 fresh problems searched in full, beside what was learned
-#   learn-types 9 minutes of learning of the classes beside plain bf16: fp32, residual, fp8, fp8t, accumulate
+#   learn-types 15 minutes of learning of the TYPES beside plain bf16 (residual fp32 fp8 accumulate)
 #   judge-types 10 fresh problems of each of them
 #   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
@@ -38,7 +38,7 @@ python=${PYTHON:-python3}
 bin=${BIN:-bin/normbench-cuda}
 gpu=(--device cuda)
 declare -A types=([residual]=--residual [fp32]="--dtype fp32" [fp8]="--quant fp8,fp8t --pass fwd" [accumulate]="--accumulate --pass bwd")
-declare -A budgets=([residual]=165s [fp32]=180s [fp8]=120s [accumulate]=85s)
+declare -A budgets=([residual]=350s [fp32]=180s [fp8]=270s [accumulate]=85s)
 peers=(--python "$python" --rounds 12 --samples 10 --peers)
 
 check() {
@@ -170,7 +170,7 @@ part() {
 		learn learn learn --budget "${LEARN:-440s}" && thin learn
 		;;
 	learn-types) # each into the same folder: budgets are of the classes that are asked for
-		for name in residual fp32 fp8 accumulate; do
+		for name in ${TYPES:-residual fp32 fp8 accumulate}; do
 			learn learn-types "$name" ${types[$name]} --budget "${budgets[$name]}" || return
 		done
 		thin learn-types
@@ -182,7 +182,7 @@ part() {
 		;;
 	judge-types)
 		[ -d "$state/judge-types" ] || cp -r "$state/learn-types" "$state/judge-types"
-		for name in residual fp32 fp8 accumulate; do
+		for name in ${TYPES:-residual fp32 fp8 accumulate}; do
 			run "judged-$name" "$bin" learn "${gpu[@]}" ${types[$name]} --budget 1s --prior "${PRIOR:-none}" \
 				--out "$state/judge-types" --judge 10 || return
 		done
