@@ -65,15 +65,14 @@ pack() {
 		name=$(basename "$file" .json)
 		to=results/$(device "$file")/peers
 		mkdir -p "$to"
-		gzip -9nc "$file" >"$to/$name.json.gz"
-		"$bin" report --wide "$to/$name.json.gz" >"$to/$name.txt"
+		jq -c 'del(.duels[].visits, .crc)' "$file" | gzip -9n >"$to/$name.json.gz"
 	done
 	for file in "$state"/live/*.json; do
 		[ -e "$file" ] || continue
 		name=$(basename "$file" .json)
 		to=results/$(device "$file")/live
 		mkdir -p "$to"
-		"$bin" report --wide "$file" >"$to/$name.txt"
+		"$bin" report --wide "$file" | gzip -9n >"$to/$name.txt.gz"
 	done
 	for dir in "$state"/sweep/*/; do
 		[ -d "$dir" ] || continue
@@ -82,9 +81,8 @@ pack() {
 		"$python" scripts/thin-records.py "$dir/records.jsonl" "$to/records.jsonl.gz"
 		cp "$dir/tuned.json" "$to/"
 		"$bin" compare "$to#base" "$to" >"$to/table.txt"
-		for name in selftest sweep; do
-			[ ! -e "$state/$name.txt" ] || cp "$state/$name.txt" "$to/"
-		done
+		[ ! -e "$state/selftest.txt" ] || cp "$state/selftest.txt" "$to/"
+		[ ! -e "$state/sweep.txt" ] || gzip -9nc "$state/sweep.txt" >"$to/sweep.txt.gz"
 	done
 	for dir in "$state"/learn/*/ "$state"/learn-types/*/; do
 		[ -d "$dir" ] || continue

@@ -3,11 +3,15 @@
 
     scripts/thin-records.py [--map TUNED.json] RECORDS.jsonl[.gz]... OUT.jsonl.gz
 
-Of a sweep, runs, streams and the records of finals stay. What a search measured on its way to them goes.
+No line keeps its checksum, as the whole file has gzip's, nor its key, which readers make. What is thin stays as it is.
+
+Of a sweep, runs, streams and the records of finals stay, with all samples, but of a stage the median alone. What a
+search measured on its way to them goes, and so do the outputs and resources of checks.
 
 Of `learn`, runs stay, and of each variant its median on each problem. All records of a variant stay or none, by
 alignment of rows: a variant that loses where it was measured must not look as if nobody had measured it. First come
-the variants of the map that learn made (--map), then those that were the fastest most often, as many as 1 MB holds.
+the variants of the map that learn made (--map), then those that were the fastest most often, up to 60,000 records.
+They stand by variant, and the time of each is that of its run's last record: that takes a third less room.
 """
 
 import argparse
@@ -19,25 +23,10 @@ import statistics
 import sys
 import zlib
 
-POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
-TABLE = []
-for i in range(256):
-    for _ in range(8):
-        i = i >> 1 ^ (POLYNOMIAL if i & 1 else 0)
-    TABLE.append(i)
-
-LIMIT = 1_000_000  # bytes of a file that is checked in
-LEARNED = 60_000  # records of learn that it holds at first try
+LEARNED = 60_000  # records of learn that are kept at most, some 500 KB
 
 # What the fill of a map reads of a record, and what each line must have. Readers make the key.
 FIELDS = ["schema", "kind", "run", "time", "problem", "family", "config", "status", "reason", "source", "bytes"]
-
-
-def crc(data):
-    c = 0xFFFFFFFF
-    for byte in data:
-        c = c >> 8 ^ TABLE[(c ^ byte) & 0xFF]
-    return c ^ 0xFFFFFFFF
 
 
 def compact(value):
@@ -81,46 +70,64 @@ def rank(records, first):
     return sorted(size.items(), key=lambda x: (x[0] not in first, -wins[x[0]], x[1], x[0]))
 
 
-def thin_learned(line, streams):
+def thin_learned(line):
     """A record of learn without what no map is filled from."""
     kept = {x: line[x] for x in FIELDS if x in line}
     if line["status"] == "ok":
         kept["samples_us"] = [round(statistics.median(line["samples_us"]), 4)]
-    if line.get("stream_us") and streams.get(line["problem"]) != line["stream_us"]:
-        kept["stream_us"] = streams[line["problem"]] = line["stream_us"]
     return kept
 
 
+def thin_measured(line):
+    """A line of a sweep or a bench without what no reader wants."""
+    for field in ["crc", "more", "of"] + ["key"] * (line.get("family") != "stream"):
+        line.pop(field, None)
+    for stage in line.get("stages", []):
+        stage["samples_us"] = [round(statistics.median(stage["samples_us"]), 4)]
+    for field in "outputs", "resources", "digest":
+        line.get("check", {}).pop(field, None)
+    return line
+
+
 def thin(paths):
-    """The lines that may stay, with the records of learn apart."""
-    kept, learned, runs, streams = [], [], {}, {}
+    """The lines that may stay, those of learn apart, and the time of the stream on each of its problems."""
+    kept, learned, runs, last, streams = [], [], {}, {}, {}
     for path in paths:
         opener = gzip.open if path.endswith(".gz") else open
         with opener(path, "rt", encoding="utf-8") as lines:
             for line in map(json.loads, lines):
-                del line["crc"]
+                run = line["run"]
                 if line["kind"] == "run":
-                    runs[line["run"]] = line
-                    kept.append(line)
-                elif runs[line["run"]]["protocol"].get("search", "").startswith("learn"):
-                    if line["family"] != "stream":
-                        learned.append(thin_learned(line, streams))
-                elif "finals" in line or line["family"] == "stream":
-                    if "finals" not in line:
-                        line.pop("more", None)  # lines of its append went
-                    kept.append(line)
-    return kept, learned
+                    runs[run] = line["protocol"]
+                    kept.append(thin_measured(line))
+                elif not runs[run].get("search", "").startswith("learn"):
+                    if runs[run].get("phase") != "search" or line["family"] == "stream":
+                        kept.append(thin_measured(line))
+                elif line["family"] != "stream":
+                    learned.append(thin_learned(line))
+                    last[run] = max(last.get(run, ""), line["time"].rstrip("Z"))  # 36 s are before 36.4
+                    if line.get("stream_us"):
+                        streams[line["problem"]] = line["stream_us"]
+    for line in learned:
+        line["time"] = last[line["run"]] + "Z"
+    return kept, sorted(learned, key=lambda line: (line["family"], line["config"])), streams
 
 
-def sealed(line):
-    body = compact(line)[:-1].encode()
-    return body + b',"crc":"%08x"}\n' % crc(body)
+def choose(learned, chosen, streams):
+    """The records of some units, the first of each problem with the time of the stream."""
+    some, seen = [], set()
+    for line in learned:
+        if unit(line) in chosen:
+            us = line["problem"] not in seen and streams.get(line["problem"])
+            some.append({**line, "stream_us": us} if us else line)
+            seen.add(line["problem"])
+    return some
 
 
 def pack(lines):
     # Z_FILTERED leaves the digits of hashes alone.
     packer = zlib.compressobj(9, zlib.DEFLATED, 31, 9, zlib.Z_FILTERED)
-    return packer.compress(b"".join(map(sealed, lines))) + packer.flush()
+    return packer.compress("".join(compact(line) + "\n" for line in lines).encode()) + packer.flush()
 
 
 def main():
@@ -129,21 +136,16 @@ def main():
     parser.add_argument("records", nargs="+")
     parser.add_argument("out")
     args = parser.parse_args()
-    kept, learned = thin(args.records)
+    kept, learned, streams = thin(args.records)
     units = rank(learned, mapped(args.map) if args.map else set())
-    most = LEARNED
-    while True:
-        total, chosen = 0, set()
-        for u, n in units:
-            total += n
-            if total > most:
-                break
-            chosen.add(u)
-        some = [r for r in learned if unit(r) in chosen]
-        data = pack(kept + some)
-        if len(data) <= LIMIT or not some:
+    total, chosen = 0, set()
+    for u, n in units:
+        total += n
+        if total > LEARNED:
             break
-        most = int(len(some) * LIMIT / len(data) * 0.99)
+        chosen.add(u)
+    some = choose(learned, chosen, streams)
+    data = pack(kept + some)
     with open(args.out, "wb") as file:
         file.write(data)
     if learned:

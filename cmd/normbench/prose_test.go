@@ -76,7 +76,7 @@ func TestLinks(t *testing.T) {
 
 // TestResultsSize: all of results stays small enough to clone.
 func TestResultsSize(t *testing.T) {
-	const most = 7_500_000 // bytes
+	const most = 4_500_000 // bytes
 	size := int64(0)
 	err := filepath.WalkDir(filepath.Join("..", "..", "results"),
 		func(path string, e os.DirEntry, err error) error {

@@ -7,7 +7,8 @@
 //	{"schema":2,"kind":"record","run":"…","key":"…","problem":"rmsnorm/bwd/4096x8192/bf16","family":"…","config":"…","status":"ok",…,"crc":"…"}
 //
 // A run line stands before the records of its run. The last field is a checksum,
-// CRC-32C in eight hex digits of all before its comma. Within a schema version
+// CRC-32C in eight hex digits of all before its comma. Lines of a packed file may
+// have none, as gzip has one of the whole. Within a schema version
 // fields may be added, so a reader passes over those that it does not know. The
 // end of the file may be torn by a killed run; readers drop that and say so. A
 // whole line with another's checksum is an error.
