@@ -24,7 +24,7 @@ func Describe(r Request, text string, headers map[string]string) (d Description,
 	if r.Module != "" {
 		name = nvrtc.Module + r.Module
 	}
-	c := NewCache(nil, 0)
+	c := NewCompiler(0)
 	defer c.Close()
 	s, err := c.server(nvrtc.Source{Name: name, Text: text, Headers: headers}, startTimeout)
 	if err != nil {

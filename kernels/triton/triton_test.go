@@ -148,13 +148,13 @@ func TestNoTriton(t *testing.T) {
 		_, err := Probe(nil, nil)
 		assert.That(t, err != nil && err.Error() == test.want, "%v, want %s", err, test.want)
 	}
-	c := NewCache(nil, 0)
+	c := NewCompiler(0)
 	defer c.Close()
 	t.Setenv("NORMBENCH_CACHE", dir)
 	unit := nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0"}}
 	_, err := c.Compile(nvrtc.Source{Name: "user:k.py"}, unit)
 	want := "compile user:k.py: Triton's process ended: exit status 3 (oops)"
 	assert.That(t, err != nil && err.Error() == want, "%v, want %s", err, want)
-	_, err = c.Compile(nvrtc.Source{Name: "k.cu"}, unit)
+	_, err = nvrtc.NewCache(dir, nil).Compile(nvrtc.Source{Name: "k.cu"}, unit)
 	assert.That(t, errors.Is(err, nvrtc.ErrNotFound), "CUDA without NVRTC: %v", err)
 }
