@@ -105,12 +105,6 @@ func TestComplete(t *testing.T) {
 	assert.Golden(t, "testdata/launches.txt", got.String())
 }
 
-func TestImports(t *testing.T) {
-	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n" +
-		"# import k\nx = 'import l'\nimportm")
-	assert.Same(t, got, []string{"a.py", "b.py", "d.py", "f.py", "i.py"})
-}
-
 // A manifest has what is known, guesses, and marks; heuristics and defaults are told.
 func TestManifest(t *testing.T) {
 	f := Function{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"},
