@@ -63,8 +63,10 @@ func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(design s
 		return "smem_pipe"
 	case onePass && runs(one):
 		return one
+	case runs("two_pass"):
+		return "two_pass"
 	}
-	return "two_pass"
+	return "plain"
 }
 
 // fewRows says whether a backward has so few rows that one launch of few_rows' base beats the

@@ -63,12 +63,15 @@ func over(r *kernels.Registry, ms func() []*rule.Map) *kernels.Registry {
 		}
 		return b.(*rule.Book)
 	}
-	out := &kernels.Registry{File: r.File, Default: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
+	out := &kernels.Registry{File: r.File}
+	out.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
 		return book(d).Answer(p).Variant
-	}}
+	}
 	for _, f := range analytic.Families {
 		mapped := *f
-		mapped.Base = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config { return book(d).Base(f, p) }
+		mapped.Base = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+			return book(d).Base(f, p)
+		}
 		out.Families = append(out.Families, &mapped)
 	}
 	return out
