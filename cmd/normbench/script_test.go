@@ -422,40 +422,76 @@ func stopat(ts *testscript.TestScript, neg bool, args []string) {
 	printed, err := os.Create(ts.MkAbs("printed"))
 	ts.Check(err)
 	defer printed.Close()
-	stopped, err := os.Create(ts.MkAbs("stopped"))
-	ts.Check(err)
-	defer stopped.Close()
-	cmd.Stdout, cmd.Stderr = printed, stopped
-	ts.Check(cmd.Start())
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	for deadline := time.Now().Add(2 * time.Minute); !ready(ts.ReadFile("stopped")); time.Sleep(
+	cmd.Stdout = printed
+	p := &proc{cmd: cmd, err: ts.MkAbs("stopped")}
+	ts.Check(p.begin())
+	for deadline := time.Now().Add(2 * time.Minute); !ready(p.stderr()); time.Sleep(
 		time.Millisecond) {
 		select {
-		case <-done:
+		case <-p.done:
 			ts.Fatalf("%s ended before it was to be stopped: %s\n%s", args[1], cmd.ProcessState,
-				ts.ReadFile("stopped"))
+				p.stderr())
 		default:
 		}
 		if time.Now().After(deadline) {
 			cmd.Process.Kill()
-			ts.Fatalf("%s is not ready to be stopped after 2 min\n%s", args[1],
-				ts.ReadFile("stopped"))
+			ts.Fatalf("%s is not ready to be stopped after 2 min\n%s", args[1], p.stderr())
 		}
 	}
 	ts.Check(cmd.Process.Signal(signal))
+	if code := strconv.Itoa(p.wait()); p.hung || code != args[0] {
+		ts.Fatalf("after the signal: %s, want code %s\n%s", cmd.ProcessState, args[0], p.stderr())
+	}
+}
+
+// A proc is a program that runs.
+type proc struct {
+	cmd  *exec.Cmd
+	err  string // file of standard error
+	done chan struct{}
+	hung bool
+}
+
+func (p *proc) begin() error {
+	if p.cmd.Stderr == nil {
+		f, err := os.Create(p.err)
+		if err != nil {
+			return err
+		}
+		p.cmd.Stderr = f
+	}
+	defer p.cmd.Stderr.(*os.File).Close()
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	p.done = make(chan struct{})
+	go func() {
+		p.cmd.Wait() //nolint:errcheck // its state says as much
+		close(p.done)
+	}()
+	return nil
+}
+
+// wait is the exit code, -1 where a signal ended the program. A minute is too long.
+func (p *proc) wait() int {
 	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		cmd.Process.Signal(syscall.SIGQUIT) // says where it hangs
+	case <-p.done:
+	case <-time.After(time.Minute):
+		p.hung = true
+		p.cmd.Process.Signal(syscall.SIGQUIT) // it says where it hangs
 		time.Sleep(3 * time.Second)
-		cmd.Process.Kill()
-		ts.Fatalf("%s lives 20 s after the signal\n%s", args[1], ts.ReadFile("stopped"))
+		p.cmd.Process.Kill()
+		<-p.done
 	}
-	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
-		ts.Fatalf("after the signal: %s, want code %s\n%s", cmd.ProcessState, args[0],
-			ts.ReadFile("stopped"))
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *proc) stderr() string {
+	if p == nil {
+		return ""
 	}
+	b, _ := os.ReadFile(p.err)
+	return string(b)
 }
 
 // records wants a records file to hold N variants, none twice, and as many of a
