@@ -37,7 +37,6 @@ import (
 	"normbench/kernels/triton"
 	"normbench/lab"
 	"normbench/sweep/record"
-	"normbench/tune"
 )
 
 // TestMain makes this binary also the programs of the scripts: normbench; normbench-test, which has
@@ -151,14 +150,6 @@ func TestScripts(t *testing.T) {
 			}
 			e.Setenv("SAMPLES", samples)
 			e.Setenv("BUDGET", budget) // of the script learn
-			made := tables(e.WorkDir)  // by hand
-			e.Defer(func() {
-				for text, path := range tables(e.WorkDir) {
-					if made[text] == "" {
-						checkTable(t, path)
-					}
-				}
-			})
 			// Else every program under the race detector takes a second to leave.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
@@ -181,35 +172,6 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       *assert.Update,
 	})
-}
-
-// tables are the tuned tables below a folder: the path of each text.
-func tables(dir string) map[string]string {
-	found := map[string]string{}
-	//nolint:errcheck // a script may forbid folders
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasPrefix(d.Name(), tune.FileName) {
-			if b, err := os.ReadFile(path); err == nil {
-				found[string(b)] = path
-			}
-		}
-		return nil
-	})
-	return found
-}
-
-// checkTable wants each entry of a tuned table that a sweep wrote to be the base or provably
-// faster.
-func checkTable(t *testing.T, path string) {
-	table, err := tune.Read(path)
-	if err != nil {
-		t.Logf("not judged: %v", err) // a script made it worse
-		return
-	}
-	for _, e := range table.Entries {
-		assert.That(t, e.Proven(),
-			"%s: %s of %s is not proven faster than the base: %+v", path, e.Variant(), e.Problem, e)
-	}
 }
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -68,11 +67,8 @@ func drawn(r *rand.Rand) kernels.Problem {
 	}
 }
 
-// draws is how many problems a property is asked of: NORMBENCH_TEST_DRAWS, a million for one.
+// draws is how many problems a property is asked of.
 func draws(least int) int {
-	if n, err := strconv.Atoi(os.Getenv("NORMBENCH_TEST_DRAWS")); err == nil {
-		return n
-	}
 	if !assert.All {
 		return least / 10
 	}
