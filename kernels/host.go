@@ -43,48 +43,29 @@ func (h *HostRun) Row(i int, n int64) []float32 {
 	return h.scratch[i][:n]
 }
 
-// A Memory is a buffer of one element type in host memory: Bits for the 16-bit
-// types, F32 for fp32, F8 for e4m3, I32 for i32.
+// A Memory is a buffer of one element type in host memory.
 type Memory struct {
 	DType DType
-	Bits  []uint16
-	F32   []float32
-	F8    []uint8
-	I32   []int32
+	Bytes []byte // the elements as they lie in memory, the host's order of bytes
 }
 
 // NewMemory allocates n elements.
-func NewMemory(d DType, n int64) *Memory {
-	m := &Memory{DType: d}
-	switch d {
-	case FP32:
-		m.F32 = make([]float32, n)
-	case E4M3:
-		m.F8 = make([]uint8, n)
-	case I32:
-		m.I32 = make([]int32, n)
-	default:
-		m.Bits = make([]uint16, n)
-	}
-	return m
+func NewMemory(d DType, n int64) *Memory { return &Memory{d, make([]byte, n*d.Size())} }
+
+// Elements are those of a memory whose type is stored as T: uint16 for the 16-bit types, float32
+// for fp32, uint8 for e4m3, int32 for i32.
+func Elements[T uint8 | uint16 | uint32 | int32 | float32](m *Memory) []T {
+	first := (*T)(unsafe.Pointer(unsafe.SliceData(m.Bytes)))
+	return unsafe.Slice(first, len(m.Bytes)/int(unsafe.Sizeof(*first)))
 }
 
 // Len is the number of elements.
-func (m *Memory) Len() int64 { return int64(len(m.Bits) + len(m.F32) + len(m.F8) + len(m.I32)) }
-
-// Zero clears the first bytes of the memory, a whole number of elements.
-func (m *Memory) Zero(bytes int64) {
-	n := bytes / m.DType.Size()
-	clear(m.F32[:min(n, int64(len(m.F32)))])
-	clear(m.F8[:min(n, int64(len(m.F8)))])
-	clear(m.I32[:min(n, int64(len(m.I32)))])
-	clear(m.Bits[:min(n, int64(len(m.Bits)))])
-}
+func (m *Memory) Len() int64 { return int64(len(m.Bytes)) / m.DType.Size() }
 
 // MaxFloat makes element i of an fp32 memory the larger of it and |v|, one
 // CTA at a time. NaN is larger than anything.
 func (m *Memory) MaxFloat(i int64, v float32) {
-	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
+	p := &Elements[uint32](m)[i]
 	for {
 		old := atomic.LoadUint32(p)
 		if atomic.CompareAndSwapUint32(p, old, max(old, math.Float32bits(v)&^(1<<31))) {
@@ -97,26 +78,26 @@ func (m *Memory) MaxFloat(i int64, v float32) {
 func (m *Memory) At(i int64) float32 {
 	switch m.DType {
 	case BF16:
-		return BF16ToFloat32(m.Bits[i])
+		return BF16ToFloat32(Elements[uint16](m)[i])
 	case FP16:
-		return FP16ToFloat32(m.Bits[i])
+		return FP16ToFloat32(Elements[uint16](m)[i])
 	case E4M3:
-		return E4M3ToFloat32(m.F8[i])
+		return E4M3ToFloat32(m.Bytes[i])
 	}
-	return m.F32[i]
+	return Elements[float32](m)[i]
 }
 
 // Set rounds v to the memory's type and stores it as element i.
 func (m *Memory) Set(i int64, v float32) {
 	switch m.DType {
 	case BF16:
-		m.Bits[i] = Float32ToBF16(v)
+		Elements[uint16](m)[i] = Float32ToBF16(v)
 	case FP16:
-		m.Bits[i] = Float32ToFP16(v)
+		Elements[uint16](m)[i] = Float32ToFP16(v)
 	case E4M3:
-		m.F8[i] = Float32ToE4M3(v)
+		m.Bytes[i] = Float32ToE4M3(v)
 	default:
-		m.F32[i] = v
+		Elements[float32](m)[i] = v
 	}
 }
 
@@ -124,21 +105,21 @@ func (m *Memory) Set(i int64, v float32) {
 func (m *Memory) Load(dst []float32, off int64) {
 	switch m.DType {
 	case BF16:
-		src := m.Bits[off:][:len(dst)]
+		src := Elements[uint16](m)[off:][:len(dst)]
 		for i, b := range src {
 			dst[i] = BF16ToFloat32(b)
 		}
 	case FP16:
-		src := m.Bits[off:][:len(dst)]
+		src := Elements[uint16](m)[off:][:len(dst)]
 		for i, b := range src {
 			dst[i] = FP16ToFloat32(b)
 		}
 	case E4M3:
-		for i, b := range m.F8[off:][:len(dst)] {
+		for i, b := range m.Bytes[off:][:len(dst)] {
 			dst[i] = E4M3ToFloat32(b)
 		}
 	default:
-		copy(dst, m.F32[off:][:len(dst)])
+		copy(dst, Elements[float32](m)[off:][:len(dst)])
 	}
 }
 
@@ -146,57 +127,45 @@ func (m *Memory) Load(dst []float32, off int64) {
 func (m *Memory) Store(off int64, src []float32) {
 	switch m.DType {
 	case BF16:
-		dst := m.Bits[off:][:len(src)]
+		dst := Elements[uint16](m)[off:][:len(src)]
 		for i, v := range src {
 			dst[i] = Float32ToBF16(v)
 		}
 	case FP16:
-		dst := m.Bits[off:][:len(src)]
+		dst := Elements[uint16](m)[off:][:len(src)]
 		for i, v := range src {
 			dst[i] = Float32ToFP16(v)
 		}
 	case E4M3:
-		dst := m.F8[off:][:len(src)]
+		dst := m.Bytes[off:][:len(src)]
 		for i, v := range src {
 			dst[i] = Float32ToE4M3(v)
 		}
 	default:
-		copy(m.F32[off:][:len(src)], src)
+		copy(Elements[float32](m)[off:][:len(src)], src)
 	}
 }
 
-// Poison fills the memory with NaN, so that an element that a kernel does not
-// write cannot pass for a right answer.
+// Poison sets all bits, so that an element that a kernel does not write is NaN and cannot pass for
+// a right answer.
 func (m *Memory) Poison() {
-	for i := range m.Bits {
-		m.Bits[i] = 0xffff
-	}
-	for i := range m.F32 {
-		m.F32[i] = nan32
-	}
-	for i := range m.F8 {
-		m.F8[i] = 0xff
-	}
-	for i := range m.I32 {
-		m.I32[i] = -1
+	for n := copy(m.Bytes, []byte{0xff}); 0 < n && n < len(m.Bytes); n *= 2 {
+		copy(m.Bytes[n:], m.Bytes[:n])
 	}
 }
 
 // Clone copies the memory.
-func (m *Memory) Clone() *Memory {
-	return &Memory{m.DType, slices.Clone(m.Bits), slices.Clone(m.F32), slices.Clone(m.F8),
-		slices.Clone(m.I32)}
-}
+func (m *Memory) Clone() *Memory { return &Memory{m.DType, slices.Clone(m.Bytes)} }
 
 // bits are those of element i of a tensor.
 func (m *Memory) bits(i int64) uint32 {
-	switch m.DType {
-	case FP32:
-		return math.Float32bits(m.F32[i])
-	case E4M3:
-		return uint32(m.F8[i])
+	switch m.DType.Size() {
+	case 4:
+		return Elements[uint32](m)[i]
+	case 2:
+		return uint32(Elements[uint16](m)[i])
 	}
-	return uint32(m.Bits[i])
+	return uint32(m.Bytes[i])
 }
 
 // Differing counts the elements whose bits differ between m and o.

@@ -10,6 +10,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/kernels/nvrtc"
 	"normbench/kernels/triton"
 )
 
@@ -36,7 +37,7 @@ func initKernel(e *env, ops []string) error {
 		return hint.Errorf(help, "%q names no function", ops[1])
 	}
 	file, r := ops[1][:at], triton.Request{Module: ops[1][:at], Function: ops[1][at+1:]}
-	var beside map[string]string
+	src := nvrtc.Source{Name: nvrtc.Module + file}
 	sources := map[string]string{}
 	if strings.HasSuffix(file, ".py") {
 		read := func(name string) (string, error) {
@@ -44,13 +45,12 @@ func initKernel(e *env, ops []string) error {
 			return string(text), err
 		}
 		r.Source, r.Module = filepath.Base(file), ""
-		text, err := read(r.Source)
-		if err != nil {
+		var err error
+		if src, err = nvrtc.ReadSource(read, r.Source); err != nil {
 			return hint.Errorf(help, "%s: %w", file, err)
 		}
-		beside = triton.ReadImports(text, read)
-		sources = maps.Clone(beside)
-		sources[r.Source] = text
+		sources = maps.Clone(src.Headers)
+		sources[src.Name] = src.Text
 	}
 	found, err := triton.Probe(sources, []triton.Request{r})
 	if err != nil {
@@ -63,7 +63,8 @@ func initKernel(e *env, ops []string) error {
 	var d triton.Description
 	var failed error
 	if f.Wrapped {
-		d, failed = triton.Describe(r, f.Text, beside)
+		src.Text = f.Text
+		d, failed = triton.Describe(src, r.Function)
 	}
 	fmt.Fprint(e.out, triton.Manifest(r, f, d, failed))
 	if failed != nil {

@@ -176,7 +176,7 @@ func (b *bench) saved(plan kernels.Plan) {
 // a GPU deals them to its SMs.
 func (r *ready) run(ctx context.Context, l *kernels.Launch) error {
 	if l.Entry == kernels.Memset {
-		r.runs[0].Mem[l.Args[0].Name].Zero(l.Args[1].Int)
+		clear(r.mem[l.Args[0].Name].Bytes[:l.Args[1].Int])
 		return nil
 	}
 	if r.launch != nil {

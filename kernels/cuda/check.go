@@ -237,18 +237,9 @@ func (b *bench) poison(r *program) (steps []driver.Step) {
 // pair reads one element of an output and its answer.
 func (b *bench) pair(t kernels.Tensor, mem, want driver.Ptr,
 	i int64) (got, answer kernels.Number, err error) {
-	raw := make([]byte, t.DType.Size())
-	if err := b.d.ctx.CopyFromDevice(raw, mem+driver.Ptr(i*t.DType.Size())); err != nil {
-		return 0, 0, err
-	}
 	m := kernels.NewMemory(t.DType, 1)
-	switch t.DType {
-	case kernels.FP32:
-		m.F32[0] = math.Float32frombits(binary.LittleEndian.Uint32(raw))
-	case kernels.E4M3:
-		m.F8[0] = raw[0]
-	default:
-		m.Bits[0] = binary.LittleEndian.Uint16(raw)
+	if err := b.d.ctx.CopyFromDevice(m.Bytes, mem+driver.Ptr(i*t.DType.Size())); err != nil {
+		return 0, 0, err
 	}
 	w, err := b.d.float64s(want+driver.Ptr(8*i), 1)
 	if err != nil {

@@ -31,7 +31,8 @@ type Device struct {
 	info     kernels.DeviceInfo
 	compile  *compiler
 	pool     *nvrtc.Pool // nil where this process compiles
-	both     *triton.Cache
+	cache    *nvrtc.Cache
+	triton   *triton.Compiler
 
 	monitor *nvml.Monitor // nil without NVML
 
@@ -74,15 +75,15 @@ func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string
 			"$NORMBENCH_NVRTC at libnvrtc.so")
 	}
 	d := &Device{registry: r}
-	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
+	d.triton = triton.NewCompiler(step)
+	d.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).UsePython(d.triton.Compile)
 	if len(helper) > 0 && processes > 0 {
 		d.pool = nvrtc.NewPool(processes, step, append(slices.Clone(helper), c.Path())...)
-		cache.UsePool(d.pool)
+		d.cache.UsePool(d.pool)
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}
-	d.both = triton.NewCache(cache, step)
-	d.compile = newCompiler(r, d.both.Compile, processes)
+	d.compile = newCompiler(r, d.cache.Compile, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		d.endCompilers()
 		return nil, err
@@ -99,11 +100,11 @@ func (d *Device) endCompilers() {
 	if d.pool != nil {
 		d.pool.Close()
 	}
-	d.both.Close()
+	d.triton.Close()
 }
 
 // Unkept implements kernels.Caching.
-func (d *Device) Unkept() string { return d.both.Unkept() }
+func (d *Device) Unkept() string { return d.cache.Unkept() }
 
 // call runs f with the GPU's context current on its thread. Handing f to a thread of its own took
 // two wakes of a thread for each call. On a virtual machine that was a third of a short visit.

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
 	"testing"
 
@@ -40,19 +39,10 @@ func TestAnswersMatchReference(t *testing.T) {
 				b := opened.(*bench)
 				mem := reference.Inputs(p, 42)
 				for name, want := range mem {
-					got := make([]byte, want.Len()*want.DType.Size())
+					got := kernels.NewMemory(want.DType, want.Len())
 					assert.NoError(t,
-						d.call(func() error { return d.ctx.CopyFromDevice(got, b.mem[name]) }))
-					for i := range want.Len() {
-						if want.DType == kernels.FP32 {
-							g := binary.LittleEndian.Uint32(got[4*i:])
-							assert.Must(t, g == math.Float32bits(want.F32[i]),
-								"%s: %s[%d] is %x, want %x", p, name, i, g,
-								math.Float32bits(want.F32[i]))
-						} else if g := binary.LittleEndian.Uint16(got[2*i:]); g != want.Bits[i] {
-							t.Fatalf("%s: %s[%d] is %x, want %x", p, name, i, g, want.Bits[i])
-						}
-					}
+						d.call(func() error { return d.ctx.CopyFromDevice(got.Bytes, b.mem[name]) }))
+					assert.Equal(t, got.Differing(want), 0, p, name, "differ from the host's")
 				}
 				answer := reference.Answers(p, mem)
 				for name, want := range answer.Values {

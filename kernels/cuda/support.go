@@ -19,7 +19,7 @@ type support struct {
 }
 
 func (d *Device) loadSupport() error {
-	b, err := d.both.Compile(nvrtc.Source{Name: "support.cu", Text: supportSource},
+	b, err := d.cache.Compile(nvrtc.Source{Name: "support.cu", Text: supportSource},
 		nvrtc.Options{Arch: d.info.Arch})
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/nvrtc"
-	"normbench/kernels/triton"
 )
 
 // A Unit is what the compiler is given for one launch. Launches of different
@@ -28,28 +27,8 @@ type Unit struct {
 // NewUnit makes the unit of launch l for an arch such as "sm_90", with the
 // sources of r.
 func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) {
-	src, err := source(r, l.Source)
+	src, err := nvrtc.ReadSource(r.File, l.Source)
 	return unitOf(src, l, arch), err
-}
-
-// source reads a file with the files that it includes.
-func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
-	text, err := r.File(name)
-	if err != nil {
-		return nvrtc.Source{}, err
-	}
-	src := nvrtc.Source{Name: name, Text: text, Headers: map[string]string{}}
-	if src.IsCompiled() {
-		return src, nil
-	}
-	origin := name[:strings.LastIndexByte(name, ':')+1]
-	beside := func(name string) (string, error) { return r.File(origin + name) }
-	if src.IsPython() {
-		src.Headers = triton.ReadImports(text, beside)
-		return src, nil
-	}
-	_, err = nvrtc.AddHeaders(src.Headers, text, beside)
-	return src, err
 }
 
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {

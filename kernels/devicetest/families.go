@@ -63,7 +63,7 @@ func Families() []*kernels.Family {
 		family(Racy, "racy", func(h *kernels.HostRun, pid int) {
 			hostNorm(h, pid, func(y []float32, _ int64) []float32 { return y })
 			if pid == 0 {
-				r := h.Mem["rstd"].F32
+				r := kernels.Elements[float32](h.Mem["rstd"])
 				r[0] = math.Float32frombits(math.Float32bits(r[0]) ^ runs.Add(1)&1)
 			}
 		}),

@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,7 +122,7 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
 	}
 	for _, name := range names {
-		if err := binary.Read(&out, binary.LittleEndian, slice(mem[name])); err != nil {
+		if _, err := io.ReadFull(&out, mem[name].Bytes); err != nil {
 			return fmt.Errorf("%s: what became of %s: %w", l.Entry, name, err)
 		}
 	}
@@ -150,9 +151,8 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory) (*bytes.Buffer, []
 	}
 	put(uint32(len(names)))
 	for _, name := range names {
-		data := slice(mem[name])
-		put(uint64(binary.Size(data)))
-		put(data)
+		put(uint64(len(mem[name].Bytes)))
+		in.Write(mem[name].Bytes)
 	}
 	put(uint32(len(l.Args)))
 	for _, a := range l.Args {
@@ -167,19 +167,6 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory) (*bytes.Buffer, []
 		put(v)
 	}
 	return in, names, nil
-}
-
-// slice is the elements of m as they lie in memory.
-func slice(m *kernels.Memory) any {
-	switch {
-	case m.Bits != nil:
-		return m.Bits
-	case m.F32 != nil:
-		return m.F32
-	case m.F8 != nil:
-		return m.F8
-	}
-	return m.I32
 }
 
 // build compiles a launch's program, once, and returns its command. Of Triton's kernels it is

@@ -238,8 +238,8 @@ func TestMistakes(t *testing.T) {
 		r := &kernels.Registry{File: func(string) (string, error) { return text, nil }}
 		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 12),
 			"y": kernels.NewMemory(kernels.FP32, 12)}
-		for i := range mem["x"].F32 {
-			mem["x"].F32[i] = float32(i)
+		for i := range mem["x"].Len() {
+			mem["x"].Set(i, float32(i))
 		}
 		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44,
 			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12),
@@ -247,7 +247,8 @@ func TestMistakes(t *testing.T) {
 		err := e.Run(t.Context(), r, l, mem)
 		if want == "" {
 			right := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}
-			assert.That(t, err == nil && slices.Equal(mem["y"].F32, right), "%v: %v", err, mem["y"].F32)
+			got := kernels.Elements[float32](mem["y"])
+			assert.That(t, err == nil && slices.Equal(got, right), "%v: %v", err, got)
 			return
 		}
 		assert.That(t, err != nil && strings.Contains(err.Error(), want) &&

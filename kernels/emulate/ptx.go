@@ -51,67 +51,39 @@ func withoutPTX(text string) (string, error) {
 	}
 }
 
-var errNoEnd = errors.New("an asm statement without an end")
+// tokenRE finds what ends a string, operand or section of an asm statement.
+var tokenRE = regexp.MustCompile(`"(?:\\.|[^"\\])*"|[():"]`)
 
 // asm reads what stands between the parentheses of an asm statement: instructions, in one
 // line, and the operands' expressions.
 func asm(text string) (instructions string, operands []string, rest string, err error) {
 	var all strings.Builder
-	section, i := 0, 0
-	for i < len(text) {
-		switch c := text[i]; {
-		case c == '"':
-			end := endOfString(text, i)
-			if end >= len(text) {
-				return "", nil, "", errors.New("a string without an end in an asm statement")
+	section, depth, from, end := 0, 0, 0, 0
+	for {
+		at := tokenRE.FindStringIndex(text[end:])
+		if at == nil {
+			return "", nil, "", errors.New("an asm statement without an end")
+		}
+		start := end + at[0]
+		end += at[1]
+		switch token := text[start:end]; {
+		case token == `"`:
+			return "", nil, "", errors.New("a string without an end in an asm statement")
+		case token == "(":
+			if depth++; depth == 1 {
+				from = end
 			}
-			if section == 0 {
-				all.WriteString(strings.ReplaceAll(text[i+1:end], `\n`, " "))
+		case token == ")" && depth == 0:
+			return oneLine(all.String()), operands, text[end:], nil
+		case token == ")":
+			if depth--; depth == 0 && (section == 1 || section == 2) {
+				operands = append(operands, text[from:start])
 			}
-			i = end + 1
-		case c == ':':
+		case depth > 0:
+		case token == ":":
 			section++
-			i++
-		case c == '(':
-			end := endOfParentheses(text, i)
-			if end < 0 {
-				return "", nil, "", errNoEnd
-			}
-			if section > 0 && section < 3 {
-				operands = append(operands, text[i+1:end])
-			}
-			i = end + 1
-		case c == ')':
-			return oneLine(all.String()), operands, text[i+1:], nil
-		default:
-			i++
+		case section == 0:
+			all.WriteString(strings.ReplaceAll(token[1:len(token)-1], `\n`, " "))
 		}
 	}
-	return "", nil, "", errNoEnd
-}
-
-// endOfString is where the string that begins at i ends; len(text) or more where it does not.
-func endOfString(text string, i int) int {
-	for i++; i < len(text) && text[i] != '"'; i++ {
-		if text[i] == '\\' {
-			i++
-		}
-	}
-	return i
-}
-
-// endOfParentheses is where those that open at i are closed; negative where they are not.
-func endOfParentheses(text string, i int) int {
-	depth := 0
-	for ; i < len(text); i++ {
-		switch text[i] {
-		case '(':
-			depth++
-		case ')':
-			if depth--; depth == 0 {
-				return i
-			}
-		}
-	}
-	return -1
 }

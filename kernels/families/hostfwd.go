@@ -50,7 +50,7 @@ func transposesHere(h *kernels.HostRun) bool {
 }
 
 func hostTranspose(h *kernels.HostRun, pid int) {
-	y, yt := h.Mem["y"].F8, h.Mem["yt"].F8
+	y, yt := h.Mem["y"].Bytes, h.Mem["yt"].Bytes
 	M, N := h.Arg("rows"), h.Arg("cols")
 	rows, cols := h.Launch.Define("TRANSPOSE_ROWS"), h.Launch.Define("TRANSPOSE_COLS")
 	ctas := h.Launch.Grid

@@ -66,7 +66,7 @@ func hostOutput(h *kernels.HostRun, v []float32, i int64, transpose bool) {
 	if transpose {
 		yt := h.Mem["yt"]
 		for j := range p.N {
-			yt.F8[j*p.M+i] = y.F8[i*p.N+j]
+			yt.Bytes[j*p.M+i] = y.Bytes[i*p.N+j]
 		}
 	}
 }

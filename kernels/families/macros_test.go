@@ -49,13 +49,11 @@ func macrosOf(t *testing.T, source string) map[string]macro {
 	if macros, ok := known[source]; ok {
 		return macros
 	}
-	text, err := families.File(source)
-	assert.NoError(t, err)
-	headers := map[string]string{source: text}
-	_, err = nvrtc.AddHeaders(headers, text, families.File)
+	src, err := nvrtc.ReadSource(families.File, source)
 	assert.NoError(t, err)
 	macros := map[string]macro{}
-	for name, text := range headers {
+	src.Headers[source] = src.Text
+	for name, text := range src.Headers {
 		for _, lines := range defaults.FindAllString(text, -1) {
 			at := block.FindStringSubmatch(lines)
 			assert.Must(t, at != nil && at[1] == at[2],

@@ -4,12 +4,12 @@
 package families
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -149,14 +149,12 @@ func File(name string) (string, error) {
 
 // withHeaders adds what f's CUDA files include to its files.
 func withHeaders(f *kernels.Family) *kernels.Family {
-	headers := map[string]string{}
-	for _, name := range slices.Clone(f.Files) {
-		text, err := File(name)
-		more, bad := nvrtc.AddHeaders(headers, text, File)
-		if err = cmp.Or(err, bad); err != nil {
+	for _, name := range f.Files {
+		src, err := nvrtc.ReadSource(File, name)
+		if err != nil {
 			panic(err) // they are part of the program
 		}
-		f.Files = append(f.Files, more...)
+		f.Files = slices.AppendSeq(f.Files, maps.Keys(src.Headers))
 	}
 	slices.Sort(f.Files)
 	return f

@@ -104,12 +104,8 @@ func hostStream(h *kernels.HostRun, pid int) {
 	lo, hi := count*int64(pid)/ctas, count*int64(pid+1)/ctas
 	in, out := h.Problem.Full(kernels.Input), h.Problem.Full(kernels.Output)
 	if len(in) == 1 && len(out) == 1 && in[0].DType == out[0].DType {
-		x, y := h.Mem["x"], h.Mem["y"]
-		if x.DType == kernels.FP32 {
-			copy(y.F32[lo:hi], x.F32[lo:hi])
-		} else {
-			copy(y.Bits[lo:hi], x.Bits[lo:hi])
-		}
+		size := in[0].DType.Size()
+		copy(h.Mem["y"].Bytes[lo*size:hi*size], h.Mem["x"].Bytes[lo*size:])
 		return
 	}
 	const block = 4096 // elements that stay in the first-level cache
@@ -161,6 +157,5 @@ func fwdCopy(op kernels.Op) *kernels.Family {
 }
 
 func hostMemcpy(h *kernels.HostRun, _ int) {
-	copy(h.Mem["y"].Bits, h.Mem["x"].Bits)
-	copy(h.Mem["y"].F32, h.Mem["x"].F32)
+	copy(h.Mem["y"].Bytes, h.Mem["x"].Bytes)
 }

@@ -20,7 +20,6 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/common"
 	"normbench/kernels/nvrtc"
-	"normbench/kernels/triton"
 )
 
 // Prefix stands before the names of files that come from the user's folder. A
@@ -201,15 +200,11 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		hashed = append(hashed, included...)
 	}
 	if d.reduce != nil {
-		text, err := r.File(common.ReduceSource)
+		src, err := nvrtc.ReadSource(r.File, common.ReduceSource)
 		if err != nil {
 			return nil, err
 		}
-		included, err := headers(r, "", common.ReduceSource, text)
-		if err != nil {
-			return nil, err
-		}
-		hashed = append(hashed, included...)
+		hashed = slices.AppendSeq(append(hashed, src.Name), maps.Keys(src.Headers))
 	}
 	host, err := d.findHost(r)
 	if err != nil {
@@ -255,14 +250,6 @@ func (l *launch) find(r *kernels.Registry, prefix string, files map[string]strin
 	if !ok {
 		return nil, file.Errorf("put it beside the manifest", "no file %s", file.Text)
 	}
-	if l.python != nil {
-		included = []string{prefix + file.Text}
-		beside := func(name string) (string, error) { return r.File(prefix + name) }
-		for name := range triton.ReadImports(text, beside) {
-			included = append(included, prefix+name)
-		}
-		return included, nil // link sorts them
-	}
 	if l.Source.Text == "" {
 		if b := (nvrtc.Binary{Cubin: []byte(text)}); !b.HasKernel(entry) {
 			return nil, l.Entry.Errorf("`cuobjdump -elf FILE` shows the symbols",
@@ -270,15 +257,23 @@ func (l *launch) find(r *kernels.Registry, prefix string, files map[string]strin
 		}
 		return nil, nil
 	}
+	src, bad := nvrtc.ReadSource(r.File, prefix+file.Text)
+	included = []string{src.Name}
+	for name := range src.Headers {
+		included = append(included, prefix+name)
+	}
+	if l.python != nil {
+		return included, nil
+	}
 	name, _, _ := strings.Cut(entry, "<")
 	name = name[strings.LastIndexByte(name, ':')+1:]
 	if !regexp.MustCompile(`\b` + name + `\s*\(`).MatchString(text) {
 		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
 			"%s has no kernel %s", file.Text, name)
 	}
-	if included, err = headers(r, prefix, file.Text, text); err != nil {
+	if bad != nil {
 		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
-		return nil, file.Errorf(cmp.Or(hint.Of(err), help), "%s includes %v", file.Text, err)
+		return nil, file.Errorf(cmp.Or(hint.Of(bad), help), "%s includes %v", file.Text, bad)
 	}
 	l.common = slices.Contains(included, prefix+"common.cuh") || slices.Contains(included, prefix+"plain.cuh")
 	return included, nil
@@ -315,15 +310,4 @@ func foreign(names, binaries []string, files map[string]string, include []string
 		return ""
 	}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\n"))))[:12]
-}
-
-// headers are a source's name and the files that its text includes, and those they include.
-func headers(r *kernels.Registry, prefix, name, text string) ([]string, error) {
-	names, err := nvrtc.AddHeaders(map[string]string{}, text,
-		func(name string) (string, error) { return r.File(prefix + name) })
-	all := []string{prefix + name}
-	for _, name := range names {
-		all = append(all, prefix+name)
-	}
-	return all, err
 }

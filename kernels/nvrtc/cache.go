@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"normbench/internal/durable"
 )
@@ -24,21 +25,26 @@ const formatVersion = "normbench-cubin 3"
 // file and renamed, and checked when read. Failures to compile are not kept.
 type Cache struct {
 	dir     string
-	version string // of the compiler, part of every key
-	compile func(Source, Options) (*Binary, error)
-	shelf   *shelf // nil without include folders
+	version string      // of NVRTC, part of every key of its cubins
+	compile CompileFunc // by NVRTC; nil without it
+	python  CompileFunc // by Triton, whose versions are in the options
+	shelf   *shelf      // nil without include folders
 
 	mu     sync.Mutex
 	unkept string
 }
 
-// NewCache returns a cache of what c compiles. The directory is made when the first entry
-// is written.
+// A CompileFunc makes the binary of a source.
+type CompileFunc func(Source, Options) (*Binary, error)
+
+// NewCache returns a cache of what c compiles, nil without NVRTC. The directory is made when the
+// first entry is written.
 func NewCache(dir string, c *Compiler) *Cache {
-	major, minor := c.Version()
-	cache := NewForeignCache(dir, fmt.Sprintf("%d.%d", major, minor), c.Compile)
-	cache.shelf = &shelf{folders: c.Includes()}
-	return cache
+	if c == nil {
+		return &Cache{dir: dir}
+	}
+	return &Cache{dir: dir, version: fmt.Sprintf("%d.%d", c.major, c.minor), compile: c.Compile,
+		shelf: &shelf{folders: c.Includes()}}
 }
 
 // UsePool has p compile what is not in the cache.
@@ -47,9 +53,10 @@ func (c *Cache) UsePool(p *Pool) *Cache {
 	return c
 }
 
-// NewForeignCache keeps what another compiler makes, whose versions are in the options.
-func NewForeignCache(dir, version string, compile func(Source, Options) (*Binary, error)) *Cache {
-	return &Cache{dir: dir, version: version, compile: compile}
+// UsePython has a function compile sources of Python.
+func (c *Cache) UsePython(compile CompileFunc) *Cache {
+	c.python = compile
+	return c
 }
 
 // DefaultCacheDir is $NORMBENCH_CACHE, else normbench/cubin in the user's cache
@@ -69,8 +76,16 @@ func DefaultCacheDir() string {
 // thing once at a time. The error is that of [Compiler.Compile]: an entry that cannot be read is
 // compiled again, and one that cannot be written is told by [Cache.Unkept].
 func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
-	if src.IsCompiled() {
+	compile := c.compile
+	switch {
+	case src.IsCompiled():
 		return &Binary{Cubin: []byte(src.Text), Cached: true}, nil
+	case src.IsPython() && !utf8.ValidString(src.Text):
+		return nil, &CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
+	case src.IsPython():
+		compile = c.python
+	case compile == nil:
+		return nil, ErrNotFound
 	}
 	key, err := c.key(src, opt)
 	if err != nil {
@@ -80,7 +95,7 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	b, err := c.read(file, key)
 	if err == nil {
 		b.Cached = true
-	} else if b, err = c.compile(src, opt); err == nil {
+	} else if b, err = compile(src, opt); err == nil {
 		c.write(file, key, b)
 	} else {
 		return nil, err
@@ -95,6 +110,9 @@ func (c *Cache) key(src Source, opt Options) (string, error) {
 	flags, err := opt.flags()
 	if len(opt.Extra) == 0 { // -lineinfo, such as it is, brings lines into the cubin
 		src = src.code()
+	}
+	if src.IsPython() {
+		return cacheKey("triton", src, slices.Concat(flags, opt.Names)), err
 	}
 	flags = slices.Concat(flags, c.shelf.sums(src, opt.Include), opt.Names)
 	return cacheKey(c.version, src, flags), err

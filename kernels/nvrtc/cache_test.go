@@ -58,8 +58,13 @@ func TestCacheKey(t *testing.T) {
 	}
 }
 
+// fakeCache is a cache of what fake compiles.
+func fakeCache(dir string, calls *int) *Cache {
+	return &Cache{dir: dir, version: "13.0", compile: fake(calls)}
+}
+
 // fake is a compile function that counts.
-func fake(calls *int) func(Source, Options) (*Binary, error) {
+func fake(calls *int) CompileFunc {
 	return func(src Source, opt Options) (*Binary, error) {
 		*calls++
 		if src.Text == "bad" {
@@ -116,9 +121,9 @@ func TestCacheTokens(t *testing.T) {
 		calls := 0
 		dir := filepath.Join(t.TempDir(), "cache")
 		opt := Options{Arch: "sm_90", Extra: tt.extra}
-		a, err1 := NewForeignCache(dir, "13.0", fake(&calls)).Compile(
+		a, err1 := fakeCache(dir, &calls).Compile(
 			Source{"k.cu", tt.text, map[string]string{"h.cuh": tt.header}}, opt)
-		b, err2 := NewForeignCache(dir, "13.0", fake(&calls)).Compile(
+		b, err2 := fakeCache(dir, &calls).Compile(
 			Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}}, opt)
 		assert.Must(t, err1 == nil && err2 == nil && !a.Cached && b.Cached == tt.hit,
 			"%s: cached %v, %v, %v", what, b.Cached, err1, err2)
@@ -133,7 +138,7 @@ func TestCacheTokens(t *testing.T) {
 // latter said.
 func TestCachePlanted(t *testing.T) {
 	calls := 0
-	c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
+	c := fakeCache(t.TempDir(), &calls)
 	a, b := Source{Name: "a.cu", Text: "a"}, Source{Name: "b.cu", Text: "b"}
 	file, data := entry(t, c, a)
 	other, _ := entry(t, c, b)
@@ -149,7 +154,7 @@ func TestCachePlanted(t *testing.T) {
 			t.Skip(err)
 		}
 		// says by itself that it cannot keep the other
-		fresh := NewForeignCache(c.dir, "13.0", fake(&calls))
+		fresh := fakeCache(c.dir, &calls)
 		got, err := fresh.Compile(b, fakeOptions)
 		assert.That(t, err == nil && bytes.HasSuffix(got.Cubin, []byte("b")),
 			"a link or a folder in its place: %+v, %v", got, err)
@@ -172,7 +177,7 @@ func TestCachePlanted(t *testing.T) {
 // entry mended.
 func TestCacheDamage(t *testing.T) {
 	calls := 0
-	c := NewForeignCache(t.TempDir(), "13.0", fake(&calls))
+	c := fakeCache(t.TempDir(), &calls)
 	src := Source{Name: "k.cu", Text: "text"}
 	file, data := entry(t, c, src)
 	damaged := [][]byte{append(slices.Clone(data), 'x'), make([]byte, len(data)),
@@ -197,13 +202,13 @@ func TestCacheErrors(t *testing.T) {
 	calls := 0
 	file := filepath.Join(t.TempDir(), "file")
 	assert.NoError(t, os.WriteFile(file, nil, 0o644))
-	c := NewForeignCache(filepath.Join(file, "cache"), "13.0", fake(&calls))
+	c := fakeCache(filepath.Join(file, "cache"), &calls)
 	b, err := c.Compile(Source{Text: "text"}, fakeOptions)
 	assert.That(t, err == nil && !b.Cached,
 		"got %+v, %v, want a binary although the cache cannot be written", b, err)
 	assert.That(t, c.Unkept() != "", "the write error was lost")
 
-	c = NewForeignCache(t.TempDir(), "13.0", fake(&calls))
+	c = fakeCache(t.TempDir(), &calls)
 	for range 2 { // failures are not kept
 		before := calls
 		var ce *CompileError

@@ -107,39 +107,80 @@ func inclusions(text string) inclusion {
 	return x
 }
 
-// Includes are the names that text asks for with #include "...", in its order, inactive lines
-// included.
-func Includes(text string) (names []string, err error) {
-	x := inclusions(text)
-	if x.odd != "" {
-		return x.quoted, hint.Errorf(`write #include "FILE" or <FILE>`,
-			"%.60s, which names no file to follow", x.odd)
+// ReadSource reads a file with the files that it includes or imports by name, which stand beside it.
+func ReadSource(file func(name string) (string, error), name string) (Source, error) {
+	text, err := file(name)
+	if err != nil {
+		return Source{}, err
 	}
-	return x.quoted, nil
+	src := Source{Name: name, Text: text, Headers: map[string]string{}}
+	if src.IsCompiled() {
+		return src, nil
+	}
+	origin := name[:strings.LastIndexByte(name, ':')+1]
+	beside := func(name string) (string, error) { return file(origin + name) }
+	if src.IsPython() {
+		src.Headers = readImports(text, beside)
+		return src, nil
+	}
+	return src, addHeaders(src.Headers, text, beside)
 }
 
-// AddHeaders adds the files that text includes by name, and those they include, to headers. It
-// returns their names in the order in which they are read. read finds a file's text.
-func AddHeaders(headers map[string]string, text string,
-	read func(name string) (string, error)) (added []string, err error) {
-	names, err := Includes(text)
-	if err != nil {
-		return nil, err
+// addHeaders adds the files that text includes by name, in inactive lines too, and those they
+// include, to headers. read finds a file's text.
+func addHeaders(headers map[string]string, text string,
+	read func(name string) (string, error)) (err error) {
+	x := inclusions(text)
+	if x.odd != "" {
+		return hint.Errorf(`write #include "FILE" or <FILE>`,
+			"%.60s, which names no file to follow", x.odd)
 	}
-	for _, name := range names {
+	for _, name := range x.quoted {
 		if _, ok := headers[name]; ok {
 			continue
 		}
 		if headers[name], err = read(name); err != nil {
-			return nil, fmt.Errorf("%q, which is nowhere", name)
+			return fmt.Errorf("%q, which is nowhere", name)
 		}
-		more, err := AddHeaders(headers, headers[name], read)
-		if err != nil {
-			return nil, err
+		if err := addHeaders(headers, headers[name], read); err != nil {
+			return err
 		}
-		added = append(append(added, name), more...)
 	}
-	return added, nil
+	return nil
+}
+
+var importRE = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+\.?(\w+)|import[ \t]+([\w., \t]+))`)
+
+// readImports are the files beside a Python file that it imports, and those that they do, by name.
+func readImports(text string, read func(name string) (string, error)) map[string]string {
+	files := map[string]string{}
+	var follow func(text string)
+	follow = func(text string) {
+		for _, name := range imports(text) {
+			if _, ok := files[name]; ok {
+				continue
+			}
+			if text, err := read(name); err == nil {
+				files[name] = text
+				follow(text)
+			}
+		}
+	}
+	follow(text)
+	return files
+}
+
+// imports are the names of files that a Python file may import.
+func imports(text string) (names []string) {
+	for _, m := range importRE.FindAllStringSubmatch(text, -1) {
+		for _, name := range strings.Split(m[1]+m[2], ",") {
+			if word := strings.Fields(name); len(word) > 0 {
+				first, _, _ := strings.Cut(word[0], ".")
+				names = append(names, first+".py")
+			}
+		}
+	}
+	return names
 }
 
 // includesSystem says whether a source includes something in angle brackets. Only such a

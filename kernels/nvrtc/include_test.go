@@ -61,7 +61,7 @@ func TestInclusions(t *testing.T) {
 		x := inclusions(text)
 		return fmt.Sprintf("%q %q %q", x.quoted, x.system, x.odd)
 	})
-	_, err := Includes("#import <a.h>")
+	err := addHeaders(nil, "#import <a.h>", nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
 }
 
@@ -121,4 +121,10 @@ func TestIncludeCompiles(t *testing.T) {
 				"MINE %s: %+v, %v, want cached %v", value, b, err, cached)
 		}
 	}
+}
+
+func TestImports(t *testing.T) {
+	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n" +
+		"# import k\nx = 'import l'\nimportm")
+	assert.Same(t, got, []string{"a.py", "b.py", "d.py", "f.py", "i.py"})
 }

@@ -56,7 +56,7 @@ func fixtureOf(t *testing.T, text string, seed uint64) fixture {
 			case kernels.FP32:
 				fmt.Fprintf(&b, "%08x", math.Float32bits(m.At(i)))
 			default:
-				fmt.Fprintf(&b, "%04x", m.Bits[i])
+				fmt.Fprintf(&b, "%04x", kernels.Elements[uint16](m)[i])
 			}
 		}
 		f.Inputs[name] = b.String()

@@ -10,33 +10,23 @@ import (
 // shared memory by asynchronous copies, clusters for wide rows, and, in PR 101,
 // the weight gradient finished by the last CTAs instead of a second kernel.
 
-var quack = &Preset{
-	Name: "quack", System: "quack, main line", Lacks: quackLacks,
-	Doc: "rows staged in shared memory, two stages, clusters beyond 8192 columns; the partial " +
-		"rows are summed by a second kernel",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		return quackRule(p, d, 0)
-	},
-}
+var (
+	quack = quackPreset("quack", "quack, main line", "rows staged in shared memory, two stages, "+
+		"clusters beyond 8192 columns; the partial rows are summed by a second kernel", 0)
+	quack101 = quackPreset("quack-101", "quack PR 101", "as quack; up to 2048 columns the last CTA "+
+		"of each group, then of all groups, sums the partial rows", 2)
+	quack101v1 = quackPreset("quack-101-v1", "quack PR 101, first version", "as quack; up to 2048 "+
+		"columns CTAs add their partial rows in memory: not the same bits every time", 3)
+)
 
-var quack101 = &Preset{
-	Name: "quack-101", System: "quack PR 101", Lacks: quackLacks,
-	Doc: "as quack; up to 2048 columns the last CTA of each group, then of all groups, sums the " +
-		"partial rows",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		return quackRule(p, d, 2)
-	},
+// quackPreset is the rule with a way to reduce the partial rows of narrow backwards, as the knob
+// fused_dw has it.
+func quackPreset(name, system, doc string, fused int) *Preset {
+	return &Preset{Name: name, System: system, Doc: doc, Lacks: lacks{"quack", "fp8", "acc"},
+		Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+			return quackRule(p, d, fused)
+		}}
 }
-
-var quack101v1 = &Preset{
-	Name: "quack-101-v1", System: "quack PR 101, first version", Lacks: quackLacks,
-	Doc: "as quack; up to 2048 columns CTAs add their partial rows in memory: not the same bits every time",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		return quackRule(p, d, 3)
-	},
-}
-
-var quackLacks = lacks{"quack", "fp8", "acc"}
 
 func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Variant, error) {
 	wide := p.DType.Size() / 2 // fp32 rows go to clusters at half the columns

@@ -12,20 +12,19 @@ import (
 // 16 KiB in chunks, read twice. Warps are autotuned, and so are the tiles of the
 // dW reduction and of the fp8 transpose: the candidates below.
 
-var teDev = &Preset{
-	Name: "te-dev", System: "TransformerEngine (ROCm), dev before PR 593", Lacks: teLacks,
-	Times: true,
-	Doc: "weight loaded for every row; fp8 transpose by strided byte stores; (M,N) partials " +
-		"for rows beyond 16 KiB",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, false) },
-}
+var (
+	teDev = tePreset("te-dev", "TransformerEngine (ROCm), dev before PR 593", "weight loaded for "+
+		"every row; fp8 transpose by strided byte stores; (M,N) partials for rows beyond 16 KiB", false)
+	te593 = tePreset("te-593", "TransformerEngine (ROCm) PR 593", "weight hoisted; fp8 transpose in "+
+		"a kernel of its own; (CTAs,N) partials updated in memory for rows beyond 16 KiB", true)
+)
 
-var te593 = &Preset{
-	Name: "te-593", System: "TransformerEngine (ROCm) PR 593", Lacks: teLacks,
-	Times: true,
-	Doc: "weight hoisted; fp8 transpose in a kernel of its own; (CTAs,N) partials updated in " +
-		"memory for rows beyond 16 KiB",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, true) },
+func tePreset(name, system, doc string, after bool) *Preset {
+	return &Preset{Name: name, System: system, Doc: doc, Times: true,
+		Lacks: lacks{"the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"},
+		Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+			return te(p, d, after)
+		}}
 }
 
 // teReduceTiles and teTransposeTiles are the PR's autotune lists: rows, columns
@@ -43,8 +42,6 @@ var (
 // utility function that the forward and the backward share says 16 KiB, although
 // the forward's blocks may be 64 KiB.
 const teBlocked = 16 << 10
-
-var teLacks = lacks{"the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"}
 
 func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant, error) {
 	warps := []int64{8, 4, 16} // before: with four waves_per_eu each, an AMD setting

@@ -18,19 +18,15 @@ type Description struct {
 	Heuristics map[string]string            // the rules of @triton.heuristics
 }
 
-// Describe imports the file or module of a function, which runs it.
-func Describe(r Request, text string, headers map[string]string) (d Description, err error) {
-	name := r.Source
-	if r.Module != "" {
-		name = nvrtc.Module + r.Module
-	}
-	c := NewCache(nil, 0)
+// Describe imports the source of a function, which runs it.
+func Describe(src nvrtc.Source, function string) (d Description, err error) {
+	c := NewCompiler(0)
 	defer c.Close()
-	s, err := c.server(nvrtc.Source{Name: name, Text: text, Headers: headers}, startTimeout)
+	s, err := c.server(src, startTimeout)
 	if err != nil {
 		return d, err
 	}
-	failed, err := s.ask(request{Options: nvrtc.Options{Names: []string{r.Function}}, Describe: true,
+	failed, err := s.ask(request{Options: nvrtc.Options{Names: []string{function}}, Describe: true,
 		Seconds: probeTimeout.Seconds()}, &d)
 	if failed != nil {
 		return d, errors.New(strings.TrimPrefix(failed.Error(), "compile "))

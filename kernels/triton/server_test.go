@@ -26,7 +26,7 @@ import (
 var kernel string
 
 // double has python3 find what stands for Triton. Its function compiles a source of that text.
-func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) error) {
+func double(t *testing.T) (c *Compiler, dir string, compile func(text, how string) error) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -40,14 +40,15 @@ func double(t *testing.T) (c *Cache, dir string, compile func(text, how string) 
 		"NORMBENCH_TEST_DIR": dir, "TMPDIR": t.TempDir()} {
 		t.Setenv(name, value)
 	}
-	c = NewCache(nil, 0)
+	c = NewCompiler(0)
+	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), nil).UsePython(c.Compile)
 	t.Cleanup(func() {
 		c.Close()
 		left, err := os.ReadDir(os.TempDir())
 		assert.That(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
 	})
 	return c, dir, func(text, how string) error {
-		b, err := c.Compile(nvrtc.Source{Name: "user:k.py", Text: text,
+		b, err := cache.Compile(nvrtc.Source{Name: "user:k.py", Text: text,
 			Headers: map[string]string{"beside.py": "SIZE = 1\n"}},
 			nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0",
 				fmt.Sprintf("how='%s'", how)}})

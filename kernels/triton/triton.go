@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"time"
 
@@ -120,38 +119,4 @@ func ask(request, answer any, args ...string) error {
 	defer child.Kill()
 	child.Send(line)
 	return child.Answer(context.Background(), probeTimeout, answer)
-}
-
-var importRE = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+\.?(\w+)|import[ \t]+([\w., \t]+))`)
-
-// ReadImports are the files beside a Python file that it imports, and those that they do, by name.
-func ReadImports(text string, read func(name string) (string, error)) map[string]string {
-	files := map[string]string{}
-	var follow func(text string)
-	follow = func(text string) {
-		for _, name := range imports(text) {
-			if _, ok := files[name]; ok {
-				continue
-			}
-			if text, err := read(name); err == nil {
-				files[name] = text
-				follow(text)
-			}
-		}
-	}
-	follow(text)
-	return files
-}
-
-// imports are the names of files that a Python file may import.
-func imports(text string) (names []string) {
-	for _, m := range importRE.FindAllStringSubmatch(text, -1) {
-		for _, name := range strings.Split(m[1]+m[2], ",") {
-			if word := strings.Fields(name); len(word) > 0 {
-				first, _, _ := strings.Cut(word[0], ".")
-				names = append(names, first+".py")
-			}
-		}
-	}
-	return names
 }

@@ -105,12 +105,6 @@ func TestComplete(t *testing.T) {
 	assert.Golden(t, "testdata/launches.txt", got.String())
 }
 
-func TestImports(t *testing.T) {
-	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n" +
-		"# import k\nx = 'import l'\nimportm")
-	assert.Same(t, got, []string{"a.py", "b.py", "d.py", "f.py", "i.py"})
-}
-
 // A manifest has what is known, guesses, and marks; heuristics and defaults are told.
 func TestManifest(t *testing.T) {
 	f := Function{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"},
@@ -148,13 +142,13 @@ func TestNoTriton(t *testing.T) {
 		_, err := Probe(nil, nil)
 		assert.That(t, err != nil && err.Error() == test.want, "%v, want %s", err, test.want)
 	}
-	c := NewCache(nil, 0)
+	c := NewCompiler(0)
 	defer c.Close()
 	t.Setenv("NORMBENCH_CACHE", dir)
 	unit := nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0"}}
 	_, err := c.Compile(nvrtc.Source{Name: "user:k.py"}, unit)
 	want := "compile user:k.py: Triton's process ended: exit status 3 (oops)"
 	assert.That(t, err != nil && err.Error() == want, "%v, want %s", err, want)
-	_, err = c.Compile(nvrtc.Source{Name: "k.cu"}, unit)
+	_, err = nvrtc.NewCache(dir, nil).Compile(nvrtc.Source{Name: "k.cu"}, unit)
 	assert.That(t, errors.Is(err, nvrtc.ErrNotFound), "CUDA without NVRTC: %v", err)
 }

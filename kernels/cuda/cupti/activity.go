@@ -3,7 +3,6 @@ package cupti
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 )
 
 // An Activity is one piece of work on the GPU.
@@ -38,18 +37,21 @@ const (
 	kindKernel = 10
 )
 
+// errBroken is a record that cannot be read, or is of what could not be collected or has not ended.
+var errBroken = errors.New("a broken activity record")
+
 // parse reads a record from the bytes at its start, which may go on beyond it. Text fetches a
 // string at an address. It returns false for a record of a kind that is not asked for.
 func parse(record []byte, text func(address uint64) string) (Activity, bool, error) {
 	if len(record) < 4 {
-		return Activity{}, false, fmt.Errorf("activity record of %d bytes", len(record))
+		return Activity{}, false, errBroken
 	}
 	l, ok := layouts[binary.NativeEndian.Uint32(record)]
 	if !ok {
 		return Activity{}, false, nil
 	}
 	if len(record) < l.size {
-		return Activity{}, false, fmt.Errorf("%s record of %d bytes", l.what, len(record))
+		return Activity{}, false, errBroken
 	}
 	a := Activity{
 		Name:          l.what,
@@ -59,15 +61,10 @@ func parse(record []byte, text func(address uint64) string) (Activity, bool, err
 		CorrelationID: binary.NativeEndian.Uint32(record[l.correlation:]),
 	}
 	if l.name != 0 {
-		if a.Name = text(binary.NativeEndian.Uint64(record[l.name:])); a.Name == "" {
-			return Activity{}, false, errors.New("kernel record without a name")
-		}
+		a.Name = text(binary.NativeEndian.Uint64(record[l.name:]))
 	}
-	switch {
-	case a.StartNS == 0 || a.EndNS == 0: // CUPTI: could not be collected, or has not ended
-		return Activity{}, false, fmt.Errorf("no times for %s", a.Name)
-	case a.EndNS < a.StartNS:
-		return Activity{}, false, fmt.Errorf("%s ends %d ns before it starts", a.Name, a.StartNS-a.EndNS)
+	if a.Name == "" || a.StartNS == 0 || a.EndNS < a.StartNS {
+		return Activity{}, false, errBroken
 	}
 	return a, true, nil
 }

@@ -15,9 +15,6 @@ import (
 // the launches of sample i. A gap is negative where launches overlapped, as programmatic ones may.
 func Stages(acts []Activity, launches []string, samples int,
 	skip ...string) (stages [][]float64, gaps []float64, err error) {
-	if len(launches) == 0 || samples <= 0 {
-		return nil, nil, fmt.Errorf("%d samples of %d launches", samples, len(launches))
-	}
 	var run []Activity
 	for _, a := range acts {
 		if !slices.Contains(skip, a.Name) {
@@ -27,20 +24,16 @@ func Stages(acts []Activity, launches []string, samples int,
 	slices.SortStableFunc(run, func(a, b Activity) int {
 		return cmp.Or(cmp.Compare(a.StartNS, b.StartNS), cmp.Compare(a.CorrelationID, b.CorrelationID))
 	})
-	if want := samples * len(launches); len(run) != want {
+	if want := samples * len(launches); want <= 0 || len(run) != want {
 		return nil, nil, fmt.Errorf("%d activities, want %d samples of %d launches", len(run),
 			samples, len(launches))
 	}
 	stages, gaps = make([][]float64, len(launches)), make([]float64, samples)
 	for i, a := range run {
 		sample, j := i/len(launches), i%len(launches)
-		if a.StreamID != run[0].StreamID {
-			return nil, nil, fmt.Errorf("%s ran in stream %d, others in stream %d", a.Name,
-				a.StreamID, run[0].StreamID)
-		}
-		if a.Name != launches[j] {
-			return nil, nil, fmt.Errorf("launch %d of sample %d was %s, want %s", j+1, sample+1,
-				a.Name, launches[j])
+		if a.StreamID != run[0].StreamID || a.Name != launches[j] {
+			return nil, nil, fmt.Errorf("launch %d of sample %d was %s in stream %d, want %s in %d", j+1,
+				sample+1, a.Name, a.StreamID, launches[j], run[0].StreamID)
 		}
 		stages[j] = append(stages[j], seconds(a.StartNS, a.EndNS))
 		if j > 0 {

@@ -48,7 +48,6 @@ type Tracer struct {
 // library holds the functions of CUPTI. The signatures are those of cupti_activity.h.
 type library struct {
 	version    func(version *uint32) int32
-	result     func(result int32, text *unsafe.Pointer) int32
 	register   func(requested, completed unsafe.Pointer) int32
 	enable     func(kind uint32) int32
 	disable    func(kind uint32) int32
@@ -71,7 +70,6 @@ func load(path string) (*Tracer, error) {
 	var err error
 	if t.path, err = nvlib.Load(where.Name, path, map[string]any{
 		"cuptiGetVersion":                   &t.lib.version,
-		"cuptiGetResultString":              &t.lib.result,
 		"cuptiActivityRegisterCallbacks":    &t.lib.register,
 		"cuptiActivityEnable":               &t.lib.enable,
 		"cuptiActivityDisable":              &t.lib.disable,
@@ -82,7 +80,7 @@ func load(path string) (*Tracer, error) {
 		return nil, err
 	}
 	var version uint32
-	if err := t.check("cuptiGetVersion", t.lib.version(&version)); err != nil {
+	if err := check("cuptiGetVersion", t.lib.version(&version)); err != nil {
 		return nil, fmt.Errorf("load CUPTI: %w", err)
 	}
 	if version < oldest || version > newest {
@@ -104,13 +102,13 @@ func (t *Tracer) Start() error {
 	}
 	if !t.registered {
 		r := t.lib.register(unsafe.Pointer(C.nb_cupti_requested), unsafe.Pointer(C.nb_cupti_completed))
-		if err := t.check("cuptiActivityRegisterCallbacks", r); err != nil {
+		if err := check("cuptiActivityRegisterCallbacks", r); err != nil {
 			return err
 		}
 		t.registered = true
 	}
 	for i, kind := range traced {
-		if err := t.check("cuptiActivityEnable", t.lib.enable(kind)); err != nil {
+		if err := check("cuptiActivityEnable", t.lib.enable(kind)); err != nil {
 			for _, kind := range traced[:i] {
 				t.lib.disable(kind)
 			}
@@ -130,9 +128,9 @@ func (t *Tracer) Stop() ([]Activity, error) {
 		return nil, errors.New("CUPTI is not tracing")
 	}
 	t.running = false
-	err := t.check("cuptiActivityFlushAll", t.lib.flushAll(1)) // 1: buffers that are not full, too
+	err := check("cuptiActivityFlushAll", t.lib.flushAll(1)) // 1: buffers that are not full, too
 	for _, kind := range traced {
-		if bad := t.check("cuptiActivityDisable", t.lib.disable(kind)); err == nil {
+		if bad := check("cuptiActivityDisable", t.lib.disable(kind)); err == nil {
 			err = bad
 		}
 	}
@@ -179,7 +177,7 @@ func (t *Tracer) drain() (acts []Activity, err error) {
 			}
 			at := uintptr(record) - uintptr(unsafe.Pointer(buffer))
 			if r != success || record == nil || at >= uintptr(valid) {
-				note(t.err("cuptiActivityGetNextRecord", r))
+				note(fmt.Errorf("cuptiActivityGetNextRecord: CUPTI error %d", r))
 				break
 			}
 			a, ok, bad := parse(unsafe.Slice((*byte)(record), uintptr(valid)-at), text)
@@ -191,7 +189,7 @@ func (t *Tracer) drain() (acts []Activity, err error) {
 		C.nb_cupti_release(buffer)
 	}
 	var lost uintptr
-	note(t.check("cuptiActivityGetNumDroppedRecords", t.lib.dropped(0, 0, &lost)))
+	note(check("cuptiActivityGetNumDroppedRecords", t.lib.dropped(0, 0, &lost)))
 	if lost > 0 {
 		note(fmt.Errorf("CUPTI dropped %d records", lost))
 	}
@@ -205,17 +203,10 @@ func buffers() (all, held int) {
 	return int(a), int(h)
 }
 
-func (t *Tracer) check(call string, result int32) error {
+// check is the error of a call. Nobody is told it but tests: events time what CUPTI does not.
+func check(call string, result int32) error {
 	if result == success {
 		return nil
 	}
-	return t.err(call, result)
-}
-
-func (t *Tracer) err(call string, result int32) error {
-	var text unsafe.Pointer
-	if t.lib.result(result, &text) != success || text == nil {
-		return fmt.Errorf("%s: CUPTI error %d", call, result)
-	}
-	return fmt.Errorf("%s: %s (%d)", call, C.GoString((*C.char)(text)), result)
+	return fmt.Errorf("%s: CUPTI error %d", call, result)
 }

@@ -55,9 +55,9 @@ func TestFakeTracer(t *testing.T) {
 	assert.That(t, err == nil && len(acts) == 0, "%d activities, %v", len(acts), err)
 	for _, tt := range []struct{ variable, value, want string }{
 		{"FAKE_CUPTI_DROPPED", "3", "CUPTI dropped 3 records"},
-		{"FAKE_CUPTI_UNENDED", "1", "no times for memset"},
-		{"FAKE_CUPTI_FAIL", "flush", "cuptiActivityFlushAll: FAKE_ERROR (15)"},
-		{"FAKE_CUPTI_FAIL", "next", "cuptiActivityGetNextRecord: FAKE_ERROR (15)"},
+		{"FAKE_CUPTI_UNENDED", "1", "a broken activity record"},
+		{"FAKE_CUPTI_FAIL", "flush", "cuptiActivityFlushAll: CUPTI error 15"},
+		{"FAKE_CUPTI_FAIL", "next", "cuptiActivityGetNextRecord: CUPTI error 15"},
 	} {
 		t.Run(tt.value, func(t *testing.T) {
 			t.Setenv(tt.variable, tt.value)
@@ -70,7 +70,7 @@ func TestFakeTracer(t *testing.T) {
 	}
 	t.Run("enable", func(t *testing.T) {
 		t.Setenv("FAKE_CUPTI_FAIL", "enable")
-		assert.Error(t, tracer.Start(), "cuptiActivityEnable: FAKE_ERROR (15)")
+		assert.Error(t, tracer.Start(), "cuptiActivityEnable: CUPTI error 15")
 	})
 	acts, err = run(1) // and it goes on
 	assert.That(t, err == nil && len(acts) == 5, "%v, %v", acts, err)

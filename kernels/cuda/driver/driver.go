@@ -157,29 +157,12 @@ func (c *Context) Memset8(s Stream, p Ptr, value byte, bytes int64) error {
 	return wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(p), value, bytes, s.s))
 }
 
-// CopyToDevice copies to the device and waits until the data is there. A plain copy from pageable
-// memory may return before that, and streams made by NewStream would not wait for it.
-func (c *Context) CopyToDevice(dst Ptr, src []byte) error {
-	if len(src) == 0 {
-		return nil
-	}
-	if err := cu.MemcpyHtoD(cu.DevicePtr(dst), unsafe.Pointer(&src[0]), int64(len(src))); err != nil {
-		return wrap("cuMemcpyHtoD", err)
-	}
-	return c.Synchronize()
-}
-
 // CopyFromDevice waits for all work in the context and copies from the device.
 func (c *Context) CopyFromDevice(dst []byte, src Ptr) error {
 	if err := c.Synchronize(); err != nil || len(dst) == 0 {
 		return err
 	}
 	return wrap("cuMemcpyDtoH", cu.MemcpyDtoH(unsafe.Pointer(&dst[0]), cu.DevicePtr(src), int64(len(dst))))
-}
-
-// CopyDtoD enqueues a copy within the device.
-func (c *Context) CopyDtoD(s Stream, dst, src Ptr, bytes int64) error {
-	return wrap("cuMemcpyDtoDAsync", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(src), bytes, s.s))
 }
 
 // A Stream is a queue of work on the device. The zero Stream is the default stream.

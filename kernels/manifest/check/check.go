@@ -26,7 +26,8 @@ import (
 type Checker struct {
 	registry *kernels.Registry
 	device   kernels.DeviceInfo
-	cache    *triton.Cache
+	cache    *nvrtc.Cache
+	triton   *triton.Compiler
 	// NoNVRTC is why no CUDA is compiled, or nil.
 	NoNVRTC error
 
@@ -38,18 +39,15 @@ type Checker struct {
 // New checks families of r for a device that need not be there. Without
 // NVRTC it compiles no CUDA: see NoNVRTC.
 func New(r *kernels.Registry, d kernels.DeviceInfo) *Checker {
-	c := &Checker{registry: r, device: d, seen: map[string]bool{}}
+	c := &Checker{registry: r, device: d, triton: triton.NewCompiler(0), seen: map[string]bool{}}
 	n, err := nvrtc.Find()
-	var cuda *nvrtc.Cache
-	if c.NoNVRTC = err; err == nil {
-		cuda = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n)
-	}
-	c.cache = triton.NewCache(cuda, 0)
+	c.NoNVRTC = err
+	c.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).UsePython(c.triton.Compile)
 	return c
 }
 
 // Close ends what compiles.
-func (c *Checker) Close() { c.cache.Close() }
+func (c *Checker) Close() { c.triton.Close() }
 
 // Kernels is how many different kernels have been compiled.
 func (c *Checker) Kernels() int { return len(c.seen) }

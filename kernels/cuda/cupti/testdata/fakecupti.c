@@ -25,11 +25,6 @@ int cuptiGetVersion(uint32_t *version) {
   return OK;
 }
 
-int cuptiGetResultString(int result, const char **text) {
-  *text = "FAKE_ERROR";
-  return result == NOT_INITIALIZED ? OK : 1;
-}
-
 int cuptiActivityRegisterCallbacks(void *r, void *c) {
   requested = r;
   completed = c;

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"normbench/internal/hint"
 	"normbench/kernels/nvrtc"
@@ -19,12 +18,9 @@ const (
 	compileTimeout = 2 * time.Minute
 )
 
-// A Cache keeps what Triton compiles beside what NVRTC does, and like it. For each Python source it
-// has a process that imports it once, and forks workers that compile: as many as kernels are asked
-// for at once, of some 100 MB each.
-type Cache struct {
-	cuda  *nvrtc.Cache // nil without NVRTC
-	own   *nvrtc.Cache
+// A Compiler has Triton compile. For each Python source it has a process that imports it once, and
+// forks workers that compile: as many as kernels are asked for at once, of some 100 MB each.
+type Compiler struct {
 	ctx   context.Context
 	close context.CancelFunc
 	step  time.Duration // see nvrtc.NewPool
@@ -34,28 +30,16 @@ type Cache struct {
 	running sync.WaitGroup
 }
 
-// NewCache is a cache of both. The step is nvrtc.NewPool's.
-func NewCache(cuda *nvrtc.Cache, step time.Duration) *Cache {
-	c := &Cache{cuda: cuda, step: step, servers: map[string]*server{}}
+// NewCompiler is a Compiler without processes. The step is nvrtc.NewPool's.
+func NewCompiler(step time.Duration) *Compiler {
+	c := &Compiler{step: step, servers: map[string]*server{}}
 	c.ctx, c.close = context.WithCancel(context.Background())
-	c.own = nvrtc.NewForeignCache(nvrtc.DefaultCacheDir(), "triton", c.compile)
 	return c
 }
 
-// Compile is nvrtc.Cache's, for Python too. Its error has a hint where it is not the kernel's.
-func (c *Cache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
-	switch {
-	case !src.IsPython() && c.cuda == nil:
-		return nil, nvrtc.ErrNotFound
-	case !src.IsPython():
-		return c.cuda.Compile(src, opt)
-	case !utf8.ValidString(src.Text):
-		return nil, &nvrtc.CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
-	}
-	return c.own.Compile(src, opt)
-}
-
-func (c *Cache) compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
+// Compile makes a cubin of a function of a Python source. Its error has a hint where it is not the
+// kernel's.
+func (c *Compiler) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
 	start, limit := startTimeout, compileTimeout
 	help := "import it in that Python by hand"
 	if c.step > 0 { // one after the other they take less than a step
@@ -88,7 +72,7 @@ func (c *Cache) compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, err
 
 // server is the process of a source, which the first who asks starts. The error goes on from
 // "Triton's process".
-func (c *Cache) server(src nvrtc.Source, limit time.Duration) (*server, error) {
+func (c *Compiler) server(src nvrtc.Source, limit time.Duration) (*server, error) {
 	c.mu.Lock()
 	s := c.servers[src.Name]
 	if s == nil {
@@ -104,7 +88,7 @@ func (c *Cache) server(src nvrtc.Source, limit time.Duration) (*server, error) {
 }
 
 // forget has the next who asks start another.
-func (c *Cache) forget(src nvrtc.Source, s *server) {
+func (c *Compiler) forget(src nvrtc.Source, s *server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.servers[src.Name] == s {
@@ -112,18 +96,8 @@ func (c *Cache) forget(src nvrtc.Source, s *server) {
 	}
 }
 
-// Unkept is nvrtc.Cache's.
-func (c *Cache) Unkept() string {
-	for _, cache := range []*nvrtc.Cache{c.cuda, c.own} {
-		if cache != nil && cache.Unkept() != "" {
-			return cache.Unkept()
-		}
-	}
-	return ""
-}
-
 // Close ends Triton's processes. Nothing is compiled behind it.
-func (c *Cache) Close() {
+func (c *Compiler) Close() {
 	c.close()
 	c.running.Wait()
 }
