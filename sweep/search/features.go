@@ -30,8 +30,9 @@ var scales = [numFeatures]float64{
 	featStages: 1.2, featVector: 1.5, featCols: 2, featSingle: 0.8, featReduce: 2, featReduceRows: 3,
 }
 
-// featuresOf are those of a variant on a problem, in scales.
-func featuresOf(p kernels.Problem, v kernels.Variant, sms int) (x [numFeatures]float64) {
+// Features are those of a variant on a problem, in scales: logs of knobs and of what they make of
+// the problem.
+func Features(p kernels.Problem, v kernels.Variant, sms int) (x [numFeatures]float64) {
 	get := func(k *kernels.Knob, zero float64) float64 {
 		if n, ok := v.Config.Lookup(k); ok && n > 0 {
 			return float64(n)

@@ -47,7 +47,7 @@ type machine struct {
 
 func (m *machine) us(v kernels.Variant) float64 {
 	t := 60.0
-	for i, x := range featuresOf(problem, v, 132) {
+	for i, x := range Features(problem, v, 132) {
 		t += 3 * math.Abs(x-float64(i%3)-1)
 	}
 	return t

@@ -70,7 +70,7 @@ func ownFeatures(s *Space) []feature {
 		fs[k] = feature{ways: [][]float64{nil}, prior: ownLength}
 	}
 	for i, v := range s.Variants {
-		for k, x := range featuresOf(s.Problem, v, s.SMs) {
+		for k, x := range Features(s.Problem, v, s.SMs) {
 			fs[k].at, fs[k].ways[0] = append(fs[k].at, i), append(fs[k].ways[0], x)
 		}
 	}

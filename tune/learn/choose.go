@@ -133,55 +133,46 @@ const (
 	mostRivals = 20   // of a group
 	bestOf     = 12   // guesses of a problem that are rivals,
 	parents    = 4    // and that have children: one or two knobs a step away
-	children   = 160  // at most
-	strangers  = 60   // drawn from all spaces
-	sigma      = 0.10 // spread of a config without measurements
-	childStep  = 0.05 // regret that is expected of a child beside its parent's
+	children   = 300  // at most
+	strangers  = 300  // drawn from all spaces
+	sigma      = 0.10 // spread of a measurement at another place
 	hopeless   = 0.50 // regret of what is not taken
 )
 
 // A rival may win on some problems of a group.
 type rival struct {
 	variant kernels.Variant
-	expects []guess // at each problem; NaN where it is refused
-	source  source
-	unknown bool // its design may be good at a problem, and was not measured nearby
+	rows    [][]float64 // of its design's model at each problem; nil where it is refused
 }
 
-// A source is where a rival comes from. Each has its share of the turns: the many of one would else
-// leave nothing to the few of another.
-type source int
-
-const (
-	elite    source = iota // did well nearby, or is nominated by a design
-	child                  // of such a one
-	stranger               // drawn from a space
-)
-
-// turns are who may be taken in turn.
-var turns = []source{elite, child, elite, stranger}
-
-// choose takes rivals for a group. First comes one of each design that is unknown nearby. Then, for
-// each problem in turn, rivals draw a regret from what is expected of them, and the least is taken
-// (Thompson, 1933). So what is good runs often, and what is little known sometimes. Nearby problems
-// tell each other their configs so; the map of elites is Mouret and Clune's (2015).
+// choose takes rivals for a group. For each problem in turn a model of each design is drawn, of those
+// that its measurements around leave likely. A rival is expected to lose what was measured of it
+// nearby, and what the model says where little was. The least is taken (Thompson, 1933). So what is
+// good runs often, and what is little known sometimes, as is a design that nobody measured around.
+// Nearby problems tell each other their configs so; the map of elites is Mouret and Clune's (2015).
 func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
-	rivals := c.rivals(ps)
-	designs := map[string]bool{}
-	for _, k := range c.rng.Perm(len(rivals)) {
-		if r := rivals[k]; r.unknown && !designs[r.variant.Family] {
-			designs[r.variant.Family] = true
-			chosen = append(chosen, r)
-		}
+	around := make([]*surroundings, len(ps))
+	for i, p := range ps {
+		around[i] = c.around(p)
 	}
+	rivals := c.rivals(ps, around)
 	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals; turn++ {
+		i := turn % len(ps)
+		models := map[string][]float64{}
+		for _, f := range c.Registry.Candidates(ps[i]) {
+			models[f.Name] = around[i].designs[f.Name].sample(c.rng)
+		}
 		var best *rival
 		least := hopeless
 		for _, r := range rivals {
-			g := r.expects[turn%len(ps)]
-			x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
-			// NaN is not
-			if x < least && r.source == turns[(turn+turn/len(ps))%len(turns)] && !slices.Contains(chosen, r) {
+			if r.rows[i] == nil || slices.Contains(chosen, r) {
+				continue
+			}
+			g := around[i].known[r.variant]
+			x := g.with(predict(models[r.variant.Family], r.rows[i])).regret
+			share := g.weight / (g.weight + priorWeight) // of what was measured in it
+			x += share * sigma / math.Sqrt(g.weight+2*priorWeight) * c.rng.NormFloat64()
+			if x < least {
 				best, least = r, x
 			}
 		}
@@ -219,7 +210,7 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 			add(c.Prior.Answer(p).Variant)
 		}
 		for _, r := range chosen {
-			if !math.IsNaN(r.expects[i].regret) {
+			if r.rows[i] != nil {
 				add(r.variant)
 			}
 		}
@@ -240,65 +231,47 @@ func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
 	return f
 }
 
-// rivals lists who may win: the nominees of the designs, what did well nearby or farther around, its
-// children, and strangers. A nominee is expected to lose as much as its design did, and nothing where
-// that was not measured: so no design is absent by chance. A stranger loses more, a child a bit more
-// than its parent.
-func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
-	around := make([]*surroundings, len(ps))
-	for i, p := range ps {
-		around[i] = c.around(p)
-	}
+// rivals lists who may win: the bases of the designs, what did well nearby, its children, and
+// strangers.
+func (c *chooser) rivals(ps []kernels.Problem, around []*surroundings) (list []*rival) {
 	seen, plans := map[kernels.Variant]bool{}, map[string]bool{}
-	add := func(v kernels.Variant, from source, expected func(s *surroundings) float64) {
+	add := func(v kernels.Variant) {
 		if seen[v] {
 			return
 		}
 		seen[v] = true
-		r, plan := &rival{variant: v, source: from, expects: make([]guess, len(ps))}, ""
+		r, plan := &rival{v, make([][]float64, len(ps))}, ""
 		for i, p := range ps {
-			f := c.family(p, v)
-			if f == nil {
-				r.expects[i].regret = math.NaN()
-				continue
+			if f := c.family(p, v); f != nil && around[i].designs[v.Family] != nil {
+				r.rows[i] = row(f, p, v.Config, c.Device.SMs)
+				plan = cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
 			}
-			r.expects[i] = around[i].known[v].with(expected(around[i]))
-			g := around[i].designs[v.Family]
-			r.unknown = r.unknown || from == elite && g.weight < priorWeight && g.regret < priorRegret
-			plan = cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
 		}
 		if plan != "" && !plans[plan] { // some knobs change nothing
 			plans[plan] = true
 			list = append(list, r)
 		}
 	}
-	for i, p := range ps {
-		nominees := around[i].elites
-		if i == 0 || i == len(ps)/2 || i == len(ps)-1 {
-			nominees = append(nominees, c.Prior.Answer(p).Variant)
-			for _, f := range c.Registry.Candidates(p) {
-				nominees = append(nominees, kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
-			}
-		}
-		for _, v := range nominees {
-			add(v, elite, func(s *surroundings) float64 { return s.designs[v.Family].regret })
+	for _, i := range []int{0, len(ps) / 2, len(ps) - 1} {
+		add(c.Prior.Answer(ps[i]).Variant)
+		for _, f := range c.Registry.Candidates(ps[i]) {
+			add(kernels.Variant{Family: f.Name, Config: f.Base(ps[i], c.Device)})
 		}
 	}
 	for _, s := range around {
+		for _, v := range s.elites {
+			add(v)
+		}
 		for _, g := range s.rank[:min(len(s.rank), bestOf)] {
-			add(g.variant, elite, func(*surroundings) float64 { return priorRegret })
+			add(g.variant)
 		}
 	}
 	for k := range children + strangers {
 		i := c.rng.IntN(len(ps))
 		if k >= children {
-			v := c.stranger(ps[i])
-			add(v, stranger, func(s *surroundings) float64 { return s.designs[v.Family].regret + priorRegret })
+			add(c.stranger(ps[i]))
 		} else if gs := around[i].rank; len(gs) > 0 {
-			parent := gs[c.rng.IntN(min(len(gs), parents))].variant
-			add(c.child(parent), child, func(s *surroundings) float64 {
-				return s.known[parent].with(priorRegret).regret + childStep
-			})
+			add(c.child(gs[c.rng.IntN(min(len(gs), parents))].variant))
 		}
 	}
 	return list
@@ -308,34 +281,46 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 type surroundings struct {
 	rank    []guess                   // of variants nearby, the least regret first
 	known   map[kernels.Variant]guess // the same without the prior
-	designs map[string]guess          // of the best of each family, 0 where there is none
-	elites  []kernels.Variant         // the best of each family farther around
+	elites  []kernels.Variant         // the best of each design, farther around
+	designs map[string]*regression    // of each, from there
 }
 
 // around looks around a problem.
 func (c *chooser) around(p kernels.Problem) *surroundings {
 	k, at := c.classes[rule.ClassOf(p)], placeOf(p)
 	s := &surroundings{rank: k.rank(k.near(at)), known: map[kernels.Variant]guess{},
-		designs: map[string]guess{}}
-	for _, g := range k.rank(k.far(at)) {
-		name := g.variant.Family
-		if _, has := s.designs[name]; has {
-			continue
-		}
-		if _, v, _, err := c.Registry.Resolve(p, g.variant, c.Device); err == nil {
-			s.designs[name] = guess{regret: g.regret}
-			s.elites = append(s.elites, v)
-		}
-	}
+		designs: map[string]*regression{}}
 	for _, g := range s.rank {
 		g.regret = (g.regret*(g.weight+priorWeight) - priorRegret*priorWeight) / g.weight
 		s.known[g.variant] = g
-		d := s.designs[g.variant.Family]
-		if d.weight == 0 {
-			d.regret = g.with(d.regret).regret
+	}
+	families := map[string]*kernels.Family{}
+	seen := map[string][]observation{}
+	for _, f := range c.Registry.Candidates(p) {
+		families[f.Name] = f
+	}
+	far := k.far(at)
+	for _, g := range k.rank(far) {
+		if families[g.variant.Family] == nil || seen[g.variant.Family] != nil {
+			continue
 		}
-		d.weight += g.weight
-		s.designs[g.variant.Family] = d
+		if _, v, _, err := c.Registry.Resolve(p, g.variant, c.Device); err == nil {
+			seen[g.variant.Family] = []observation{}
+			s.elites = append(s.elites, v)
+		}
+	}
+	for _, n := range far {
+		q := k.points[n.point].Problem
+		for _, t := range k.timings[n.point] {
+			v := k.variants[t.variant]
+			if f := families[v.Family]; f != nil {
+				seen[v.Family] = append(seen[v.Family],
+					observation{row(f, q, v.Config, c.Device.SMs), t.regret, n.weight})
+			}
+		}
+	}
+	for name, f := range families {
+		s.designs[name] = fit(len(row(f, p, f.Base(p, c.Device), c.Device.SMs)), seen[name])
 	}
 	return s
 }

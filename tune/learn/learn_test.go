@@ -304,8 +304,8 @@ func TestSpent(t *testing.T) {
 	assert.Equal(t, (&Policy{Classes: []kernels.Problem{asked}}).spent(es), 30*time.Second)
 }
 
-// No design is absent by chance: where a neighbourhood has times of three families, a group there
-// has each other one as well, and leaves out what lost by a lot.
+// No design is absent for long: where a neighbourhood has times of three families, every other group
+// has each other one as well. What lost a bit or a lot has its turn more rarely.
 func TestNominees(t *testing.T) {
 	s := newSim(1, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
@@ -332,7 +332,7 @@ func TestNominees(t *testing.T) {
 			point(m, 8*n, map[string]float64{"rms_bwd/mix_order": 130, "rms_bwd/smem_pipe": 100})
 		}
 	}
-	groups, with := 4, map[string]int{}
+	groups, with := 8, map[string]int{}
 	for seed := range uint64(groups) {
 		c := l.chooser(points, rand.New(rand.NewPCG(seed, 9)))
 		var ps []kernels.Problem
@@ -351,11 +351,11 @@ func TestNominees(t *testing.T) {
 	}
 	at := sized(class, 20480, 539)
 	for _, f := range bare.Candidates(at) {
-		want := groups
-		if f.Name == "rms_bwd/split" || f.Refuse(at, f.Base(at, s.info), s.info) != nil {
+		want := groups / 2
+		if f.Name == "rms_bwd/split" || f.Name == "rms_bwd/coop" || f.Refuse(at, f.Base(at, s.info), s.info) != nil {
 			want = 0
 		}
-		assert.That(t, with[f.Name] >= want && (f.Name != "rms_bwd/split" || with[f.Name] <= 1),
+		assert.That(t, with[f.Name] >= want && (f.Name != "rms_bwd/split" || with[f.Name] <= groups/2),
 			"%d of %d groups have %s", with[f.Name], groups, f.Name)
 	}
 }

@@ -159,17 +159,17 @@ type neighbour struct {
 }
 
 // near lists the points that count for a place, the nearest first. A nil class has none.
-func (c *class) near(at place) []neighbour { return c.neighbours(at, alike) }
+func (c *class) near(at place) []neighbour { return c.neighbours(at, mostPoints, alike) }
 
 // far is near with twice the reach, and all alignments and both ops alike.
 func (c *class) far(at place) []neighbour {
-	return c.neighbours(at, func(a, b place) float64 {
+	return c.neighbours(at, 2*mostPoints, func(a, b place) float64 {
 		return alike(place{columns: a.columns / 2, rows: a.rows / 2},
 			place{columns: b.columns / 2, rows: b.rows / 2})
 	})
 }
 
-func (c *class) neighbours(at place, alike func(a, b place) float64) (list []neighbour) {
+func (c *class) neighbours(at place, most int, alike func(a, b place) float64) (list []neighbour) {
 	if c == nil {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (c *class) neighbours(at place, alike func(a, b place) float64) (list []nei
 	slices.SortFunc(list, func(a, b neighbour) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.point, b.point))
 	})
-	return list[:min(len(list), mostPoints)]
+	return list[:min(len(list), most)]
 }
 
 // rank is what is expected of each variant that was measured near a place, the least regret first:

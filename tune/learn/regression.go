@@ -1,0 +1,94 @@
+package learn
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"normbench/kernels"
+	"normbench/sweep/search"
+)
+
+// A regression says what configs of a design lose around a place, measured or not: the log regret, bent, is
+// a sum over its knobs' values and over features, each times a coefficient with a normal prior.
+// (Bayesian linear regression: Bishop 2006, section 3.3.)
+type regression struct {
+	precision mat.Cholesky // of the coefficients, given what was measured
+	mean      mat.VecDense
+}
+
+// Spreads of what its parts add, before anything was measured, and of a measurement.
+const (
+	levelSpread   = 0.40 // of all configs of a design
+	knobSpread    = 0.12 // of a knob's value
+	featureSpread = 0.02 // of a feature, a unit from its middle; of its square a third
+	timingSpread  = 0.06
+	bentAt        = 0.30 // see bend
+)
+
+// bend lets the slow end of a space, where nobody chooses, not outweigh the fast one.
+func bend(regret float64) float64 { return bentAt * math.Log1p(regret/bentAt) }
+
+// row is what a config's coefficients are multiplied by.
+func row(f *kernels.Family, p kernels.Problem, c kernels.Config, sms int) []float64 {
+	x := []float64{levelSpread}
+	for _, r := range f.Knobs {
+		for _, v := range r.Values {
+			if v == c.Get(r.Knob) {
+				x = append(x, knobSpread)
+			} else {
+				x = append(x, 0)
+			}
+		}
+	}
+	for _, y := range search.Features(p, kernels.Variant{Family: f.Name, Config: c}, sms) {
+		x = append(x, featureSpread*y, featureSpread*y*y/3)
+	}
+	return x
+}
+
+// An observation is a log regret that was measured, with its weight.
+type observation struct {
+	row            []float64
+	regret, weight float64
+}
+
+// fit is the model of n coefficients after observations.
+func fit(n int, seen []observation) *regression {
+	a, b := mat.NewSymDense(n, nil), mat.NewVecDense(n, nil)
+	for i := range n {
+		a.SetSym(i, i, 1)
+	}
+	for _, o := range seen {
+		x := mat.NewVecDense(n, o.row)
+		w := o.weight / (timingSpread * timingSpread)
+		a.SymRankOne(a, w, x)
+		b.AddScaledVec(b, w*(bend(o.regret)-bend(priorRegret)), x)
+	}
+	m := &regression{}
+	m.precision.Factorize(a)
+	m.precision.SolveVecTo(&m.mean, b)
+	return m
+}
+
+// sample draws coefficients that what was measured leaves likely.
+func (m *regression) sample(rng *rand.Rand) []float64 {
+	var upper mat.TriDense
+	m.precision.UTo(&upper)
+	z := mat.NewVecDense(m.mean.Len(), nil)
+	for i := range z.Len() {
+		z.SetVec(i, rng.NormFloat64())
+	}
+	var x mat.VecDense
+	x.SolveVec(&upper, z)
+	x.AddVec(&x, &m.mean)
+	return x.RawVector().Data
+}
+
+// predict is the log regret of a config by drawn coefficients.
+func predict(coefficients, row []float64) float64 {
+	bent := bend(priorRegret) + floats.Dot(coefficients, row)
+	return bentAt * math.Expm1(bent/bentAt)
+}
