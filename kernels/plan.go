@@ -304,7 +304,8 @@ func (p Plan) Takes(buffer string) bool {
 
 // Writes says whether any launch has an output of the problem: the ruler's do not.
 func (p Plan) Writes(of Problem) bool {
-	return slices.ContainsFunc(of.Tensors(), func(t Tensor) bool { return t.Role == Output && p.Takes(t.Name) })
+	is := func(t Tensor) bool { return t.Role == Output && p.Takes(t.Name) }
+	return slices.ContainsFunc(of.Tensors(), is)
 }
 
 // ScratchBytes is the size of all scratch buffers, an upper bound of the

@@ -114,7 +114,8 @@ func TestMacros(t *testing.T) {
 						valid(t, p, d, f, c, f.Plan(p, c, d))
 					}
 					assert.That(t, k.Knob != kernels.CacheHint || v&4 == 0 ||
-						f.Refuse(p, c, small) != nil, "%s keeps x of %s in a cache that it fills, by hint %d", f.Name, p, v)
+						f.Refuse(p, c, small) != nil,
+						"%s keeps x of %s in a cache that it fills, by hint %d", f.Name, p, v)
 				}
 			}
 		}

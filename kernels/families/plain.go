@@ -11,9 +11,6 @@ import (
 // the fast designs against. Their .cu files are one for an op and a pass, plain_rms_fwd.cu and so
 // on; all else is here.
 
-func plainForward(op kernels.Op) *kernels.Family  { return plain(op, kernels.Fwd) }
-func plainBackward(op kernels.Op) *kernels.Family { return plain(op, kernels.Bwd) }
-
 func plain(op kernels.Op, pass kernels.Pass) *kernels.Family {
 	source := fmt.Sprintf("plain_%s_%s.cu", op.Spec().Short, pass)
 	return &kernels.Family{

@@ -24,24 +24,6 @@ import (
 //go:embed *.go *.cu *.cuh *.yaml
 var files embed.FS
 
-// general are the designs that make a family for each op.
-var general = []func(kernels.Op) *kernels.Family{
-	plainForward,
-	plainBackward,
-	fwdStream,
-	bwdStream,
-}
-
-// designs are those that make one for rmsnorm and one for layernorm.
-var designs = []func(kernels.Op) *kernels.Family{
-	fwdCopy,
-	rulerEmpty,
-	rulerPair,
-	rulerSpin,
-	rulerKept,
-	rulerReleased,
-}
-
 // stages are the host stages of the designs in manifests. Those of a pass do the same rows, whatever
 // the design's chunks.
 var stages = manifest.Stages{
@@ -81,8 +63,10 @@ func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(design s
 		return "smem_pipe"
 	case onePass && runs(one):
 		return one
+	case runs("two_pass"):
+		return "two_pass"
 	}
-	return "two_pass"
+	return "plain"
 }
 
 // fewRows says whether a backward has so few rows that one launch of few_rows' base beats the
@@ -147,8 +131,8 @@ func File(name string) (string, error) {
 	return string(b), err
 }
 
-// withHeaders adds what f's CUDA files include to its files.
-func withHeaders(f *kernels.Family) *kernels.Family {
+// addHeaders adds what f's CUDA files include to its files.
+func addHeaders(f *kernels.Family) {
 	for _, name := range f.Files {
 		src, err := nvrtc.ReadSource(File, name)
 		if err != nil {
@@ -157,7 +141,6 @@ func withHeaders(f *kernels.Family) *kernels.Family {
 		f.Files = slices.AppendSeq(f.Files, maps.Keys(src.Headers))
 	}
 	slices.Sort(f.Files)
-	return f
 }
 
 // Hash identifies all families of r together, comments too: two

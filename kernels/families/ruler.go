@@ -13,16 +13,14 @@ import (
 // SpinTime is how long the spin family takes, by the device's own clock.
 const SpinTime = 200 * time.Microsecond
 
-func rulerEmpty(op kernels.Op) *kernels.Family { return ruler(op, "empty", "ruler.cu", "empty") }
-func rulerPair(op kernels.Op) *kernels.Family  { return ruler(op, "pair", "ruler.cu", "empty", "empty") }
-func rulerSpin(op kernels.Op) *kernels.Family  { return ruler(op, "spin", "ruler.cu", "spin") }
-
-// rulerKept reads x with the wish that the L2 keeps it, then reads twice the L2 plainly. If x is
-// still there in the next sample, k1 is fast. rulerReleased takes the wish back in between, so
-// its k1 never finds x.
-func rulerKept(op kernels.Op) *kernels.Family { return ruler(op, "kept", "kept.cu", "keep", "wash") }
-func rulerReleased(op kernels.Op) *kernels.Family {
-	return ruler(op, "released", "kept.cu", "keep", "release", "wash")
+// rulers are an empty launch, two of them, a spin, and two that tell whether the L2 keeps lines. kept
+// reads x with the wish that the L2 keeps it, then reads twice the L2 plainly. If x is still there in
+// the next sample, k1 is fast. released takes the wish back in between, so its k1 never finds x.
+func rulers(op kernels.Op) []*kernels.Family {
+	return []*kernels.Family{ruler(op, "empty", "ruler.cu", "empty"),
+		ruler(op, "pair", "ruler.cu", "empty", "empty"), ruler(op, "spin", "ruler.cu", "spin"),
+		ruler(op, "kept", "kept.cu", "keep", "wash"),
+		ruler(op, "released", "kept.cu", "keep", "release", "wash")}
 }
 
 // ruler is a family that launches entries of a source one after the other.
@@ -53,7 +51,8 @@ func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Fam
 				case "wash":
 					l.Grid[0], l.Block = 4*d.SMs, 512
 					l.Args = append(kernels.Buffers("wash", "wash"), kernels.Int64("bytes", 2*d.CacheBytes))
-					plan.Scratch = []kernels.Scratch{{Name: "wash", DType: kernels.I32, Elems: d.CacheBytes / 2}}
+					plan.Scratch = []kernels.Scratch{{Name: "wash", DType: kernels.I32,
+						Elems: d.CacheBytes / 2}}
 				}
 				plan.Launches = append(plan.Launches, l)
 			}

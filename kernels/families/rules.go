@@ -63,12 +63,15 @@ func over(r *kernels.Registry, ms func() []*rule.Map) *kernels.Registry {
 		}
 		return b.(*rule.Book)
 	}
-	out := &kernels.Registry{File: r.File, Default: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
+	out := &kernels.Registry{File: r.File}
+	out.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
 		return book(d).Answer(p).Variant
-	}}
+	}
 	for _, f := range analytic.Families {
 		mapped := *f
-		mapped.Base = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config { return book(d).Base(f, p) }
+		mapped.Base = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+			return book(d).Base(f, p)
+		}
 		out.Families = append(out.Families, &mapped)
 	}
 	return out
@@ -77,14 +80,14 @@ func over(r *kernels.Registry, ms func() []*rule.Map) *kernels.Registry {
 // ours are the families of this package: those in Go, then those of manifests.
 var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	for _, s := range kernels.Ops() {
-		for _, d := range general {
-			list = append(list, withHeaders(d(s.Op)))
+		list = append(list, plain(s.Op, kernels.Fwd), plain(s.Op, kernels.Bwd),
+			stream(s.Op, kernels.Fwd), stream(s.Op, kernels.Bwd))
+		if both(s.Op) {
+			list = append(append(list, driverCopy(s.Op)), rulers(s.Op)...)
 		}
-		for _, d := range designs {
-			if both(s.Op) {
-				list = append(list, withHeaders(d(s.Op)))
-			}
-		}
+	}
+	for _, f := range list {
+		addHeaders(f)
 	}
 	texts := map[string]string{}
 	names, err := fs.Glob(files, "*.[cy]*")

@@ -13,9 +13,6 @@ import (
 // weights and statistics alone, which are far below 1% of the bytes from a few
 // rows on.
 
-func fwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Fwd) }
-func bwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Bwd) }
-
 func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 	return &kernels.Family{
 		Name:   kernels.FamilyName(op, pass, "stream"),
@@ -79,13 +76,9 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 					{Name: "CACHE_HINT", Value: int64(c.Get(kernels.CacheHint))},
 				},
 			}
-			in := p.Full(kernels.Input)
-			for i := range 3 {
-				if i < len(in) {
-					l.Args = append(l.Args, kernels.Buffers(in[i].Name)...)
-				} else {
-					l.Args = append(l.Args, common.Optional(false, ""))
-				}
+			l.Args = kernels.Buffers("", "", "")
+			for i, in := range p.Full(kernels.Input) {
+				l.Args[i].Name = in.Name
 			}
 			out := "y"
 			if pass == kernels.Bwd {
@@ -125,9 +118,9 @@ func hostStream(h *kernels.HostRun, pid int) {
 	}
 }
 
-// fwdCopy is the driver's own copy of x to y, which tells whether the stream is
+// driverCopy is the driver's own copy of x to y, which tells whether the stream is
 // as fast as this device moves bytes.
-func fwdCopy(op kernels.Op) *kernels.Family {
+func driverCopy(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   kernels.FamilyName(op, kernels.Fwd, "copy"),
 		Op:     op,

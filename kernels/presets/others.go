@@ -18,7 +18,8 @@ var triRMSNorm = &Preset{
 			return one(variant(p, "two_pass", "br1.bc1024.w4.v0.k0.p0.sp0.lb0.ch0"))
 		}
 		// The backward's one block covers the row; warps as in the Triton tutorial.
-		return one(variant(p, "lock_group", "gs32.w%d.v0.lb0.ch0", clamp(kernels.CeilPow2(p.N)/256, 1, 8)))
+		warps := clamp(kernels.CeilPow2(p.N)/256, 1, 8)
+		return one(variant(p, "lock_group", "gs32.w%d.v0.lb0.ch0", warps))
 	},
 }
 
@@ -64,7 +65,8 @@ var apexSizes = []int64{768, 1024, 1536, 2048, 2304, 3072, 3840, 4096, 5120, 614
 var apexFast = &Preset{
 	Name: "apex-fast", System: "apex FastLayerNorm", Times: true,
 	Lacks: lacks{"FastLayerNorm", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"},
-	Doc:   "persistent CTAs, several per wide row, by a table of 26 column counts; rows meet in global memory",
+	Doc: "persistent CTAs, several per wide row, by a table of 26 column counts; rows meet in " +
+		"global memory",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if !slices.Contains(apexSizes, p.N) {
 			return nil, fmt.Errorf("FastLayerNorm has no kernel for %d columns", p.N)

@@ -23,7 +23,7 @@ type Class struct {
 }
 
 // Options are a sum of the bits of options.
-type Options uint8
+type Options uint16
 
 // options are all, each with the bit of its place. The last is of the program's own: an fp8t
 // problem is uneven whose rows are no multiple of 16 or whose columns are none of 128. The designs
