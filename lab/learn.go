@@ -165,7 +165,6 @@ func (l *Lab) Judge(got *LearnResult, n int) (*report.Table, error) {
 		return nil, err
 	}
 	live := &report.Live{Match: *m}
-	live.Score()
 	got.Lost = cmp.Or(got.Lost, l.Late(live.Write(got.out.In(judgeFile))))
 	t := live.Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",

@@ -65,31 +65,32 @@ func TestPaired(t *testing.T) {
 	} {
 		c := versus(t, test.a, test.b)
 		r := c.Rows[0]
-		if r.Paired == nil || r.Verdict != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 ||
+		if r.judged == nil || r.Verdict != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 ||
 			math.Abs(c.All.Speedup-test.mean) > 1e-3 {
-			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Verdict, c.All.Speedup, test)
+			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.judged, r.Verdict, c.All.Speedup, test)
 			continue
 		}
 		few := len(test.a.Final.Rounds) < 12
-		assert.That(t, few == (r.Paired.Lo == 0) &&
-			(few || r.Paired.Lo <= r.Speedup && r.Paired.Hi >= r.Speedup) &&
-			(r.Paired.Reason == "") == (r.Verdict != verdict.Inconclusive), "%s: %+v", name, r.Paired)
+		lo, hi := r.interval()
+		assert.That(t, few == (lo == 0) && (few || lo <= r.Speedup && hi >= r.Speedup) &&
+			(r.judged.Reason == "") == (r.Verdict != verdict.Inconclusive), "%s: %+v", name, r.judged)
 		var out strings.Builder
 		err := Render(&out, c, FormatText)
 		assert.That(t, err == nil && !strings.Contains(out.String(), "UNPAIRED"),
 			"%s: %v: %s", name, err, out.String())
 		assert.Equal(t, strings.Contains(out.String(), "no interval in 1 problem"),
-			(r.Paired.Lo == 0), name, out.String())
+			lo == 0, name, out.String())
 		turned := versus(t, test.b, test.a).Rows[0]
+		turnedLo, _ := turned.interval()
 		assert.That(t,
 			turned.Verdict == map[verdict.Verdict]verdict.Verdict{verdict.Faster: verdict.Slower, verdict.Slower: verdict.Faster, verdict.Same: verdict.Same,
 				verdict.Inconclusive: verdict.Inconclusive}[r.Verdict] &&
 				math.Abs(turned.Speedup*r.Speedup-1) <= 1e-9 &&
-				math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) <= 1e-9,
-			"%s: %s %+v, turned %s %+v", name, r.Verdict, r.Paired, turned.Verdict, turned.Paired)
+				math.Abs(turnedLo*hi-min(1, hi*1e9)) <= 1e-9,
+			"%s: %s %+v, turned %s %+v", name, r.Verdict, r.judged, turned.Verdict, turned.judged)
 		test.b.Run = &record.Run{ID: "r2"}
 		c = versus(t, test.a, test.b)
-		assert.That(t, c.Rows[0].Paired == nil, "%s: rounds of two runs are paired", name)
+		assert.That(t, c.Rows[0].judged == nil, "%s: rounds of two runs are paired", name)
 	}
 }
 
@@ -108,7 +109,7 @@ func TestEqual(t *testing.T) {
 	}{{base, "= base", false}, {other, "= A", false}, {alone, "= base", true}} {
 		c := versus(t, test.cell, test.cell)
 		r := c.Rows[0]
-		assert.That(t, r.alike() && r.Speedup == 1 && r.Paired == nil && c.All.Equal == 1 &&
+		assert.That(t, r.alike() && r.Speedup == 1 && r.judged == nil && c.All.Equal == 1 &&
 			c.All.Same == 0 && c.All.Speedup == 1, "%s: %+v, %+v", test.word, r, c.All)
 		for _, f := range Formats() {
 			var out bytes.Buffer
