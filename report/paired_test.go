@@ -164,31 +164,3 @@ func TestRecordedAlike(t *testing.T) {
 	t.Logf("%d pairs; a bound above zero alone calls %d", pairs, bound)
 	assert.That(t, pairs >= 500, "%d pairs", pairs)
 }
-
-// The mean of many cells of few shapes has no interval, and of enough shapes one that a shape moves
-// as a whole.
-func TestMeanByShape(t *testing.T) {
-	cells := func(shapes int) (a, b Side) {
-		a, b = Side{Cells: map[kernels.Problem]Cell{}}, Side{Cells: map[kernels.Problem]Cell{}}
-		for i := range shapes {
-			for _, pass := range []string{"fwd", "bwd"} {
-				for _, dtype := range []string{"bf16", "fp16", "fp32"} {
-					p := devicetest.Problem(t, "rmsnorm/"+pass+"/8x64/"+dtype)
-					p.M = int64(i + 1)
-					x := ok(10)
-					if i == 0 { // one shape is far from all others
-						x = ok(20)
-					}
-					a.Cells[p], b.Cells[p] = x, ok(10)
-				}
-			}
-		}
-		return a, b
-	}
-	if m := Compare(cells(9)).All; m.N != 54 || m.Shapes != 9 || m.Lo != 0 || m.Hi != 0 {
-		t.Errorf("%+v", m)
-	}
-	m := Compare(cells(20)).All
-	assert.That(t, m.N == 120 && m.Shapes == 20 && math.Abs(m.Speedup-math.Pow(2, 0.05)) <= 1e-9 &&
-		m.Lo == 1 && m.Hi >= math.Pow(2, 0.1), "%+v", m)
-}
