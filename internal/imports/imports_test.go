@@ -94,8 +94,7 @@ type rule struct {
 var rules = []rule{
 	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "lab", "cmd"},
 		tests: true},
-	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker",
-		"kernels/replay"}, only: []string{"kernels", "internal/assert", "internal/durable",
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker"}, only: []string{"kernels", "internal/assert", "internal/durable",
 		"internal/hint", "internal/nvlib", "internal/proc"}, tests: true},
 	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/assert", "internal/hint"},
 		tests: true},
