@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"normbench/internal/assert"
+	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -59,6 +60,25 @@ func TestPickFinal(t *testing.T) {
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
 	table.AddSearched(slices.Values([]*record.Entry{&chosen, &base, &failed, &stream}))
 	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
+}
+
+// Of two searches of a problem the later in the file counts, also where the clock
+// was set back between them.
+func TestFinalsByPlace(t *testing.T) {
+	var es []record.Entry
+	for i, v := range []string{"f@w1", "f@w2"} {
+		run := &record.Run{ID: v, Time: time.Unix(1e9-int64(i)*3600, 0),
+			Device: kernels.DeviceInfo{ID: "d"}, Protocol: record.Protocol{
+				Phase: record.PhaseFinal}}
+		e := entry(t, p1, v, 10)
+		e.Run, e.Final = run, &record.Final{SearchUS: 10, Chosen: "fastest", Place: 2 + i}
+		es = append(es, e)
+	}
+	for range 2 {
+		picks := Pick(es)
+		assert.That(t, len(picks) == 1 && picks[0].Config.String() == "w2", "picked %+v", picks)
+		es[0], es[1] = es[1], es[0]
+	}
 }
 
 // An entry is its base, or proven faster; a bound does not help one that is slower:
