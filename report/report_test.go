@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -170,6 +171,19 @@ func TestRenderTable(t *testing.T) {
 	golden(t, "empty", func(w io.Writer, f string) error {
 		return RenderTable(w, &Table{Header: []string{"a", "b"}}, f)
 	})
+}
+
+// A column has one function for people and machines: a text with a unit, and a value in full under
+// a name that stays. What is not known is empty.
+func TestColumns(t *testing.T) {
+	tab := NewTable("T", []float64{1.23456, 0}, []Column[float64]{
+		{Head: "time", Name: "us", Value: func(v float64) any { return NonZero(v) },
+			Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},
+		{Name: "name", Value: func(float64) any { return "x" }},
+		{Head: "half", Value: func(v float64) any { return v / 2 }},
+		{Head: "NaN", Name: "nan", Value: func(float64) any { return math.NaN() }}})
+	tab.Notes = []string{"note"}
+	golden(t, "columns", func(w io.Writer, f string) error { return RenderTable(w, tab, f) })
 }
 
 type brokenWriter struct{}
