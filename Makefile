@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all nightly lint bench fuzz faults lab mutants
+.PHONY: help build test test-all nightly lint fuzz faults lab mutants
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -25,9 +25,6 @@ lint: build ## gofmt, vet, staticcheck, and normbench lint of the checked-in res
 	go vet ./...
 	go tool staticcheck ./...
 	@for f in results/*/tuned.json; do bin/normbench lint $$f || exit 1; done
-
-bench: ## Go benchmarks: reading and comparing records, laying out spaces, compiling (with NVRTC)
-	go test -run '^$$' -bench . -benchmem ./sweep/... ./report/... ./tune/... ./kernels/nvrtc
 
 fuzz: ## a short run of every fuzz target
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

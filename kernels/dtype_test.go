@@ -145,5 +145,9 @@ func TestDTypeText(t *testing.T) {
 		m.Set(1, float32(1+d.Epsilon()/2))
 		assert.That(t, float64(m.At(0)) == 1+d.Epsilon() && m.At(1) == 1,
 			"%v: epsilon %g is not the spacing of 1", d, d.Epsilon())
+		least := d.Smallest()
+		m.Set(0, float32(least))
+		m.Set(1, float32(least*0.49))
+		assert.That(t, float64(m.At(0)) == least && m.At(1) == 0, "%v: %g is not the least", d, least)
 	}
 }

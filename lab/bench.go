@@ -7,10 +7,10 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/tune/ref"
 )
 

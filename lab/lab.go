@@ -25,11 +25,11 @@ import (
 	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/peers"
-	"normbench/kernels/replay"
 	"normbench/kernels/rule"
 	"normbench/kernels/triton"
 	"normbench/kernels/worker"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/tune/ref"
 )
 

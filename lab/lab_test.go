@@ -10,21 +10,8 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/peers"
 	"normbench/sweep/record"
 )
-
-// What the peers compile for has a name.
-func TestPreparing(t *testing.T) {
-	p := devicetest.Problem(t, "rmsnorm/bwd/4096x4096/bf16")
-	cell := peers.Cell{Problem: p, Variant: kernels.PeerVariant("compile")}
-	got, want := preparing(11, 60, cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 "+
-		"(11 of 60 cells done)"
-	assert.Equal(t, got, want)
-	if got := preparing(0, 60, peers.Cell{}); !strings.Contains(got, "starting the processes") {
-		t.Errorf("%q", got)
-	}
-}
 
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
 func TestTimerOfCards(t *testing.T) {

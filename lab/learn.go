@@ -14,11 +14,11 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/replay"
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/sweep/shapes"
 	"normbench/sweep/stats"
 	"normbench/tune"
@@ -165,7 +165,6 @@ func (l *Lab) Judge(got *LearnResult, n int) (*report.Table, error) {
 		return nil, err
 	}
 	live := &report.Live{Match: *m}
-	live.Score()
 	got.Lost = cmp.Or(got.Lost, l.Late(live.Write(got.out.In(judgeFile))))
 	t := live.Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",

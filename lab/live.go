@@ -130,7 +130,6 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 	default:
 		l.Notef("%s in %.1f s", console.Count(len(left), "cell"), took)
 	}
-	run.Score()
 	if file.Name != "" {
 		if err := run.Write(file); err != nil {
 			return run, &WriteError{l.Late(err)}

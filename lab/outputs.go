@@ -17,9 +17,9 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 )
 
 // An Interruption is what a command ends with that a signal stopped, and says what became of its

@@ -11,9 +11,9 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/replay"
 	"normbench/report/export"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/sweep/shapes"
 )
 
@@ -29,8 +29,8 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 		return nil, err
 	}
 	l.Once(notes...)
-	ms, info, other := l.measurements(ps, c.Cache, path)
-	if len(ms) == 0 && other != "" {
+	rs, info, other := l.replayed(ps, c.Cache, path)
+	if len(rs) == 0 && other != "" {
 		help := "add --" + other
 		if other == "cold" {
 			help = "leave --" + c.Cache + " out"
@@ -41,23 +41,22 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 	// The driver names the measurements by their hash: records of two recordings are not of one
 	// device.
 	h := sha256.New()
-	for i := range ms {
-		m := &ms[i]
-		fmt.Fprintln(h, m.Problem, m.Variant, m.Status, len(m.SamplesUS))
-		binary.Write(h, binary.LittleEndian, m.SamplesUS) //nolint:errcheck // a hash takes all
+	for _, r := range rs {
+		fmt.Fprintln(h, r.Problem, r.Variant(), r.Status, len(r.SamplesUS))
+		binary.Write(h, binary.LittleEndian, r.SamplesUS) //nolint:errcheck // a hash takes all
 	}
 	driver, _, _ := strings.Cut(info.Driver, recordingMark) // of a replay of a replay
 	info.Driver = strings.TrimSpace(fmt.Sprintf("%s%s%.6x", driver, recordingMark, h.Sum(nil)))
-	d, err := replay.New(info, path, c.Seed, ms)
+	d, err := replay.New(info, path, c.Seed, rs)
 	if err != nil {
 		return nil, err
 	}
 	return []kernels.Device{d}, nil
 }
 
-// measurements are those of problems that were recorded in a state of the cache, with their device.
-// other is another state that some were recorded in.
-func (l *Lab) measurements(ps []*export.Problem, cache, path string) (ms []replay.Measurement,
+// replayed are the records of problems in a state of the cache, with their device. other is another
+// state that some were recorded in.
+func (l *Lab) replayed(ps []*export.Problem, cache, path string) (rs []*record.Record,
 	info kernels.DeviceInfo, other string) {
 	var id *families.Identity
 	for _, p := range ps {
@@ -69,24 +68,17 @@ func (l *Lab) measurements(ps []*export.Problem, cache, path string) (ms []repla
 			id = families.NewIdentity(l.Registry, info.Kind)
 		}
 		if len(p.Stream) > 0 {
-			ms = append(ms, replay.Measurement{Problem: p.Problem,
-				Variant: kernels.Variant{Family: record.Stream},
-				Status:  kernels.StatusOK, SamplesUS: p.Stream})
+			rs = append(rs, &record.Record{Problem: p.Problem, Family: record.Stream,
+				Status: kernels.StatusOK, SamplesUS: p.Stream})
 		}
 		for _, r := range p.Records {
-			x := replay.Measurement{Problem: p.Problem, Variant: r.Variant(), Status: r.Status,
-				Reason: r.Reason,
-				Check:  r.Check, SamplesUS: r.SamplesUS}
-			for _, s := range r.Stages {
-				x.Stages = append(x.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
-			}
-			ms = append(ms, x)
+			rs = append(rs, r)
 			if id.SourceOf(r.Family) != r.Source {
 				l.Once(r.Family + " has changed since it was recorded in " + path)
 			}
 		}
 	}
-	return ms, info, other
+	return rs, info, other
 }
 
 const recordingMark = " recording "

@@ -15,10 +15,10 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/sweep/search"
 	"normbench/tune"
 )

@@ -11,8 +11,8 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
-	"normbench/kernels/replay"
 	"normbench/sweep"
+	"normbench/sweep/replay"
 	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )

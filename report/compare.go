@@ -49,22 +49,19 @@ func (c Cell) run() *record.Run {
 // A Comparison is two sides, row by row. B is judged against A: a speedup above
 // 1 says that B is faster.
 type Comparison struct {
-	A     string `json:"a"` // labels
-	B     string `json:"b"`
-	Rows  []Row  `json:"rows"`  // problems that both sides have
-	Kinds []Mean `json:"kinds"` // per kind, in the order of the rows
+	A, B  string // labels
+	Rows  []Row  // problems that both sides have
+	Kinds []Mean // per kind, in the order of the rows
 	// All is the geometric mean over all rows. Its N is 0 where no row has a
 	// time on both sides.
-	All   Mean `json:"all"`
-	Worst *Row `json:"worst,omitempty"` // the row with the lowest speedup
+	All   Mean
+	Worst *Row // the row with the lowest speedup
 	// Stream is how near each side comes to the stream over the rows; none where
 	// no side has a time of it.
-	Stream    []StreamScore `json:"stream,omitempty"`
-	OneSided  []OneSided    `json:"one_sided,omitempty"` // in the order of the rows
-	TieBand   float64       `json:"tie_band"`
-	Timer     []string      `json:"timer,omitempty"` // floors and failed checks of selftests
-	Notes     []string      `json:"notes,omitempty"` // what stands against comparing the two
-	BytesRule string        `json:"bytes_rule"`
+	Stream   []StreamScore
+	OneSided []Row    // problems that one side lacks, in the order of the rows
+	Timer    []string // floors and failed checks of selftests
+	Notes    []string // what stands against comparing the two
 
 	series []picture.Series // of both sides, for plots
 	match  *ab.Match        // that it is of, nil for recordings
@@ -73,76 +70,53 @@ type Comparison struct {
 // BytesRule says what GB/s means in every table.
 const BytesRule = "GB/s counts compulsory bytes: each input read once, each output written once"
 
-// A Row is a problem that both sides have.
+// A Row is a problem that a side has.
 type Row struct {
-	Problem kernels.Problem `json:"problem"`
-	Kind    string          `json:"kind"`
-	Bytes   int64           `json:"bytes"` // compulsory traffic
-	A       Value           `json:"a"`
-	B       Value           `json:"b"`
-	Speedup float64         `json:"speedup,omitempty"` // A's median over B's; 0 where one has none
+	Problem kernels.Problem
+	Kind    string
+	Bytes   int64   // compulsory traffic
+	A, B    Value   // of a side that lacks the problem, the status Missing alone
+	Speedup float64 // A's median over B's, or by the rounds; 0 where one has none
 	// Verdict is on B; "= base" or "= A" where both sides are one variant of one run, so that there is
 	// nothing to judge. A row without a time on both sides has none.
-	Verdict verdict.Verdict `json:"verdict,omitempty"`
-	Paired  *PairedSpeedup  `json:"paired,omitempty"` // where both sides were in one run's rounds
+	Verdict verdict.Verdict
 
 	a, b   Cell               // what A and B are of
-	judged *verdict.Judgement // what Paired is of
+	judged *verdict.Judgement // where both sides were in one run's rounds
 	why    reason             // of Verdict, where the table has a note of it
 	duel   *ab.Result         // of a live compare, with what its second run said
 	second *ab.Second
 }
 
-// A PairedSpeedup is a speedup over the interleaved rounds of one run, with the interval that its
-// verdict rests on (verdict.JudgeRounds); both ends are 0 where the rounds are too few for one.
-type PairedSpeedup struct {
-	Rounds  int     `json:"rounds"`
-	Speedup float64 `json:"speedup"`
-	Lo      float64 `json:"lo"`
-	Hi      float64 `json:"hi"`
-	Reason  string  `json:"reason,omitempty"` // why it is INCONCLUSIVE
-}
-
 // A Value is one side of a row.
 type Value struct {
-	Family        string         `json:"family"`
-	Config        kernels.Config `json:"config"`
-	Base          bool           `json:"base,omitempty"` // it is what runs untuned
-	Status        kernels.Status `json:"status"`
-	Reason        string         `json:"reason,omitempty"`
-	US            float64        `json:"us,omitempty"`             // median time
-	LoUS          float64        `json:"lo_us,omitempty"`          // 95 % interval of the median
-	HiUS          float64        `json:"hi_us,omitempty"`          //
-	Phase         string         `json:"phase,omitempty"`          // grid, finals or search
-	Configs       int            `json:"configs,omitempty"`        // that it is the fastest of
-	GBps          float64        `json:"gbps,omitempty"`           // compulsory bytes, 1e9 a second
-	StreamPercent float64        `json:"stream_percent,omitempty"` // stream's time over this time
+	Family        string
+	Config        kernels.Config
+	Status        kernels.Status
+	Reason        string
+	US            float64 // median time
+	LoUS, HiUS    float64 // 95 % interval of the median
+	Phase         string  // grid, finals or search
+	Configs       int     // that it is the fastest of
+	GBps          float64 // compulsory bytes, 1e9 a second
+	StreamPercent float64 // stream's time over this time
 }
+
+// Missing is the status of a side that lacks a problem.
+const Missing kernels.Status = "missing"
 
 // A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
 // shapes, because what moves one cell of a shape moves the others.
 type Mean struct {
-	Kind    string  `json:"kind,omitempty"`
-	N       int     `json:"n"`                 // rows with a speedup
-	Shapes  int     `json:"shapes"`            // of these rows
-	Speedup float64 `json:"speedup,omitempty"` // 0 where N is
-	Lo      float64 `json:"lo,omitempty"`      // 0 of fewer than ten shapes
-	Hi      float64 `json:"hi,omitempty"`
-	Faster  int     `json:"faster"`
-	Same    int     `json:"same"`
-	Equal   int     `json:"equal"` // one variant of one run on both sides
-	Slower  int     `json:"slower"`
-	Unclear int     `json:"unclear"`
-	Without int     `json:"without"` // rows without a speedup
-}
+	Kind    string
+	N       int     // rows with a speedup
+	Shapes  int     // of these rows
+	Speedup float64 // 0 where N is
+	Lo, Hi  float64 // 0 of fewer than ten shapes
 
-// A OneSided is a problem that one side lacks.
-type OneSided struct {
-	Problem kernels.Problem `json:"problem"`
-	Kind    string          `json:"kind"`
-	Side    string          `json:"side"` // the one that has it, "A" or "B"
-	Status  kernels.Status  `json:"status"`
-	Reason  string          `json:"reason"`
+	Faster, Same, Slower, Unclear int
+	Equal                         int // one variant of one run on both sides
+	Without                       int // rows without a speedup
 }
 
 // Compare pairs two sides by problem, and judges them.
@@ -160,18 +134,19 @@ func Compare(a, b Side) *Comparison {
 
 // newComparison has a row for each of the problems that both sides have.
 func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
-	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand,
-		BytesRule: BytesRule, series: pairSeries(a, b)}
+	c := &Comparison{A: a.Label, B: b.Label, series: pairSeries(a, b)}
 	for _, p := range problems {
 		x, inA := a.Cells[p]
 		y, inB := b.Cells[p]
+		r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(x.Bytes, y.Bytes, p.Bytes()), a: x, b: y}
 		switch {
 		case !inB:
-			c.OneSided = append(c.OneSided, oneSided(p, "A", "B", x))
+			r.A, r.B = alone(x, "B"), Value{Status: Missing}
+			c.OneSided = append(c.OneSided, r)
 		case !inA:
-			c.OneSided = append(c.OneSided, oneSided(p, "B", "A", y))
+			r.A, r.B = Value{Status: Missing}, alone(y, "A")
+			c.OneSided = append(c.OneSided, r)
 		default:
-			r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(x.Bytes, y.Bytes, p.Bytes()), a: x, b: y}
 			r.A, r.B = ValueOf(x, r.Bytes), ValueOf(y, r.Bytes)
 			if r.A.US > 0 && r.B.US > 0 {
 				r.Speedup = r.A.US / r.B.US
@@ -180,6 +155,15 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 		}
 	}
 	return c
+}
+
+// alone is a side of a problem that the other side lacks.
+func alone(c Cell, lacks string) Value {
+	v := Value{Status: c.Status, Reason: "not in " + lacks}
+	if c.Status != kernels.StatusOK {
+		v.Reason += "; " + string(c.Status) + ": " + c.Reason
+	}
+	return v
 }
 
 // judge judges a row of two times: by the rounds that both sides share, else by their medians. One
@@ -225,10 +209,15 @@ func (r *Row) setPaired(j verdict.Judgement) {
 		return
 	}
 	r.judged, r.Verdict, r.Speedup = &j, j.Verdict, 1/j.Effect
-	r.Paired = &PairedSpeedup{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
-	if j.Lo > 0 {
-		r.Paired.Lo, r.Paired.Hi = 1/j.Hi, 1/j.Lo
+}
+
+// interval is what the verdict on rounds rests on (verdict.JudgeRounds), 0 and 0 where there are
+// none, or too few for one.
+func (r *Row) interval() (lo, hi float64) {
+	if r.judged == nil || r.judged.Lo == 0 {
+		return 0, 0
 	}
+	return 1 / r.judged.Hi, 1 / r.judged.Lo
 }
 
 // judgeMedians judges a row by the medians of both sides and their intervals, which a few samples
@@ -301,18 +290,9 @@ func byKind[T any](list []T, kind func(T) string) iter.Seq2[string, []T] {
 	}
 }
 
-func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
-	o := OneSided{Problem: p, Kind: kind(p), Side: has, Status: c.Status, Reason: "not in " + lacks}
-	if c.Status != kernels.StatusOK {
-		o.Reason += "; " + string(c.Status) + ": " + c.Reason
-	}
-	return o
-}
-
 // ValueOf is what a table has of a cell whose problem has so many compulsory bytes.
 func ValueOf(c Cell, bytes int64) Value {
-	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Base: c.Base, Status: c.Status,
-		Reason: c.Reason}
+	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Status: c.Status, Reason: c.Reason}
 	if c.Status != kernels.StatusOK || !(c.Median > 0) || math.IsInf(c.Median, 0) {
 		return v
 	}
@@ -352,7 +332,7 @@ func newMean(kind string, rows []Row) Mean {
 			continue
 		}
 		gain := math.Log(r.Speedup)
-		if r.Paired != nil && r.Verdict == verdict.Inconclusive {
+		if r.judged != nil && r.Verdict == verdict.Inconclusive {
 			gain = 0 // nothing was shown
 		}
 		problems, logs = append(problems, r.Problem), append(logs, gain)

@@ -12,45 +12,41 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Render writes a comparison. Text and markdown have the rows, how near both sides come to the
-// stream, the geometric means and the notes; csv has one line per row and per one-sided problem;
-// json is the Comparison.
+// Render writes a comparison: the rows, how near both sides come to the stream, the geometric means
+// and the notes. csv and json have a row for each one-sided problem too.
 func Render(w io.Writer, c *Comparison, format string) error {
 	tables := []*Table{c.Table(), StreamTable(c.Stream), meanTable(c)}
 	if len(c.Stream) == 0 {
 		tables = slices.Delete(tables, 1, 2)
 	}
-	if len(c.Rows) == 0 && format != FormatCSV {
+	if len(c.Rows) == 0 && format != FormatCSV && format != FormatJSON {
 		tables = tables[1:]
-	}
-	return render(w, c, format, tables...)
-}
-
-// render writes what several tables show: all of them to people, the first as csv, and all of value
-// as json.
-func render(w io.Writer, value any, format string, tables ...*Table) error {
-	if format == FormatJSON {
-		return writeJSON(w, value)
 	}
 	return RenderTables(w, format, tables...)
 }
 
-// RenderTables writes several tables: all of them to people, the first as csv and json.
+// RenderTables writes several tables: the first alone as csv, and a list of all as json.
 func RenderTables(w io.Writer, format string, tables ...*Table) error {
-	if format == FormatCSV || format == FormatJSON {
+	begin, between, end := "", "\n", ""
+	switch format {
+	case FormatCSV:
 		tables = tables[:1]
+	case FormatJSON:
+		begin, between, end = "[", ",", "]\n"
 	}
 	for i, t := range tables {
 		if i > 0 {
-			if _, err := io.WriteString(w, "\n"); err != nil {
-				return err
-			}
+			begin = between
+		}
+		if _, err := io.WriteString(w, begin); err != nil {
+			return err
 		}
 		if err := RenderTable(w, t, format); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := io.WriteString(w, end)
+	return err
 }
 
 // kindGroup groups rows by their first two columns, the kind and the dtype.
@@ -64,17 +60,8 @@ func (c *Comparison) Table() *Table {
 	title := fmt.Sprintf("A = %s, B = %s\n%s;\n"+
 		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.",
 		c.A, c.B, BytesRule)
-	rows := slices.Clone(c.Rows)
-	for _, o := range c.OneSided {
-		r := Row{Problem: o.Problem, Kind: o.Kind, Bytes: o.Problem.Bytes(),
-			A: Value{Status: o.Status, Reason: o.Reason}, B: Value{Status: "missing"}}
-		if o.Side == "B" {
-			r.A, r.B = r.B, r.A
-		}
-		rows = append(rows, r)
-	}
 	t := NewTable(strings.Join(append([]string{title}, c.Timer...), "\n"), c.Rows, c.columns())
-	t.Data = NewTable("", rows, c.columns()).Data
+	t.Data = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data
 	t.Drop, t.Group = []string{"A GB/s,B GB/s", "A %stream"}, kindGroup
 	return t
 }
@@ -100,9 +87,10 @@ func (c *Comparison) columns() []Column[Row] {
 			}
 		}
 	}
-	paired := func(head, name string, value func(*PairedSpeedup) any) {
-		add(head, name, func(r Row) any { return ifAny(r.Paired, value) }, nil)
+	judged := func(head, name string, value func(*verdict.Judgement) any) {
+		add(head, name, func(r Row) any { return ifAny(r.judged, value) }, nil)
 	}
+	rounds := func(j *verdict.Judgement) any { return j.Rounds }
 	add("", "a", func(Row) any { return c.A }, nil)
 	add("", "b", func(Row) any { return c.B }, nil)
 	both("variant", "status", "us lo_us hi_us", "gbps", "stream_percent")
@@ -115,19 +103,17 @@ func (c *Comparison) columns() []Column[Row] {
 				list[i].Head = ""
 			}
 		}
-		paired("rounds", "", func(p *PairedSpeedup) any { return p.Rounds })
+		judged("rounds", "", rounds)
 	}
 	add("speedup", "speedup", func(r Row) any { return NonZero(r.Speedup) }, Row.speedup)
-	add("", "p", func(r Row) any {
-		return ifAny(r.judged, func(j *verdict.Judgement) any { return j.P })
-	}, nil)
+	judged("", "p", func(j *verdict.Judgement) any { return j.P })
 	add("", "reason", func(r Row) any { return r.reason() }, nil)
 	if !live {
 		both("phase", "configs")
 	}
-	paired("", "speedup_lo", func(p *PairedSpeedup) any { return NonZero(p.Lo) })
-	paired("", "speedup_hi", func(p *PairedSpeedup) any { return NonZero(p.Hi) })
-	paired("", "rounds", func(p *PairedSpeedup) any { return p.Rounds })
+	add("", "speedup_lo", func(r Row) any { lo, _ := r.interval(); return NonZero(lo) }, nil)
+	add("", "speedup_hi", func(r Row) any { _, hi := r.interval(); return NonZero(hi) }, nil)
+	judged("", "rounds", rounds)
 	add("verdict", "verdict", func(r Row) any { return r.Verdict }, Row.verdict)
 	if live {
 		list = append(list, liveColumns(c.match)...)
@@ -191,9 +177,9 @@ func (v Value) us() string {
 
 // speedup is the row's for people: that of the rounds with its interval, where there are such.
 func (r Row) speedup() string {
-	switch p := r.Paired; {
-	case p != nil:
-		return ratioIn(p.Speedup, p.Lo, p.Hi)
+	switch lo, hi := r.interval(); {
+	case r.judged != nil:
+		return ratioIn(r.Speedup, lo, hi)
 	case r.Speedup > 0 && !r.alike():
 		return Ratio(r.Speedup)
 	}
@@ -214,8 +200,8 @@ func (r Row) verdict() string {
 func (r Row) reason() string {
 	a, b := r.A.Reason, r.B.Reason
 	switch {
-	case r.Paired != nil:
-		return r.Paired.Reason
+	case r.judged != nil:
+		return r.judged.Reason
 	case a != "" && b != "" && a != b:
 		return a + "; " + b
 	}
@@ -232,24 +218,27 @@ func ratioIn(x, lo, hi float64) string {
 
 func meanTable(c *Comparison) *Table {
 	number := func(head string, of func(Mean) int) Column[Mean] {
-		return Column[Mean]{Head: head, Value: func(m Mean) any { return of(m) }}
+		return Column[Mean]{Head: head, Name: head, Value: func(m Mean) any { return of(m) }}
 	}
 	columns := []Column[Mean]{
-		{Head: "geometric mean", Value: func(m Mean) any { return cmp.Or(m.Kind, "all") }},
+		{Head: "geometric mean", Name: "kind", Value: func(m Mean) any { return cmp.Or(m.Kind, "all") }},
 		number("problems", func(m Mean) int { return m.N }),
-		{Head: "speedup", Value: func(m Mean) any { return m.Speedup }, Text: func(m Mean) string {
-			if m.N == 0 {
-				return ""
-			}
-			return ratioIn(m.Speedup, m.Lo, m.Hi)
-		}},
+		{Head: "speedup", Name: "speedup", Value: func(m Mean) any { return NonZero(m.Speedup) },
+			Text: func(m Mean) string {
+				if m.N == 0 {
+					return ""
+				}
+				return ratioIn(m.Speedup, m.Lo, m.Hi)
+			}},
+		{Name: "speedup_lo", Value: func(m Mean) any { return NonZero(m.Lo) }},
+		{Name: "speedup_hi", Value: func(m Mean) any { return NonZero(m.Hi) }},
 		number("faster", func(m Mean) int { return m.Faster }),
 		number("same", func(m Mean) int { return m.Same }),
 		number("slower", func(m Mean) int { return m.Slower }),
 		number("inconclusive", func(m Mean) int { return m.Unclear }),
 		number("equal", func(m Mean) int { return m.Equal })}
 	if c.All.Equal == 0 {
-		columns = columns[:7]
+		columns = columns[:len(columns)-1]
 	}
 	t := NewTable("", append(slices.Clone(c.Kinds), c.All), columns)
 	t.Notes = append([]string{"speedup is A's time over B's; FASTER and SLOWER are about B."},
@@ -277,9 +266,13 @@ func (c *Comparison) lacks() (notes []string) {
 			}
 		}
 	}
-	for _, o := range c.OneSided {
-		reason := strings.TrimSuffix(o.Reason, ".")
-		single = append(single, fmt.Sprintf("%s of %s: %s.", name(o.Problem), o.Side, reason))
+	for _, r := range c.OneSided {
+		for i, v := range []Value{r.A, r.B} {
+			if v.Status != Missing {
+				reason := strings.TrimSuffix(v.Reason, ".")
+				single = append(single, fmt.Sprintf("%s of %s: %s.", name(r.Problem), letter(i), reason))
+			}
+		}
 	}
 	if n := c.All.Without; n > 0 {
 		notes = append(notes,

@@ -64,14 +64,6 @@ func TestLayoutFits(t *testing.T) {
 	assert.Golden(t, "testdata/layout.txt", all)
 }
 
-// Every other format has the whole table, whatever the terminal.
-func TestLayoutFormats(t *testing.T) {
-	for _, format := range []string{FormatMarkdown, FormatCSV, FormatJSON} {
-		narrow := shown(t, wideTable(), Layout{Width: 40, Color: true}, format)
-		assert.Equal(t, narrow, shown(t, wideTable(), Layout{Wide: true}, format), format)
-	}
-}
-
 func TestLayoutColor(t *testing.T) {
 	plain := shown(t, wideTable(), Layout{}, FormatText)
 	got := shown(t, wideTable(), Layout{Color: true}, FormatText)

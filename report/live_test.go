@@ -74,7 +74,6 @@ func FuzzParseLive(f *testing.F) {
 			return
 		}
 		run := &Live{Match: *m}
-		run.Score()
 		assert.NoError(t, run.Render(io.Discard, FormatText))
 		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
 			len(run.Duels[0].Rounds) > 100 {

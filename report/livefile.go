@@ -24,11 +24,8 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A Live is a live compare with what its file has of it beside.
-type Live struct {
-	ab.Match
-	Stream []StreamScore `json:"stream,omitempty"`
-}
+// A Live is a live compare.
+type Live struct{ ab.Match }
 
 // ReadLive reads the file of a live compare.
 func ReadLive(path string) (*Live, error) {
@@ -48,9 +45,7 @@ func ReadLive(path string) (*Live, error) {
 	if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "%s is no live compare: %w", path, err)
 	}
-	l := &Live{Match: *m}
-	l.Score()
-	return l, nil
+	return &Live{*m}, nil
 }
 
 // Write writes the compare to its file, every sample in it, whole or not at all.
@@ -60,12 +55,6 @@ func (l *Live) Write(p durable.Place) error {
 		return err
 	}
 	return p.Write(append(data, '\n'))
-}
-
-// Score fills in how near the arms come to the stream.
-func (l *Live) Score() {
-	sides := l.Sides()
-	l.Stream = StreamScores(sides[0], sides[1])
 }
 
 // Sides are the arms as operands, each round's median a sample.
@@ -103,14 +92,13 @@ func (l *Live) Families() (names []string) {
 	return names
 }
 
-// Render writes the table and, but for csv, how near the arms come to the stream; json is all of
-// the compare.
+// Render writes the table and, but for csv, how near the arms come to the stream.
 func (l *Live) Render(w io.Writer, format string) error {
 	tables := []*Table{l.Table()}
 	if len(l.Judged) > 0 {
-		tables = append(tables, StreamTable(l.Stream))
+		tables = append(tables, StreamTable(l.Comparison().Stream))
 	}
-	return render(w, l, format, tables...)
+	return RenderTables(w, format, tables...)
 }
 
 // notes are what stands below the table.
@@ -163,8 +151,8 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 
 // Page is the compare as a page: its verdict, then what it rests on.
 func (l *Live) Page() *Page {
-	t := l.Table()
-	p := l.Comparison().Page(fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name), l.Runs())
+	t, c := l.Table(), l.Comparison()
+	p := c.Page(fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name), l.Runs())
 	p.What, p.Summary = t.Title, t.Notes
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
@@ -172,7 +160,7 @@ func (l *Live) Page() *Page {
 		p.Summary = p.Summary[1:] // the tally says it
 	}
 	t.Title, t.Notes = "Every problem", nil
-	p.Tables = []*Table{t, StreamTable(l.Stream)}
+	p.Tables = []*Table{t, StreamTable(c.Stream)}
 	return p
 }
 
@@ -193,6 +181,5 @@ func ReadLivePart(path string, wanted func(kernels.Problem) bool) (*Live, error)
 		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype",
 			"%s has none of the problems asked for", path)
 	}
-	run.Score()
 	return run, nil
 }

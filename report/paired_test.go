@@ -65,31 +65,32 @@ func TestPaired(t *testing.T) {
 	} {
 		c := versus(t, test.a, test.b)
 		r := c.Rows[0]
-		if r.Paired == nil || r.Verdict != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 ||
+		if r.judged == nil || r.Verdict != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 ||
 			math.Abs(c.All.Speedup-test.mean) > 1e-3 {
-			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Verdict, c.All.Speedup, test)
+			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.judged, r.Verdict, c.All.Speedup, test)
 			continue
 		}
 		few := len(test.a.Final.Rounds) < 12
-		assert.That(t, few == (r.Paired.Lo == 0) &&
-			(few || r.Paired.Lo <= r.Speedup && r.Paired.Hi >= r.Speedup) &&
-			(r.Paired.Reason == "") == (r.Verdict != verdict.Inconclusive), "%s: %+v", name, r.Paired)
+		lo, hi := r.interval()
+		assert.That(t, few == (lo == 0) && (few || lo <= r.Speedup && hi >= r.Speedup) &&
+			(r.judged.Reason == "") == (r.Verdict != verdict.Inconclusive), "%s: %+v", name, r.judged)
 		var out strings.Builder
 		err := Render(&out, c, FormatText)
 		assert.That(t, err == nil && !strings.Contains(out.String(), "UNPAIRED"),
 			"%s: %v: %s", name, err, out.String())
 		assert.Equal(t, strings.Contains(out.String(), "no interval in 1 problem"),
-			(r.Paired.Lo == 0), name, out.String())
+			lo == 0, name, out.String())
 		turned := versus(t, test.b, test.a).Rows[0]
+		turnedLo, _ := turned.interval()
 		assert.That(t,
 			turned.Verdict == map[verdict.Verdict]verdict.Verdict{verdict.Faster: verdict.Slower, verdict.Slower: verdict.Faster, verdict.Same: verdict.Same,
 				verdict.Inconclusive: verdict.Inconclusive}[r.Verdict] &&
 				math.Abs(turned.Speedup*r.Speedup-1) <= 1e-9 &&
-				math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) <= 1e-9,
-			"%s: %s %+v, turned %s %+v", name, r.Verdict, r.Paired, turned.Verdict, turned.Paired)
+				math.Abs(turnedLo*hi-min(1, hi*1e9)) <= 1e-9,
+			"%s: %s %+v, turned %s %+v", name, r.Verdict, r.judged, turned.Verdict, turned.judged)
 		test.b.Run = &record.Run{ID: "r2"}
 		c = versus(t, test.a, test.b)
-		assert.That(t, c.Rows[0].Paired == nil, "%s: rounds of two runs are paired", name)
+		assert.That(t, c.Rows[0].judged == nil, "%s: rounds of two runs are paired", name)
 	}
 }
 
@@ -108,7 +109,7 @@ func TestEqual(t *testing.T) {
 	}{{base, "= base", false}, {other, "= A", false}, {alone, "= base", true}} {
 		c := versus(t, test.cell, test.cell)
 		r := c.Rows[0]
-		assert.That(t, r.alike() && r.Speedup == 1 && r.Paired == nil && c.All.Equal == 1 &&
+		assert.That(t, r.alike() && r.Speedup == 1 && r.judged == nil && c.All.Equal == 1 &&
 			c.All.Same == 0 && c.All.Speedup == 1, "%s: %+v, %+v", test.word, r, c.All)
 		for _, f := range Formats() {
 			var out bytes.Buffer
@@ -162,32 +163,4 @@ func TestRecordedAlike(t *testing.T) {
 	}
 	t.Logf("%d pairs; a bound above zero alone calls %d", pairs, bound)
 	assert.That(t, pairs >= 500, "%d pairs", pairs)
-}
-
-// The mean of many cells of few shapes has no interval, and of enough shapes one that a shape moves
-// as a whole.
-func TestMeanByShape(t *testing.T) {
-	cells := func(shapes int) (a, b Side) {
-		a, b = Side{Cells: map[kernels.Problem]Cell{}}, Side{Cells: map[kernels.Problem]Cell{}}
-		for i := range shapes {
-			for _, pass := range []string{"fwd", "bwd"} {
-				for _, dtype := range []string{"bf16", "fp16", "fp32"} {
-					p := devicetest.Problem(t, "rmsnorm/"+pass+"/8x64/"+dtype)
-					p.M = int64(i + 1)
-					x := ok(10)
-					if i == 0 { // one shape is far from all others
-						x = ok(20)
-					}
-					a.Cells[p], b.Cells[p] = x, ok(10)
-				}
-			}
-		}
-		return a, b
-	}
-	if m := Compare(cells(9)).All; m.N != 54 || m.Shapes != 9 || m.Lo != 0 || m.Hi != 0 {
-		t.Errorf("%+v", m)
-	}
-	m := Compare(cells(20)).All
-	assert.That(t, m.N == 120 && m.Shapes == 20 && math.Abs(m.Speedup-math.Pow(2, 0.05)) <= 1e-9 &&
-		m.Lo == 1 && m.Hi >= math.Pow(2, 0.1), "%+v", m)
 }

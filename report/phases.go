@@ -47,9 +47,9 @@ var coverageNotes = []rowNote{
 var methodNotes = []rowNote{
 	{"paired: by the finals' rounds, in which A and B took turns, with the interval that the " +
 		"verdict rests on. INCONCLUSIVE counts as 1.00x in the means.",
-		func(r *Row) bool { return r.Paired != nil }},
+		func(r *Row) bool { return r.judged != nil }},
 	{"no interval in {n}, as the finals had too few rounds for a verdict.",
-		func(r *Row) bool { return r.Paired != nil && r.Paired.Lo == 0 }},
+		func(r *Row) bool { return r.judged != nil && r.judged.Lo == 0 }},
 	{"no finals in {n}: the budget left nothing but the base.", whyAlone.holds},
 	{"= says that both sides are one variant of one run, not measured against itself. It counts " +
 		"as 1.00x.", (*Row).alike},
@@ -61,7 +61,7 @@ var methodNotes = []rowNote{
 }
 
 // byMedians says that a row was judged by medians.
-func (r *Row) byMedians() bool { return r.Speedup > 0 && r.Paired == nil && !r.alike() }
+func (r *Row) byMedians() bool { return r.Speedup > 0 && r.judged == nil && !r.alike() }
 
 // rowNotes are those of a list that hold for a row.
 func (c *Comparison) rowNotes(list []rowNote) (notes []string) {

@@ -7,9 +7,9 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 )
 
 // A Progress tells how a run goes: a note for each finished problem with the best variant so far,

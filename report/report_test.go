@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -155,25 +154,6 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// Nothing to compare is a report too, free of NaN.
-func TestCompareNothing(t *testing.T) {
-	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
-	for _, c := range []*Comparison{
-		Compare(Side{Label: "a"}, Side{Label: "b"}),
-		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash,
-			"x")}},
-			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: timed(math.NaN())}}),
-		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
-	} {
-		for _, f := range Formats() {
-			var b bytes.Buffer
-			err := Render(&b, c, f)
-			assert.That(t, err == nil && !strings.Contains(b.String(), "NaN"),
-				"%v\n%s", err, b.String())
-		}
-	}
-}
-
 func TestRenderTable(t *testing.T) {
 	tab := &Table{
 		Title:  "Kernels",
@@ -192,41 +172,9 @@ func TestRenderTable(t *testing.T) {
 	})
 }
 
-// A column has one function for people and machines: a text with a unit, and a value in full under
-// a name that stays. What is not known is empty.
-func TestColumns(t *testing.T) {
-	tab := NewTable("T", []float64{1.23456, 0}, []Column[float64]{
-		{Head: "time", Name: "us", Value: func(v float64) any { return NonZero(v) },
-			Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},
-		{Name: "name", Value: func(float64) any { return "x" }},
-		{Head: "half", Value: func(v float64) any { return v / 2 }},
-		{Head: "NaN", Name: "nan", Value: func(float64) any { return math.NaN() }}})
-	tab.Notes = []string{"note"}
-	golden(t, "columns", func(w io.Writer, f string) error { return RenderTable(w, tab, f) })
-}
-
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
-
-func TestNumbers(t *testing.T) {
-	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00",
-		64.125: "64.12",
-		99.996: "100.0", 123.45: "123.5", 999.96: "1000", 1834.7: "1835"} {
-		assert.Equal(t, Micros(us), want, "Micros", us)
-	}
-	assert.Equal(t, Ratio(1.2345), "1.23x")
-	// Only a number of JSON is one there.
-	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3",
-		"NaN":  `"NaN"`,
-		"1.2x": `"1.2x"`, "true": `"true"`, "01": `"01"`, "1 2": `"1 2"`} {
-		var b bytes.Buffer
-		tab := &Table{Header: []string{"x"}, Align: []Align{Right}, Rows: [][]string{{cell}}}
-		err := RenderTable(&b, tab, FormatJSON)
-		assert.That(t, err == nil && strings.Contains(b.String(),
-			`{"x": `+want+"}"), "%q: %v %s", cell, err, b.String())
-	}
-}
 
 // What was not measured alike is said.
 func TestUnlike(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 // A StreamScore is how near a side comes to the stream over the problems of a
 // kind: 1 is as fast as a copy of the same tensors in the same run.
 type StreamScore struct {
-	Side  string           `json:"side"`
-	Kind  string           `json:"kind"`            // "rms bwd"; "" for all kinds together
-	N     int              `json:"n"`               // problems with times of both
-	Mean  float64          `json:"mean,omitempty"`  // geometric, of the stream's time over the side's
-	Worst float64          `json:"worst,omitempty"` // the least of them
-	At    *kernels.Problem `json:"at,omitempty"`    // where
+	Side  string
+	Kind  string           // "rms bwd"; "" for all kinds together
+	N     int              // problems with times of both
+	Mean  float64          // geometric, of the stream's time over the side's
+	Worst float64          // the least of them
+	At    *kernels.Problem // where
 }
 
 // StreamScores scores each side by kind, and over all where there are several
@@ -65,19 +65,23 @@ func (c Cell) ofStream() float64 {
 func StreamTable(scores []StreamScore) *Table {
 	share := func(f float64) string { return tenth(100 * f) }
 	t := NewTable("", scores, []Column[StreamScore]{
-		{Head: "% of stream", Value: func(s StreamScore) any { return s.Side }},
-		{Head: "kind", Value: func(s StreamScore) any { return cmp.Or(s.Kind, "all") }},
-		{Head: "problems", Value: func(s StreamScore) any { return s.N }},
-		{Head: "geometric mean", Value: func(s StreamScore) any { return s.Mean },
-			Text: func(s StreamScore) string { return share(s.Mean) }},
-		{Head: "worst", Value: func(s StreamScore) any { return s.Worst },
-			Text: func(s StreamScore) string { return share(s.Worst) }},
-		{Head: "at", Text: func(s StreamScore) string {
-			if s.At == nil {
-				return ""
-			}
-			return name(*s.At)
-		}}})
+		{Head: "% of stream", Name: "side", Value: func(s StreamScore) any { return s.Side }},
+		{Head: "kind", Name: "kind", Value: func(s StreamScore) any { return cmp.Or(s.Kind, "all") }},
+		{Head: "problems", Name: "problems", Value: func(s StreamScore) any { return s.N }},
+		{Head: "geometric mean", Name: "stream_percent",
+			Value: func(s StreamScore) any { return NonZero(100 * s.Mean) },
+			Text:  func(s StreamScore) string { return share(s.Mean) }},
+		{Head: "worst", Name: "worst_stream_percent",
+			Value: func(s StreamScore) any { return NonZero(100 * s.Worst) },
+			Text:  func(s StreamScore) string { return share(s.Worst) }},
+		{Head: "at", Name: "worst_problem",
+			Value: func(s StreamScore) any { return ifAny(s.At, func(p *kernels.Problem) any { return p }) },
+			Text: func(s StreamScore) string {
+				if s.At == nil {
+					return ""
+				}
+				return name(*s.At)
+			}}})
 	t.Group = &Group{Of: func(row []string) (string, string) {
 		return row[0] + ", % of stream", row[0]
 	}, Hide: []string{"% of stream"}}

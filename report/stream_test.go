@@ -28,7 +28,8 @@ func TestStreamScores(t *testing.T) {
 	assert.Equal(t, len(one), 0, one)
 	var b bytes.Buffer
 	assert.NoError(t, RenderTable(&b, StreamTable(scores), FormatCSV))
-	want := "% of stream,kind,problems,geometric mean,worst,at\nA,rms fwd,2,60.0,40.0,rms fwd bf16 " +
-		"4096x2048\nA,rms bwd,0,,,\nA,all,2,60.0,40.0,rms fwd bf16 4096x2048\n"
+	want := "side,kind,problems,stream_percent,worst_stream_percent,worst_problem\n" +
+		"A,rms fwd,2,60,40,rmsnorm/fwd/4096x2048/bf16\nA,rms bwd,0,,,\n" +
+		"A,all,2,60,40,rmsnorm/fwd/4096x2048/bf16\n"
 	assert.Equal(t, b.String(), want)
 }

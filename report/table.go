@@ -59,9 +59,11 @@ func NewTable[R any](title string, rows []R, columns []Column[R]) *Table {
 	}
 	for _, c := range columns {
 		align, cells, texts := Left, make([]string, len(rows)), make([]string, len(rows))
+		known := len(rows) == 0
 		for i, r := range rows {
 			if c.Value != nil {
 				v := c.Value(r)
+				known = known || v != nil
 				cells[i] = cellText(v)
 				if texts[i] = cells[i]; isNumeric(v) {
 					align = Right
@@ -75,6 +77,9 @@ func NewTable[R any](title string, rows []R, columns []Column[R]) *Table {
 			}
 		}
 		if c.Name != "" {
+			if !known {
+				align = Right // as of numbers: null in json
+			}
 			add(data, c.Name, align, cells)
 			t.Data = data
 		}
@@ -276,18 +281,12 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	return drawTable(w, t, format, l)
 }
 
-// writeJSON writes v as people read it.
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
 // jsonText is a string in JSON.
 func jsonText(s string) string {
 	var b strings.Builder
-	_ = writeJSON(&b, s) // a string always encodes
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string always encodes
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

@@ -12,8 +12,6 @@ have gcc gcc
 have g++ g++
 have make make
 have python3 python3
-have zsh zsh
-have fish fish
 python3 -m pip --version >/dev/null 2>&1 || have pip3 python3-pip
 
 step() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"normbench/kernels"
-	"normbench/kernels/replay"
+	"normbench/sweep/replay"
 )
 
 // UseRecorded replaces the variants of each task by those that a replay has of its problem. A search

@@ -8,7 +8,8 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/replay"
+	"normbench/sweep/record"
+	"normbench/sweep/replay"
 )
 
 // A replay's task has what the file holds, also what today's space refuses, and a base with times.
@@ -22,11 +23,12 @@ func TestRecorded(t *testing.T) {
 	gone := kernels.Variant{Family: "rms_bwd/gone"}
 	info := kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Arch: "sm_90",
 		SMs: 132}
-	d, err := replay.New(info, "file", 1, []replay.Measurement{
-		{Problem: p, Variant: odd, SamplesUS: []float64{5}},
-		{Problem: p, Variant: other, Status: kernels.StatusWrong, Reason: "it is",
-			SamplesUS: []float64{4}},
-		{Problem: p, Variant: gone, SamplesUS: []float64{3}},
+	d, err := replay.New(info, "file", 1, []*record.Record{
+		{Problem: p, Family: odd.Family, Config: odd.Config, Status: kernels.StatusOK,
+			SamplesUS: []float64{5}},
+		{Problem: p, Family: other.Family, Config: other.Config, Status: kernels.StatusWrong,
+			Reason: "it is"},
+		{Problem: p, Family: gone.Family, Status: kernels.StatusOK, SamplesUS: []float64{3}},
 	})
 	assert.NoError(t, err)
 	today := kernels.Variant{Family: "rms_bwd/two_pass"}

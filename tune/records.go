@@ -10,9 +10,9 @@ import (
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/replay"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/sweep/search"
 	"normbench/sweep/stats"
 )

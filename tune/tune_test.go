@@ -122,28 +122,6 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
-	old, next := table(t), table(t)
-	next.Entries = Pick([]record.Entry{entry(t, p1, "h@w2", 10), entry(t, "layernorm/fwd/8x8/fp32",
-		"l@w1", 5)})
-	next.Tool = "v2.0.0"
-	m, _, err := Merge(old, next, asOf(old))
-	assert.NoError(t, err)
-	var got []string
-	for _, e := range m.Entries {
-		v := e.Variant()
-		got = append(got, e.Problem.String()+" "+v.String())
-	}
-	want := []string{p2 + " f@w8", p1 + " h@w2", p3 + " f@w4", "layernorm/fwd/8x8/fp32 l@w1"}
-	diff := cmp.Diff(want, got)
-	assert.That(t, diff == "" && m.Tool == "v2.0.0" && m.CheckValid() == nil,
-		"%v %v", diff, m.CheckValid())
-	assert.That(t, len(next.Entries) == 2 && len(old.Entries) == 3, "an operand was changed")
-	next.Device.ID = "cpu"
-	_, _, err = Merge(old, next, asOf(old))
-	assert.That(t, err != nil && hint.Of(err) != "", "two devices: %v", err)
-}
-
 // What is no tuned table is refused in the words of testdata/invalid.txt, read or written.
 func TestCheckValid(t *testing.T) {
 	var got strings.Builder

@@ -26,7 +26,7 @@ func compareCommand(e *env) *cli.Command {
 	cfg := &compareConfig{}
 	cfg.files = []*string{&cfg.live.resume}
 	cfg.first = func() *report.Table {
-		if ops := cfg.operands; cfg.format != report.FormatJSON && len(ops) == 2 && cfg.runs(e) {
+		if ops := cfg.operands; len(ops) == 2 && cfg.runs(e) {
 			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).Table()
 		}
 		return nil
@@ -102,12 +102,12 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (c *repor
 	}
 	c = report.Compare(sides[0], sides[1])
 	if len(c.Rows) == 0 { // so each has some of its own
-		has := map[string]kernels.Problem{}
-		for _, o := range c.OneSided {
-			has[o.Side] = o.Problem
+		has := map[bool]kernels.Problem{} // by whether A lacks it
+		for _, r := range c.OneSided {
+			has[r.A.Status == report.Missing] = r.Problem
 		}
-		return nil, sides, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1],
-			has["B"])
+		return nil, sides, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has[false], ops[1],
+			has[true])
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {

@@ -58,7 +58,7 @@ func (x *trial) kill(sig syscall.Signal) {
 			}
 			go io.Copy(io.Discard, reading)
 		}
-		p.begin()
+		assert.NoError(x.t, p.begin())
 		x.moment(p)
 		switch sig {
 		case syscall.SIGPIPE:
@@ -134,14 +134,14 @@ func (x *trial) forbidDisk(i int) {
 		assert.NoError(x.t, os.CopyFS(x.out(), os.DirFS(x.jobs[1].done)))
 	}
 	x.mount(syscall.MS_REMOUNT|syscall.MS_RDONLY, "")
-	x.ended(x.command("normbench", commands[i/2%len(commands)]...).begin(), exitTrouble)
+	x.ended(x.begin("normbench", commands[i/2%len(commands)]...), exitTrouble)
 }
 
 // limit runs a job under a limit of the shell: -f, the size of files in KiB, or -n, how many
 // may be open.
 func (x *trial) limit(what string, n int) {
 	script := fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`, what, n)
-	p := x.command("sh", append([]string{"-c", script, "sh"}, x.with()...)...).begin()
+	p := x.begin("sh", append([]string{"-c", script, "sh"}, x.with()...)...)
 	code, codes := p.wait(), []int{0, exitTrouble}
 	if what == "-n" && n < 12 {
 		codes = append(codes, 127, 2, -1, 1) // neither sh nor Go's runtime can start
@@ -252,7 +252,7 @@ func (x *trial) misbehave(pair [2]string) {
 	if beside {
 		workers = append(workers, "normbench-faulty")
 	}
-	p := x.command("normbench", append(x.with(workers...), "--timeout", "3s")...).begin()
+	p := x.begin("normbench", append(x.with(workers...), "--timeout", "3s")...)
 	code := x.ended(p, 0, exitTrouble, exitUnfit)
 	// One death is nobody's result. A launch that is said to fail is one, and in a search again in
 	// its finals.
@@ -281,7 +281,7 @@ func (x *trial) misbehave(pair [2]string) {
 func (x *trial) flake(fault string, whole bool) {
 	x.what = fault
 	args := append(x.with("normbench-faulty "+fault), "--timeout", "3s")
-	p := x.command("normbench", args...).begin()
+	p := x.begin("normbench", args...)
 	code, text := x.ended(p, 0, exitUnfit), p.stderr()
 	s := x.state(0)
 	if code == 0 {

@@ -251,57 +251,23 @@ func (x *trial) with(workers ...string) []string {
 	return args
 }
 
-// A proc is a program that runs.
-type proc struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	err  string // file of standard error
-	done chan struct{}
-	hung bool
-}
-
 // start starts the trial's job.
-func (x *trial) start() *proc { return x.command("normbench", x.with()...).begin() }
+func (x *trial) start() *proc { return x.begin("normbench", x.with()...) }
+
+// begin starts a program.
+func (x *trial) begin(name string, args ...string) *proc {
+	p := x.command(name, args...)
+	assert.NoError(x.t, p.begin())
+	return p
+}
 
 func (x *trial) command(name string, args ...string) *proc {
 	f, err := os.CreateTemp(x.harness.dir, "stderr")
 	assert.NoError(x.t, err)
-	x.last = &proc{t: x.t, cmd: exec.Command(name, args...), err: f.Name(), done: make(chan struct{})}
+	x.last = &proc{cmd: exec.Command(name, args...), err: f.Name()}
 	x.last.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 	x.last.cmd.Stderr = f
 	return x.last
-}
-
-func (p *proc) begin() *proc {
-	if err := p.cmd.Start(); err != nil {
-		p.t.Error(err)
-	}
-	p.cmd.Stderr.(*os.File).Close()
-	go func() {
-		p.cmd.Wait()
-		close(p.done)
-	}()
-	return p
-}
-
-// wait is the exit code, -1 where a signal ended the program. A minute is too long.
-func (p *proc) wait() int {
-	select {
-	case <-p.done:
-	case <-time.After(time.Minute):
-		p.hung = true
-		p.cmd.Process.Kill()
-		<-p.done
-	}
-	return p.cmd.ProcessState.ExitCode()
-}
-
-func (p *proc) stderr() string {
-	if p == nil {
-		return ""
-	}
-	b, _ := os.ReadFile(p.err)
-	return string(b)
 }
 
 // ended holds a program to one of some exit codes, to ending at all, and to saying why in one

@@ -13,7 +13,6 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/internal/durable"
-	"normbench/kernels/families"
 	"normbench/sweep/record"
 	"normbench/tune"
 )
@@ -49,13 +48,12 @@ func (f *reader) run(h *harness, dir string, text []byte, i int) (o outcome) {
 			o.code, o.stderr = -2, fmt.Sprint("panic: ", p)
 		}
 	}()
-	var stdout, stderr bytes.Buffer
-	args := []string{"normbench"}
+	var args []string
 	for _, a := range f.commands[i] {
 		args = append(args, strings.NewReplacer("FILE", path, "FOLDER", dir).Replace(a))
 	}
-	o.code = run(args, strings.NewReader(""), &stdout, &stderr, families.New())
-	o.stdout, o.stderr = strings.ReplaceAll(stdout.String(), path, "FILE"), stderr.String()
+	o.code, o.stdout, o.stderr = normbench(args)
+	o.stdout = strings.ReplaceAll(o.stdout, path, "FILE")
 	return o
 }
 

@@ -12,11 +12,14 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/replay"
+	"normbench/kernels/rule"
 	"normbench/lab"
 	"normbench/report"
+	"normbench/report/export"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
+	"normbench/sweep/search"
 	"normbench/sweep/shapes"
 	"normbench/tune/ref"
 )
@@ -339,4 +342,22 @@ func knobOverrides(list []string) ([]kernels.Range, error) {
 		ranges = append(ranges, r)
 	}
 	return ranges, nil
+}
+
+// choices are the values of a flag that takes one of a few words, nil for any other.
+func choices(command, flag string) []string {
+	switch flag {
+	case "strategy":
+		return search.Names()
+	case "color":
+		return []string{"auto", "always", "never"}
+	case "export":
+		return rule.Formats
+	case "format":
+		if command == "export" {
+			return []string{export.KTCache, export.Benchfmt}
+		}
+		return report.Formats()
+	}
+	return nil
 }

@@ -89,8 +89,6 @@ worker --device cuda:0
 worker --device cpu
 compile-helper libnvrtc.so.13
 compile-helper /usr/local/cuda/lib64/libnvrtc.so
-completion bash
-completion fish
 `
 
 // exits are a command's exit codes beside 0 and 2.

@@ -26,9 +26,9 @@ func eachCommand(commands []*cli.Command, parent string, f func(path string, c *
 	}
 }
 
-// helpOf is a command's help on a wide terminal.
-func helpOf(t *testing.T, path string) string {
-	t.Setenv("COLUMNS", "1000")
+// helpOf is a command's help on a terminal of so many columns.
+func helpOf(t *testing.T, path, columns string) string {
+	t.Setenv("COLUMNS", columns)
 	var stdout, stderr bytes.Buffer
 	args := append(append([]string{"normbench"}, strings.Fields(path)...), "--help")
 	code := run(args, strings.NewReader(""), &stdout, &stderr, families.New())
@@ -47,13 +47,15 @@ func TestHelp(t *testing.T) {
 	paths := map[string]bool{}
 	eachCommand(app.Commands, "", func(path string, c *cli.Command) {
 		paths[path] = true
-		help := helpOf(t, path)
+		help := helpOf(t, path, "1000")
+		unfolded := strings.ReplaceAll(helpOf(t, path, "80"), " \\\n       ", " ")
 		_, text, _ := strings.Cut(help, "\nEXAMPLES:\n")
 		text, _, _ = strings.Cut(text, "\n\n")
 		texts := strings.Split(text, "\n")
 		assert.That(t, len(texts) >= 2 && len(texts) <= 3,
 			"%s has %d examples, not two or three", path, len(texts))
 		for _, text := range texts {
+			assert.That(t, strings.Contains(unfolded, text+"\n"), "%s on 80 columns", text)
 			text = strings.TrimPrefix(text, "   normbench ")
 			words, err := shlex.Split(text)
 			assert.NoError(t, err)
@@ -87,21 +89,5 @@ func TestHelp(t *testing.T) {
 	})
 	for path := range exits {
 		assert.That(t, paths[path], "exit codes of %s, which is no command", path)
-	}
-}
-
-// A long command is folded before its flags; what has no place to break stays as it is.
-func TestFolded(t *testing.T) {
-	for text, want := range map[string]string{
-		"normbench sweep --out out": "normbench sweep --out out",
-		"normbench sweep --shapes 4x64 --out out": "normbench sweep \\\n       --shapes 4x64 " +
-			"--out out",
-		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n       " +
-			"--abcdefghijklmnopqrstuvwxyz012345",
-	} {
-		assert.Equal(t, folded(text, 30), want, text)
-	}
-	for _, l := range strings.Split(tasks, "\n") {
-		assert.That(t, len(l) <= 80, "%d columns: %s", len(l), l)
 	}
 }

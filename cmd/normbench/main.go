@@ -84,9 +84,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	})
 	defer e.Started() // before the stop above, which ends ctx too
 	e.Tool, e.Command = version(), append([]string{"normbench"}, args[1:]...)
-	if n := len(args); args[n-1] == completeFlag && slices.Contains(args, "--") {
-		return 0 // the library would run it
-	}
 	err := e.app().RunContext(ctx, args)
 	if c.Raw.Lost != nil {
 		cause := c.Raw.Lost
@@ -128,14 +125,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 
 func (e *env) app() *cli.App {
 	app := &cli.App{
-		Name:                 "normbench",
-		Usage:                "tune and benchmark GPU normalization kernels",
-		Version:              version(),
-		Writer:               e.out,
-		ErrWriter:            e.Err,
-		ExitErrHandler:       func(*cli.Context, error) {},
-		HideHelpCommand:      true, // ours has errors like everyone else's
-		EnableBashCompletion: true, BashComplete: e.complete,
+		Name:                  "normbench",
+		Usage:                 "tune and benchmark GPU normalization kernels",
+		Version:               version(),
+		Writer:                e.out,
+		ErrWriter:             e.Err,
+		ExitErrHandler:        func(*cli.Context, error) {},
+		HideHelpCommand:       true, // ours has errors like everyone else's
 		CustomAppHelpTemplate: appHelp,
 		// The commas of --worker and --knob are theirs.
 		DisableSliceFlagSeparator: true,
@@ -144,7 +140,7 @@ func (e *env) app() *cli.App {
 			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e),
 			listCommand(e),
 			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), workerCommand(e),
-			compileHelperCommand(e), completionCommand(e), helpCommand(e),
+			compileHelperCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -161,7 +157,7 @@ func (e *env) app() *cli.App {
 		OnUsageError: usageError,
 	}
 	for _, c := range app.Commands {
-		e.prepareCommand(c)
+		prepareCommand(c)
 	}
 	cli.HelpPrinter = e.helpPrinter
 	cli.HelpFlag = &cli.BoolFlag{Name: "help", Category: catOutput, Aliases: []string{"h"},
@@ -183,11 +179,11 @@ func helpCommand(e *env) *cli.Command {
 }
 
 // prepareCommand has a command fail and be helped as all are.
-func (e *env) prepareCommand(c *cli.Command) {
+func prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
-	c.HideHelpCommand, c.CustomHelpTemplate, c.BashComplete = true, commandHelp, e.complete
+	c.HideHelpCommand, c.CustomHelpTemplate = true, commandHelp
 	for _, sub := range c.Subcommands {
-		e.prepareCommand(sub)
+		prepareCommand(sub)
 	}
 }
 

@@ -11,9 +11,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
 	"normbench/kernels/rule"
-	"normbench/sweep/shapes"
 	"normbench/tune"
 )
 
@@ -30,35 +28,6 @@ func checkedIn(t *testing.T) *tune.Table {
 	table, err := tune.Read(filepath.Join("results", "nvidia-h200", tune.FileName))
 	assert.NoError(t, err)
 	return table
-}
-
-// The map answers every problem of maps that learn has measured, and where the records have
-// its answer's time it loses little.
-func TestMap(t *testing.T) {
-	t.Chdir(filepath.Join("..", ".."))
-	page, _ := os.ReadFile("README.md")
-	assert.That(t, bytes.Contains(page, []byte("\n$ normbench tune results/nvidia-h200/learn "+
-		"results/nvidia-h200/learn-2 --out ")),
-		"no command of README fills the map, so TestReadme does not check it")
-	have := checkedIn(t)
-	d := devicetest.H200()
-	ps := 0
-	for _, s := range shapes.Everything.Draw(2000, 5) {
-		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte",
-			"layernorm/fwd/2-byte", "layernorm/bwd/2-byte"} {
-			class, err := rule.ParseClass(c)
-			assert.NoError(t, err)
-			r := have.Map.Raster(class, rule.AlignOf(s.N, class.Bytes))
-			if r.CellAt(s.M, s.N, d.SMs).Match == rule.MatchCell {
-				ps++
-			}
-		}
-	}
-	assert.That(t, ps >= 7900, "%d of 8000 problems have a cell with an answer", ps)
-	for i := range have.Map.Rasters {
-		r := &have.Map.Rasters[i]
-		assert.That(t, r.Regret <= 2 && r.Regret >= 0, "%s: regret %.2f%%", r.Title(), r.Regret)
-	}
 }
 
 // What the program brings along are the maps of results/*/tuned.json, without their entries.

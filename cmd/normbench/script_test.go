@@ -37,7 +37,6 @@ import (
 	"normbench/kernels/triton"
 	"normbench/lab"
 	"normbench/sweep/record"
-	"normbench/tune"
 )
 
 // TestMain makes this binary also the programs of the scripts: normbench; normbench-test, which has
@@ -151,14 +150,6 @@ func TestScripts(t *testing.T) {
 			}
 			e.Setenv("SAMPLES", samples)
 			e.Setenv("BUDGET", budget) // of the script learn
-			made := tables(e.WorkDir)  // by hand
-			e.Defer(func() {
-				for text, path := range tables(e.WorkDir) {
-					if made[text] == "" {
-						checkTable(t, path)
-					}
-				}
-			})
 			// Else every program under the race detector takes a second to leave.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
@@ -181,35 +172,6 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       *assert.Update,
 	})
-}
-
-// tables are the tuned tables below a folder: the path of each text.
-func tables(dir string) map[string]string {
-	found := map[string]string{}
-	//nolint:errcheck // a script may forbid folders
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasPrefix(d.Name(), tune.FileName) {
-			if b, err := os.ReadFile(path); err == nil {
-				found[string(b)] = path
-			}
-		}
-		return nil
-	})
-	return found
-}
-
-// checkTable wants each entry of a tuned table that a sweep wrote to be the base or provably
-// faster.
-func checkTable(t *testing.T, path string) {
-	table, err := tune.Read(path)
-	if err != nil {
-		t.Logf("not judged: %v", err) // a script made it worse
-		return
-	}
-	for _, e := range table.Entries {
-		assert.That(t, e.Proven(),
-			"%s: %s of %s is not proven faster than the base: %+v", path, e.Variant(), e.Problem, e)
-	}
 }
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -422,40 +384,76 @@ func stopat(ts *testscript.TestScript, neg bool, args []string) {
 	printed, err := os.Create(ts.MkAbs("printed"))
 	ts.Check(err)
 	defer printed.Close()
-	stopped, err := os.Create(ts.MkAbs("stopped"))
-	ts.Check(err)
-	defer stopped.Close()
-	cmd.Stdout, cmd.Stderr = printed, stopped
-	ts.Check(cmd.Start())
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	for deadline := time.Now().Add(2 * time.Minute); !ready(ts.ReadFile("stopped")); time.Sleep(
+	cmd.Stdout = printed
+	p := &proc{cmd: cmd, err: ts.MkAbs("stopped")}
+	ts.Check(p.begin())
+	for deadline := time.Now().Add(2 * time.Minute); !ready(p.stderr()); time.Sleep(
 		time.Millisecond) {
 		select {
-		case <-done:
+		case <-p.done:
 			ts.Fatalf("%s ended before it was to be stopped: %s\n%s", args[1], cmd.ProcessState,
-				ts.ReadFile("stopped"))
+				p.stderr())
 		default:
 		}
 		if time.Now().After(deadline) {
 			cmd.Process.Kill()
-			ts.Fatalf("%s is not ready to be stopped after 2 min\n%s", args[1],
-				ts.ReadFile("stopped"))
+			ts.Fatalf("%s is not ready to be stopped after 2 min\n%s", args[1], p.stderr())
 		}
 	}
 	ts.Check(cmd.Process.Signal(signal))
+	if code := strconv.Itoa(p.wait()); p.hung || code != args[0] {
+		ts.Fatalf("after the signal: %s, want code %s\n%s", cmd.ProcessState, args[0], p.stderr())
+	}
+}
+
+// A proc is a program that runs.
+type proc struct {
+	cmd  *exec.Cmd
+	err  string // file of standard error
+	done chan struct{}
+	hung bool
+}
+
+func (p *proc) begin() error {
+	if p.cmd.Stderr == nil {
+		f, err := os.Create(p.err)
+		if err != nil {
+			return err
+		}
+		p.cmd.Stderr = f
+	}
+	defer p.cmd.Stderr.(*os.File).Close()
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	p.done = make(chan struct{})
+	go func() {
+		p.cmd.Wait() //nolint:errcheck // its state says as much
+		close(p.done)
+	}()
+	return nil
+}
+
+// wait is the exit code, -1 where a signal ended the program. A minute is too long.
+func (p *proc) wait() int {
 	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		cmd.Process.Signal(syscall.SIGQUIT) // says where it hangs
+	case <-p.done:
+	case <-time.After(time.Minute):
+		p.hung = true
+		p.cmd.Process.Signal(syscall.SIGQUIT) // it says where it hangs
 		time.Sleep(3 * time.Second)
-		cmd.Process.Kill()
-		ts.Fatalf("%s lives 20 s after the signal\n%s", args[1], ts.ReadFile("stopped"))
+		p.cmd.Process.Kill()
+		<-p.done
 	}
-	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
-		ts.Fatalf("after the signal: %s, want code %s\n%s", cmd.ProcessState, args[0],
-			ts.ReadFile("stopped"))
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *proc) stderr() string {
+	if p == nil {
+		return ""
 	}
+	b, _ := os.ReadFile(p.err)
+	return string(b)
 }
 
 // records wants a records file to hold N variants, none twice, and as many of a

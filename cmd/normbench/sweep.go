@@ -27,12 +27,7 @@ type sweepConfig struct {
 
 func sweepCommand(e *env) *cli.Command {
 	cfg := &sweepConfig{}
-	cfg.first = func() *report.Table {
-		if cfg.format == report.FormatJSON { // it is no table
-			return nil
-		}
-		return report.Compare(report.Side{}, report.Side{}).Table()
-	}
+	cfg.first = report.Compare(report.Side{}, report.Side{}).Table
 	return e.command(&cli.Command{
 		Name: "sweep",
 		Usage: "find the fastest configs of the kernel families over shapes; write records and " +

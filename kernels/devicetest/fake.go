@@ -163,12 +163,17 @@ func (f *Fake) Close() error {
 	return nil
 }
 
-// A Sensed is a Fake with scripted readings of its sensors, by the number of the call from 0.
+// A Sensed is a Fake with scripted readings of its sensors, by the number of the call from 0. It
+// remembers which processes belong beside it.
 type Sensed struct {
 	*Fake
 	Reading func(call int) kernels.Reading
+	PIDs    []int
 	calls   int
 }
+
+// Beside implements kernels.Sensor.
+func (s *Sensed) Beside(pids ...int) { s.PIDs = pids }
 
 // Sense implements kernels.Sensor.
 func (s *Sensed) Sense(context.Context) (kernels.Reading, error) {

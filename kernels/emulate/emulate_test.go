@@ -65,7 +65,7 @@ func TestFamilies(t *testing.T) {
 		t.Skip("compiles many programs")
 	}
 	e := emulator(t)
-	for _, test := range []struct {
+	for i, test := range []struct {
 		problem string
 		others  int // configs beside the base
 	}{
@@ -82,8 +82,10 @@ func TestFamilies(t *testing.T) {
 		{"l2norm/bwd/5x3074/fp16", 1},
 		{"l2norm/bwd/21x72/fp32+residual", 0},
 	} {
+		if !assert.Sampled(i, 8) {
+			continue
+		}
 		t.Run(test.problem, func(t *testing.T) {
-			sampled(t)
 			t.Parallel()
 			p := devicetest.Problem(t, test.problem)
 			var vs []kernels.Variant
@@ -107,13 +109,12 @@ func TestVariants(t *testing.T) {
 		t.Skip("compiles many programs")
 	}
 	e := emulator(t)
-	text := assert.File(t, "testdata/variants.txt")
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+	lines := strings.Split(string(assert.File(t, "testdata/variants.txt")), "\n")
+	for i, line := range lines {
+		if line == "" || line[0] == '#' || !assert.Sampled(i, 8) {
 			continue
 		}
 		t.Run(line, func(t *testing.T) {
-			sampled(t)
 			t.Parallel()
 			problem, variant, one := strings.Cut(line, " ")
 			if !one {
@@ -148,22 +149,11 @@ func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo,
 
 var (
 	picks = flag.Int("picks", 4, "how many problems TestRandomPicks draws")
-	seed  = flag.Uint64("seed", today(), "what it draws them from, and which eighth of the other "+
-		"problems runs; the day's number without one")
+	seed  = flag.Uint64("seed", today(), "what it draws them from; the day's number without one")
 )
 
 // today is the number of the day, so that other problems run each day.
 func today() uint64 { return uint64(time.Now().Unix()) / 86400 }
-
-// sampled skips seven of eight tests, others each day, but for `make test-all`.
-func sampled(t *testing.T) {
-	t.Helper()
-	h := fnv.New64a()
-	fmt.Fprint(h, t.Name())
-	if !assert.All && (h.Sum64()>>8+*seed)%8 != 0 {
-		t.Skip("not today; make test-all runs it")
-	}
-}
 
 // An eighth of an H200 is given the launch rules of eight times the rows, which are too many to
 // emulate. What it is given by default for problems drawn at random gives right answers, on which

@@ -43,27 +43,13 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 	return c
 }
 
-// unitsOf are what a plan's kernels are compiled from.
-func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan,
-	arch string) (units []cuda.Unit) {
-	t.Helper()
-	for _, l := range plan.Launches {
-		if l.IsKernel() {
-			u, err := cuda.NewUnit(r, &l, arch)
-			assert.NoError(t, err)
-			units = append(units, u)
-		}
-	}
-	return units
-}
-
-// Every family's entries compile for every arch that we support, at the corners of its space. NVRTC
-// needs no GPU, so CI runs this. So does each source by itself, without a define. Without `make
-// test-all` it is those, one unit of each source and an eighth of the others.
+// Every family's entries compile for every arch that we support, at the corners of its space, and those
+// of devicetest too. NVRTC needs no GPU, so CI runs this. So does each source by itself, without a
+// define. Without `make test-all` it is those, one unit of each source and an eighth of the others.
 func TestCompile(t *testing.T) {
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
-	r := families.New()
-	units := map[string]cuda.Unit{}
+	r := devicetest.Registry(families.New())
+	units, entries := map[string]cuda.Unit{}, map[string][]string{}
 	add := func(p kernels.Problem, archs ...string) {
 		for _, f := range r.Families {
 			if f.CheckServes(p) != nil {
@@ -77,8 +63,14 @@ func TestCompile(t *testing.T) {
 				}
 				// The first and the last differ in every knob that can.
 				for _, c := range []kernels.Config{configs[0], configs[len(configs)-1]} {
-					for _, u := range unitsOf(t, r, f.Plan(p, c, d), arch) {
-						units[fmt.Sprint(arch, u.Source.Name, u.Options.Defines)] = u
+					for _, l := range f.Plan(p, c, d).Launches {
+						if !l.IsKernel() {
+							continue
+						}
+						u, err := cuda.NewUnit(r, &l, arch)
+						assert.NoError(t, err)
+						key := fmt.Sprint(arch, u.Source.Name, u.Options.Defines)
+						units[key], entries[key] = u, append(entries[key], l.Entry)
 					}
 				}
 			}
@@ -123,6 +115,10 @@ func TestCompile(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 				return nil
 			}
+			for _, entry := range entries[k] {
+				_, ok := b.Kernels[b.Symbol(entry)]
+				assert.That(t, ok, "%s has no entry %q", what, entry)
+			}
 			for name, k := range b.Kernels {
 				// An array that is indexed at run time lies in local memory, without a word and
 				// without a spill: that once cost rms_fwd/one_shot a sixth of its speed.
@@ -153,10 +149,12 @@ func TestCompileListed(t *testing.T) {
 		f, v, plan, err := reg.Resolve(p, v, h200)
 		assert.NoError(t, err, line)
 		valid(t, p, h200, f, v.Config, plan)
-		for _, u := range unitsOf(t, r, plan, h200.Arch) {
-			if !compile {
+		for _, l := range plan.Launches {
+			if !l.IsKernel() || !compile {
 				continue
 			}
+			u, err := cuda.NewUnit(r, &l, h200.Arch)
+			assert.NoError(t, err)
 			b, err := cache.Compile(u.Source, u.Options)
 			if err != nil {
 				return err

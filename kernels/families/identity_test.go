@@ -3,7 +3,6 @@ package families_test
 import (
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,14 +14,14 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-// sources are the families' identities with one file edited, or all, or all of an extension.
-func sources(t *testing.T, kind, changed string, edit func(text string) string) map[string]string {
+// sources are the families' identities with more in one file, or in all.
+func sources(t *testing.T, kind, changed, more string) map[string]string {
 	t.Helper()
 	r := families.New()
 	r.File = func(name string) (string, error) {
 		text, err := families.File(name)
-		if name == changed || (changed == "all" || changed == path.Ext(name)) && err == nil {
-			text = edit(text)
+		if name == changed || changed == "all" {
+			text += more
 		}
 		return text, err
 	}
@@ -50,16 +49,6 @@ func embedded(t *testing.T, exts ...string) []string {
 	return names
 }
 
-// comment adds comments and blank lines, and edits the first word of those that are there.
-func comment(text string) string {
-	text = regexp.MustCompile(`(?m)^([ \t]*)// \w+`).ReplaceAllString(text, "$1// Reworded")
-	lines := strings.SplitAfter(text, "\n")
-	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "package ") }) +
-		1
-	return strings.Join(lines[:at], "") + "\n// A new comment.\n\n/* And\n another. */\n" +
-		strings.Join(lines[at:], "")
-}
-
 // differing are the families whose identity is another, in order.
 func differing(before, after map[string]string) (names []string) {
 	for name := range before {
@@ -70,27 +59,14 @@ func differing(before, after map[string]string) (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// Comments, blank lines, indents and ends of lines change no identity.
-func TestIdentityOfComments(t *testing.T) {
-	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
-		before := sources(t, kind, "", nil)
-		for what, edit := range map[string]func(string) string{
-			"comments":      comment,
-			"ends of lines": strings.NewReplacer("\n", "\r\n").Replace,
-			"indents":       strings.NewReplacer("\n", "\n\n\t ").Replace,
-		} {
-			got := differing(before, sources(t, kind, "all", edit))
-			assert.That(t, len(got) == 0, "%s: %s change the identities of %v", kind, what, got)
-		}
-	}
-}
-
 // An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU. On
-// a CPU an edit of Go changes all with host stages.
+// a CPU an edit of Go changes all with host stages. Comments and blank lines change none: nvrtc.Code.
 func TestIdentityOfFiles(t *testing.T) {
 	r := families.New()
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
-		before := sources(t, kind, "", nil)
+		before := sources(t, kind, "", "")
+		changed := differing(before, sources(t, kind, "all", "\n\n// A comment.\n/* And\n another. */"))
+		assert.That(t, len(changed) == 0, "%s: comments change the identities of %v", kind, changed)
 		for i, file := range append(embedded(t, ".cu", ".cuh", ".go", ".yaml"), "kernels/dtype.go",
 			"common/reduce.go") {
 			of := 8
@@ -100,9 +76,7 @@ func TestIdentityOfFiles(t *testing.T) {
 			if !assert.Sampled(i, of) {
 				continue
 			}
-			got := differing(before, sources(t, kind, file, func(text string) string {
-				return text + "\nvar more int;\n"
-			}))
+			got := differing(before, sources(t, kind, file, "\nvar more int;\n"))
 			var want []string
 			for _, f := range r.Families {
 				switch path.Ext(file) {
@@ -123,9 +97,9 @@ func TestIdentityOfFiles(t *testing.T) {
 	}
 	flags := nvrtc.FixedFlags
 	defer func() { nvrtc.FixedFlags = flags }()
-	before := sources(t, kernels.KindCUDA, "", nil)
+	before := sources(t, kernels.KindCUDA, "", "")
 	nvrtc.FixedFlags = append(slices.Clone(flags), "--use_fast_math")
-	got := differing(before, sources(t, kernels.KindCUDA, "", nil))
+	got := differing(before, sources(t, kernels.KindCUDA, "", ""))
 	if len(got) != len(before)-2 || slices.Contains(got, "rms_fwd/copy") { // a copy of the driver's
 		t.Errorf("a flag changes %d of %d identities", len(got), len(before))
 	}

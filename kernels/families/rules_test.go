@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -68,11 +67,8 @@ func drawn(r *rand.Rand) kernels.Problem {
 	}
 }
 
-// draws is how many problems a property is asked of: NORMBENCH_TEST_DRAWS, a million for one.
+// draws is how many problems a property is asked of.
 func draws(least int) int {
-	if n, err := strconv.Atoi(os.Getenv("NORMBENCH_TEST_DRAWS")); err == nil {
-		return n
-	}
 	if !assert.All {
 		return least / 10
 	}
@@ -114,27 +110,6 @@ func TestDefaultRuns(t *testing.T) {
 		}
 	}
 	assert.That(t, mapped != 0, "no base is the map's")
-}
-
-// What every lookup of a program goes through allocates nothing, once its cell was asked for.
-func TestLookupAllocates(t *testing.T) {
-	d := devicetest.H200()
-	b := families.Book(families.With(), families.Step(d), d)
-	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
-		"layernorm/bwd/4097x8191/bf16+bias", "rmsnorm/fwd/4096x4096/bf16+fp8"} { // the last without a raster
-		p := devicetest.Problem(t, text)
-		assert.Equal(t, testing.AllocsPerRun(100, func() { b.Answer(p) }), 0,
-			text, "a lookup allocates", "times")
-	}
-}
-
-func BenchmarkLookup(b *testing.B) {
-	d := devicetest.H200()
-	book := families.Book(families.With(), families.Step(d), d)
-	p := devicetest.Problem(b, "layernorm/bwd/4097x8191/bf16+bias")
-	for b.Loop() {
-		book.Answer(p)
-	}
 }
 
 // TestSteps is the ladder, by the devices that are known without a card.

@@ -61,12 +61,8 @@ func TestTritonPlan(t *testing.T) {
 		return strings.Join(fs[0].Files, " ") + " " + got
 	})
 	identity := func(help string) string {
-		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource,
-			"helper.py", help))
-		assert.NoError(t, err)
-		id, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
-		assert.NoError(t, err)
-		return id
+		return sourceHash(t, folder(t, "t.yaml", tritonManifest, "k.py", tritonSource, "helper.py",
+			help))
 	}
 	assert.That(t, identity("HELP = 1\n") != identity("HELP = 2\n"), "helper.py has no part in it")
 

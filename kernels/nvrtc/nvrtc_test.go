@@ -106,16 +106,6 @@ func TestCompileFails(t *testing.T) {
 	}
 }
 
-func BenchmarkCompile(b *testing.B) {
-	c := compiler(b)
-	b.RunParallel(func(pb *testing.PB) { // -cpu 1,2 shows whether NVRTC serializes
-		for pb.Next() {
-			_, err := c.Compile(scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}}})
-			assert.That(b, err == nil, "%v", err)
-		}
-	})
-}
-
 func TestOptionsAreChecked(t *testing.T) {
 	for _, opt := range []Options{
 		{},

@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -149,21 +148,11 @@ func TestProtocol(t *testing.T) {
 	assert.That(t, err == nil, "%v", err)
 }
 
-// sensing is ours with a sensor that remembers what was beside it.
-type sensing struct {
-	devicetest.Fake
-	beside []int
-}
-
-func (s *sensing) Sense(context.Context) (kernels.Reading, error) {
-	return kernels.Reading{ClockMHz: 1980}, nil
-}
-func (s *sensing) Beside(pids ...int) { s.beside = pids }
-
 // Our sensor is told of the process that the peers have at the moment.
 func TestSense(t *testing.T) {
 	t.Parallel()
-	ours := &sensing{}
+	ours := &devicetest.Sensed{Fake: &devicetest.Fake{},
+		Reading: func(int) kernels.Reading { return kernels.Reading{ClockMHz: 1980} }}
 	d, err := Join(ours, double(t, time.Minute))
 	assert.NoError(t, err)
 	b, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), 1)
@@ -171,7 +160,7 @@ func TestSense(t *testing.T) {
 	seen := func() []int {
 		r, err := d.Sense(t.Context())
 		assert.That(t, err == nil && r.ClockMHz == 1980, "%+v, %v", r, err)
-		return ours.beside
+		return ours.PIDs
 	}
 	outcome(t, b, "right", "check")
 	first := seen()

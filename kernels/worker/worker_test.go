@@ -182,13 +182,18 @@ func TestClient(t *testing.T) {
 
 // rich is a device with all that devices may leave out.
 type rich struct {
-	devicetest.Fake
-	beside []int
-	step   time.Duration
+	devicetest.Sensed
+	step time.Duration
 }
 
 func newRich() *rich {
-	r := &rich{}
+	r := &rich{Sensed: devicetest.Sensed{Fake: &devicetest.Fake{}}}
+	r.Reading = func(int) (reading kernels.Reading) {
+		for _, pid := range r.PIDs {
+			reading.Others = append(reading.Others, fmt.Sprint(pid))
+		}
+		return reading
+	}
 	r.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
 		if v.Family == "hangs" {
 			return kernels.Failf(kernels.StatusCompile, "given up after %s of %s", r.step/3, r.step)
@@ -198,13 +203,6 @@ func newRich() *rich {
 	return r
 }
 
-func (r *rich) Beside(pids ...int) { r.beside = pids }
-func (r *rich) Sense(context.Context) (reading kernels.Reading, err error) {
-	for _, pid := range r.beside {
-		reading.Others = append(reading.Others, fmt.Sprint(pid))
-	}
-	return reading, nil
-}
 func (r *rich) Peers() []kernels.Peer {
 	return []kernels.Peer{{Name: "a", System: "A", Version: "1"}, {Name: "b", System: "B",
 		Missing: "not installed"}}

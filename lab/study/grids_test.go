@@ -20,8 +20,8 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/sweep/search"
 	"normbench/sweep/stats"
 )
@@ -87,9 +87,9 @@ type split struct {
 }
 
 // newSplit draws the halves, and returns what searches may draw from.
-func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []replay.Measurement) {
+func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []*record.Record) {
 	s := split{Grid: p}
-	var ms []replay.Measurement
+	var rs []*record.Record
 	var all []float64
 	for _, v := range p.Variants {
 		x := slices.Clone(v.SamplesUS)
@@ -98,8 +98,9 @@ func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []replay.Measurement) {
 		s.seen = append(s.seen, stats.Median(x[:half]))
 		s.fresh = append(s.fresh, stats.Median(x[half:]))
 		all = append(all, stats.Median(x))
-		ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: v.Variant(),
-			Status: kernels.StatusOK, Check: v.Check, SamplesUS: x[:half]})
+		seen := *v
+		seen.SamplesUS = x[:half]
+		rs = append(rs, &seen)
 	}
 	s.best = slices.Index(s.seen, slices.Min(s.seen))
 	rate := cmp.Or(float64(g.Device.PeakRate), 4e12)
@@ -108,7 +109,7 @@ func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []replay.Measurement) {
 		s.near = append(s.near, all[i] <= (1+Goal)*slices.Min(all))
 		s.seconds += v.Check.Busy + full*(s.seen[i]/1e6+float64(g.Protocol.Flush)/rate)
 	}
-	return s, ms
+	return s, rs
 }
 
 // middle is the variant of median time by the half that searches see.
@@ -124,14 +125,14 @@ func (s *split) middle() int {
 func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64,
 	tell func(setup, problem int, o Outcome)) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	var ms []replay.Measurement
+	var rs []*record.Record
 	splits := make([]split, len(g.Problems))
 	for i := range g.Problems {
-		var more []replay.Measurement
+		var more []*record.Record
 		splits[i], more = newSplit(g, &g.Problems[i], rng)
-		ms = append(ms, more...)
+		rs = append(rs, more...)
 	}
-	dev, err := replay.New(g.Device, g.Source, seed, ms)
+	dev, err := replay.New(g.Device, g.Source, seed, rs)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 )
 
 // TestLab prints the tables of docs/search.md, in Markdown, and draws its plot. `make lab` runs it.
+// The page and the fields of Row and FreeRow say what the columns are.
 //
 //	NORMBENCH_LAB="results/nvidia-h200/grids cache.json.gz" go test ./lab/study -run Lab -v
 //
@@ -126,16 +127,12 @@ func labCache(t *testing.T, path string, seeds int) {
 }
 
 // markdown lays out a table whose first column is text.
-func markdown(title string, header []string, rows [][]string, notes ...string) string {
+func markdown(title string, header []string, rows [][]string) string {
 	var b strings.Builder
 	b.WriteString("**" + title + "**\n\n")
 	rule := append([]string{":--"}, slices.Repeat([]string{"--:"}, len(header)-1)...)
 	for _, r := range slices.Concat([][]string{header, rule}, rows) {
 		b.WriteString("|" + strings.Join(r, "|") + "|\n")
-	}
-	b.WriteByte('\n')
-	for _, n := range notes {
-		b.WriteString("- " + n + "\n")
 	}
 	return b.String() + "\n"
 }
@@ -165,17 +162,7 @@ func strategyTable(title string, rows []Row) string {
 			fixed(2, 100*r.Mean), fixed(2, 100*r.P95), pc(r.Saw), pc(r.Within), pc(r.Problems)})
 	}
 	return markdown(title, []string{"strategy", "budget", "configs", "GPU %", "regret %",
-		"p95", "saw 1%", "in 1%", "med 1%"}, cells,
-		"a row with a budget has every fifth seed;",
-		"configs are per problem;",
-		"GPU % is the search's GPU time over the grid's, checks and flushes included, of all "+
-			"problems together;",
-		"regret is the mean, in %, and its 95th percentile, over the grid's best, on samples "+
-			"that no search saw;",
-		"saw 1% is the share of searches that measured a variant within 1% of the best by all "+
-			"samples; in 1% is the share that chose one;",
-		"med 1% is the share of problems with a median regret within 1%; the grid's own row is "+
-			"what the noise of the records allows")
+		"p95", "saw 1%", "in 1%", "med 1%"}, cells)
 }
 
 func naiveTable(title string, rows []Row) string {
@@ -194,14 +181,7 @@ func naiveTable(title string, rows []Row) string {
 		rows = rows[n:]
 	}
 	return markdown(title, []string{"strategy", "regret 1%", "3%", "6%", "10%", "in 1%", "configs",
-		"GPU %"}, cells,
-		"regret is the mean over problems and seeds, in %, at budgets of 1 to 10% of the "+
-			"configs; the other columns are of 10%;",
-		"in 1% is the share of searches that end within 1% of the best; configs are those "+
-			"compiled per problem;",
-		"GPU % is the search's GPU time over the grid's;",
-		"the naive base is the variant of median time; auto knows the problems before it, unless "+
-			"it says alone")
+		"GPU %"}, cells)
 }
 
 func freeTable(f *Free, rows []FreeRow, seeds int) string {
@@ -224,11 +204,7 @@ func freeTable(f *Free, rows []FreeRow, seeds int) string {
 		cells[i+1] = append(cells[i+1], pc(within))
 	}
 	return markdown(title, []string{"strategy", "score", "regret at 1 % %", "3 %", "6 %", "10 %",
-		"searches within 1 %"}, cells,
-		"without noise, from a random valid config; an invalid config costs as much as any;",
-		"score is 0 for what random draws are expected to find and 1 for the optimum at once, "+
-			"the mean over 1 to 10% of the configs;",
-		"regret is the mean over seeds of the time found over the best")
+		"searches within 1 %"}, cells)
 }
 
 // plotRegret draws the 95th percentile of regret against GPU time as an SVG file, a line per

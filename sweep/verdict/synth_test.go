@@ -7,14 +7,10 @@ import (
 	"os"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"normbench/internal/assert"
 	"normbench/sweep/stats"
@@ -256,55 +252,18 @@ func (m *machine) block(arm, n int) []float64 {
 	return x
 }
 
-// usual judges the same machine as is usual: all of A, then all of B, as many
-// launches as in 12 rounds.
-func usual(k kind, seed uint64, effect float64) (mannWhitney, medians Verdict) {
+// medians judges the same machine as is usual: all of A, then all of B, as many launches as in 12
+// rounds, of which the medians differ by more than 1%.
+func medians(k kind, seed uint64, effect float64) Verdict {
 	m := newMachine(k, seed, effect)
 	a, b := m.block(armA, 12*kept), m.block(armB, 12*kept)
-	toward := func(d float64) Verdict {
-		if d > 0 {
-			return Slower
-		}
+	switch d := math.Log(stats.Median(b) / stats.Median(a)); {
+	case d > math.Log1p(0.01):
+		return Slower
+	case d < -math.Log1p(0.01):
 		return Faster
 	}
-	d := math.Log(stats.Median(b) / stats.Median(a))
-	mannWhitney, medians = Same, Same
-	if rankTest(a, b) < 0.05 {
-		mannWhitney = toward(d)
-		if d == 0 { // on a coarse clock
-			mannWhitney = toward(stat.Mean(b, nil) - stat.Mean(a, nil))
-		}
-	}
-	if math.Abs(d) > math.Log1p(0.01) {
-		medians = toward(d)
-	}
-	return mannWhitney, medians
-}
-
-// rankTest is the two-sided p-value of Mann and Whitney's test, by its normal approximation with
-// the corrections for ties and for continuity.
-func rankTest(x, y []float64) float64 {
-	all := slices.Concat(x, y)
-	slices.Sort(all)
-	rank := map[float64]float64{} // of equal values the mean
-	ties := 0.0
-	for i := 0; i < len(all); {
-		j := i
-		for j < len(all) && all[j] == all[i] {
-			j++
-		}
-		rank[all[i]] = float64(i+1+j) / 2
-		same := float64(j - i)
-		ties += same*same*same - same
-		i = j
-	}
-	n, m := float64(len(x)), float64(len(y))
-	u := -n * (n + 1) / 2
-	for _, v := range x {
-		u += rank[v]
-	}
-	sd := math.Sqrt(n * m / 12 * (n + m + 1 - ties/((n+m)*(n+m-1))))
-	return min(1, 2*distuv.UnitNormal.Survival((math.Abs(u-n*m/2)-0.5)/sd))
+	return Same
 }
 
 // recorded judges 20 launches of A, and 20 of B after the time of 12 rounds;
@@ -324,7 +283,7 @@ func recorded(k kind, seed uint64, effect float64, rule Rule) (alone, controlled
 // A tally counts what cells of one kind and one effect were called, by name: cells whose clock
 // resolves the effect, of which right, wrong and same, and their rounds; coarse ones and
 // coarseCalled; fixed of fixedCells in the order A B A'; and of usualCells and recordedCells what
-// other methods call.
+// medians call.
 type tally map[string]int
 
 func (t tally) add(o tally) {
@@ -384,10 +343,8 @@ func (t tally) judge(k kind, effect float64, seed uint64, more bool, rule Rule) 
 		}
 	}
 	if effect == contrasted || effect == 0 && more {
-		mw, med := usual(k, seed, effect)
 		t["usualCells"]++
-		score(mw, "mannWhitney", "mannWhitneyWrong")
-		score(med, "medians", "mediansWrong")
+		score(medians(k, seed, effect), "medians", "mediansWrong")
 	}
 	if effect == 0 && more {
 		t["fixedCells"]++
@@ -528,16 +485,12 @@ func tables(null, two, half []tally, all, found tally) string {
 		pct(all, "wrong", "cells", 2), pct(all, "fixed", "fixedCells", 2), pct(found, "right",
 			"cells", 1), found["wrong"])
 	fmt.Fprintf(&b, "\nThe same machines as usually judged:\n\n")
-	b.WriteString("| trace | p < 0.05: identical called | 2%: found | wrong sign | medians > 1%: " +
-		"identical called | 2%: found | wrong sign | recorded: identical called | with a control |\n")
-	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	b.WriteString("| trace | medians > 1%: identical called | 2%: found | wrong sign | " +
+		"recorded: identical called | with a control |\n|---|--:|--:|--:|--:|--:|\n")
 	usualRow := func(name string, n, c tally) {
-		fmt.Fprintf(&b, "| %s |", name)
-		for _, method := range []string{"mannWhitney", "medians"} {
-			fmt.Fprintf(&b, " %s | %s | %s |", pct(n, method+"Wrong", "usualCells", 1),
-				pct(c, method, "usualCells", 1), pct(c, method+"Wrong", "usualCells", 1))
-		}
-		fmt.Fprintf(&b, " %s | %s |\n", pct(n, "recorded", "recordedCells", 1),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name,
+			pct(n, "mediansWrong", "usualCells", 1), pct(c, "medians", "usualCells", 1),
+			pct(c, "mediansWrong", "usualCells", 1), pct(n, "recorded", "recordedCells", 1),
 			pct(n, "controlled", "recordedCells", 1))
 	}
 	for i := range kinds {

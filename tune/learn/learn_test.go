@@ -255,18 +255,8 @@ func TestSmallBudget(t *testing.T) {
 	assert.NoError(t, err)
 	assert.That(t, reflect.DeepEqual(m2, m) && len(d.Points) == len(l.Data.Points),
 		"another map, %d of %d problems", len(d.Points), len(l.Data.Points))
-}
-
-// A judgement draws problems that were not measured, each shape once, and finds what a planted bad
-// map loses.
-func TestJudge(t *testing.T) {
-	s := newSim(3, 0)
-	class := classProblem(kernels.RMSNorm, kernels.Fwd)
-	l := loopOn(t, s, 30*time.Second, nil, class)
-	l.Domain = smallDomain
-	m, err := l.Learn(context.Background())
-	assert.NoError(t, err)
-	known := l.Data.Points
+	// A judgement draws problems that were not measured, each shape once, and finds what a planted
+	// bad map loses.
 	j, err := Judge(context.Background(), l, m, 6, func(string) {})
 	assert.NoError(t, err)
 	sum := j.Summary
@@ -274,14 +264,12 @@ func TestJudge(t *testing.T) {
 		sum.Lo <= sum.Mean && sum.Hi >= sum.Mean, "%+v", sum)
 	for _, x := range j.Duels {
 		assert.That(t,
-			!slices.ContainsFunc(known, func(p *Point) bool { return p.Problem == x.Problem }),
+			!slices.ContainsFunc(d.Points, func(p *Point) bool { return p.Problem == x.Problem }),
 			"%s was measured", x.Problem)
 	}
-	bad := plain.Fill(known[:1])
-	worse, err := Judge(context.Background(), l, bad, 6, func(string) {})
-	assert.That(t, err == nil && worse.Summary.Mean >= j.Summary.Mean,
-		"a map of one problem loses %.3f, that of all %.3f (%v)", worse.Summary.Mean,
-		j.Summary.Mean, err)
+	worse, err := Judge(context.Background(), l, plain.Fill(d.Points[:1]), 6, func(string) {})
+	assert.That(t, err == nil && worse.Summary.Mean >= sum.Mean,
+		"a map of one problem loses %.3f, that of all %.3f (%v)", worse.Summary.Mean, sum.Mean, err)
 }
 
 // Of a run with other classes beside only their part counts.

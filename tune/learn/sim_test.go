@@ -20,6 +20,7 @@ import (
 // which moves with the row and the rows. So its optimum over the real spaces is known, and no
 // config is the best everywhere.
 type sim struct {
+	devicetest.Fake
 	info kernels.DeviceInfo
 	seed uint64
 	off  float64 // how far its families and knobs differ from those of seed: another card
@@ -44,10 +45,27 @@ var registry = families.New()
 var bare = families.With()
 
 func newSim(seed uint64, off float64) *sim {
-	return &sim{info: devicetest.H200(), seed: seed, off: off, clock: time.Date(2026, 3, 4, 5, 6, 7,
+	s := &sim{info: devicetest.H200(), seed: seed, off: off, clock: time.Date(2026, 3, 4, 5, 6, 7,
 		0, time.UTC),
 		fams:  map[string]*simFamily{},
 		bests: map[kernels.Problem]float64{}}
+	s.OpenError = func(p kernels.Problem, _ int) error {
+		s.pass(60*time.Millisecond + time.Duration(float64(p.Bytes())/2e11*1e9))
+		return nil
+	}
+	// Compiling takes no time: it goes on beside measuring, and takes less.
+	s.Hook = func(_ context.Context, op string, _ kernels.Variant) error {
+		s.pass(map[string]time.Duration{"check": 4 * time.Millisecond,
+			"time": 300 * time.Microsecond}[op])
+		return nil
+	}
+	s.Seconds = func(p kernels.Problem, v kernels.Variant, _ int) float64 {
+		s.launches++
+		sec := s.seconds(p, v) * math.Exp(0.006*normal(s.launches, s.seed))
+		s.pass(time.Duration(1e9 * (sec + 60e-6)))
+		return sec
+	}
+	return s
 }
 
 // normal is a number that belongs to its parts, of a standard normal distribution.
@@ -139,44 +157,4 @@ func (s *sim) pass(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock = s.clock.Add(d)
-}
-
-func (s *sim) Info() kernels.DeviceInfo { return s.info }
-func (s *sim) Close() error             { return nil }
-
-// Prefetch compiles in no time: compiling goes on beside measuring, and takes less.
-func (s *sim) Prefetch(kernels.Problem, []kernels.Variant) {}
-
-func (s *sim) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	s.pass(60*time.Millisecond + time.Duration(float64(p.Bytes())/2e11*1e9))
-	return &simBench{s, p}, ctx.Err()
-}
-
-type simBench struct {
-	s *sim
-	p kernels.Problem
-}
-
-func (b *simBench) Close() error { return nil }
-
-func (b *simBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check,
-	error) {
-	b.s.pass(4 * time.Millisecond)
-	return kernels.Check{Repeats: repeats, Busy: 4e-3}, ctx.Err()
-}
-
-func (b *simBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (
-	kernels.Timing, error) {
-	var t kernels.Timing
-	for range o.Samples {
-		b.s.mu.Lock()
-		b.s.launches++
-		n := b.s.launches
-		b.s.mu.Unlock()
-		sec := b.s.seconds(b.p, v) * math.Exp(0.006*normal(n, b.s.seed))
-		t.Seconds = append(t.Seconds, sec)
-		t.Busy += sec + 60e-6
-	}
-	b.s.pass(time.Duration(1e9 * (t.Busy + 300e-6)))
-	return t, ctx.Err()
 }

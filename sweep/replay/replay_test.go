@@ -10,17 +10,19 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
+	"normbench/sweep/record"
 )
 
 func device(t testing.TB, seed uint64) (*Device, kernels.Problem) {
 	p := devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16")
 	d, err := New(kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, SMs: 4, PeakRate: 1e12},
-		"old.jsonl", seed, []Measurement{
-			{Problem: p, Variant: devicetest.Variant(t, "f@w4"), Status: kernels.StatusOK,
-				SamplesUS: []float64{1, 2, 3, 4}, Check: &kernels.Check{Busy: 0.5}},
-			{Problem: p, Variant: devicetest.Variant(t, "f@w8"), Status: kernels.StatusCompile,
-				Reason: "no"},
-			{Problem: p, Variant: kernels.Variant{Family: Stream}, SamplesUS: []float64{1}},
+		"old.jsonl", seed, []*record.Record{
+			{Problem: p, Family: "f", Config: devicetest.Variant(t, "f@w4").Config,
+				Status: kernels.StatusOK, SamplesUS: []float64{1, 2, 3, 4},
+				Check: &kernels.Check{Busy: 0.5}},
+			{Problem: p, Family: "f", Config: devicetest.Variant(t, "f@w8").Config,
+				Status: kernels.StatusCompile, Reason: "no"},
+			{Problem: p, Family: record.Stream, Status: kernels.StatusOK, SamplesUS: []float64{1}},
 		})
 	assert.NoError(t, err)
 	return d, p

@@ -15,47 +15,26 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/sweep/record"
 )
 
 // Prefix stands before the ID of the device that was recorded, so that what is
 // made by a replay is never taken for what the device did.
 const Prefix = "replay-"
 
-// Stream is the family of a stream's measurement, whatever its config: it answers
-// to every family that is called OP_PASS/stream.
-const Stream = "stream"
-
-// A Measurement is what was recorded of one variant on one problem.
-type Measurement struct {
-	Problem kernels.Problem
-	Variant kernels.Variant
-	// Status is StatusOK, or how it failed, and Reason why.
-	Status kernels.Status
-	Reason string
-	Check  *kernels.Check // nil where it was not recorded: then nothing is known of its outputs
-	// SamplesUS are the samples to draw from, in microseconds.
-	SamplesUS []float64
-	Stages    []Stage
-}
-
-// A Stage holds the samples of one launch of a plan, in microseconds.
-type Stage struct {
-	Stage     string
-	SamplesUS []float64
-}
-
 // A Device is a kernels.Device that replays.
 type Device struct {
 	info     kernels.DeviceInfo
 	seed     uint64
-	problems map[kernels.Problem]map[kernels.Variant]*Measurement
+	problems map[kernels.Problem]map[kernels.Variant]*record.Record
 	source   string
 }
 
 // New makes a device of what was measured on another. source names where that
-// is from, for errors. Of two measurements of a variant the later counts.
-func New(info kernels.DeviceInfo, source string, seed uint64, ms []Measurement) (*Device, error) {
-	if len(ms) == 0 {
+// is from, for errors. Of two records of a variant the later counts. That of a stream,
+// whatever its config, answers to every family that is called OP_PASS/stream.
+func New(info kernels.DeviceInfo, source string, seed uint64, rs []*record.Record) (*Device, error) {
+	if len(rs) == 0 {
 		return nil, hint.Errorf("a sweep writes some", "%s has nothing to replay", source)
 	}
 	if err := info.Validate(); err != nil { // its ID names a folder
@@ -66,24 +45,16 @@ func New(info kernels.DeviceInfo, source string, seed uint64, ms []Measurement) 
 		info.Name = "replay of " + info.Name
 	}
 	d := &Device{info: info, seed: seed, source: source,
-		problems: map[kernels.Problem]map[kernels.Variant]*Measurement{}}
-	for i := range ms {
-		m := &ms[i]
-		if m.Variant.Family == Stream {
-			m.Variant.Config = kernels.Config{}
+		problems: map[kernels.Problem]map[kernels.Variant]*record.Record{}}
+	for _, r := range rs {
+		v := r.Variant()
+		if v.Family == record.Stream {
+			v.Config = kernels.Config{}
 		}
-		if m.Status == "" {
-			m.Status = kernels.StatusOK
+		if d.problems[r.Problem] == nil {
+			d.problems[r.Problem] = map[kernels.Variant]*record.Record{}
 		}
-		if m.Status == kernels.StatusOK && len(m.SamplesUS) == 0 {
-			return nil, fmt.Errorf("%s: %s on %s is ok without samples", source, m.Variant, m.Problem)
-		}
-		of := d.problems[m.Problem]
-		if of == nil {
-			of = map[kernels.Variant]*Measurement{}
-			d.problems[m.Problem] = of
-		}
-		of[m.Variant] = m
+		d.problems[r.Problem][v] = r
 	}
 	return d, nil
 }
@@ -111,7 +82,7 @@ func (d *Device) Problems() []kernels.Problem {
 func (d *Device) Variants(p kernels.Problem) (vs []kernels.Variant, timed map[kernels.Variant]bool) {
 	timed = map[kernels.Variant]bool{}
 	for v, m := range d.problems[p] {
-		if v.Family != Stream {
+		if v.Family != record.Stream {
 			vs = append(vs, v)
 			timed[v] = m.Status == kernels.StatusOK
 		}
@@ -138,16 +109,16 @@ func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 type bench struct {
 	d   *Device
 	p   kernels.Problem
-	of  map[kernels.Variant]*Measurement
+	of  map[kernels.Variant]*record.Record
 	rng *rand.Rand
 }
 
-// find is the measurement of a variant, or the Failure that it has none or that
+// find is the record of a variant, or the Failure that it has none or that
 // was recorded.
-func (b *bench) find(v kernels.Variant) (*Measurement, error) {
+func (b *bench) find(v kernels.Variant) (*record.Record, error) {
 	m, ok := b.of[v]
-	if !ok && strings.HasSuffix(v.Family, "/"+Stream) {
-		m, ok = b.of[kernels.Variant{Family: Stream}]
+	if !ok && strings.HasSuffix(v.Family, "/"+record.Stream) {
+		m, ok = b.of[kernels.Variant{Family: record.Stream}]
 	}
 	if !ok {
 		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks %s on %s",
