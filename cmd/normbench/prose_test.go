@@ -73,22 +73,3 @@ func TestLinks(t *testing.T) {
 	}
 	assert.That(t, len(files) >= 10, "ARCHITECTURE.md names %d Go files", len(files))
 }
-
-// TestResultsSize: all of results stays small enough to clone.
-func TestResultsSize(t *testing.T) {
-	const most = 4_500_000 // bytes
-	size := int64(0)
-	err := filepath.WalkDir(filepath.Join("..", "..", "results"),
-		func(path string, e os.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			info, err := e.Info()
-			if err == nil && info.Mode().IsRegular() {
-				size += info.Size()
-			}
-			return err
-		})
-	assert.That(t, err == nil && size <= most,
-		"results has %d bytes, more than %d (%v)", size, most, err)
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -132,8 +131,7 @@ func outputs(p kernels.Problem, stream bool) []string {
 
 func (s *suite) info(t *testing.T) {
 	d := s.dev.Info()
-	assert.That(t, regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(d.ID),
-		"the ID %q is no name of a folder", d.ID)
+	assert.NoError(t, d.Validate())
 	assert.That(t, d.Kind == kernels.KindCPU || d.Kind == kernels.KindCUDA,
 		"unknown kind %q", d.Kind)
 	assert.That(t, d.Name != "" && d.Arch != "" && d.Compiler != "" && d.SMs >= 1 &&
