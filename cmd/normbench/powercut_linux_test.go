@@ -39,7 +39,7 @@ func TestPowerCutCommands(t *testing.T) {
 			"/" + tune.FileName, "--plot", "OUT/map.svg"}},
 		{"learn", nil, []string{"learn", "--worker", "normbench-faulty", "--domain",
 			"M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
-			"--prior", "none", "--budget", "300ms", "--out", "OUT"}},
+			"--prior", "none", "--budget", "600ms", "--out", "OUT"}},
 		{"compare", nil, []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes",
 			"1024x1024,512x1024", "--op", "rmsnorm", "--pass", "fwd",
 			"--worker", "normbench-fake ab", "--out", "OUT", "--html", "OUT/page.html"}},

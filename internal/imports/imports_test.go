@@ -124,6 +124,7 @@ var homes = map[string][]string{
 	"github.com/ebitengine/purego":      {"internal/nvlib"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
+	"github.com/expr-lang/expr":         {"kernels/manifest"},
 	"go.yaml.in/yaml/v4":                {"internal/yamldoc", "cmd/normbench/ci_test.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
 	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},

@@ -66,31 +66,25 @@ func BiasDraw(p kernels.Problem) Draw {
 	return d
 }
 
-func draw(p kernels.Problem, t kernels.Tensor) (Draw, bool) {
-	switch t.Name {
-	case "x":
-		return Draw{t, 1, 1, 0.25, HostX}, true
-	case "dy":
-		return Draw{t, 2, 1, 0, HostD}, true
-	case "w":
-		if p.ZeroCentered {
-			return Draw{t, 3, 0.25, 0, Tame}, true
-		}
-		return Draw{t, 3, 0.25, 1, Tame}, true
-	case "b":
-		return Draw{t, 4, 0.25, 0, Tame}, true
-	case "scale":
-		return Draw{t, 5, 8, 96, Tame}, true
-	case "res":
-		return Draw{t, 6, 1, -0.125, Tame}, true
-	case "dres":
-		return Draw{t, 7, 1, 0, Tame}, true
-	case "dw_in":
-		return Draw{t, 8, 1, 0, Tame}, true
-	case "db_in":
-		return Draw{t, 9, 1, 0, Tame}, true
+// draws are those of the inputs by name.
+var draws = map[string]Draw{
+	"x":     {Stream: 1, Scale: 1, Offset: 0.25, Hostile: HostX},
+	"dy":    {Stream: 2, Scale: 1, Hostile: HostD},
+	"w":     {Stream: 3, Scale: 0.25, Offset: 1},
+	"b":     {Stream: 4, Scale: 0.25},
+	"scale": {Stream: 5, Scale: 8, Offset: 96},
+	"res":   {Stream: 6, Scale: 1, Offset: -0.125},
+	"dres":  {Stream: 7, Scale: 1},
+	"dw_in": {Stream: 8, Scale: 1},
+	"db_in": {Stream: 9, Scale: 1},
+}
+
+func draw(p kernels.Problem, t kernels.Tensor) (d Draw, ok bool) {
+	d, ok = draws[t.Name]
+	if d.Tensor = t; t.Name == "w" && p.ZeroCentered {
+		d.Offset = 0
 	}
-	return Draw{}, false
+	return d, ok
 }
 
 // Value is element i of a tensor, before it is rounded to the tensor's type: a

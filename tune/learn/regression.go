@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
@@ -33,7 +35,7 @@ func bend(regret float64) float64 { return bentAt * math.Log1p(regret/bentAt) }
 
 // row is what a config's coefficients are multiplied by.
 func row(f *kernels.Family, p kernels.Problem, c kernels.Config, sms int) []float64 {
-	x := []float64{levelSpread}
+	x := append(make([]float64, 0, 128), levelSpread)
 	for _, r := range f.Knobs {
 		for _, v := range r.Values {
 			if v == c.Get(r.Knob) {
@@ -75,16 +77,14 @@ func fit(n int, seen []observation) *regression {
 
 // sample draws coefficients that what was measured leaves likely.
 func (m *regression) sample(rng *rand.Rand) []float64 {
-	var upper mat.TriDense
-	m.precision.UTo(&upper)
-	z := mat.NewVecDense(m.mean.Len(), nil)
-	for i := range z.Len() {
-		z.SetVec(i, rng.NormFloat64())
+	x := make([]float64, m.mean.Len())
+	for i := range x {
+		x[i] = rng.NormFloat64()
 	}
-	var x mat.VecDense
-	x.SolveVec(&upper, z)
-	x.AddVec(&x, &m.mean)
-	return x.RawVector().Data
+	upper := m.precision.RawU().(mat.RawTriangular).RawTriangular()
+	blas64.Trsv(blas.NoTrans, upper, blas64.Vector{N: len(x), Inc: 1, Data: x})
+	floats.Add(x, m.mean.RawVector().Data)
+	return x
 }
 
 // predict is the log regret of a config by drawn coefficients.
