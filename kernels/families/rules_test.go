@@ -112,6 +112,27 @@ func TestDefaultRuns(t *testing.T) {
 	assert.That(t, mapped != 0, "no base is the map's")
 }
 
+// What every lookup of a program goes through allocates nothing, once its cell was asked for.
+func TestLookupAllocates(t *testing.T) {
+	d := devicetest.H200()
+	b := families.Book(families.With(), families.Step(d), d)
+	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
+		"layernorm/bwd/4097x8191/bf16+bias", "rmsnorm/fwd/4096x4096/bf16+fp8"} { // the last without a raster
+		p := devicetest.Problem(t, text)
+		assert.Equal(t, testing.AllocsPerRun(100, func() { b.Answer(p) }), 0,
+			text, "a lookup allocates", "times")
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	d := devicetest.H200()
+	book := families.Book(families.With(), families.Step(d), d)
+	p := devicetest.Problem(b, "layernorm/bwd/4097x8191/bf16+bias")
+	for b.Loop() {
+		book.Answer(p)
+	}
+}
+
 // TestSteps is the ladder, by the devices that are known without a card.
 func TestSteps(t *testing.T) {
 	var got []string
