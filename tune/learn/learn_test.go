@@ -60,9 +60,6 @@ func loopOn(t *testing.T, s *sim, budget time.Duration, prior *rule.Map,
 	return l
 }
 
-// smallDomain has few problems, whose spaces are small.
-var smallDomain = shapes.Domain{MMin: 1, MMax: 64, NMin: 64, NMax: 512, Elems: 1 << 15}
-
 // regrets are those of a way to answer on problems that nothing has seen.
 func regrets(s *sim, answer func(kernels.Problem) kernels.Variant, ps []kernels.Problem) (mean, p95,
 	worst float64) {
