@@ -430,7 +430,7 @@ func TestLaunches(t *testing.T) {
 			}
 		}
 	}
-	assert.That(t, asked != 0 && unknown*50 <= asked,
+	assert.That(t, asked != 0 && unknown*25 <= asked,
 		"%d of %d numbers are not known", unknown, asked)
 }
 
