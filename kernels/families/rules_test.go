@@ -430,7 +430,11 @@ func TestLaunches(t *testing.T) {
 			}
 		}
 	}
-	assert.That(t, asked != 0 && unknown*25 <= asked,
+	least := 40 // numbers for each without a formula: some days' classes have one of 46
+	if assert.All {
+		least = 50
+	}
+	assert.That(t, asked != 0 && unknown*least <= asked,
 		"%d of %d numbers are not known", unknown, asked)
 }
 

@@ -13,9 +13,9 @@ import (
 	"normbench/sweep/search"
 )
 
-// A regression says what configs of a design lose around a place, measured or not: the log regret, bent, is
-// a sum over its knobs' values and over features, each times a coefficient with a normal prior.
-// (Bayesian linear regression: Bishop 2006, section 3.3.)
+// A regression says what configs of a design lose around a place, measured or not. The log regret,
+// bent, is a sum over knobs' values and over features, each times a coefficient with a normal prior
+// (Bayesian linear regression: Bishop 2006, section 3.3).
 type regression struct {
 	precision mat.Cholesky // of the coefficients, given what was measured
 	mean      mat.VecDense
