@@ -14,7 +14,6 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -171,27 +170,31 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 		return nil, err
 	}
 	defer w.Close()
-	if s.old != nil { // if the end cannot merge with this table, say so before hours of measuring
-		if _, _, err := tune.Merge(s.old, &tune.Table{Device: info}, nil); err != nil {
-			return nil, err
-		}
+	if o.Search != nil {
+		unit, pr = "problems", o.Search.Final.Protocol
+	}
+	fold, err := tune.NewFold(l.Registry, w.Records(), s.old,
+		&tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr},
+		durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)})
+	if err != nil {
+		return nil, err
 	}
 	if err := l.TestTimer(&o.Run, s.Devices...); err != nil {
 		return nil, err
 	}
-	if o.Search != nil {
-		unit, pr = "problems", o.Search.Final.Protocol
-		o.Search.Final.SelfTest, o.Search.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
+	if p := o.Search; p != nil {
+		p.Final.SelfTest, p.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
+		p.Known = fold.History()
+		o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &p.Final) }
+		if err := fold.Resume(); err != nil {
+			return nil, err
+		}
 	}
 	var more []kernels.Device
 	defer func() { Close(more) }()
 	o.More = func(problems int) (_ []kernels.Device, err error) {
 		more, err = l.companions(s.Config, s.Devices, s.Problems, problems)
 		return more, err
-	}
-	fold, err := l.newFold(s, pr, w.Records())
-	if err != nil {
-		return nil, err
 	}
 	p := report.NewProgress(l.Console, unit)
 	o.Observe = p.Observe
@@ -203,7 +206,7 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	}
 	if err != nil {
 		// The table has the finished problems and is shown, whatever ended the sweep.
-		found, bad := l.conclude(s, w.Records(), fold, true)
+		found, bad := l.conclude(s, fold, true)
 		if errors.Is(err, context.Canceled) && l.Ctx.Err() != nil {
 			err = Interruptedf("%d records are kept in %s, the same command goes on from there", sum.Measured,
 				w.Path())
@@ -217,41 +220,16 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 		l.Notef("budget %s: on %d of %s no more than the base was measured", s.Search.Budget, sum.Short,
 			console.Count(sum.Problems, "problem"))
 	}
-	return l.conclude(s, w.Records(), fold, false)
+	return l.conclude(s, fold, false)
 }
 
-// newFold is the table that a sweep by a protocol writes. A search writes it problem by problem,
-// beginning with those that a sweep before it finished.
-func (l *Lab) newFold(s *Sweep, pr record.Protocol, f *record.File) (*tune.Fold, error) {
-	o, info := &s.Options, s.info()
-	fold := &tune.Fold{Old: s.old,
-		At:     durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
-		Source: families.NewIdentity(l.Registry, info.Kind).SourceOf,
-		Table:  &tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr}}
-	if o.Search == nil {
-		return fold, nil
-	}
-	o.Search.Known = tune.History(f, fold.Table.Device, l.Registry)
-	o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &o.Search.Final) }
-	// A killed sweep may have left out its last finished problem.
-	for es := range tune.Current(f, l.Registry, fold.Table.Device, fold.Table.Protocol) {
-		fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
-	}
-	if len(fold.Table.Entries) == 0 {
-		return fold, nil
-	}
-	_, err := fold.Write()
-	return fold, err
-}
-
-// conclude folds the records of a results folder into its tuned table, and compares base with best
-// on the problems at hand. cut says that the sweep was cut off: a grid has no pick for a problem
-// that it did not finish, and there may be nothing at all.
-func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*SweepResult, error) {
-	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
-	whole := map[kernels.Problem]int{} // variants
-	for _, t := range s.Tasks {
-		if cut {
+// conclude writes the tuned table of a results folder's records, and compares base with best on the
+// problems at hand. Of a sweep that was cut off there may be nothing at all.
+func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error) {
+	var whole map[kernels.Problem]int // variants
+	if cut {
+		whole = map[kernels.Problem]int{}
+		for _, t := range s.Tasks {
 			whole[t.Problem] = len(t.Variants)
 		}
 	}
@@ -259,52 +237,30 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	for i, label := range []string{"base", "best"} {
 		found.Sides[i] = report.Side{Label: label, Cells: map[kernels.Problem]report.Cell{}}
 	}
-	some := false
+	some, right := false, false
 	var failed *record.Entry // the first that is not right
-	table.Entries = nil
-	for es := range tune.Current(f, l.Registry, info, pr) {
-		p, list := es[0].Problem, withoutStream(es)
-		if pr.Phase != record.PhaseFinal && len(list) < whole[p] {
-			continue
+	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
+		picks []tune.Entry) {
+		some, right = true, right || len(picks) > 0
+		if i := slices.IndexFunc(variants, isFailed); i >= 0 && failed == nil {
+			failed = variants[i]
 		}
-		some = true
-		if i := slices.IndexFunc(es, isFailed); i >= 0 && failed == nil {
-			failed = &es[i]
-		}
-		picks := tune.Pick(es)
-		table.Entries = append(table.Entries, picks...)
 		if slices.Contains(s.Problems, p) {
-			found.add(list, picks)
+			found.add(variants, picks)
 		}
-	}
+	})
 	if cut && !some {
 		return nil, nil
 	}
-	table.AddRuns(f.Runs)
-	if pr.Phase == record.PhaseFinal {
-		l.addSearched(table, f)
-	}
-	notes, lost := fold.Write()
-	if lost == nil {
-		l.Once(notes...)
-	}
+	l.Once(notes...)
 	if lost != nil {
 		found.Lost = &WriteError{l.Late(lost)}
 	}
-	if some && len(table.Entries) == 0 {
+	if some && !right {
 		return nil, cmp.Or(found.Lost, nothingRight(failed))
 	}
 	found.Comparison = report.Compare(found.Sides[0], found.Sides[1])
 	return found, nil
-}
-
-func withoutStream(es []record.Entry) (list []*record.Entry) {
-	for i := range es {
-		if x := &es[i]; x.Variant.Family != record.Stream {
-			list = append(list, x)
-		}
-	}
-	return list
 }
 
 // add adds a problem's base and best: what was picked, or the fastest.
@@ -317,19 +273,7 @@ func (s *SweepResult) add(list []*record.Entry, picks []tune.Entry) {
 	}
 }
 
-// addSearched adds to a table of finals what the searches before them saw.
-func (l *Lab) addSearched(table *tune.Table, f *record.File) {
-	id, searching := families.NewIdentity(l.Registry, table.Device.Kind), table.Protocol
-	searching.Phase = record.PhaseSearch
-	table.AddSearched(slices.Values(f.SearchEntries(func(x *record.Entry) bool {
-		p := x.Run.Protocol
-		p.Samples = searching.Samples // a search has its own
-		return p == searching && tune.IsCurrent(l.Registry, id, x)
-	})))
-	l.Once(table.Describe()...)
-}
-
-func isFailed(x record.Entry) bool { return x.Status != kernels.StatusOK }
+func isFailed(x *record.Entry) bool { return x.Status != kernels.StatusOK }
 
 // nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
 // first that failed, nil for none.

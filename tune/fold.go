@@ -6,16 +6,44 @@ import (
 
 	"normbench/internal/console"
 	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/sweep/record"
 )
 
-// A Fold is what becomes of a tuned table in the course of a sweep: it is written after each
+// A Fold is what becomes of a tuned table in the course of a sweep: a search writes it after each
 // problem, so that whatever ends the sweep leaves what was found.
 type Fold struct {
-	Old    *Table // as the sweep found it, nil for none
-	Table  *Table // of this sweep
-	At     durable.Place
-	Source func(family string) string // hash of a family's code now
+	registry *kernels.Registry
+	id       *families.Identity
+	records  *record.File // of the results folder
+	old      *Table       // as the sweep found it, nil for none
+	table    *Table       // of this sweep
+	at       durable.Place
+}
+
+// NewFold begins a table, without entries yet, over an old one, nil for none, of the same device.
+func NewFold(r *kernels.Registry, records *record.File, old, table *Table, at durable.Place) (*Fold,
+	error) {
+	if id := table.Device.ID; old != nil && old.Device.ID != id {
+		return nil, hint.Errorf("keep one tuned table per device",
+			"a tuned table of %s does not merge with one of %s", old.Device.ID, id)
+	}
+	return &Fold{r, families.NewIdentity(r, table.Device.Kind), records, old, table, at}, nil
+}
+
+// Resume writes what searches before this one found: a killed one may have left out its last
+// problem.
+func (f *Fold) Resume() error {
+	for es := range f.current() {
+		f.table.Entries = append(f.table.Entries, Pick(es)...)
+	}
+	if len(f.table.Entries) == 0 {
+		return nil
+	}
+	_, err := f.write()
+	return err
 }
 
 // Add folds in the records of a problem whose search is done.
@@ -27,37 +55,67 @@ func (f *Fold) Add(recs []*record.Record, final *record.Run) error {
 		}
 	}
 	picks := Pick(entries)
-	f.Table.Entries = slices.DeleteFunc(f.Table.Entries, func(a Entry) bool {
+	f.table.Entries = slices.DeleteFunc(f.table.Entries, func(a Entry) bool {
 		return slices.ContainsFunc(picks, func(b Entry) bool { return a.Problem == b.Problem })
 	})
-	f.Table.Entries = append(f.Table.Entries, picks...)
-	f.Table.AddRuns([]*record.Run{final})
-	_, err := f.Write()
+	f.table.Entries = append(f.table.Entries, picks...)
+	f.table.addRuns(final)
+	_, err := f.write()
 	return err
 }
 
-// Write writes the table as it is now, over that of before, and says what it wrote.
-func (f *Fold) Write() (notes []string, err error) {
-	t := f.Table
+// Conclude writes the table of all that the records have, and returns what a person should know.
+// each is told of the variants of each problem, with its pick. whole, of a sweep that was cut off,
+// is how many variants a grid's problem must have: else it has no pick, and of no problem there is
+// no table.
+func (f *Fold) Conclude(whole map[kernels.Problem]int,
+	each func(p kernels.Problem, variants []*record.Entry, picks []Entry)) (notes []string, err error) {
+	finals, some := f.table.Protocol.Phase == record.PhaseFinal, whole == nil
+	f.table.Entries = nil
+	for es := range f.current() {
+		var variants []*record.Entry
+		for i := range es {
+			if es[i].Variant.Family != record.Stream {
+				variants = append(variants, &es[i])
+			}
+		}
+		if p := es[0].Problem; finals || len(variants) >= whole[p] {
+			some = true
+			picks := Pick(es)
+			f.table.Entries = append(f.table.Entries, picks...)
+			each(p, variants, picks)
+		}
+	}
+	if !some {
+		return nil, nil
+	}
+	f.table.addRuns(f.records.Runs...)
+	if finals {
+		notes = f.addSearched()
+	}
+	wrote, err := f.write()
+	return append(notes, wrote...), err
+}
+
+// write writes the table as it is now, over that of before, and says what it wrote.
+func (f *Fold) write() (notes []string, err error) {
+	t := f.table
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
 	t.Created = time.Now().UTC().Truncate(time.Second)
-	if f.Old != nil {
-		if f.Old.Protocol.Cold && !t.Protocol.Cold {
-			return []string{"warm times are for comparison only: " + f.At.String() + " stays as it is"}, nil
+	if f.old != nil {
+		if f.old.Protocol.Cold && !t.Protocol.Cold {
+			return []string{"warm times are for comparison only: " + f.at.String() + " stays as it is"}, nil
 		}
 		n := 0
-		if t, n, err = Merge(f.Old, t, f.Source); err != nil {
-			return nil, err
-		}
-		if n > 0 {
-			bak := f.At.In(FileName + ".bak")
-			if err := f.Old.Write(bak); err != nil {
+		if t, n = merge(f.old, t, f.id.SourceOf); n > 0 {
+			bak := f.at.In(FileName + ".bak")
+			if err := f.old.Write(bak); err != nil {
 				return nil, err
 			}
 			notes = append(notes, console.Count(n, "entry")+" replaced; "+bak.String()+" has the table before")
 		}
 	}
-	return append(notes, "wrote "+f.At.String()), Update(f.At, func(now *Table) (*Table, error) {
+	return append(notes, "wrote "+f.at.String()), Update(f.at, func(now *Table) (*Table, error) {
 		if now == nil {
 			return t, nil
 		}

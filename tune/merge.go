@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -14,20 +13,14 @@ import (
 // the noise of every sweep cannot be reviewed. (aiter's script asks for 3%.)
 const MinGain = 0.02
 
-// Merge returns old with those entries of next that are for other problems, or that may replace
+// merge returns old with those entries of next that are for other problems, or that may replace
 // old's, and how many of old's they replaced; see replaces. source is the hash of a family's code
 // now: what old's entry of another was measured with is gone. What is about the whole table is
-// next's, the map old's: rule.Merge merges maps. Warm times are for comparison only: nothing of a
-// warm table stands beside a cold one. Tables of different devices do not merge.
-func Merge(old, next *Table, source func(family string) string) (t *Table, replaced int, err error) {
-	if old.Device.ID != next.Device.ID {
-		return nil, 0, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
-	}
-	switch {
-	case old.Protocol.Cold && !next.Protocol.Cold:
-		return old, 0, nil
-	case !old.Protocol.Cold && next.Protocol.Cold:
-		return next, len(old.Entries), nil
+// next's, the map old's: rule.Merge merges maps. Warm times are for comparison only: of a warm table
+// nothing stays beside a cold one.
+func merge(old, next *Table, source func(family string) string) (t *Table, replaced int) {
+	if !old.Protocol.Cold && next.Protocol.Cold {
+		return next, len(old.Entries)
 	}
 	t = new(*next)
 	t.Map = cmp.Or(old.Map, next.Map)
@@ -45,7 +38,7 @@ func Merge(old, next *Table, source func(family string) string) (t *Table, repla
 	}
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
 	t.Runs = t.named(slices.Concat(old.Runs, next.Runs))
-	return t, replaced, nil
+	return t, replaced
 }
 
 // replaces says whether e may take the place of o: another measurement of the

@@ -3,7 +3,6 @@ package tune
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -58,7 +57,7 @@ func TestPickFinal(t *testing.T) {
 		t.Errorf("picked %+v", e)
 	}
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
-	table.AddSearched(slices.Values([]*record.Entry{&chosen, &base, &failed, &stream}))
+	table.countSearched(record.Entries{&chosen, &base, &failed, &stream})
 	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
 }
 
@@ -102,11 +101,10 @@ func TestReplaces(t *testing.T) {
 				MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
 		}
 		x, now := assert.Value[struct {
-			Us, Half         float64 // its time, and half of its interval
-			Held             string
-			HeldUS, Gain     float64
-			OldWarm, NowWarm bool
-			Stale            bool
+			Us, Half       float64 // its time, and half of its interval
+			Held           string
+			HeldUS, Gain   float64
+			OldWarm, Stale bool
 		}](t, input), &e.Entries[0]
 		if now.MedianUS, now.CIUS = x.Us, nil; x.Half > 0 {
 			now.CIUS = []float64{x.Us - x.Half, x.Us + x.Half}
@@ -115,39 +113,35 @@ func TestReplaces(t *testing.T) {
 			v := devicetest.Variant(t, x.Held)
 			now.Held = &Rival{Family: v.Family, Config: v.Config, MedianUS: x.HeldUS, GainLo: x.Gain}
 		}
-		if o.Protocol.Cold, e.Protocol.Cold = !x.OldWarm, !x.NowWarm; x.Stale {
+		if o.Protocol.Cold = !x.OldWarm; x.Stale {
 			now.Family, now.Source = "old", "new"
 		}
-		m, n, err := Merge(o, e, asOf(o))
-		assert.NoError(t, err)
+		m, n := merge(o, e, asOf(o))
 		return fmt.Sprint(m.Entries[0].Variant(), ", ", n, " replaced")
 	})
 	// The same variant again brings its numbers up to date; fewer samples do not.
 	o, e := table(t), table(t)
 	e.Entries[0].MedianUS, e.Entries[0].CIUS = 200, []float64{199, 201}
-	m, _, _ := Merge(o, e, asOf(o))
+	m, _ := merge(o, e, asOf(o))
 	assert.Equal(t, m.Entries[0].MedianUS, 200,
 		"a newer measurement of the same variant was left out")
 	e.Entries[0].Samples = 1
-	if m, _, _ := Merge(o, e, asOf(o)); m.Entries[0].MedianUS == 200 {
+	if m, _ := merge(o, e, asOf(o)); m.Entries[0].MedianUS == 200 {
 		t.Error("one sample replaced thirty")
 	}
 	// Of stale entries nothing stays that was measured anew.
 	e = table(t)
 	e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "h", Source: "s",
 		MedianUS: 500, Samples: 20}}
-	if m, n, _ := Merge(o, e, func(string) string { return "other" }); n != 1 ||
+	if m, n := merge(o, e, func(string) string { return "other" }); n != 1 ||
 		len(m.Entries) != 3 || m.Entries[1].Family != "h" {
 		t.Errorf("%d replaced: %+v", n, m.Entries)
 	}
-	// Nothing of a warm table gets into a cold one, nor the other way round.
-	o, e = table(t), table(t)
+	// Nothing of a warm table stays beside a cold one.
+	e = table(t)
 	e.Protocol.Cold = false
-	if m, _, _ := Merge(o, e, asOf(o)); m != o {
-		t.Errorf("a warm table got into a cold one: %+v", m)
-	}
 	o.Entries, e.Entries = e.Entries, e.Entries[:1]
-	if m, _, _ := Merge(e, o, asOf(e)); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
+	if m, _ := merge(e, o, asOf(e)); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
 		t.Errorf("a cold table over a warm one has %d entries, cold: %v", len(m.Entries),
 			m.Protocol.Cold)
 	}

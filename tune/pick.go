@@ -2,7 +2,6 @@ package tune
 
 import (
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 
@@ -66,13 +65,11 @@ func pick(es []record.Entry) (Entry, bool) {
 	}
 	slices.SortFunc(arms, byTime)
 	e := entryOf(won)
-	e.Variants = Counts{Measured: len(arms)}
 	for _, o := range arms {
-		if !usable(o) {
-			e.Variants.Failed++
+		ok := usable(o)
+		if e.Variants.add(ok); !ok {
 			continue
 		}
-		e.Variants.OK++
 		of, rival := o.Finals(), &Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
 		gain, lo, hi, paired := verdict.Gain(of.Rounds, won.Finals().Rounds)
 		if paired {
@@ -176,27 +173,18 @@ func entryOf(b *record.Entry) Entry {
 	return e
 }
 
-// AddSearched fills in what the searches before the finals measured, from
-// record.File.SearchEntries of the run's search: how many variants stood behind a
-// pick.
-func (t *Table) AddSearched(entries iter.Seq[*record.Entry]) {
-	at := map[kernels.Problem]int{}
-	for i, e := range t.Entries {
-		if e.Chosen != "" {
-			at[e.Problem] = i
-			t.Entries[i].Variants = Counts{}
+// countSearched has an entry that a search chose count the variants that the search measured.
+func (t *Table) countSearched(entries record.Entries) {
+	at := map[kernels.Problem]*Counts{}
+	for i := range t.Entries {
+		if e := &t.Entries[i]; e.Chosen != "" {
+			e.Variants = Counts{}
+			at[e.Problem] = &e.Variants
 		}
 	}
-	for e := range entries {
-		i, ok := at[e.Problem]
-		if !ok || e.Variant.Family == record.Stream {
-			continue
-		}
-		c := &t.Entries[i].Variants
-		if c.Measured++; e.Status == kernels.StatusOK {
-			c.OK++
-		} else {
-			c.Failed++
+	for _, e := range entries {
+		if c := at[e.Problem]; c != nil && e.Variant.Family != record.Stream {
+			c.add(e.Status == kernels.StatusOK)
 		}
 	}
 }

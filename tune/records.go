@@ -9,7 +9,6 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
@@ -17,24 +16,22 @@ import (
 	"normbench/sweep/stats"
 )
 
-// Current are the entries of a protocol in a records file, problem by problem. Only records of
-// today's code and of today's launch rules count.
-func Current(f *record.File, r *kernels.Registry, info kernels.DeviceInfo,
-	pr record.Protocol) iter.Seq[[]record.Entry] {
-	id := families.NewIdentity(r, info.Kind)
-	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && IsCurrent(r, id, x) })
+// current are the entries of the table's protocol, problem by problem. Only records of today's code
+// and of today's launch rules count.
+func (f *Fold) current() iter.Seq[[]record.Entry] {
+	info := f.table.Device
+	now := f.records.Latest(func(x *record.Entry) bool {
+		return x.Run.Protocol == f.table.Protocol && f.isCurrent(x)
+	})
 	return func(yield func([]record.Entry) bool) {
 		for es := range now.ByProblem() {
-			base, err := r.Base(es[0].Problem, info)
-			if strings.HasPrefix(info.ID, replay.Prefix) && !slices.ContainsFunc(es,
-				func(x record.Entry) bool { return x.Variant == base }) {
-				if !yield(es) { // the recording lacks today's base, and the search had another
-					return
+			base, err := f.registry.Base(es[0].Problem, info)
+			has := slices.ContainsFunc(es, func(x record.Entry) bool { return x.Variant == base })
+			// A recording may lack today's base, and its search had another.
+			if has || !strings.HasPrefix(info.ID, replay.Prefix) {
+				for i := range es {
+					es[i].Base = err == nil && es[i].Variant == base
 				}
-				continue
-			}
-			for i := range es {
-				es[i].Base = err == nil && es[i].Variant == base
 			}
 			if !yield(es) {
 				return
@@ -43,24 +40,23 @@ func Current(f *record.File, r *kernels.Registry, info kernels.DeviceInfo,
 	}
 }
 
-// IsCurrent says whether an entry is of the code as it is.
-func IsCurrent(r *kernels.Registry, id *families.Identity, x *record.Entry) bool {
+// isCurrent says whether an entry is of the code as it is.
+func (f *Fold) isCurrent(x *record.Entry) bool {
 	if x.Variant.Family == record.Stream {
 		return true
 	}
-	code, err := sweep.Code(r, id, x.Problem, x.Variant, x.Run.Device)
+	code, err := sweep.Code(f.registry, f.id, x.Problem, x.Variant, x.Run.Device)
 	return err == nil && x.Is(code)
 }
 
-// History is what the records of a results folder know of the same kernels on the
-// same kind of device, for searches to start from.
-func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
+// History is what the records know of the same kernels on the same kind of device, for searches to
+// start from.
+func (f *Fold) History() *search.History {
 	h, best := &search.History{}, map[kernels.Problem]float64{}
-	source := families.NewIdentity(r, info.Kind).SourceOf
 	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
-	for _, x := range slices.Concat(f.Latest(cold), f.SearchEntries(cold)) {
-		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != info.ID ||
-			x.Variant.Family == record.Stream || source(x.Variant.Family) != x.Source {
+	for _, x := range slices.Concat(f.records.Latest(cold), f.records.SearchEntries(cold)) {
+		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != f.table.Device.ID ||
+			x.Variant.Family == record.Stream || f.id.SourceOf(x.Variant.Family) != x.Source {
 			continue
 		}
 		if time := x.Median / x.StreamUS; best[x.Problem] == 0 || time < best[x.Problem] {
@@ -71,9 +67,21 @@ func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 	return h
 }
 
-// Describe completes the table with what stands in no single entry. Notes are what a person should
+// addSearched counts the variants that the searches before the finals measured.
+func (f *Fold) addSearched() (notes []string) {
+	searching := f.table.Protocol
+	searching.Phase = record.PhaseSearch
+	f.table.countSearched(f.records.SearchEntries(func(x *record.Entry) bool {
+		p := x.Run.Protocol
+		p.Samples = searching.Samples // a search has its own
+		return p == searching && f.isCurrent(x)
+	}))
+	return f.table.describe()
+}
+
+// describe completes the table with what stands in no single entry. Notes are what a person should
 // know of it.
-func (t *Table) Describe() (notes []string) {
+func (t *Table) describe() (notes []string) {
 	var noise []float64
 	unstable := 0
 	for i := range t.Entries {

@@ -56,8 +56,8 @@ func RunOf(r *record.Run) Run {
 		DriverVersion: r.Device.DriverVersion, FloorUS: r.FloorUS}
 }
 
-// AddRuns keeps those of runs, and of t's, that entries name.
-func (t *Table) AddRuns(runs []*record.Run) {
+// addRuns keeps those of runs, and of t's, that entries name.
+func (t *Table) addRuns(runs ...*record.Run) {
 	all := slices.Clone(t.Runs)
 	for _, r := range runs {
 		all = append(all, RunOf(r))
@@ -145,6 +145,15 @@ type Counts struct {
 	Measured int `json:"measured"`
 	OK       int `json:"ok"`
 	Failed   int `json:"failed"`
+}
+
+// add counts a variant.
+func (c *Counts) add(ok bool) {
+	if c.Measured++; ok {
+		c.OK++
+	} else {
+		c.Failed++
+	}
 }
 
 // round keeps four digits after the point: ratios are not known any better.

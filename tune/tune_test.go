@@ -202,13 +202,13 @@ func TestRuns(t *testing.T) {
 				Status: kernels.StatusOK, Run: runs[i], Summary: stats.Summary{Median: 5, N: 9}}
 			tb.Entries = append(tb.Entries, Pick([]record.Entry{e})...)
 		}
-		tb.AddRuns(runs)
+		tb.addRuns(runs...)
 		return tb
 	}
 	a, b, c := run("a", 1), run("b", 2), run("c", 3)
 	old := table([]*record.Run{a, b}, 8, 16)
-	merged, _, err := Merge(old, table([]*record.Run{c}, 16), asOf(old))
-	assert.That(t, err == nil && len(merged.Runs) == 2 && merged.Runs[0].ID == "a" &&
-		merged.Runs[1].UUID == "GPU-c" && merged.Runs[1].Command[1] == "sweep", "%v, %v",
-		merged.Runs, err)
+	merged, _ := merge(old, table([]*record.Run{c}, 16), asOf(old))
+	assert.That(t, len(merged.Runs) == 2 && merged.Runs[0].ID == "a" &&
+		merged.Runs[1].UUID == "GPU-c" && merged.Runs[1].Command[1] == "sweep", "%v",
+		merged.Runs)
 }
