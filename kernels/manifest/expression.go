@@ -16,6 +16,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
+	"normbench/kernels"
 )
 
 // A kind is what an expression comes out as.
@@ -171,7 +172,7 @@ type node struct {
 }
 
 // constant is a node without variables.
-func constant(v float64) node { return node{func(*env) float64 { return v }, false} }
+func constant(v float64, truth bool) node { return node{func(*env) float64 { return v }, truth} }
 
 // A compiler turns what was parsed into nodes, whose functions take 43 ns where the parser's own
 // machine took 2 us.
@@ -189,10 +190,6 @@ func (p *compiler) fail(format string, args ...any) {
 	}
 }
 
-// binary are the operators between two operands, as apply has them.
-var binary = map[string]string{"or": "||", "||": "||", "and": "&&", "&&": "&&", "==": "==", "!=": "!=",
-	"<": "<", "<=": "<=", ">": ">", ">=": ">=", "+": "+", "-": "-", "*": "*", "/": "/", "%": "%"}
-
 // node compiles a part of an expression.
 func (p *compiler) node(part ast.Node) node {
 	switch n := part.(type) {
@@ -200,21 +197,26 @@ func (p *compiler) node(part ast.Node) node {
 		if n.Value > maxWhole {
 			p.fail("the number %d", n.Value)
 		}
-		return constant(float64(n.Value))
+		return constant(float64(n.Value), false)
 	case *ast.FloatNode:
 		if p.kind != fraction {
 			p.fail("%v, which is no whole number,", n.Value)
 		}
-		return constant(n.Value)
+		return constant(n.Value, false)
 	case *ast.BoolNode:
-		return node{constant(truthOf(n.Value)).eval, true}
+		return constant(truthOf(n.Value), true)
 	case *ast.IdentifierNode:
 		return p.name(n.Value)
 	case *ast.UnaryNode:
 		return p.sign(n.Operator, p.node(n.Node))
 	case *ast.BinaryNode:
-		if op, ok := binary[n.Operator]; ok {
-			return p.apply(op, p.node(n.Left), p.node(n.Right))
+		switch _, known := operations[n.Operator]; {
+		case n.Operator == "and" || n.Operator == "&&":
+			return p.choose(p.node(n.Left), p.condition(p.node(n.Right)), constant(0, true))
+		case n.Operator == "or" || n.Operator == "||":
+			return p.choose(p.node(n.Left), constant(1, true), p.condition(p.node(n.Right)))
+		case known:
+			return p.apply(n.Operator, p.node(n.Left), p.node(n.Right))
 		}
 	case *ast.ConditionalNode:
 		return p.choose(p.node(n.Cond), p.node(n.Exp1), p.node(n.Exp2))
@@ -226,18 +228,26 @@ func (p *compiler) node(part ast.Node) node {
 		}
 	}
 	p.fail("unexpected %.40s", part)
-	return constant(0)
+	return constant(0, false)
 }
 
 // sign is an operand behind an operator.
 func (p *compiler) sign(op string, n node) node {
 	switch op {
 	case "!", "not":
-		return p.apply("!", n)
+		return p.choose(n, constant(0, true), constant(1, true))
 	case "-":
-		return p.apply("-", constant(0), n)
+		return p.apply("-", constant(0, false), n)
 	}
 	return n // +
+}
+
+// condition is an operand that is true unless it is zero.
+func (p *compiler) condition(n node) node {
+	if n.truth {
+		return n
+	}
+	return p.choose(n, constant(1, true), constant(0, true))
 }
 
 // choose is yes or no, by a condition.
@@ -253,41 +263,41 @@ func (p *compiler) choose(n, yes, no node) node {
 	}}
 }
 
-// comparisons are the operators of two numbers that are true or false.
-var comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
-
-// apply is an operator or a function with its arguments.
-func (p *compiler) apply(op string, args ...node) node {
-	truths := op == "!" || op == "&&" || op == "||"
-	if !truths && slices.ContainsFunc(args, func(a node) bool { return a.truth }) {
+// apply is an operation on its operands, of more than two from the left to the right.
+func (p *compiler) apply(op string, operands ...node) node {
+	if slices.ContainsFunc(operands, func(n node) bool { return n.truth }) {
 		p.fail("a condition where %s takes numbers", op)
 	}
-	n := node{args[0].eval, truths || slices.Contains(comparisons, op)}
-	if len(args) == 1 {
-		n.eval = unary(op, n.eval)
+	f := operations[op]
+	if exact, ok := exactly[op]; ok && p.kind != fraction {
+		f = exact
 	}
-	for _, b := range args[1:] {
-		if n.truth {
-			n.eval = logic(op, n.eval, b.eval)
-		} else {
-			n.eval = arithmetic(op, n.eval, b.eval, p.kind != fraction)
+	eval := operands[0].eval
+	if len(operands) == 1 {
+		eval = func(x *env) float64 {
+			v := operands[0].eval(x)
+			return f(x, v, v)
 		}
 	}
-	return n
+	for _, n := range operands[1:] {
+		first := eval
+		eval = func(x *env) float64 { return f(x, first(x), n.eval(x)) }
+	}
+	return node{eval, strings.ContainsAny(op, "=<>")}
 }
 
 func (p *compiler) name(name string) node {
 	if name == "eps" && p.kind == fraction {
-		return constant(p.known.eps)
+		return constant(p.known.eps, false)
 	}
-	n, of, ok := p.known.lookup(name)
-	if !ok {
+	v, ok := p.known.names[name]
+	if !ok || v.sources&^p.known.known != 0 {
 		p.fail("unknown name %s", name)
-		return constant(0)
+		return constant(0, false)
 	}
 	p.variable = true
-	p.sources |= of
-	return n
+	p.sources |= v.sources
+	return v.node
 }
 
 func (p *compiler) call(name string, given []ast.Node) node {
@@ -303,7 +313,7 @@ func (p *compiler) call(name string, given []ast.Node) node {
 		p.fail("%s with %d arguments", name, len(args))
 	}
 	if p.err != "" {
-		return constant(0)
+		return constant(0, false)
 	}
 	return p.apply(name, args...)
 }
@@ -320,95 +330,61 @@ func truthOf(b bool) float64 {
 	return 0
 }
 
-// unary is an operator or function of one argument; min and max are the argument.
-func unary(op string, a func(x *env) float64) func(x *env) float64 {
-	switch op {
-	case "!":
-		return func(x *env) float64 { return truthOf(a(x) == 0) }
-	case "pow2": // the power of two at or above
-		return func(x *env) float64 {
-			return float64(uint64(1) << bits.Len64(uint64(math.Ceil(max(a(x), 1)))-1))
+// An operation is an operator or a function of two numbers, or of one, which it is given twice.
+type operation func(x *env, a, b float64) float64
+
+// operations are all by their names.
+var operations = map[string]operation{
+	"==":      func(_ *env, a, b float64) float64 { return truthOf(a == b) },
+	"!=":      func(_ *env, a, b float64) float64 { return truthOf(a != b) },
+	"<":       func(_ *env, a, b float64) float64 { return truthOf(a < b) },
+	"<=":      func(_ *env, a, b float64) float64 { return truthOf(a <= b) },
+	">":       func(_ *env, a, b float64) float64 { return truthOf(a > b) },
+	">=":      func(_ *env, a, b float64) float64 { return truthOf(a >= b) },
+	"+":       func(_ *env, a, b float64) float64 { return a + b },
+	"-":       func(_ *env, a, b float64) float64 { return a - b },
+	"*":       func(_ *env, a, b float64) float64 { return a * b },
+	"/":       func(_ *env, a, b float64) float64 { return a / b },
+	"%":       func(_ *env, a, b float64) float64 { return math.Mod(a, b) },
+	"ceildiv": func(_ *env, a, b float64) float64 { return math.Ceil(a / b) },
+	"min":     func(_ *env, a, b float64) float64 { return min(a, b) },
+	"max":     func(_ *env, a, b float64) float64 { return max(a, b) },
+	"sqrt":    func(_ *env, a, _ float64) float64 { return math.Ceil(math.Sqrt(max(a, 0))) }, // rounded up
+	"pow2": func(_ *env, a, _ float64) float64 { // the power of two at or above
+		return float64(kernels.CeilPow2(int64(math.Ceil(max(a, 1)))))
+	},
+	"log2": func(x *env, a, _ float64) float64 { // rounded down
+		if a < 1 {
+			return x.fail("is the log2 of a number below 1")
 		}
-	case "sqrt": // rounded up
-		return func(x *env) float64 { return math.Ceil(math.Sqrt(max(a(x), 0))) }
-	case "log2": // rounded down
-		return func(x *env) float64 {
-			v := a(x)
-			if v < 1 {
-				return x.fail("is the log2 of a number below 1")
-			}
-			return float64(bits.Len64(uint64(v)) - 1)
-		}
-	}
-	return a
+		return float64(bits.Len64(uint64(a)) - 1)
+	},
 }
 
-// logic is an operator of two arguments that is true or false.
-func logic(op string, a, b func(x *env) float64) func(x *env) float64 {
-	switch op {
-	case "&&":
-		return func(x *env) float64 { return truthOf(a(x) != 0 && b(x) != 0) }
-	case "||":
-		return func(x *env) float64 { return truthOf(a(x) != 0 || b(x) != 0) }
-	case "==":
-		return func(x *env) float64 { return truthOf(a(x) == b(x)) }
-	case "!=":
-		return func(x *env) float64 { return truthOf(a(x) != b(x)) }
-	case "<":
-		return func(x *env) float64 { return truthOf(a(x) < b(x)) }
-	case "<=":
-		return func(x *env) float64 { return truthOf(a(x) <= b(x)) }
-	case ">":
-		return func(x *env) float64 { return truthOf(a(x) > b(x)) }
-	}
-	return func(x *env) float64 { return truthOf(a(x) >= b(x)) }
+// exactly stand in for operations where all arithmetic is whole, and quotients are exact: of numbers
+// up to 2^53 none is rounded to a whole number.
+var exactly = map[string]operation{
+	"+":       func(x *env, a, b float64) float64 { return x.exact(a + b) },
+	"-":       func(x *env, a, b float64) float64 { return x.exact(a - b) },
+	"*":       func(x *env, a, b float64) float64 { return x.exact(a * b) },
+	"/":       func(x *env, a, b float64) float64 { return math.Trunc(a / x.divisor(b)) },
+	"%":       func(x *env, a, b float64) float64 { return float64(int64(a) % int64(x.divisor(b))) },
+	"ceildiv": func(x *env, a, b float64) float64 { return math.Ceil(a / x.divisor(b)) },
 }
 
-// exact is v, which is not beyond a limit.
-func (x *env) exact(v, limit float64) float64 {
-	if math.Abs(v) > limit {
+// exact is v, which is not beyond the whole numbers.
+func (x *env) exact(v float64) float64 {
+	if math.Abs(v) > maxWhole {
 		return x.fail("has a number beyond 2^53")
 	}
 	return v
 }
 
-// divisor is v, which is not 0 where it is whole.
-func (x *env) divisor(v float64, whole bool) float64 {
-	if v == 0 && whole {
+// divisor is v, which is not 0.
+func (x *env) divisor(v float64) float64 {
+	if v == 0 {
 		x.fail("divides by zero")
 		return 1
 	}
 	return v
-}
-
-// arithmetic is an operator or function of two arguments. Where it is whole, so is every value on
-// the way, and quotients are exact: of numbers up to 2^53 none is rounded to a whole number.
-func arithmetic(op string, a, b func(x *env) float64, whole bool) func(x *env) float64 {
-	limit := math.Inf(1)
-	if whole {
-		limit = maxWhole
-	}
-	switch op {
-	case "+":
-		return func(x *env) float64 { return x.exact(a(x)+b(x), limit) }
-	case "-":
-		return func(x *env) float64 { return x.exact(a(x)-b(x), limit) }
-	case "*":
-		return func(x *env) float64 { return x.exact(a(x)*b(x), limit) }
-	case "/":
-		if whole {
-			return func(x *env) float64 { return math.Trunc(a(x) / x.divisor(b(x), whole)) }
-		}
-		return func(x *env) float64 { return a(x) / b(x) }
-	case "%":
-		if whole { // many times as fast
-			return func(x *env) float64 { return float64(int64(a(x)) % int64(x.divisor(b(x), whole))) }
-		}
-		return func(x *env) float64 { return math.Mod(a(x), b(x)) }
-	case "min":
-		return func(x *env) float64 { return min(a(x), b(x)) }
-	case "max":
-		return func(x *env) float64 { return max(a(x), b(x)) }
-	}
-	return func(x *env) float64 { return math.Ceil(a(x) / x.divisor(b(x), whole)) } // ceildiv
 }

@@ -24,7 +24,7 @@ func TestExpressions(t *testing.T) {
 		of, text, _ := strings.Cut(input, ": ")
 		e := &expression{Place: yamldoc.Place{At: "f:1:1", Path: "p"}, text: text, kind: kinds[of],
 			lo: math.MinInt, hi: math.MaxInt}
-		if err := e.compile(scope{known: ofProblem, eps: 1e-5}); err != nil {
+		if err := e.compile(scope{variables, ofProblem, 1e-5}); err != nil {
 			return err.Error()
 		}
 		var got any

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -103,10 +102,7 @@ func (d *design) family(files []string, host *kernels.Family,
 			}
 			return x.refuseTensors(d.lacking)
 		},
-		Base: func(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
-			c, _ := d.baseOf(p, dev)
-			return c
-		},
+		Base: d.baseOf,
 		Refuse: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
 			if dev.Kind == kernels.KindCPU && own == nil {
 				return d.refuseOnHost(host, p, c, dev)
@@ -223,7 +219,7 @@ func (d *design) env() *env {
 	x, ok := d.envs.Get().(*env)
 	if !ok {
 		x = &env{tries: true, slots: make([]float64, len(d.knobs)+len(d.uses)), uses: d.uses,
-			vector: slotOf(d.knobs, kernels.VectorBytes), group: slotOf(d.knobs, kernels.Cluster)}
+			vector: slotOf(d.knobs, kernels.VectorBytes)}
 		for i := range d.uses {
 			x.slots[len(d.knobs)+i] = math.NaN()
 		}
@@ -262,9 +258,9 @@ func (r *rule) refuse(x *env) error {
 	return x.err
 }
 
-// baseOf is the base config: the first that works of those to try, else the last. A value that is
-// a Fault is left out, and is the error.
-func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Config, error) {
+// baseOf is the base config: the first that works of those to try, else the last. A knob whose value
+// is a Fault is left out.
+func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
 	count := 1
 	for _, b := range d.base {
 		count *= len(b.tries)
@@ -276,10 +272,10 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Conf
 	x.tries = true
 	var settings []kernels.Setting
 	for n := 0; ; n++ {
-		var fault error
-		settings, fault = d.baseSettings(x, settings[:0], count, n)
-		if n == count-1 || fault == nil && d.refuse(x) == nil {
-			return kernels.NewConfig(settings...), fault
+		var whole bool
+		settings, whole = d.baseSettings(x, settings[:0], count, n)
+		if n == count-1 || whole && d.refuse(x) == nil {
+			return kernels.NewConfig(settings...)
 		}
 		x.bad, x.err = "", nil
 	}
@@ -297,15 +293,15 @@ func (d *design) checkBase(x *env, c kernels.Config) error {
 }
 
 // baseSettings appends the n-th of count base configs, which x has then: the last knob's values
-// change fastest. The error is the first Fault.
+// change fastest. It is whole where no value is a Fault.
 func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) (
-	_ []kernels.Setting, err error) {
+	_ []kernels.Setting, whole bool) {
+	whole = true
 	for _, b := range d.base {
 		count /= len(b.tries)
 		v := b.tries[n/count%len(b.tries)].int(x)
 		if x.err != nil {
-			err = cmp.Or(err, x.err)
-			x.bad, x.err = "", nil
+			whole, x.bad, x.err = false, "", nil
 			x.setKnob(b.slot, 0)
 			continue
 		}
@@ -319,7 +315,7 @@ func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) 
 			}
 		}
 	}
-	return settings, err
+	return settings, whole
 }
 
 // refuse says why there is no plan of x: a rule, what every kernel needs, or a Fault.

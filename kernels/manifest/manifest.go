@@ -52,7 +52,7 @@ type design struct {
 	fields
 	Op       kernels.Op
 	knobs    []kernels.Range
-	lets     bindings // those read so far
+	names    map[string]variable // of expressions, lettings as far as they are read
 	base     []choice
 	launches []launch
 	reduce   *reduction // k2; nil without one

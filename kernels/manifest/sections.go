@@ -91,23 +91,23 @@ func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Valu
 }
 
 // known are the names that launches may use.
-func (d *design) known() scope { return scope{^sources(0), d.knobs, d.lets, d.Op.Spec().Eps} }
+func (d *design) known() scope { return scope{d.names, ^sources(0), d.Op.Spec().Eps} }
 
 // ranges says whether k is one of the family's knobs.
 func (d *design) ranges(k *kernels.Knob) bool { return slotOf(d.knobs, k) >= 0 }
 
 // readLet reads the expressions that have names. Each may use those above it.
 func (d *design) readLet() error {
+	d.names = namesWith(d.knobs)
 	for _, l := range d.Let {
-		known := d.known()
-		if _, _, taken := known.lookup(l.key.Text); taken || !nameRE.MatchString(l.key.Text) {
+		if _, taken := d.names[l.key.Text]; taken || !nameRE.MatchString(l.key.Text) {
 			return l.key.Errorf("use letters, digits and _, and no name of a variable or a knob",
 				"is no name for an expression")
 		}
-		if err := d.compile(known, l.value); err != nil {
+		if err := d.compile(d.known(), l.value); err != nil {
 			return err
 		}
-		d.lets = append(d.lets, l)
+		d.names[l.key.Text] = variable{l.value.sources, node{l.value.eval, l.value.tree.truth}}
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (d *design) readBase() error {
 			return err
 		}
 	}
-	known, tries := scope{ofProblem | ofDevice, d.knobs, d.lets, 0}, 1
+	known, tries := scope{d.names, ofProblem | ofDevice, 0}, 1
 	for _, e := range entries {
 		i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool {
 			return e.Key.Text == r.Knob.Key || e.Key.Text == r.Knob.Name
@@ -180,7 +180,7 @@ func (d *design) readRules() error {
 	for i, r := range slices.Concat(d.Serves, d.Constraints) {
 		known := d.known()
 		if i < len(d.Serves) {
-			known = scope{known: ofProblem, family: d.knobs}
+			known = scope{names: d.names, known: ofProblem}
 		}
 		if r.If == nil && r.Require == nil {
 			return r.Errorf("if refuses what it holds for, require all else", "has neither if nor require")
@@ -197,7 +197,7 @@ func (d *design) readRules() error {
 			return err
 		}
 	}
-	return d.compile(scope{known: ofM - 1, family: d.knobs}, d.Fragile, d.Unordered)
+	return d.compile(scope{names: d.names, known: ofM - 1}, d.Fragile, d.Unordered)
 }
 
 func (d *design) readScratch() error {

@@ -90,7 +90,7 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 	first := len(list)
 	for _, b := range f.Args {
 		a := &argument{Place: b.value.Place, param: b.key.Text, name: b.value.text}
-		if !d.names(a.name) {
+		if !d.isBuffer(a.name) {
 			a.kind, a.value, b.value.kind = kernels.ArgInt64, b.value, kindOf(a.name)
 			if b.value.kind == fraction {
 				a.kind = kernels.ArgFloat32
@@ -101,7 +101,7 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 	}
 	for i, b := range slices.Concat(f.Constexprs, f.Options) {
 		s := setting{binding: b, option: i >= len(f.Constexprs), literal: literalRE.MatchString(b.value.text)}
-		if m := typeRE.FindStringSubmatch(b.value.text); m != nil && d.names(m[1]) {
+		if m := typeRE.FindStringSubmatch(b.value.text); m != nil && d.isBuffer(m[1]) {
 			s.typeOf = m[1]
 		}
 		if !s.literal && s.typeOf == "" {
@@ -114,8 +114,8 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 	return d.compile(d.known(), list...)
 }
 
-// names says whether a text is the name of a buffer.
-func (d *design) names(text string) bool {
+// isBuffer says whether a text is the name of a buffer.
+func (d *design) isBuffer(text string) bool {
 	return slices.Contains(d.buffers(), text) || slices.Contains(reduceBuffers, text) ||
 		text == "b" && d.Pass == kernels.Bwd
 }

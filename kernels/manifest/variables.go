@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -20,7 +21,6 @@ type env struct {
 	slots  []float64      // the values of the knobs, then of expressions; NaN where not known
 	uses   []sources      // of these expressions
 	vector int            // the slot of the knob vector_bytes, -1 without it
-	group  int            // that of cluster
 	bad    string         // why an expression has no value
 	err    error          // the first Fault, or another reason against the config
 }
@@ -102,55 +102,76 @@ const (
 	ofProblem = ofM | ofRows | ofOptions
 )
 
-// ofKnob is the source of the knob of a slot, none where it is -1.
-func ofKnob(slot int) sources {
-	if slot < 0 {
-		return 0
-	}
-	return 1 << slot
-}
+// ofKnob is the source of the knob of a slot.
+func ofKnob(slot int) sources { return 1 << slot }
 
-// A scope is the names that an expression may use.
+// A scope is the names that an expression may use: of those the ones whose sources are known.
 type scope struct {
-	known  sources
-	family []kernels.Range // all knobs
-	lets   bindings
-	eps    float64 // the op's, of fractions
+	names map[string]variable
+	known sources
+	eps   float64 // the op's, of fractions
 }
 
-// knows says whether all is known that a value rests on.
-func (s *scope) knows(of sources) bool { return of&^s.known == 0 }
-
-// variables are the names beside those of ops, options and knobs.
-var variables = map[string]struct {
+// A variable is what a name stands for, with what that rests on.
+type variable struct {
 	sources
-	eval func(x *env) float64
-}{
-	"M":          {ofM, func(x *env) float64 { return float64(x.M) }},
-	"N":          {ofN, func(x *env) float64 { return float64(x.N) }},
-	"xb":         {ofType, func(x *env) float64 { return float64(x.DType.Size()) }},
-	"wb":         {ofOptions, func(x *env) float64 { return float64(x.Weight.Size()) }},
-	"x_type":     {ofType, func(x *env) float64 { return float64(x.DType) }},
-	"w_type":     {ofOptions, func(x *env) float64 { return float64(x.Weight) }},
-	"widest":     {ofRows, func(x *env) float64 { return float64(common.WidestVector(x.Problem)) }},
-	"bf16":       {ofType, func(x *env) float64 { return truthOf(x.DType == kernels.BF16) }},
-	"fp16":       {ofType, func(x *env) float64 { return truthOf(x.DType == kernels.FP16) }},
-	"fp32":       {ofType, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) }},
-	"weight":     {ofOptions, func(x *env) float64 { return truthOf(x.HasWeight()) }},
-	"footprint":  {ofProblem, func(x *env) float64 { return float64(x.Footprint()) }},
-	"sms":        {ofDevice, func(x *env) float64 { return float64(x.device.SMs) }},
-	"arch":       {ofDevice, func(x *env) float64 { return float64(x.device.ArchNumber()) }},
-	"shared_max": {ofDevice, func(x *env) float64 { return float64(x.device.SharedPerBlock) }},
-	"cache":      {ofDevice, func(x *env) float64 { return float64(x.device.CacheBytes) }},
-	"memory":     {ofDevice, func(x *env) float64 { return float64(x.device.MemoryBytes) }},
-	"registers":  {ofDevice, func(x *env) float64 { return float64(x.device.RegsPerSM) }},
-	"clusters_at_once": {ofDevice, func(x *env) float64 {
-		return float64(x.device.ClustersAtOnce(int(x.slots[x.group])))
-	}},
-	"vb": {ofRows, func(x *env) float64 { return float64(x.vectorBytes()) }},
-	"vecs": {ofRows, func(x *env) float64 {
-		return float64(x.N * x.DType.Size() / x.vectorBytes())
-	}},
+	node
+}
+
+// variables are the names that all designs have: of numbers, ops and options.
+var variables = func() map[string]variable {
+	all := map[string]variable{}
+	add := func(name string, of sources, eval func(x *env) float64) {
+		all[name] = variable{of, node{eval: eval}}
+	}
+	add("M", ofM, func(x *env) float64 { return float64(x.M) })
+	add("N", ofN, func(x *env) float64 { return float64(x.N) })
+	add("xb", ofType, func(x *env) float64 { return float64(x.DType.Size()) })
+	add("wb", ofOptions, func(x *env) float64 { return float64(x.Weight.Size()) })
+	add("x_type", ofType, func(x *env) float64 { return float64(x.DType) })
+	add("w_type", ofOptions, func(x *env) float64 { return float64(x.Weight) })
+	add("widest", ofRows, func(x *env) float64 { return float64(common.WidestVector(x.Problem)) })
+	add("bf16", ofType, func(x *env) float64 { return truthOf(x.DType == kernels.BF16) })
+	add("fp16", ofType, func(x *env) float64 { return truthOf(x.DType == kernels.FP16) })
+	add("fp32", ofType, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) })
+	add("weight", ofOptions, func(x *env) float64 { return truthOf(x.HasWeight()) })
+	add("footprint", ofProblem, func(x *env) float64 { return float64(x.Footprint()) })
+	add("sms", ofDevice, func(x *env) float64 { return float64(x.device.SMs) })
+	add("arch", ofDevice, func(x *env) float64 { return float64(x.device.ArchNumber()) })
+	add("shared_max", ofDevice, func(x *env) float64 { return float64(x.device.SharedPerBlock) })
+	add("cache", ofDevice, func(x *env) float64 { return float64(x.device.CacheBytes) })
+	add("memory", ofDevice, func(x *env) float64 { return float64(x.device.MemoryBytes) })
+	add("registers", ofDevice, func(x *env) float64 { return float64(x.device.RegsPerSM) })
+	add("vb", ofRows, func(x *env) float64 { return float64(x.vectorBytes()) })
+	add("vecs", ofRows, func(x *env) float64 { return float64(x.N * x.DType.Size() / x.vectorBytes()) })
+	for _, o := range kernels.Ops() {
+		add(string(o.Op), ofOptions, func(x *env) float64 { return truthOf(x.Op == o.Op) })
+	}
+	for _, o := range kernels.Options() {
+		add(o.Var, ofOptions, func(x *env) float64 { return truthOf(o.Has(x.Problem)) })
+	}
+	return all
+}()
+
+// namesWith are the names of a design with some knobs.
+func namesWith(knobs []kernels.Range) map[string]variable {
+	names := maps.Clone(variables)
+	for slot, r := range knobs {
+		of := ofKnob(slot)
+		for _, name := range []string{r.Knob.Key, r.Knob.Name} {
+			names[name] = variable{of, node{eval: func(x *env) float64 { return x.slots[slot] }}}
+		}
+		switch r.Knob {
+		case kernels.VectorBytes:
+			names["vb"] = variable{ofRows | of, names["vb"].node}
+			names["vecs"] = variable{ofRows | of, names["vecs"].node}
+		case kernels.Cluster:
+			names["clusters_at_once"] = variable{ofDevice | of, node{eval: func(x *env) float64 {
+				return float64(x.device.ClustersAtOnce(int(x.slots[slot])))
+			}}}
+		}
+	}
+	return names
 }
 
 // vectorBytes is the width of a vector: by the knob, or the widest.
@@ -159,46 +180,6 @@ func (x *env) vectorBytes() int64 {
 		return int64(x.slots[x.vector])
 	}
 	return common.WidestVector(x.Problem)
-}
-
-// lookup is the variable or the let of a name in the scope, with what it rests on.
-func (s *scope) lookup(name string) (n node, of sources, ok bool) {
-	for at, r := range s.family {
-		if of = ofKnob(at); (name == r.Knob.Key || name == r.Knob.Name) && s.knows(of) {
-			return node{eval: func(x *env) float64 { return x.slots[at] }}, of, true
-		}
-	}
-	for _, l := range s.lets {
-		if name == l.key.Text && s.knows(l.value.sources) {
-			return node{l.value.eval, l.value.tree.truth}, l.value.sources, true
-		}
-	}
-	if v, ok := variables[name]; ok {
-		of := v.sources
-		switch name {
-		case "vb", "vecs":
-			of |= ofKnob(slotOf(s.family, kernels.VectorBytes))
-		case "clusters_at_once":
-			group := slotOf(s.family, kernels.Cluster)
-			if ok = group >= 0; ok {
-				of |= ofKnob(group)
-			}
-		}
-		return node{eval: v.eval}, of, ok && s.knows(of)
-	}
-	for _, o := range kernels.Ops() {
-		if name == string(o.Op) {
-			eval := func(x *env) float64 { return truthOf(x.Op == o.Op) }
-			return node{eval: eval}, ofOptions, s.knows(ofOptions)
-		}
-	}
-	for _, o := range kernels.Options() {
-		if name == o.Var {
-			eval := func(x *env) float64 { return truthOf(o.Has(x.Problem)) }
-			return node{eval: eval}, ofOptions, s.knows(ofOptions)
-		}
-	}
-	return n, 0, false
 }
 
 // slotOf is the slot of a knob, or -1.
