@@ -2,12 +2,12 @@ package reference
 
 import "math"
 
-// l2norm: xhat = x*rnorm with rnorm = 1/max(|x|, eps), |x| the root of the sum of squares.
+// l2Norm has xhat = x*rnorm with rnorm = 1/max(|x|, eps), |x| the root of the sum of squares.
 //
 //	dx = rnorm*(g - xhat*sum(g*xhat)), or g/eps where |x| < eps
 //
 // It is torch.nn.functional.normalize with its eps of 1e-12.
-var _ = define("l2norm", op{
+var l2Norm = op{
 	statistics: func(x []float64) []float64 {
 		return []float64{1 / math.Max(math.Sqrt(dot(x, x)), 1e-12)}
 	},
@@ -20,4 +20,4 @@ var _ = define("l2norm", op{
 			dx[j] = rnorm * (g[j] - h*c)
 		}
 	},
-})
+}

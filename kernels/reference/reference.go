@@ -22,23 +22,16 @@ type Answer struct {
 	Scale map[string]float64
 }
 
-// An op is the definition of one. Each has a file.
+// ops are the definitions, each of a file.
+var ops = map[kernels.Op]op{kernels.RMSNorm: rmsNorm, kernels.LayerNorm: layerNorm, "l2norm": l2Norm}
+
+// An op is the definition of one.
 type op struct {
 	// statistics are the numbers of a row that its forward saves: r of xhat = (x - mean)*r, and
 	// the mean, if the op has one.
 	statistics func(x []float64) []float64
 	// gradient writes the gradient of a row of x, of g = dy*w.
 	gradient func(dx, g, xhat []float64, r float64)
-}
-
-var ops map[kernels.Op]op
-
-func define(name kernels.Op, o op) bool {
-	if ops == nil {
-		ops = map[kernels.Op]op{}
-	}
-	ops[name] = o
-	return true
 }
 
 // Answers computes p from the inputs in mem.

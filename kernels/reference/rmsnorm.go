@@ -6,10 +6,10 @@ import (
 	"normbench/kernels"
 )
 
-// rmsnorm: xhat = x*rstd with rstd = 1/sqrt(mean(x²) + eps).
+// rmsNorm has xhat = x*rstd with rstd = 1/sqrt(mean(x²) + eps).
 //
 //	dx = rstd*(g - xhat*mean(g*xhat))
-var _ = define(kernels.RMSNorm, op{
+var rmsNorm = op{
 	statistics: func(x []float64) []float64 {
 		return []float64{1 / math.Sqrt(dot(x, x)/float64(len(x))+kernels.Eps)}
 	},
@@ -19,4 +19,4 @@ var _ = define(kernels.RMSNorm, op{
 			dx[j] = rstd * (g[j] - h*c)
 		}
 	},
-})
+}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"normbench/internal/hint"
@@ -39,7 +37,7 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
 			continue
 		}
 		near := Analytic
-		have, want := archOf(m.Device.Arch), archOf(d.Arch)
+		have, want := m.Device.ArchNumber(), d.ArchNumber()
 		switch {
 		case m.Device.Kind != d.Kind:
 		case m.Device.ID == d.ID && m.Device.SMs == d.SMs:
@@ -90,13 +88,7 @@ func StepOf(path string, m *Map, d *kernels.DeviceInfo) (Step, error) {
 // apart is how far a map's device is from d: newer architectures first, then by SMs.
 func apart(m *Map, d *kernels.DeviceInfo) int {
 	sms := m.Device.SMs - d.SMs
-	return 1000*(archOf(d.Arch)-archOf(m.Device.Arch)) + max(sms, -sms)
-}
-
-// archOf is 90 of sm_90; 0 where there is none.
-func archOf(arch string) int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(arch, "sm_"))
-	return n
+	return 1000*(d.ArchNumber()-m.Device.ArchNumber()) + max(sms, -sms)
 }
 
 // String says it in words.

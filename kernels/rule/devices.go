@@ -65,7 +65,7 @@ func ReadDevice(path string) (kernels.DeviceInfo, error) {
 	case err != nil:
 	case d.Kind != kernels.KindCUDA:
 		err = fmt.Errorf("its kind is %q, not cuda", d.Kind)
-	case archOf(d.Arch) < 1 || min(int64(d.SMs), d.CacheBytes, int64(d.SharedPerBlock)) < 1:
+	case d.ArchNumber() < 1 || min(int64(d.SMs), d.CacheBytes, int64(d.SharedPerBlock)) < 1:
 		err = fmt.Errorf("it needs an arch such as sm_89, and sms, cache_bytes and shared_per_block above 0")
 	default:
 		err = d.Validate()
