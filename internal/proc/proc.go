@@ -32,6 +32,7 @@ type Options struct {
 type Child struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
+	stdout *os.File
 	lines  chan []byte // closed at the end of its output
 	max    int         // bytes of a line
 	long   atomic.Bool // a line was longer
@@ -63,16 +64,16 @@ func Start(o Options) (*Child, error) {
 	c.cmd.Stderr = &c.stderr
 	c.cmd.WaitDelay = time.Second // descendants that keep standard error open must not hold up Wait
 	ownGroup(c.cmd)
-	stdout, out, err := os.Pipe()
-	if err != nil {
+	var out *os.File
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if c.stdout, out, err = os.Pipe(); err != nil {
 		return nil, err
 	}
 	defer out.Close()
 	c.cmd.Stdout = out
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		stdout.Close()
-		return nil, err
-	}
 	started := make(chan error)
 	go func() {
 		// The death of a process is told by the thread that started it, which so lives as long.
@@ -86,26 +87,16 @@ func Start(o Options) (*Child, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		stdout.Close()
+		c.stdout.Close()
 		return nil, err
 	}
-	go c.read(stdout)
+	go c.read()
 	return c, nil
 }
 
-func (c *Child) read(stdout *os.File) {
+func (c *Child) read() {
 	defer close(c.lines)
-	defer stdout.Close()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() { // a descendant may keep the output open
-		select {
-		case <-c.done:
-			stdout.Close()
-		case <-stop:
-		}
-	}()
-	r := bufio.NewReader(stdout)
+	r := bufio.NewReader(c.stdout)
 	for {
 		line, err := c.readLine(r)
 		if err != nil {
@@ -136,8 +127,14 @@ func (c *Child) readLine(r *bufio.Reader) (line []byte, err error) {
 // PID is the child's process.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Send gives the child a line. It does not wait: a child that does not read does not answer.
-func (c *Child) Send(line []byte) { go c.stdin.Write(append(line, '\n')) }
+// Send gives the child a line of JSON. It does not wait: a child that does not read does not answer.
+func (c *Child) Send(v any) error {
+	line, err := json.Marshal(v)
+	if err == nil {
+		go c.stdin.Write(append(line, '\n'))
+	}
+	return err
+}
 
 // ErrSlow is Line's where there was no line in time.
 var ErrSlow = errors.New("no answer")
@@ -176,14 +173,31 @@ func (c *Child) Answer(ctx context.Context, limit time.Duration, v any) error {
 	return nil
 }
 
+// Greet reads the child's first line, which is empty JSON, or says why it cannot serve. The error is
+// as Answer's.
+func (c *Child) Greet(ctx context.Context, limit time.Duration) error {
+	var greeting struct{ Error string }
+	err := c.Answer(ctx, limit, &greeting)
+	if err == nil && greeting.Error != "" {
+		err = fmt.Errorf("says %q", greeting.Error)
+	}
+	return err
+}
+
 // Kill ends the child and what it has started.
 func (c *Child) Kill() {
 	c.ended.Do(func() {
 		killGroup(c.cmd)
 		c.stdin.Close()
 		<-c.exited
-		close(c.done)
+		c.leave()
 	})
+}
+
+// leave ends the reading: a descendant may keep the output open.
+func (c *Child) leave() {
+	close(c.done)
+	c.stdout.Close()
 }
 
 // Close ends the child's input and gives it a while to leave by itself, no longer than ctx.
@@ -191,7 +205,7 @@ func (c *Child) Close(ctx context.Context, patience time.Duration) {
 	c.stdin.Close()
 	select {
 	case <-c.exited:
-		c.ended.Do(func() { close(c.done) })
+		c.ended.Do(c.leave)
 		return
 	case <-ctx.Done():
 	case <-time.After(patience):

@@ -2,7 +2,6 @@ package nvrtc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -137,12 +136,7 @@ func (p *Pool) startHelper() (*proc.Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("does not start: %w", err)
 	}
-	var g greeting
-	err = h.Answer(p.ctx, p.start, &g)
-	if err == nil && g.Error != "" {
-		err = errors.New("says " + strconv.Quote(g.Error))
-	}
-	if err != nil {
+	if err := h.Greet(p.ctx, p.start); err != nil {
 		h.Kill()
 		return nil, err
 	}
@@ -170,11 +164,9 @@ func (p *Pool) Close() {
 // ask sends a request and waits for its reply. The error is in words that go on from "the compile
 // helper".
 func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
-	line, err := json.Marshal(req)
-	if err != nil {
+	if err := h.Send(req); err != nil {
 		return r, err
 	}
-	h.Send(line)
 	err = h.Answer(p.ctx, p.timeout, &r)
 	if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 		err = errors.New("answered without a cubin")

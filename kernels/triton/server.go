@@ -3,7 +3,6 @@ package triton
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -51,7 +50,9 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 	}
 	if err == nil {
 		defer s.child.Kill()
-		err = greet(ctx, s.child, src, limit)
+		if err = s.child.Send(src); err == nil { // it imports the source
+			err = s.child.Greet(ctx, limit)
+		}
 	}
 	s.failed = err
 	close(s.started)
@@ -70,18 +71,6 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 	s.asked = nil
 }
 
-// greet has a process import the source. The error goes on from "Triton's process".
-func greet(ctx context.Context, child *proc.Child, src nvrtc.Source, limit time.Duration) error {
-	text, _ := json.Marshal(src) // texts have no error
-	child.Send(text)
-	var greeting struct{ Error string }
-	err := child.Answer(ctx, limit, &greeting)
-	if err == nil && greeting.Error != "" {
-		err = fmt.Errorf("says %q", greeting.Error)
-	}
-	return err
-}
-
 func (s *server) deliver(r reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,10 +87,9 @@ func (s *server) ask(r request, v any) (*nvrtc.CompileError, error) {
 	s.mu.Lock()
 	s.last++
 	r.ID = s.last
-	line, _ := json.Marshal(r) // texts and numbers have no error
 	if s.asked != nil {
 		s.asked[r.ID] = answer
-		s.child.Send(line)
+		s.child.Send(r) // texts and numbers have no error
 	} else {
 		close(answer)
 	}

@@ -8,7 +8,6 @@ package triton
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -108,15 +107,13 @@ func command(args ...string) []string {
 
 // ask sends one request to a process of its own, and reads its answer.
 func ask(request, answer any, args ...string) error {
-	line, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
 	child, err := proc.Start(proc.Options{Command: command(args...), MaxLine: maxAnswer})
 	if err != nil {
 		return err
 	}
 	defer child.Kill()
-	child.Send(line)
+	if err := child.Send(request); err != nil {
+		return err
+	}
 	return child.Answer(context.Background(), probeTimeout, answer)
 }

@@ -25,14 +25,11 @@ const (
 // Options.Builds.
 func decode(line []byte, req *request, builds bool) (*answer, error) {
 	var a answer
-	if err := json.Unmarshal(line, &a); err != nil {
+	if err := json.Unmarshal(line, &a); err != nil || a.ID != req.ID {
 		return nil, fmt.Errorf("nonsense: %.80q", line)
 	}
 	if err := durable.Once(line); err != nil {
 		return nil, err
-	}
-	if a.ID != req.ID {
-		return nil, fmt.Errorf("nonsense: %.80q", line)
 	}
 	a.Error, a.Hint = kernels.Printable(a.Error, maxReason), kernels.Printable(a.Hint, maxReason)
 	if f := a.Failure; f != nil {

@@ -3,7 +3,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -279,16 +278,18 @@ func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 }
 
 // ask is call of a process that runs.
-func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*answer, error) {
+func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (a *answer, err error) {
 	c.id++
 	req.ID = c.id
-	line, err := json.Marshal(req)
-	if err != nil {
+	if err := c.proc.Send(req); err != nil {
 		return nil, err
 	}
-	p := c.proc
-	p.Send(line)
-	a, err := c.answer(ctx, p, req, time.Now().Add(limit))
+	line, err := c.proc.Line(ctx, time.Now().Add(limit))
+	if err == nil {
+		if a, err = decode(line, req, c.o.Builds); err != nil {
+			err = fmt.Errorf("answered %q with %w", req.Op, err)
+		}
+	}
 	broken := func(s kernels.Status, format string, args ...any) error {
 		c.kill()
 		f := kernels.Failf(s, format, args...)
@@ -314,21 +315,6 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 		return nil, f
 	case a.Error != "":
 		return nil, hint.With(&Trouble{a.Error}, cmp.Or(a.Hint, troubleHelp))
-	}
-	return a, nil
-}
-
-// answer waits for that to a request. The error is that of proc.Child.Line, or says in words that go
-// on from "the worker" what is wrong with the answer.
-func (c *Client) answer(ctx context.Context, p *proc.Child, req *request,
-	deadline time.Time) (*answer, error) {
-	line, err := p.Line(ctx, deadline)
-	if err != nil {
-		return nil, err
-	}
-	a, err := decode(line, req, c.o.Builds)
-	if err != nil {
-		return nil, fmt.Errorf("answered %q with %w", req.Op, err)
 	}
 	return a, nil
 }

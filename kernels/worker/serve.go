@@ -74,6 +74,13 @@ func (s *server) close() {
 	}
 }
 
+func (s *server) closeBench() (err error) {
+	if s.bench != nil {
+		err, s.bench = s.bench.Close(), nil
+	}
+	return err
+}
+
 func (s *server) do(req *request, a *answer) (err error) {
 	if s.dev == nil {
 		step := time.Duration(max(req.TimeoutS, 0) * float64(time.Second))
@@ -84,10 +91,18 @@ func (s *server) do(req *request, a *answer) (err error) {
 	}
 	switch req.Op {
 	case "hello":
-		s.hello(a)
-		return nil
+		a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
+		if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
+			a.Hello.Peers = d.Peers()
+		}
 	case "sense":
-		return s.sense(req, a)
+		a.Reading = &kernels.Reading{}
+		if n, ok := s.dev.(kernels.Neighbour); ok {
+			n.Beside(req.Beside...)
+		}
+		if sensor, ok := s.dev.(kernels.Sensor); ok {
+			*a.Reading, err = sensor.Sense(s.ctx)
+		}
 	case "prefetch", "prepare", "open":
 		if req.Problem == nil {
 			return fmt.Errorf("%s without a problem", req.Op)
@@ -100,31 +115,8 @@ func (s *server) do(req *request, a *answer) (err error) {
 		return s.measure(req, a)
 	case "close":
 		return s.closeBench()
-	}
-	return fmt.Errorf("unknown op %q", req.Op)
-}
-
-func (s *server) closeBench() (err error) {
-	if s.bench != nil {
-		err, s.bench = s.bench.Close(), nil
-	}
-	return err
-}
-
-func (s *server) hello(a *answer) {
-	a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
-	if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
-		a.Hello.Peers = d.Peers()
-	}
-}
-
-func (s *server) sense(req *request, a *answer) (err error) {
-	a.Reading = &kernels.Reading{}
-	if n, ok := s.dev.(kernels.Neighbour); ok {
-		n.Beside(req.Beside...)
-	}
-	if sensor, ok := s.dev.(kernels.Sensor); ok {
-		*a.Reading, err = sensor.Sense(s.ctx)
+	default:
+		return fmt.Errorf("unknown op %q", req.Op)
 	}
 	return err
 }
