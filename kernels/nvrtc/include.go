@@ -107,7 +107,9 @@ func inclusions(text string) inclusion {
 	return x
 }
 
-// ReadSource reads a file with the files that it includes or imports by name, which stand beside it.
+// ReadSource reads a file with the files that it includes or imports by name, which stand beside it,
+// those in inactive lines too, and with those that they do. What a Python file imports may be
+// elsewhere.
 func ReadSource(file func(name string) (string, error), name string) (Source, error) {
 	text, err := file(name)
 	if err != nil {
@@ -118,57 +120,36 @@ func ReadSource(file func(name string) (string, error), name string) (Source, er
 		return src, nil
 	}
 	origin := name[:strings.LastIndexByte(name, ':')+1]
-	beside := func(name string) (string, error) { return file(origin + name) }
-	if src.IsPython() {
-		src.Headers = readImports(text, beside)
-		return src, nil
-	}
-	return src, addHeaders(src.Headers, text, beside)
-}
-
-// addHeaders adds the files that text includes by name, in inactive lines too, and those they
-// include, to headers. read finds a file's text.
-func addHeaders(headers map[string]string, text string,
-	read func(name string) (string, error)) (err error) {
-	x := inclusions(text)
-	if x.odd != "" {
-		return hint.Errorf(`write #include "FILE" or <FILE>`,
-			"%.60s, which names no file to follow", x.odd)
-	}
-	for _, name := range x.quoted {
-		if _, ok := headers[name]; ok {
-			continue
+	var follow func(text string) error
+	follow = func(text string) error {
+		x := inclusion{}
+		if src.IsPython() {
+			x.quoted = imports(text)
+		} else if x = inclusions(text); x.odd != "" {
+			return hint.Errorf(`write #include "FILE" or <FILE>`,
+				"%.60s, which names no file to follow", x.odd)
 		}
-		if headers[name], err = read(name); err != nil {
-			return fmt.Errorf("%q, which is nowhere", name)
+		for _, name := range x.quoted {
+			if _, ok := src.Headers[name]; ok {
+				continue
+			}
+			text, err := file(origin + name)
+			if err != nil && src.IsPython() {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("%q, which is nowhere", name)
+			}
+			src.Headers[name] = text
+			if err := follow(text); err != nil {
+				return err
+			}
 		}
-		if err := addHeaders(headers, headers[name], read); err != nil {
-			return err
-		}
+		return nil
 	}
-	return nil
+	return src, follow(text)
 }
 
 var importRE = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+\.?(\w+)|import[ \t]+([\w., \t]+))`)
-
-// readImports are the files beside a Python file that it imports, and those that they do, by name.
-func readImports(text string, read func(name string) (string, error)) map[string]string {
-	files := map[string]string{}
-	var follow func(text string)
-	follow = func(text string) {
-		for _, name := range imports(text) {
-			if _, ok := files[name]; ok {
-				continue
-			}
-			if text, err := read(name); err == nil {
-				files[name] = text
-				follow(text)
-			}
-		}
-	}
-	follow(text)
-	return files
-}
 
 // imports are the names of files that a Python file may import.
 func imports(text string) (names []string) {

@@ -61,7 +61,7 @@ func TestInclusions(t *testing.T) {
 		x := inclusions(text)
 		return fmt.Sprintf("%q %q %q", x.quoted, x.system, x.odd)
 	})
-	err := addHeaders(nil, "#import <a.h>", nil)
+	_, err := ReadSource(func(string) (string, error) { return "#import <a.h>", nil }, "a.cu")
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
 }
 
