@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,23 +233,20 @@ func (b *bench) poison(r *ready) {
 	}
 }
 
-// compare holds an output against its answer.
-func (b *bench) compare(r *ready, t kernels.Tensor, got *kernels.Memory,
-	want reference.Answer) kernels.OutputCheck {
-	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, want.Scale[t.Name])
-	return reference.Compare(t, got, want.Values[t.Name], tol)
+// written are the outputs that have an answer and that the variant writes.
+func (b *bench) written(r *ready, want reference.Answer) []kernels.Tensor {
+	return slices.DeleteFunc(b.p.Tensors(), func(t kernels.Tensor) bool {
+		return t.Role != kernels.Output || want.Values[t.Name] == nil || !r.family.Writes(t.Name)
+	})
 }
 
-// timed says what is wrong with what the last of some timed runs has left, before which the
-// outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones.
-func (b *bench) timed(r *ready, runs int) error {
-	var c kernels.Check
-	for _, t := range b.p.Tensors() {
-		if t.Role == kernels.Output && b.want.Values[t.Name] != nil && r.family.Writes(t.Name) {
-			c.Outputs = append(c.Outputs, b.compare(r, t, r.mem[t.Name], b.want))
-		}
+// compare holds the outputs against their answers.
+func (b *bench) compare(r *ready, want reference.Answer) (checks []kernels.OutputCheck) {
+	for _, t := range b.written(r, want) {
+		tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, want.Scale[t.Name])
+		checks = append(checks, reference.Compare(t, b.mem[t.Name], want.Values[t.Name], tol))
 	}
-	return c.Timed(runs)
+	return checks
 }
 
 // Check implements kernels.Bench.
@@ -270,20 +268,15 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 		if err := r.runAll(ctx); err != nil {
 			return kernels.Check{}, err
 		}
-		for _, t := range b.p.Tensors() {
-			if t.Role != kernels.Output || want.Values[t.Name] == nil || !r.family.Writes(t.Name) {
-				continue
-			}
-			got := b.mem[t.Name]
-			if run == 0 {
-				c.Outputs = append(c.Outputs, b.compare(r, t, got, want))
-				c.Digest += got.Digest() >> 11 // whole in a JSON number, sums of nine included
-				if c.Repeats > 1 {
-					first[t.Name] = got.Clone()
-				}
-			} else {
+		for _, t := range b.written(r, want) {
+			if got := b.mem[t.Name]; run > 0 {
 				c.Differing += got.Differing(first[t.Name])
+			} else if c.Digest += got.Digest() >> 11; c.Repeats > 1 { // whole in a JSON number, sums of nine too
+				first[t.Name] = got.Clone()
 			}
+		}
+		if run == 0 {
+			c.Outputs = b.compare(r, want)
 		}
 	}
 	c.Busy = time.Since(start).Seconds()
@@ -329,7 +322,9 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 		t.Seconds[i] = time.Since(start).Seconds()
 	}
 	if checked && o.Samples > 0 {
-		if err := b.timed(r, o.Samples); err != nil {
+		// A kernel may remember its inputs, and do nothing for the same ones.
+		c := kernels.Check{Outputs: b.compare(r, b.want)}
+		if err := c.Timed(o.Samples); err != nil {
 			return kernels.Timing{}, err
 		}
 	}
