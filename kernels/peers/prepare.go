@@ -60,20 +60,14 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	done := 0
 	var none error     // why a process did not start
 	var working []Cell // in the order in which they began
-	tell := func() {
-		if o.Progress != nil && ctx.Err() == nil {
+	tell := func(change func()) {
+		mu.Lock()
+		defer mu.Unlock()
+		if change(); o.Progress != nil && ctx.Err() == nil {
 			o.Progress(done, len(cells), append(slices.Clone(working), Cell{})[0])
 		}
 	}
-	begin := func(c Cell) {
-		mu.Lock()
-		defer mu.Unlock()
-		working = append(working, c)
-		tell()
-	}
 	end := func(c Cell, err error) {
-		mu.Lock()
-		defer mu.Unlock()
 		var f *kernels.Failure
 		if err != nil && !(errors.As(err, &f) && f.Status == kernels.StatusRefused) {
 			sum.Failed++
@@ -81,7 +75,6 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 		}
 		done++
 		working = slices.DeleteFunc(working, func(w Cell) bool { return w == c })
-		tell()
 	}
 	var wg sync.WaitGroup
 	for range min(o.Jobs, len(cells)) {
@@ -100,15 +93,16 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 				if ctx.Err() != nil {
 					return
 				}
-				begin(cell)
-				end(cell, prepare(ctx, c, cell))
+				tell(func() { working = append(working, cell) })
+				err := prepare(ctx, c, cell)
+				tell(func() { end(cell, err) })
 			}
 		})
 	}
 	wg.Wait()
 	if ctx.Err() == nil {
 		for cell := range next { // not one process has started
-			end(cell, none)
+			tell(func() { end(cell, none) })
 		}
 	}
 	return sum, ctx.Err()
