@@ -15,12 +15,6 @@ import (
 	"normbench/tune/ref"
 )
 
-// NoRecord is the trouble of an operand none of whose problems is wanted.
-func NoRecord(text string) error {
-	return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
-		report.OperandHelp, "%s holds no record that fits", text)
-}
-
 // recordedVariants are the right variants of a recordedVariants operand.
 func (l *Lab) recordedVariants(text string) (map[kernels.Problem]kernels.Variant, error) {
 	side, err := l.Side(text)

@@ -10,11 +10,10 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A benchRow is a record with what a table says of its samples.
+// A benchRow is a record with the summary of its samples.
 type benchRow struct {
 	*record.Record
-	value  Value
-	spread any // in percent
+	cell Cell
 }
 
 // BenchTable has a row for each record of a run.
@@ -30,13 +29,7 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 			"of its launch",
 	}
 	for _, r := range records {
-		row := benchRow{Record: r}
-		cell := Cell{Entry: record.Summarize(r, nil)}
-		if r.Status == kernels.StatusOK {
-			row.spread = 100 * cell.Spread
-		}
-		row.value = ValueOf(cell, r.Bytes)
-		rows = append(rows, row)
+		rows = append(rows, benchRow{r, Cell{Entry: record.Summarize(r, nil)}})
 		if n := how[r.StagesBy]; n != "" && !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}
@@ -68,19 +61,24 @@ func benchColumns(stages []string) []Column[benchRow] {
 		}}
 	}
 	value := func(names ...string) []column {
-		return ValueColumns(func(r benchRow) Value { return r.value }, "", "", names...)
+		return sideColumns(func(r benchRow) Cell { return r.cell }, "", "", names...)
 	}
-	spread := func(r benchRow) any { return r.spread }
+	spread := func(r benchRow) any {
+		if r.Status != kernels.StatusOK {
+			return nil
+		}
+		return 100 * r.cell.Spread
+	}
 	list := ProblemColumns(func(r benchRow) (kernels.Problem, int64) { return r.Problem, r.Bytes },
 		"problem")
 	variant, us, speeds := value("variant", "status"), value("us", "lo_us", "hi_us"), value("gbps",
 		"stream_percent")
 	variant[0].Head = "variant"
 	us[0].Head, us[0].Means = "us", "median with its 95% interval"
-	us[0].Text = func(r benchRow) string { return Interval(r.value.US, r.value.LoUS, r.value.HiUS) }
-	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return Whole(r.value.GBps) }
+	us[0].Text = func(r benchRow) string { return r.cell.interval() }
+	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return Whole(r.cell.gbps()) }
 	speeds[1].Head, speeds[1].Means = "%stream", "time of a copy of the same tensors over the kernel's"
-	speeds[1].Text = func(r benchRow) string { return Whole(r.value.StreamPercent) }
+	speeds[1].Text = func(r benchRow) string { return Whole(r.cell.streamPercent()) }
 	list = append(slices.Concat(list, variant, us, []column{{Head: "spread %", Value: spread,
 		Format: "%.1f"}}, speeds),
 		column{Name: "spread_percent", Value: spread},

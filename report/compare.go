@@ -59,9 +59,10 @@ type Comparison struct {
 	// Stream is how near each side comes to the stream over the rows; none where
 	// no side has a time of it.
 	Stream   []StreamScore
-	OneSided []Row    // problems that one side lacks, in the order of the rows
-	Timer    []string // floors and failed checks of selftests
-	Notes    []string // what stands against comparing the two
+	OneSided []Row         // problems that one side lacks, in the order of the rows
+	Timer    []string      // floors and failed checks of selftests
+	Notes    []string      // what stands against comparing the two
+	Runs     []*record.Run // that measured them
 
 	series []picture.Series // of both sides, for plots
 	match  *ab.Match        // that it is of, nil for recordings
@@ -75,35 +76,22 @@ type Row struct {
 	Problem kernels.Problem
 	Kind    string
 	Bytes   int64   // compulsory traffic
-	A, B    Value   // of a side that lacks the problem, the status Missing alone
+	A, B    Cell    // of a side that lacks the problem, the status Missing alone
 	Speedup float64 // A's median over B's, or by the rounds; 0 where one has none
 	// Verdict is on B; "= base" or "= A" where both sides are one variant of one run, so that there is
 	// nothing to judge. A row without a time on both sides has none.
 	Verdict verdict.Verdict
 
-	a, b   Cell               // what A and B are of
 	judged *verdict.Judgement // where both sides were in one run's rounds
 	why    reason             // of Verdict, where the table has a note of it
 	duel   *ab.Result         // of a live compare, with what its second run said
 	second *ab.Second
 }
 
-// A Value is one side of a row.
-type Value struct {
-	Family        string
-	Config        kernels.Config
-	Status        kernels.Status
-	Reason        string
-	US            float64 // median time
-	LoUS, HiUS    float64 // 95 % interval of the median
-	Phase         string  // grid, finals or search
-	Configs       int     // that it is the fastest of
-	GBps          float64 // compulsory bytes, 1e9 a second
-	StreamPercent float64 // stream's time over this time
-}
-
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
+
+var missing = Cell{Entry: record.Entry{Status: Missing}}
 
 // A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
 // shapes, because what moves one cell of a shape moves the others.
@@ -127,7 +115,8 @@ func Compare(a, b Side) *Comparison {
 			r.judge()
 		}
 	}
-	c.Notes = slices.Concat(coverage(c), differences(a, b))
+	c.Notes = slices.Concat(coverage(c), differences(a.runs(), b.runs()))
+	c.Runs = distinct(append(a.runs(), b.runs()...))
 	c.summarize(a, b)
 	return c
 }
@@ -138,18 +127,18 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 	for _, p := range problems {
 		x, inA := a.Cells[p]
 		y, inB := b.Cells[p]
-		r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(x.Bytes, y.Bytes, p.Bytes()), a: x, b: y}
+		r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(x.Bytes, y.Bytes, p.Bytes()), A: x, B: y}
+		r.A.Bytes, r.B.Bytes = r.Bytes, r.Bytes
 		switch {
 		case !inB:
-			r.A, r.B = alone(x, "B"), Value{Status: Missing}
+			r.A, r.B = alone(x, "B"), missing
 			c.OneSided = append(c.OneSided, r)
 		case !inA:
-			r.A, r.B = Value{Status: Missing}, alone(y, "A")
+			r.A, r.B = missing, alone(y, "A")
 			c.OneSided = append(c.OneSided, r)
 		default:
-			r.A, r.B = ValueOf(x, r.Bytes), ValueOf(y, r.Bytes)
-			if r.A.US > 0 && r.B.US > 0 {
-				r.Speedup = r.A.US / r.B.US
+			if r.A.us() > 0 && r.B.us() > 0 {
+				r.Speedup = r.A.us() / r.B.us()
 			}
 			c.Rows = append(c.Rows, r)
 		}
@@ -158,18 +147,18 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 }
 
 // alone is a side of a problem that the other side lacks.
-func alone(c Cell, lacks string) Value {
-	v := Value{Status: c.Status, Reason: "not in " + lacks}
+func alone(c Cell, lacks string) Cell {
+	reason := "not in " + lacks
 	if c.Status != kernels.StatusOK {
-		v.Reason += "; " + string(c.Status) + ": " + c.Reason
+		reason += "; " + string(c.Status) + ": " + c.Reason
 	}
-	return v
+	return Cell{Entry: record.Entry{Status: c.Status, Reason: reason}}
 }
 
 // judge judges a row of two times: by the rounds that both sides share, else by their medians. One
 // variant of one run on both sides needs neither.
 func (r *Row) judge() {
-	a, b := r.a, r.b
+	a, b := r.A, r.B
 	oneRun := a.run().ID != "" && a.run().ID == b.run().ID
 	x, y := a.Finals(), b.Finals()
 	r.Verdict = verdict.Inconclusive
@@ -225,15 +214,15 @@ func (r *Row) interval() (lo, hi float64) {
 func (r *Row) judgeMedians(oneRun bool) {
 	rule := verdict.Default()
 	least := rule.Unpaired
-	if oneRun || len(r.a.SamplesUS) == 0 || len(r.b.SamplesUS) == 0 {
+	if oneRun || len(r.A.SamplesUS) == 0 || len(r.B.SamplesUS) == 0 {
 		least = TieBand
 	}
-	band, ok := widenBand(rule.RecordedBand(least, r.a.StreamUS, r.b.StreamUS), r.a, r.b)
+	band, ok := widenBand(rule.RecordedBand(least, r.A.StreamUS, r.B.StreamUS), r.A, r.B)
 	switch few := func(c Cell) bool { return len(c.SamplesUS) > 0 && c.Lo == 0 }; {
 	case !ok:
 		r.why = whyFloor
-	case !few(r.a) && !few(r.b):
-		r.Verdict = verdict.JudgeMedians(r.a.Summary, r.b.Summary, least, band)
+	case !few(r.A) && !few(r.B):
+		r.Verdict = verdict.JudgeMedians(r.A.Summary, r.B.Summary, least, band)
 	}
 }
 
@@ -250,7 +239,7 @@ func problems(sides ...Side) []kernels.Problem {
 
 // summarize adds what all rows say together.
 func (c *Comparison) summarize(a, b Side) {
-	c.Timer = timer(a, b)
+	c.Timer = timer(a.runs(), b.runs())
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 && (c.Worst == nil || r.Speedup < c.Worst.Speedup) {
 			c.Worst = r
@@ -262,7 +251,7 @@ func (c *Comparison) summarize(a, b Side) {
 	c.All = newMean("", c.Rows)
 	both := []Side{{Cells: map[kernels.Problem]Cell{}}, {Cells: map[kernels.Problem]Cell{}}}
 	for _, r := range c.Rows { // on the same problems
-		both[0].Cells[r.Problem], both[1].Cells[r.Problem] = r.a, r.b
+		both[0].Cells[r.Problem], both[1].Cells[r.Problem] = r.A, r.B
 	}
 	scores := StreamScores(both...)
 	if slices.ContainsFunc(scores, func(s StreamScore) bool { return s.N > 0 }) {
@@ -290,21 +279,25 @@ func byKind[T any](list []T, kind func(T) string) iter.Seq2[string, []T] {
 	}
 }
 
-// ValueOf is what a table has of a cell whose problem has so many compulsory bytes.
-func ValueOf(c Cell, bytes int64) Value {
-	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Status: c.Status, Reason: c.Reason}
-	if c.Status != kernels.StatusOK || !(c.Median > 0) || math.IsInf(c.Median, 0) {
-		return v
+// us is the median time, 0 where there is none.
+func (c Cell) us() float64 {
+	if c.Status != kernels.StatusOK || !(c.Median > 0) {
+		return 0
 	}
-	v.US, v.LoUS, v.HiUS = c.Median, c.Lo, c.Hi
-	if v.Configs = c.Configs; c.Configs > 0 {
-		v.Phase = phaseName(c.run().Protocol.Phase)
+	return c.Median
+}
+
+// gbps is the rate of compulsory bytes, 1e9 a second; 0 where it is not known.
+func (c Cell) gbps() float64 { return c.perTime(float64(c.Bytes) / 1e3) }
+
+// streamPercent is the stream's time over the cell's; 0 where one of them is not known.
+func (c Cell) streamPercent() float64 { return c.perTime(100 * c.StreamUS) }
+
+func (c Cell) perTime(x float64) float64 {
+	if c.us() == 0 {
+		return 0
 	}
-	v.GBps = float64(bytes) / (c.Median * 1e3)
-	if c.StreamUS > 0 {
-		v.StreamPercent = 100 * c.StreamUS / c.Median
-	}
-	return v
+	return x / c.Median
 }
 
 // honestShapes are the fewest from which the interval of a mean is not too narrow: see
@@ -363,7 +356,8 @@ func dtypes(p kernels.Problem) string {
 	return p.DType.String()
 }
 
+// shape is the rows and columns of a problem.
+func shape(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
+
 // name is a problem in the words of the table.
-func name(p kernels.Problem) string {
-	return strings.Join([]string{kind(p), dtypes(p), fmt.Sprintf("%dx%d", p.M, p.N)}, " ")
-}
+func name(p kernels.Problem) string { return kind(p) + " " + dtypes(p) + " " + shape(p) }

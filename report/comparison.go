@@ -82,7 +82,7 @@ func (c *Comparison) columns() []Column[Row] {
 	both := func(groups ...string) {
 		for _, names := range groups {
 			for i, prefix := range []string{"a_", "b_"} {
-				list = append(list, ValueColumns(func(r Row) Value { return []Value{r.A, r.B}[i] },
+				list = append(list, sideColumns(func(r Row) Cell { return []Cell{r.A, r.B}[i] },
 					letter(i), prefix, strings.Fields(names)...)...)
 			}
 		}
@@ -121,32 +121,43 @@ func (c *Comparison) columns() []Column[Row] {
 	return list
 }
 
-// valueColumns are those of a side; before their names stand those of the side.
-var valueColumns = []Column[Value]{
-	{Name: "variant", Value: Value.variant},
-	{Name: "status", Value: func(v Value) any { return v.Status }},
-	{Name: "us", Head: " us", Value: func(v Value) any { return NonZero(v.US) }, Text: Value.us},
-	{Name: "lo_us", Value: func(v Value) any { return NonZero(v.LoUS) }},
-	{Name: "hi_us", Value: func(v Value) any { return NonZero(v.HiUS) }},
-	{Name: "gbps", Head: " GB/s", Value: func(v Value) any { return NonZero(v.GBps) },
-		Text: func(v Value) string { return Whole(v.GBps) }},
+// cellColumns are those of a side; before their names stand those of the side.
+var cellColumns = []Column[Cell]{
+	{Name: "variant", Value: Cell.variant},
+	{Name: "status", Value: func(c Cell) any { return c.Status }},
+	{Name: "us", Head: " us", Value: func(c Cell) any { return NonZero(c.us()) }, Text: func(c Cell) string {
+		return cmp.Or(Micros(c.us()), string(c.Status))
+	}},
+	{Name: "lo_us", Value: func(c Cell) any { return NonZero(c.Lo) }},
+	{Name: "hi_us", Value: func(c Cell) any { return NonZero(c.Hi) }},
+	{Name: "gbps", Head: " GB/s", Value: func(c Cell) any { return NonZero(c.gbps()) },
+		Text: func(c Cell) string { return Whole(c.gbps()) }},
 	{Name: "stream_percent", Head: " %stream",
-		Value: func(v Value) any { return NonZero(v.StreamPercent) }, Format: "%.1f"},
-	{Name: "phase", Value: func(v Value) any { return v.Phase }},
-	{Name: "configs", Value: func(v Value) any { return NonZero(v.Configs) }},
-	{Name: "reason", Value: func(v Value) any { return v.Reason }},
+		Value: func(c Cell) any { return NonZero(c.streamPercent()) }, Format: "%.1f"},
+	{Name: "phase", Value: func(c Cell) any {
+		if c.Configs == 0 || c.us() == 0 {
+			return ""
+		}
+		return phaseName(c.run().Protocol.Phase)
+	}},
+	{Name: "configs", Value: func(c Cell) any {
+		if c.us() == 0 {
+			return nil
+		}
+		return NonZero(c.Configs)
+	}},
+	{Name: "reason", Value: func(c Cell) any { return c.Reason }},
 }
 
 // letter names a side in tables.
 func letter(i int) string { return string(rune('A' + i)) }
 
-// ValueColumns are columns of a side by their names in csv. Before the names of all stands prefix,
+// sideColumns are columns of a side by their names in csv. Before the names of all stands prefix,
 // before the heads letter; without a letter they are not for people.
-func ValueColumns[R any](of func(R) Value, letter, prefix string,
-	names ...string) (list []Column[R]) {
+func sideColumns[R any](of func(R) Cell, letter, prefix string, names ...string) (list []Column[R]) {
 	for _, name := range names {
-		v := valueColumns[slices.IndexFunc(valueColumns,
-			func(c Column[Value]) bool { return c.Name == name })]
+		v := cellColumns[slices.IndexFunc(cellColumns,
+			func(c Column[Cell]) bool { return c.Name == name })]
 		c := Column[R]{Name: prefix + name, Value: func(r R) any { return v.Value(of(r)) }}
 		if v.Head != "" && letter != "" {
 			c.Head, c.Format = letter+v.Head, v.Format
@@ -160,19 +171,11 @@ func ValueColumns[R any](of func(R) Value, letter, prefix string,
 }
 
 // variant is the side's in csv, nil where it has none.
-func (v Value) variant() any {
-	if v.Family == "" {
+func (c Cell) variant() any {
+	if c.Variant.Family == "" {
 		return nil
 	}
-	return v.Family + "@" + v.Config.String()
-}
-
-// us is the side's time for people, or why there is none.
-func (v Value) us() string {
-	if v.US == 0 {
-		return string(v.Status)
-	}
-	return Micros(v.US)
+	return c.Variant.String()
 }
 
 // speedup is the row's for people: that of the rounds with its interval, where there are such.
@@ -260,14 +263,14 @@ func meanTable(c *Comparison) *Table {
 func (c *Comparison) lacks() (notes []string) {
 	var failed, single []string
 	for _, r := range c.Rows {
-		for i, v := range []Value{r.A, r.B} {
-			if v.US == 0 {
+		for i, v := range []Cell{r.A, r.B} {
+			if v.us() == 0 {
 				failed = append(failed, v.failure(r.Problem, letter(i))+".")
 			}
 		}
 	}
 	for _, r := range c.OneSided {
-		for i, v := range []Value{r.A, r.B} {
+		for i, v := range []Cell{r.A, r.B} {
 			if v.Status != Missing {
 				reason := strings.TrimSuffix(v.Reason, ".")
 				single = append(single, fmt.Sprintf("%s of %s: %s.", name(r.Problem), letter(i), reason))
@@ -288,9 +291,9 @@ func (c *Comparison) lacks() (notes []string) {
 }
 
 // failure says why a side has no time.
-func (v Value) failure(p kernels.Problem, side string) string {
-	return fmt.Sprintf("%s of %s is %s: %s", name(p), side, v.Status,
-		strings.TrimSuffix(v.Reason, "."))
+func (c Cell) failure(p kernels.Problem, side string) string {
+	return fmt.Sprintf("%s of %s is %s: %s", name(p), side, c.Status,
+		strings.TrimSuffix(c.Reason, "."))
 }
 
 // indentLines are lines below another note. After twenty the rest is counted.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,29 +14,22 @@ import (
 
 // Timer says how good the clock of some runs was: the floor of those on a GPU, and what failed in
 // their selftests. It has no lines for runs on a cpu.
-func Timer(runs ...*record.Run) []string {
-	s := Side{Cells: map[kernels.Problem]Cell{}}
-	for i, r := range runs {
-		s.Cells[kernels.Problem{M: int64(i)}] = Cell{Entry: record.Entry{Run: r}}
-	}
-	return timer(s)
-}
+func Timer(runs ...*record.Run) []string { return timer(runs) }
 
 // timer is Timer of the runs of sides, which are named by letters where their floors differ.
-func timer(sides ...Side) (lines []string) {
-	if floors, _ := perSide(func(c Cell) string { return floorText(c.run()) }, "%[2]s %[1]s", sides...); floors != "" {
+func timer(sides ...[]*record.Run) (lines []string) {
+	if floors, _ := perSide(floorText, "%[2]s %[1]s", sides...); floors != "" {
 		lines = append(lines, "floor (an empty launch): "+floors)
 	}
-	return append(lines, words(func(c Cell) string { return c.run().Failures() }, sides...)...)
+	return append(lines, words((*record.Run).Failures, sides...)...)
 }
 
-// differences say how sides were not measured alike.
-func differences(sides ...Side) (notes []string) {
+// differences say how the runs of sides were not alike.
+func differences(sides ...[]*record.Run) (notes []string) {
 	for _, what := range []struct {
 		name string
-		of   func(Cell) string
-	}{{"devices", func(c Cell) string { return c.run().Device.ID }},
-		{"protocols", func(c Cell) string { return c.run().Protocol.Name }}} {
+		of   func(*record.Run) string
+	}{{"devices", func(r *record.Run) string { return r.Device.ID }}, {"protocols", protocolName}} {
 		if text, same := perSide(what.of, "%s of %s", sides...); !same {
 			notes = append(notes,
 				fmt.Sprintf("the %s differ, so the code is not all that does: %s.", what.name, text))
@@ -44,17 +38,17 @@ func differences(sides ...Side) (notes []string) {
 	return notes
 }
 
+func protocolName(r *record.Run) string { return r.Protocol.Name }
+
 // perSide are the answers of the sides that have any: one for all, or that of each in a format with
 // its letter.
-func perSide(of func(Cell) string, format string, sides ...Side) (text string, same bool) {
+func perSide(of func(*record.Run) string, format string, sides ...[]*record.Run) (text string, same bool) {
 	var list []string
 	same = true
 	first := ""
 	for i, s := range sides {
 		if w := strings.Join(words(of, s), ", "); w != "" {
-			if first == "" {
-				first = w
-			}
+			first = cmp.Or(first, w)
 			same = same && w == first
 			list = append(list, fmt.Sprintf(format, w, letter(i)))
 		}
@@ -65,16 +59,13 @@ func perSide(of func(Cell) string, format string, sides ...Side) (text string, s
 	return strings.Join(list, ", "), false
 }
 
-// words are the different answers of cells, sorted, but for the empty one.
-func words(of func(Cell) string, sides ...Side) []string {
+// words are the different answers of runs, sorted, but for the empty one.
+func words(of func(*record.Run) string, sides ...[]*record.Run) []string {
 	seen := map[string]bool{}
-	for _, s := range sides {
-		for _, c := range s.Cells {
-			if w := of(c); w != "" {
-				seen[w] = true
-			}
-		}
+	for _, r := range slices.Concat(sides...) {
+		seen[of(r)] = true
 	}
+	delete(seen, "")
 	return slices.Sorted(maps.Keys(seen))
 }
 

@@ -1,9 +1,6 @@
 package report
 
-import (
-	"fmt"
-	"strconv"
-)
+import "strconv"
 
 // Micros writes a time in microseconds with three digits behind the point below
 // 10, two below 100, one below 1000 and none above: finer is noise. 0 is "".
@@ -34,16 +31,6 @@ func Whole(f float64) string {
 		return strconv.FormatFloat(f, 'f', 1, 64)
 	}
 	return strconv.FormatFloat(f, 'f', 0, 64)
-}
-
-func tenth(f float64) string { return nonzero("%.1f", f) }
-
-// nonzero is f in a format, "" for 0.
-func nonzero(format string, f float64) string {
-	if f == 0 {
-		return ""
-	}
-	return fmt.Sprintf(format, f)
 }
 
 // Number writes f for a machine, to seven digits.

@@ -88,7 +88,7 @@ func isColumn(header, name string) bool {
 }
 
 func noColumn(t *Table, name string) error {
-	return hint.Errorf("the columns are "+strings.Join(nonempty(t.Header), ", "), "no column %q", name)
+	return hint.Errorf("the columns are "+strings.Join(t.Header, ", "), "no column %q", name)
 }
 
 // choose is t with the columns of --columns only. The first table must have them all; a
@@ -118,10 +118,6 @@ func (l *Layout) choose(t *Table) (*Table, error) {
 	}
 	c.Drop = nil
 	return c.pick(keep), nil
-}
-
-func nonempty(header []string) []string {
-	return slices.DeleteFunc(slices.Clone(header), func(h string) bool { return h == "" })
 }
 
 // width is how many columns there are for text.

@@ -20,7 +20,7 @@ func (l *Live) Comparison() *Comparison {
 		order = append(order, d.Problem)
 	}
 	c := newComparison(sides[0], sides[1], order)
-	c.match = &l.Match
+	c.match, c.Runs = &l.Match, l.Runs()
 	next := 0
 	for i, d := range l.Duels {
 		r := &c.Rows[i]
@@ -110,8 +110,8 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 
 // peer is the other library that one of the row's sides is of, A's where both are.
 func (r *Row) peer() string {
-	for _, v := range []Value{r.A, r.B} {
-		if name, ok := kernels.PeerName(v.Family); ok {
+	for _, v := range []Cell{r.A, r.B} {
+		if name, ok := kernels.PeerName(v.Variant.Family); ok {
 			return name
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 
 	"normbench/internal/console"
 	"normbench/internal/durable"
@@ -152,7 +151,7 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 // Page is the compare as a page: its verdict, then what it rests on.
 func (l *Live) Page() *Page {
 	t, c := l.Table(), l.Comparison()
-	p := c.Page(fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name), l.Runs())
+	p := c.Page(fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name))
 	p.What, p.Summary = t.Title, t.Notes
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
@@ -162,24 +161,4 @@ func (l *Live) Page() *Page {
 	t.Title, t.Notes = "Every problem", nil
 	p.Tables = []*Table{t, StreamTable(c.Stream)}
 	return p
-}
-
-// IsLive says whether an operand is what a live compare left, with both its arms.
-func IsLive(text string) bool {
-	return textfile.Ext(text) == ".json" && !strings.Contains(text, "#") &&
-		!strings.HasPrefix(text, "tuned:")
-}
-
-// ReadLivePart reads a live compare. The whole keeps its verdicts. A part is judged again, because
-// verdicts depend on the number of cells.
-func ReadLivePart(path string, wanted func(kernels.Problem) bool) (*Live, error) {
-	run, err := ReadLive(path)
-	if err != nil {
-		return nil, err
-	}
-	if run.Keep(wanted); len(run.Duels) == 0 {
-		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype",
-			"%s has none of the problems asked for", path)
-	}
-	return run, nil
 }

@@ -114,43 +114,15 @@ func variables(runs []*record.Run) []string {
 // Facts are what the page was measured on.
 func (p *Page) Facts() []Fact { return append(facts(p.Runs), p.More...) }
 
-// KindOf is the heading that a problem stands under.
-func KindOf(p kernels.Problem) string { return kind(p) + " " + dtypes(p) }
-
-// ShapeOf is a problem's label under it.
-func ShapeOf(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
-
-// streamInterval is the interval of a side's share of the stream's speed in percent, 0 and 0 for
-// none.
-func (v Value) streamInterval() (lo, hi float64) {
-	if !(v.LoUS > 0) || !(v.HiUS > 0) {
-		return 0, 0
-	}
-	return v.StreamPercent * v.US / v.HiUS, v.StreamPercent * v.US / v.LoUS
-}
-
 // tip says all of a side's time on a problem.
-func (v Value) tip(side string) string {
-	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", side,
-		Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)
-}
-
-// speeds are drawings of the speed against the stream on every problem.
-func (c *Comparison) speeds() Figures {
-	return Figures{Title: "Speed against the stream", Wide: true, Series: c.series,
-		Help:     "100% is a copy of the same tensors in the same run. Bars are 95% intervals.",
-		Drawings: c.draw(c.panels())}
-}
-
-// inOrder are the rows as tables have them.
-func (c *Comparison) inOrder() []Row {
-	return slices.SortedStableFunc(slices.Values(c.Rows),
-		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
+func (c Cell) tip(side string) string {
+	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s", side, c.interval(), c.streamPercent(),
+		c.Variant)
 }
 
 // Page is a comparison as a page.
-func (c *Comparison) Page(title string, runs []*record.Run) *Page {
-	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: runs}
+func (c *Comparison) Page(title string) *Page {
+	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: c.Runs}
 	all := c.All
 	if all.N > 0 {
 		mean := ""
@@ -176,7 +148,12 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
-	p.Figures = []Figures{c.speeds()}
+	speeds := Figures{Title: "Speed against the stream", Wide: true, Series: c.series,
+		Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals."}
+	for _, plot := range c.plots() {
+		speeds.Drawings = append(speeds.Drawings, plot.Draw())
+	}
+	p.Figures = []Figures{speeds}
 	rows, means := c.Table(), meanTable(c)
 	_, how, _ := strings.Cut(rows.Title, "\n")
 	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
@@ -185,17 +162,17 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 	return p
 }
 
-// Interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
+// interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
 // two below 10 us. The median alone where there is no interval.
-func Interval(us, lo, hi float64) string {
-	if !(lo > 0) || !(hi > 0) {
-		return Micros(us)
+func (c Cell) interval() string {
+	if !(c.Lo > 0) || !(c.Hi > 0) {
+		return Micros(c.us())
 	}
 	digits := 1
-	if us < 10 {
+	if c.Median < 10 {
 		digits = 2
 	}
-	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, us, digits, lo, digits, hi)
+	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, c.Median, digits, c.Lo, digits, c.Hi)
 }
 
 // Write writes the page.

@@ -39,14 +39,18 @@ func shapes(t testing.TB) *Comparison {
 
 // Shapes stand in the order of the table, and a line joins those that share a
 // side and stand beside each other.
-func TestPanels(t *testing.T) {
+func TestPlots(t *testing.T) {
 	g := shapes(t)
 	var got []string
-	for _, p := range g.panels() {
-		got = append(got, p.what+": "+strings.Join(p.shapes, " "))
-		for _, l := range p.lines {
+	for _, p := range g.plots() {
+		var shapes []string
+		for _, tick := range p.X.Ticks {
+			shapes = append(shapes, tick.Label)
+		}
+		got = append(got, p.Title+": "+strings.Join(shapes, " "))
+		for _, l := range p.Lines {
 			var s []string
-			for _, pt := range l {
+			for _, pt := range l.Points {
 				s = append(s, map[bool]string{true: "|", false: "-"}[pt.Apart]+fmt.Sprint(pt.X))
 			}
 			got = append(got, strings.Join(s, ""))
@@ -78,8 +82,8 @@ func TestPlot(t *testing.T) {
 func TestPage(t *testing.T) {
 	c := shapes(t)
 	var b bytes.Buffer
-	assert.NoError(t, c.Page("On a <card>",
-		[]*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b))
+	c.Runs = []*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}
+	assert.NoError(t, c.Page("On a <card>").Write(&b))
 	text := b.String()
 	for want, times := range map[string]int{"<svg viewBox=": 2, "<table>": 2,
 		"<h1>On a &lt;card&gt;</h1>": 1, "A = peer:best, B = tuned:&lt;t&gt;.json": 1, "<t>": 0,
@@ -90,11 +94,11 @@ func TestPage(t *testing.T) {
 		assert.That(t, !strings.Contains(text, foreign), "the page has %s", foreign)
 	}
 	assert.That(t, strings.Count(text, "<title>") >= 20, "marks without their values")
-	assert.That(t, c.Page("x", nil).Write(brokenWriter{}) != nil, "a write error was lost")
+	assert.That(t, c.Page("x").Write(brokenWriter{}) != nil, "a write error was lost")
 	// Nothing to draw is a page without plots.
 	b.Reset()
 	one := Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
 		"rmsnorm/fwd/1x1/bf16"): failed(kernels.StatusWrong, "x is wrong")}}
-	err := Compare(one, one).Page("x", nil).Write(&b)
+	err := Compare(one, one).Page("x").Write(&b)
 	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg"), "%v", err)
 }

@@ -129,7 +129,7 @@ func TestEqual(t *testing.T) {
 				rows[1][slices.Index(rows[0], "speedup_lo")] == "", "%v %v", rows, err)
 		}
 		var page bytes.Buffer
-		err := c.Page("t", nil).Write(&page)
+		err := c.Page("t").Write(&page)
 		assert.That(t, err == nil && strings.Contains(page.String(), test.word) &&
 			!strings.Contains(page.String(), "SAME"), "page: %v\n%s", err, page.String())
 	}

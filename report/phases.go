@@ -16,7 +16,7 @@ import (
 // fastest of many configs, each seen a few times.
 func (r *Row) isSearch() bool {
 	searches := func(c Cell) bool { return c.run().Protocol.Phase == record.PhaseSearch }
-	return searches(r.a) || searches(r.b)
+	return searches(r.A) || searches(r.B)
 }
 
 // A rowNote is a note below the table on the rows for which it holds. {n} counts them.
@@ -121,7 +121,7 @@ func phaseName(phase string) string {
 func coverage(c *Comparison) (notes []string) {
 	var sides [2][]Cell
 	for _, r := range c.Rows {
-		sides[0], sides[1] = append(sides[0], r.a), append(sides[1], r.b)
+		sides[0], sides[1] = append(sides[0], r.A), append(sides[1], r.B)
 	}
 	for i, cells := range sides {
 		if n := sourceNote(letter(i), cells); n != "" {

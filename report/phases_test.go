@@ -45,7 +45,8 @@ func TestAlike(t *testing.T) {
 		Side{Label: "b", Cells: Best(b, cells{ps[0]: phased(search, 31, 19)}, none)})
 	var got strings.Builder
 	for _, r := range c.Rows {
-		fmt.Fprintf(&got, "%s: %s %.3f %s %d\n", r.Problem, r.B.Phase, r.Speedup, r.Verdict, r.why)
+		fmt.Fprintf(&got, "%s: %s %.3f %s %d\n", r.Problem, phaseName(r.B.Run.Protocol.Phase),
+			r.Speedup, r.Verdict, r.why)
 	}
 	assert.NoError(t, Render(&got, c, FormatText))
 	assert.Golden(t, "testdata/phases.txt", got.String())

@@ -44,8 +44,11 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 	}
 	columns[2].Means = "time of b over a's with its interval"
 	columns[2].Text = func(r row) string {
-		if r.Lo == 0 {
-			return nonzero("%.4f", r.Effect)
+		switch {
+		case r.Effect == 0:
+			return ""
+		case r.Lo == 0:
+			return fmt.Sprintf("%.4f", r.Effect)
 		}
 		return fmt.Sprintf("%.4f (%.4f-%.4f)", r.Effect, r.Lo, r.Hi)
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,37 +32,37 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 	return s
 }
 
-// RunsOf are the runs that measured the cells of sides, the oldest first.
-func RunsOf(sides ...Side) (runs []*record.Run) {
-	for _, side := range sides {
-		for _, c := range side.Cells {
-			run := c.run() // a tuned table knows little of it
-			if run.Device.ID != "" &&
-				!slices.ContainsFunc(runs, func(r *record.Run) bool { return r.ID == run.ID }) {
-				runs = append(runs, run)
-			}
+// runs are those of the cells, each as often as it measured one.
+func (s Side) runs() (list []*record.Run) {
+	for _, c := range s.Cells {
+		list = append(list, c.run())
+	}
+	return list
+}
+
+// distinct are the runs that are known, the oldest first. (A tuned table knows little of its own.)
+func distinct(runs []*record.Run) []*record.Run {
+	by := map[string]*record.Run{}
+	for _, r := range runs {
+		if r.Device.ID != "" {
+			by[r.ID] = r
 		}
 	}
-	slices.SortFunc(runs, func(a, b *record.Run) int {
+	return slices.SortedFunc(maps.Values(by), func(a, b *record.Run) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID))
 	})
-	return runs
 }
 
 // OperandHelp is the grammar of recorded operands in words, for hints.
 const OperandHelp = "an operand is a records file or results folder, with #base, #peers, " +
 	"#FAMILY, #FAMILY@LABEL or #peer:NAME behind it if need be, or tuned:FILE"
 
-// TitleOf names the devices and protocols that arms are of.
-func TitleOf(arms []Side) string {
+// Title names the devices and protocols that a comparison is of.
+func (c *Comparison) Title() string {
 	title := "Speed against the stream"
-	card := func(c Cell) string { return cmp.Or(c.run().Device.Name, c.run().Device.ID) }
-	if devices := words(card, arms...); len(devices) > 0 {
+	card := func(r *record.Run) string { return cmp.Or(r.Device.Name, r.Device.ID) }
+	if devices := words(card, c.Runs); len(devices) > 0 {
 		title += " on " + strings.Join(devices, ", ")
 	}
-	protocol := func(c Cell) string { return c.run().Protocol.Name }
-	if protocols := words(protocol, arms...); len(protocols) > 0 {
-		title += ", " + strings.Join(protocols, ", ")
-	}
-	return title
+	return strings.Join(append([]string{title}, words(protocolName, c.Runs)...), ", ")
 }

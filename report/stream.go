@@ -13,7 +13,7 @@ type StreamScore struct {
 	Side  string
 	Kind  string           // "rms bwd"; "" for all kinds together
 	N     int              // problems with times of both
-	Mean  float64          // geometric, of the stream's time over the side's
+	Mean  float64          // geometric, of the stream's time over the side's, in percent
 	Worst float64          // the least of them
 	At    *kernels.Problem // where
 }
@@ -38,7 +38,7 @@ func streamScore(letter string, s Side, kind string, ps []kernels.Problem) Strea
 	score := StreamScore{Side: letter, Kind: kind}
 	var ratios []float64
 	for _, p := range ps {
-		r := s.Cells[p].ofStream()
+		r := s.Cells[p].streamPercent()
 		if r == 0 {
 			continue
 		}
@@ -53,27 +53,16 @@ func streamScore(letter string, s Side, kind string, ps []kernels.Problem) Strea
 	return score
 }
 
-// ofStream is the stream's time over the cell's, 0 where one of them is missing.
-func (c Cell) ofStream() float64 {
-	if c.Status != kernels.StatusOK || !(c.Median > 0) {
-		return 0
-	}
-	return c.StreamUS / c.Median
-}
-
 // StreamTable says how near each side comes to the stream.
 func StreamTable(scores []StreamScore) *Table {
-	share := func(f float64) string { return tenth(100 * f) }
 	t := NewTable("", scores, []Column[StreamScore]{
 		{Head: "% of stream", Name: "side", Value: func(s StreamScore) any { return s.Side }},
 		{Head: "kind", Name: "kind", Value: func(s StreamScore) any { return cmp.Or(s.Kind, "all") }},
 		{Head: "problems", Name: "problems", Value: func(s StreamScore) any { return s.N }},
 		{Head: "geometric mean", Name: "stream_percent",
-			Value: func(s StreamScore) any { return NonZero(100 * s.Mean) },
-			Text:  func(s StreamScore) string { return share(s.Mean) }},
+			Value: func(s StreamScore) any { return NonZero(s.Mean) }, Format: "%.1f"},
 		{Head: "worst", Name: "worst_stream_percent",
-			Value: func(s StreamScore) any { return NonZero(100 * s.Worst) },
-			Text:  func(s StreamScore) string { return share(s.Worst) }},
+			Value: func(s StreamScore) any { return NonZero(s.Worst) }, Format: "%.1f"},
 		{Head: "at", Name: "worst_problem",
 			Value: func(s StreamScore) any { return ifAny(s.At, func(p *kernels.Problem) any { return p }) },
 			Text: func(s StreamScore) string {

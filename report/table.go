@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"normbench/internal/hint"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"normbench/kernels"
 )
 
@@ -23,15 +24,6 @@ const (
 
 // Formats lists the formats, the default first.
 func Formats() []string { return []string{FormatText, FormatMarkdown, FormatCSV, FormatJSON} }
-
-// CheckFormat refuses an unknown format, so that a command can do so before it
-// starts to work.
-func CheckFormat(format string) error {
-	if slices.Contains(Formats(), format) {
-		return nil
-	}
-	return hint.Errorf("use one of "+strings.Join(Formats(), ", "), "unknown format %q", format)
-}
 
 // A Column is a column of a table with a row for each R. What people and machines read comes from
 // the same function of the row.
@@ -263,9 +255,6 @@ func (t *Table) empty(column int) bool {
 // A row that is shorter than the header is filled with empty cells; of a longer
 // one the rest is left out.
 func RenderTable(w io.Writer, t *Table, format string) error {
-	if err := CheckFormat(format); err != nil {
-		return err
-	}
 	l := layoutOf(w)
 	t = t.in(format)
 	t, err := l.choose(t.pick(t.all()))
@@ -283,11 +272,8 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 
 // jsonText is a string in JSON.
 func jsonText(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always encodes
-	return strings.TrimSuffix(b.String(), "\n")
+	b, _ := jsontext.AppendQuote(nil, s) // of text that is not UTF-8 too
+	return string(b)
 }
 
 // tableJSON keeps the columns in the order of the header, which a map would

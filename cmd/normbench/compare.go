@@ -76,38 +76,42 @@ func compare(e *env, cfg *compareConfig) error {
 	if err != nil {
 		return err
 	}
-	c, sides, err := recorded(e, ops, wanted)
+	c, err := recorded(e, ops, wanted)
 	if err != nil {
 		return err
 	}
-	return showCompared(e, &cfg.common, c, ops[1]+" against "+ops[0], sides)
+	return showCompared(e, &cfg.common, c, ops[1]+" against "+ops[0])
 }
 
 // recorded compares what two operands have recorded.
-func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (c *report.Comparison,
-	sides [2]report.Side, err error) {
+func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.Comparison, error) {
+	var sides [2]report.Side
 	for i, text := range ops {
 		s, err := e.Side(text)
 		if err != nil {
-			return nil, sides, err
+			return nil, err
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return nil, sides, lab.NoRecord(text)
+			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
+				report.OperandHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}
-	if err := checkCompared(e, sides[:]); err != nil {
-		return nil, sides, err
+	ours := func(x report.Cell) bool { return e.Ours(x.Variant) }
+	if !sides[0].Any(ours) && !sides[1].Any(ours) {
+		why := errors.New("both operands are recorded, and neither has a variant of it")
+		if err := e.Unused(why); err != nil {
+			return nil, err
+		}
 	}
-	c = report.Compare(sides[0], sides[1])
+	c := report.Compare(sides[0], sides[1])
 	if len(c.Rows) == 0 { // so each has some of its own
 		has := map[bool]kernels.Problem{} // by whether A lacks it
 		for _, r := range c.OneSided {
 			has[r.A.Status == report.Missing] = r.Problem
 		}
-		return nil, sides, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has[false], ops[1],
-			has[true])
+		return nil, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has[false], ops[1], has[true])
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
@@ -116,32 +120,18 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (c *repor
 					"variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
-	return c, sides, nil
+	return c, nil
 }
 
 // showCompared prints a comparison of two recorded sides, and writes its page.
-func showCompared(e *env, x *common, c *report.Comparison, title string,
-	sides [2]report.Side) error {
+func showCompared(e *env, x *common, c *report.Comparison, title string) error {
 	if err := report.Render(e.out, c, x.format); err != nil {
 		return err
 	}
-	return e.writePage(x.html,
-		func() *report.Page { return c.Page(title, report.RunsOf(sides[:]...)) })
+	return e.writePage(x.html, func() *report.Page { return c.Page(title) })
 }
 
 // runs says whether a compare runs its operands on a device.
 func (cfg *compareConfig) runs(e *env) bool {
 	return cfg.live.on || cfg.live.baseline != "" || e.Runs(cfg.operands[0]) || e.Runs(cfg.operands[1])
-}
-
-// checkCompared refuses --kernels where no side has a variant of the folder.
-func checkCompared(e *env, sides []report.Side) error {
-	for _, s := range sides {
-		for _, x := range s.Cells {
-			if e.Ours(x.Variant) {
-				return nil
-			}
-		}
-	}
-	return e.Unused(errors.New("both operands are recorded, and neither has a variant of it"))
 }

@@ -55,8 +55,9 @@ func (x *common) check(e *env) error {
 	if x.html != "" && filepath.Ext(x.html) != ".html" {
 		return hint.Errorf("name it .html", "cannot write a page to %s", x.html)
 	}
-	if err := report.CheckPlot(x.plot); err != nil {
-		return err
+	if x.plot != "" && filepath.Ext(x.plot) != ".svg" {
+		return hint.Errorf("name it .svg; a browser opens it, and `rsvg-convert x.svg -o x.png` makes "+
+			"a PNG of it", "cannot plot to %s", x.plot)
 	}
 	for _, file := range append([]*string{&x.plot, &x.html}, x.files...) {
 		if *file == "" { // an empty name is the working folder

@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -48,37 +49,40 @@ func showReport(e *env, cfg *reportConfig) error {
 		return err
 	}
 	ops := cfg.operands
-	if len(ops) == 1 && report.IsLive(ops[0]) {
-		live, err := report.ReadLivePart(ops[0], wanted)
+	whole := len(ops) == 1 && !strings.Contains(ops[0], "#") && !strings.HasPrefix(ops[0], "tuned:")
+	switch {
+	case whole && textfile.Ext(ops[0]) == ".json":
+		live, err := report.ReadLive(ops[0])
 		if err != nil {
 			return err
 		}
-		sides := live.Sides()
-		if err := plot(e, cfg, live.Comparison(), sides); err != nil {
+		if live.Keep(wanted); len(live.Duels) == 0 {
+			return hint.Errorf("leave out --shapes, --op, --pass or --dtype",
+				"%s has none of the problems asked for", ops[0])
+		}
+		if err := plot(e, cfg, live.Comparison()); err != nil {
 			return err
 		}
 		return showLive(e, &cfg.common, live)
-	}
-	switch {
-	case len(ops) == 1 && !strings.Contains(ops[0], "#") && !strings.HasPrefix(ops[0], "tuned:"):
+	case whole:
 		ops = []string{ops[0] + "#base", ops[0]}
 	case len(ops) != 2:
 		return hint.Errorf("`normbench report results/nvidia-h200`, or two operands as of compare",
 			"report takes a file of records or two operands, got %d", len(ops))
 	}
-	c, sides, err := recorded(e, ops, wanted)
+	c, err := recorded(e, ops, wanted)
 	if err != nil {
 		return err
 	}
-	if err := plot(e, cfg, c, sides); err != nil {
+	if err := plot(e, cfg, c); err != nil {
 		return err
 	}
-	return showCompared(e, &cfg.common, c, cfg.title, sides)
+	return showCompared(e, &cfg.common, c, cfg.title)
 }
 
 // plot draws a comparison where a plot is asked for.
-func plot(e *env, cfg *reportConfig, c *report.Comparison, sides [2]report.Side) error {
-	cfg.title = cmp.Or(cfg.title, report.TitleOf(sides[:]))
+func plot(e *env, cfg *reportConfig, c *report.Comparison) error {
+	cfg.title = cmp.Or(cfg.title, c.Title())
 	if cfg.plot == "" {
 		return nil
 	}

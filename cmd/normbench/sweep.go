@@ -87,8 +87,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	shown := report.Render(e.out, found.Comparison, cfg.format)
 	if shown == nil && found.Lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {
-			title := "Sweep of " + console.Count(len(found.Rows), "problem") + " on " + cfg.info.Name
-			return found.Page(title, report.RunsOf(found.Sides[:]...))
+			return found.Page("Sweep of " + console.Count(len(found.Rows), "problem") + " on " + cfg.info.Name)
 		})
 	}
 	return cmp.Or(shown, found.Lost, err)
