@@ -127,7 +127,7 @@ func (l *Lab) keepEntries(s *Sweep) error {
 						console.OneLine(err.Error()))
 				} else {
 					t.Add(v)
-					t.Checked, t.Entry = v, true
+					t.Checked = v
 				}
 			}
 		}

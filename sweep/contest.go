@@ -37,15 +37,15 @@ func (m *measurer) contest(ctx context.Context) error {
 	}
 	var recs []*record.Record
 	for _, a := range arms {
-		recs = append(recs, m.armRecord(a))
+		recs = append(recs, m.armRecord(&m.v.run.o.Run, a))
 	}
 	m.v.send(batch{recs: recs, busy: m.Busy, searched: true})
 	return nil
 }
 
-// armRecord is the record of an arm, with all that the rounds know of it.
-func (m *measurer) armRecord(a *Arm) *record.Record {
-	rec := m.record(a.Variant, a.Failure)
+// armRecord is the record of an arm in a run, with all that the rounds know of it.
+func (m *measurer) armRecord(in *record.Run, a *Arm) *record.Record {
+	rec := m.record(in, a.Variant, a.Failure)
 	if a.Failure == nil {
 		rec.SamplesUS, rec.Visits = a.Samples, a.Visits
 	}

@@ -52,7 +52,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	for _, i := range b.Finalists(n) {
 		v := m.j.Variants[i]
 		fs = append(fs, &finalist{Arm: &Arm{Variant: v}, index: i, base: v == m.j.Base,
-			entry: m.j.Entry && v == m.j.Checked})
+			entry: v == m.j.Checked})
 		arms = append(arms, fs[len(fs)-1].Arm)
 	}
 	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.base })
@@ -96,9 +96,8 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 		}
 	}
 	if base < 0 {
-		rec := m.record(m.j.Base, m.failureOf())
-		m.final(rec)
-		return append(recs, rec), nil
+		failure := b.Failure(slices.Index(m.j.Variants, m.j.Base))
+		return append(recs, m.record(&o.Final, m.j.Base, failure)), nil
 	}
 	last := recs[base]
 	return append(slices.Delete(recs, base, base+1), last), nil
@@ -117,14 +116,6 @@ func (m *measurer) finalists(b *search.Board, left float64, short bool) int {
 		n = min(max(int(left/visit/leastRounds)-2, 2), n)
 	}
 	return n
-}
-
-// failureOf is how the base failed in the search.
-func (m *measurer) failureOf() *kernels.Failure {
-	if c := m.checks[m.j.Base]; c != nil && !c.OK() {
-		return kernels.Failf(kernels.StatusWrong, "%s", c.Reason())
-	}
-	return kernels.Failf(kernels.StatusLaunch, "it failed in the search")
 }
 
 // pickWinner is the winner of the finals. The base stays unless the rounds prove another
@@ -205,7 +196,7 @@ func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board
 	if f.Failure == nil && len(f.Samples) == 0 {
 		f.Failure = kernels.Failf(kernels.StatusUnfit, "no round of the finals counts")
 	}
-	rec := m.armRecord(f.Arm)
+	rec := m.armRecord(&m.v.run.o.Search.Final, f.Arm)
 	if f.Failure == nil {
 		rec.SearchUS = b.Median(f.index)
 	}
@@ -213,7 +204,6 @@ func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board
 		rec.Check, rec.Seed = f.check, m.Seed
 	}
 	rec.Entry = f.entry
-	m.final(rec)
 	if rec.Status != kernels.StatusOK || f.check == nil && !rec.Base {
 		return rec, nil
 	}

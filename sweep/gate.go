@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"normbench/kernels"
 )
 
@@ -11,15 +13,9 @@ import (
 // own. While one measures, the others wait for their compilers and decide: times are taken
 // with nothing else on the GPU.
 type gate struct {
-	turn     chan struct{} // holds a token while nobody is in
+	turn     *semaphore.Weighted
 	visitors []*visitor
 	busy     time.Duration // of the GPU, for what was kept
-}
-
-func newGate() *gate {
-	g := &gate{turn: make(chan struct{}, 1)}
-	g.turn <- struct{}{}
-	return g
 }
 
 // gatesOf gives visitors of one GPU the same gate, and returns the gates. A device that does
@@ -30,7 +26,7 @@ func gatesOf(vs []*visitor) (gates []*gate) {
 		id := v.dev.Info().UUID
 		g := byUUID[id]
 		if g == nil || id == "" {
-			g = newGate()
+			g = &gate{turn: semaphore.NewWeighted(1)}
 			gates = append(gates, g)
 			byUUID[id] = g
 		}
@@ -43,12 +39,10 @@ func gatesOf(vs []*visitor) (gates []*gate) {
 // processes of the other visitors as foreign.
 func (v *visitor) turn(ctx context.Context, what func() error) error {
 	g, start := v.gate, time.Now()
-	select {
-	case <-g.turn:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := g.turn.Acquire(ctx, 1); err != nil {
+		return err
 	}
-	defer func() { g.turn <- struct{}{} }()
+	defer g.turn.Release(1)
 	v.waited += time.Since(start)
 	if n, ok := v.dev.(kernels.Neighbour); ok && v.shares() {
 		var pids []int

@@ -200,7 +200,7 @@ func (r *run) giveBack(v *visitor, j *job, why error) {
 	}
 	r.queue = append(r.queue, j)
 	r.change.Broadcast()
-	r.searched.toCome += len(j.Variants)
+	r.toCome += len(j.Variants)
 }
 
 // retire takes note of a device that answers nothing any more.

@@ -40,13 +40,13 @@ func (m *measurer) begin(ctx context.Context) error {
 func (m *measurer) refuse(f *kernels.Failure) {
 	f = kernels.Failf(f.Status, "opening the problem: %s", f.Reason)
 	if m.v.run.o.Search != nil {
-		rec := m.record(m.j.Base, f)
-		m.final(rec)
+		rec := m.record(&m.v.run.o.Search.Final, m.j.Base, f)
 		m.v.send(batch{recs: []*record.Record{rec}})
 		return
 	}
 	for i, variant := range m.j.left {
-		m.v.send(batch{recs: []*record.Record{m.record(variant, f)}, left: len(m.j.left) - i - 1})
+		rec := m.record(&m.v.run.o.Run, variant, f)
+		m.v.send(batch{recs: []*record.Record{rec}, left: len(m.j.left) - i - 1})
 	}
 }
 
@@ -78,7 +78,7 @@ func (m *measurer) measureStream(ctx context.Context) error {
 		return err
 	}
 	m.stream, m.checks[variant] = stats.Median(us), &check
-	rec := m.record(variant, nil)
+	rec := m.record(&v.run.o.Run, variant, nil)
 	rec.Family, rec.SamplesUS = record.Stream, us
 	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
 	state, err := m.Sense(ctx)
@@ -136,7 +136,7 @@ func (m *measurer) grid(ctx context.Context) error {
 			// that would keep the variant from ever being measured.
 			return err
 		}
-		rec := m.record(j.left[0], FailureOf(err))
+		rec := m.record(&m.v.run.o.Run, j.left[0], FailureOf(err))
 		if rec.SamplesUS = us; err == nil {
 			err := m.v.turn(ctx, func() error { return m.stages(ctx, rec) })
 			if err != nil && (FailureOf(err) == nil || ctx.Err() != nil) {
@@ -150,13 +150,15 @@ func (m *measurer) grid(ctx context.Context) error {
 	return nil
 }
 
-// record is a variant's record with what all of the problem have. f is how it failed, or nil.
-func (m *measurer) record(variant kernels.Variant, f *kernels.Failure) *record.Record {
+// record is a variant's record in a run, with what all of the problem have. f is how it failed, or
+// nil.
+func (m *measurer) record(in *record.Run, variant kernels.Variant,
+	f *kernels.Failure) *record.Record {
 	run, p := m.v.run, m.j.Problem
 	code, _ := run.code(p, variant) // what cannot be read was told when the job was laid out
 	rec := &record.Record{
-		Run:      run.o.Run.ID,
-		Key:      record.Key(p, variant, run.info, code.String(), run.o.Run.Protocol),
+		Run:      in.ID,
+		Key:      record.Key(p, variant, run.info, code.String(), in.Protocol),
 		Time:     time.Now().UTC().Truncate(time.Millisecond),
 		Problem:  p,
 		Family:   variant.Family,

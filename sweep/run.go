@@ -128,7 +128,7 @@ func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	var visitors []*visitor
 	for _, d := range devices {
 		visitors = append(visitors,
-			&visitor{run: r, dev: d, out: records, ledger: newLedger(r.searched.toCome)})
+			&visitor{run: r, dev: d, out: records, ledger: newLedger(r.toCome)})
 	}
 	gates := gatesOf(visitors)
 	r.visitors = len(visitors)
@@ -185,7 +185,8 @@ type run struct {
 	change sync.Cond         // of busy, or the end of ctx
 	total  int               // what Event.Total says
 
-	searched searchState
+	spent  search.Effort // by the searches so far
+	toCome int           // variants of problems that are not done yet
 
 	sum     Summary // owned by Run's loop, as
 	through int     // is: the problems of a search that are done
@@ -194,8 +195,8 @@ type run struct {
 // layOut queues what the sink does not hold.
 func (r *run) layOut(tasks []Task) error {
 	missing := r.missing
-	if r.o.Search != nil {
-		if err := r.startSearch(); err != nil {
+	if s := r.o.Search; s != nil {
+		if err := search.CheckName(s.Strategy); err != nil {
 			return err
 		}
 		missing = r.unsearchedVariants
@@ -213,12 +214,11 @@ func (r *run) layOut(tasks []Task) error {
 		}
 		if left := missing(t); len(left) > 0 {
 			r.queue = append(r.queue, &job{Task: t, left: left})
-			r.searched.toCome += len(left)
+			r.toCome += len(left)
 		}
 	}
-	if r.total = r.searched.toCome; r.o.Search != nil {
+	if r.total = r.toCome; r.o.Search != nil {
 		r.total = len(r.queue)
-		return CheckBudget(r.o.Search.Budget, r.total)
 	}
 	return nil
 }
@@ -457,17 +457,12 @@ func (v *visitor) prefetch(j *job) {
 	v.dev.Prefetch(j.Problem, vs)
 }
 
-func (v *visitor) session(p kernels.Problem) *Session {
-	return &Session{Device: v.dev, Registry: v.run.registry, Problem: p,
-		Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed, ledger: v.ledger,
-		EmptyUS: v.run.o.Run.EmptyUS()}
-}
-
 // do measures one job. What keeps it from that is nobody's result.
 func (v *visitor) do(ctx context.Context, j *job) error {
 	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(),
-		Session: v.session(j.Problem)}
-	m.Base = j.Base
+		Session: &Session{Device: v.dev, Registry: v.run.registry, Problem: j.Problem, Base: j.Base,
+			Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed, ledger: v.ledger,
+			EmptyUS: v.run.o.Run.EmptyUS()}}
 	defer m.Close()
 	defer m.spend()
 	err := m.begin(ctx)

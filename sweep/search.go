@@ -19,10 +19,10 @@ import (
 type SearchOptions struct {
 	Strategy string
 	Budget   search.Budget
-	Final    record.Run // the run under which the winners are measured again
-	Finals   int        // variants in the finals, beside the base and what a task keeps
-	Rounds   int        // of the finals
-	Known    *search.History
+	Final    record.Run      // the run under which the winners are measured again
+	Finals   int             // variants in the finals, beside the base and what a task keeps
+	Rounds   int             // of the finals
+	Known    *search.History // of problems before, to which the run adds its own; nil for nothing
 }
 
 // FinalLaunches are those of a visit in the finals.
@@ -36,21 +36,6 @@ func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget,
 	searching.Phase = record.PhaseSearch
 	final.Phase, final.Samples = record.PhaseFinal, rounds*FinalLaunches
 	return searching, final
-}
-
-// searchState is what the searches of a run share. The run's mutex guards it.
-type searchState struct {
-	spent  search.Effort
-	toCome int // variants of problems that are not done yet
-}
-
-// startSearch makes the run ready for searches.
-func (r *run) startSearch() error {
-	s := r.o.Search
-	if s.Known == nil {
-		s.Known = &search.History{}
-	}
-	return search.CheckName(s.Strategy)
 }
 
 // unsearchedVariants are all variants of a task, unless its base has a record of the finals, which is the
@@ -94,11 +79,9 @@ func (m *measurer) spend() {
 	run := m.v.run
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	all := &run.searched
-	all.spent.Seconds += m.spent.Seconds
-	all.spent.Launches += m.spent.Launches
-	all.spent.Configs += m.spent.Configs
-	all.toCome -= len(m.j.Variants)
+	run.spent.Seconds += m.spent.Seconds
+	run.spent.Configs += m.spent.Configs
+	run.toCome -= len(m.j.Variants)
 }
 
 // search looks for the problem's winner and measures it again.
@@ -163,7 +146,7 @@ func (v *visitor) space(j *job) (*search.Space, search.Effort) {
 	defer v.run.mu.Unlock()
 	b := o.Budget
 	b.Time *= time.Duration(v.run.visitors) // who waits, waits for all of them at once
-	a := b.Allow(len(j.Variants), v.run.searched.toCome, v.run.searched.spent)
+	a := b.Allow(len(j.Variants), v.run.toCome, v.run.spent)
 	s.Limit = a.Configs
 	return s, a
 }
@@ -183,7 +166,7 @@ func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (
 func (m *measurer) records(b *search.Board) []*record.Record {
 	var recs []*record.Record
 	for _, i := range b.Order() {
-		rec := m.record(m.j.Variants[i], b.Failure(i))
+		rec := m.record(&m.v.run.o.Run, m.j.Variants[i], b.Failure(i))
 		if rec.Status == kernels.StatusOK {
 			rec.SamplesUS = b.Samples(i)
 			if n := b.Visits(i); len(n) > 1 {
@@ -193,10 +176,4 @@ func (m *measurer) records(b *search.Board) []*record.Record {
 		recs = append(recs, rec)
 	}
 	return recs
-}
-
-// final makes a record one of the finals.
-func (m *measurer) final(rec *record.Record) {
-	rec.Run = m.v.run.o.Search.Final.ID
-	rec.Key = m.v.run.key(rec.Problem, rec.Variant(), m.v.run.o.Search.Final.Protocol)
 }

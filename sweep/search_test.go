@@ -41,7 +41,7 @@ func TestSearch(t *testing.T) {
 	ts := tasks(t, 150, pool[0], "rmsnorm/bwd/600x1024/bf16")
 	preset := ts[0].Variants[40]
 	ts[0].Add(preset)
-	ts[0].Checked, ts[0].Entry = preset, true
+	ts[0].Checked = preset
 	for _, strategy := range search.Names() {
 		sink := &memory{}
 		o := searching(strategy, search.Budget{})
@@ -224,8 +224,7 @@ func TestSearchFreshInputs(t *testing.T) {
 
 func TestSearchBudgets(t *testing.T) {
 	ts := tasks(t, 60, pool[0], "rmsnorm/bwd/600x1024/bf16")
-	_, err := Run(t.Context(), registry, devices(fake()), ts, &memory{}, searching(search.Auto,
-		search.Budget{Configs: 1}))
+	err := CheckBudget(search.Budget{Configs: 1}, len(ts))
 	assert.That(t, err != nil && strings.HasPrefix(err.Error(),
 		"budget 1 is too small to measure the bases of 2 problems") &&
 		strings.HasPrefix(hint.Of(err), "give 2 or more"), "%v (%s)", err, hint.Of(err))

@@ -26,10 +26,8 @@ type Task struct {
 	// Keep are variants that a search always measures and never eliminates,
 	// beside the base: the checked-in entry and presets. They are among Variants.
 	Keep []kernels.Variant
-	// Checked is the checked-in entry of the tuned table, if Entry says that there
-	// is one.
+	// Checked is the checked-in entry of the tuned table, without a family where there is none.
 	Checked kernels.Variant
-	Entry   bool
 }
 
 // Add puts a variant among those that a search keeps.

@@ -81,8 +81,3 @@ func (b Budget) Allow(variants, toCome int, spent Effort) Effort {
 	}
 	return Effort{}
 }
-
-// spent says whether nothing is left.
-func (a Effort) spent(s Effort) bool {
-	return a.Seconds > 0 && s.Seconds >= a.Seconds
-}

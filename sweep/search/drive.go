@@ -43,7 +43,7 @@ func Drive(ctx context.Context, s Strategy, b *Board, a Effort, m Bench) error {
 			idle = idle || b.Failure(x.Variant) == nil
 		}
 		// A strategy whose variants have all failed has learned so.
-		if len(visits) == 0 || !worked && (idle || b.Short || a.spent(b.spent)) {
+		if len(visits) == 0 || !worked && (idle || b.Short || b.Used() >= 1) {
 			return nil
 		}
 	}
@@ -82,7 +82,7 @@ func (b *Board) visit(ctx context.Context, m Bench, round int, x Visit) (visited
 	}
 	b.spent.Launches += len(us)
 	b.tell(v, round, us)
-	if v == b.space.Keep[0] && first && b.allow.spent(b.spent) && len(b.space.Variants) > 1 {
+	if v == b.space.Keep[0] && first && b.Used() >= 1 && len(b.space.Variants) > 1 {
 		b.Short = true
 	}
 	return true, nil
@@ -90,7 +90,7 @@ func (b *Board) visit(ctx context.Context, m Bench, round int, x Visit) (visited
 
 // admits says whether a variant may be visited that is none of those to keep.
 func (b *Board) admits(first bool) bool {
-	return !b.Short && !b.allow.spent(b.spent) &&
+	return !b.Short && b.Used() < 1 &&
 		(!first || b.allow.Configs == 0 || b.spent.Configs < b.allow.Configs)
 }
 

@@ -60,7 +60,7 @@ func newEvolve(s *Space, rng *rand.Rand) Strategy {
 
 func (e *evolve) Ask(b *Board) []Visit {
 	if e.race != nil {
-		return e.race.next(b)
+		return e.race.Ask(b)
 	}
 	room := e.most - b.Measured()
 	if b.Measured() == 0 {
@@ -72,7 +72,7 @@ func (e *evolve) Ask(b *Board) []Visit {
 		}
 	}
 	e.race = &race{s: e.s, rng: e.rng, in: b.Ranked(), widen: 3, rung: 1, most: 20}
-	return e.race.next(b)
+	return e.race.Ask(b)
 }
 
 // opening is the variants to keep and the winners nearby; without winners, a few variants that

@@ -25,8 +25,8 @@ type race struct {
 	most  int     // left after a rung, so that noise alone does not keep hundreds; 0 is no bound
 }
 
-// next is the next round of the race, nil at its end.
-func (r *race) next(b *Board) []Visit {
+// Ask is the next round of the race, nil at its end.
+func (r *race) Ask(b *Board) []Visit {
 	for ; r.rung < len(rungs); r.rung++ {
 		r.in = r.left(b)
 		target := min(rungs[r.rung], r.s.Full)
@@ -74,12 +74,3 @@ func (r *race) left(b *Board) []int {
 	}
 	return in
 }
-
-// halving races all variants that the limit allows, drawn at random.
-type halving struct{ race }
-
-func newHalving(s *Space, rng *rand.Rand) Strategy {
-	return &halving{race{s: s, rng: rng, in: upTo(s, shuffled(s, rng)), widen: 2.5}}
-}
-
-func (h *halving) Ask(b *Board) []Visit { return h.next(b) }

@@ -92,7 +92,7 @@ func New(name string, s *Space) (Strategy, error) {
 	case Random:
 		return &once{s, shuffled(s, rng)}, nil
 	case Halving:
-		return newHalving(s, rng), nil
+		return &race{s: s, rng: rng, in: upTo(s, shuffled(s, rng)), widen: 2.5}, nil
 	}
 	return newEvolve(s, rng), nil
 }

@@ -2,18 +2,11 @@ package verdict
 
 import "fmt"
 
-// Once is r for a cell that is judged once, by all of its rounds, and whose arms are two of so
-// many that were chosen by these rounds. Each choice has its share of Alpha, because the best of
-// equals looks better than it is.
-func (r Rule) Once(rounds, choices int) Rule {
-	r.Alpha /= float64(max(choices, 1))
-	r.Plan = Pocock(r.Alpha, max(rounds, 1))
-	return r
-}
-
 // JudgeRounds judges rounds that one run recorded: times of A and of B in the same rounds of
 // random order, such as a sweep's finals. again are those of a second copy of A; it is of no use
-// unless it has as many. step is the clock's, and choices is for Rule.Once.
+// unless it has as many. step is the clock's. The cell is judged once, by all of its rounds. Its arms
+// are two of so many choices by these rounds; each has its share of Alpha, because the best of equals
+// looks better than it is.
 func JudgeRounds(a, b, again []float64, step float64, choices int) Judgement {
 	c := Cell{Step: step}
 	for i := range min(len(a), len(b)) {
@@ -23,7 +16,10 @@ func JudgeRounds(a, b, again []float64, step float64, choices int) Judgement {
 		}
 		c.Rounds = append(c.Rounds, r)
 	}
-	return Judge([]Cell{c}, Default().Once(len(c.Rounds), choices))[0]
+	rule := Default()
+	rule.Alpha /= float64(max(choices, 1))
+	rule.Plan = Pocock(rule.Alpha, max(len(c.Rounds), 1))
+	return Judge([]Cell{c}, rule)[0]
 }
 
 // Speedup is B's speedup over A with its interval, "1.21x (1.20-1.22)"; "" without an effect.

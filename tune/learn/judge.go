@@ -47,7 +47,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 		finalRounds)
 	found := map[kernels.Problem]kernels.Variant{}
 	o := sweep.Options{Run: run, Seed: l.Seed, Search: &sweep.SearchOptions{Strategy: search.Auto,
-		Final: final, Finals: finalists, Rounds: finalRounds}}
+		Known: &search.History{}, Final: final, Finals: finalists, Rounds: finalRounds}}
 	o.Finished = func(recs []*record.Record) error {
 		for _, r := range recs {
 			if r.Chosen != "" && r.Status == kernels.StatusOK {
