@@ -87,16 +87,11 @@ func (m *measurer) spend() {
 // search looks for the problem's winner and measures it again.
 func (m *measurer) search(ctx context.Context) error {
 	o := m.v.run.o.Search
-	space, allow := m.v.space(m.j)
-	strategy, err := search.New(o.Strategy, space)
-	if err != nil {
-		return err
-	}
-	board := search.NewBoard(space, m.v.noise)
+	space := m.v.space(m.j)
 	start := time.Now()
-	share := allow.Seconds
-	allow.Seconds *= searchShare
-	err = search.Drive(ctx, strategy, board, allow, m)
+	share := space.Allow.Seconds
+	space.Allow.Seconds *= searchShare
+	board, err := search.Drive(ctx, o.Strategy, space, m)
 	if ctx.Err() != nil {
 		return ctx.Err() // what it says may be of the stopping
 	}
@@ -135,10 +130,10 @@ func (m *measurer) search(ctx context.Context) error {
 const searchShare = 0.6
 
 // space is what the strategy gets to see of a job, and what it may use.
-func (v *visitor) space(j *job) (*search.Space, search.Effort) {
+func (v *visitor) space(j *job) *search.Space {
 	o := v.run.o.Search
 	s := &search.Space{Problem: j.Problem, SMs: v.run.info.SMs, Variants: j.Variants, Known: o.Known,
-		Full: v.run.o.Run.Protocol.Samples, Seed: v.run.o.Seed}
+		Full: v.run.o.Run.Protocol.Samples, Noise: v.noise, Seed: v.run.o.Seed}
 	for _, k := range append([]kernels.Variant{j.Base}, j.Keep...) {
 		s.Keep = append(s.Keep, slices.Index(j.Variants, k))
 	}
@@ -146,9 +141,8 @@ func (v *visitor) space(j *job) (*search.Space, search.Effort) {
 	defer v.run.mu.Unlock()
 	b := o.Budget
 	b.Time *= time.Duration(v.run.visitors) // who waits, waits for all of them at once
-	a := b.Allow(len(j.Variants), v.run.toCome, v.run.spent)
-	s.Limit = a.Configs
-	return s, a
+	s.Allow = b.Allow(len(j.Variants), v.run.toCome, v.run.spent)
+	return s
 }
 
 // Announce implements search.Bench.

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -182,12 +183,12 @@ func RunFree(ctx context.Context, f *Free, strategies []string, seeds int) ([]Fr
 			r.Regret[i] = make([]float64, seeds)
 		}
 		err := parallel(ctx, seeds, func(ctx context.Context, seed int) error {
-			m, err := searchFree(ctx, f, name, uint64(seed))
+			best, err := searchFree(ctx, f, name, uint64(seed))
 			if err != nil {
 				return err
 			}
 			for i := range r.Regret {
-				found := m.best[min(Draws(f, i+1), len(m.best))-1]
+				found := best[min(Draws(f, i+1), len(best))-1]
 				r.Regret[i][seed] = found/slices.Min(f.Times) - 1
 			}
 			return nil
@@ -207,52 +208,44 @@ func RunFree(ctx context.Context, f *Free, strategies []string, seeds int) ([]Fr
 	return rows, nil
 }
 
-// searchFree starts from a random valid config. A variant's family is its config's number.
-func searchFree(ctx context.Context, f *Free, name string, seed uint64) (*freeBench, error) {
+// searchFree starts from a random valid config, and returns the fastest time after each config. A
+// variant's family is its config's number.
+func searchFree(ctx context.Context, f *Free, name string, seed uint64) (best []float64, err error) {
 	valid := f.valid()
 	start := valid[rand.New(rand.NewPCG(seed, 1)).IntN(len(valid))]
-	limit := Draws(f, freeBudgets)
-	space := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed + 1, SMs: 1,
+	space := &search.Space{Keep: []int{start}, Full: 1, Seed: seed + 1, SMs: 1,
+		Allow:    search.Effort{Configs: Draws(f, freeBudgets)},
 		Variants: make([]kernels.Variant, len(f.Times)), At: f.At, Axes: f.Axes}
-	m := &freeBench{f: f, seen: map[string]bool{}, number: map[string]int{}}
 	for i := range f.Times {
-		space.Variants[i].Family = fmt.Sprint(i)
-		m.number[space.Variants[i].Family] = i
+		space.Variants[i].Family = strconv.Itoa(i)
 	}
-	strategy, err := search.New(name, space)
+	board, err := search.Drive(ctx, name, space, freeBench{f})
 	if err != nil {
 		return nil, err
 	}
-	board := search.NewBoard(space, 0)
-	err = search.Drive(ctx, strategy, board, search.Effort{Configs: limit}, m)
-	return m, err
-}
-
-// A freeBench is a search.Bench without noise. It remembers the fastest so far after each config.
-type freeBench struct {
-	f      *Free
-	number map[string]int // of configs
-	seen   map[string]bool
-	best   []float64
-}
-
-func (m *freeBench) Announce([]kernels.Variant) {}
-
-func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
-	error) {
-	t := m.f.Times[m.number[v.Family]]
-	if !m.seen[v.Family] {
-		m.seen[v.Family] = true
-		best := t
-		if n := len(m.best); n > 0 {
-			best = min(best, m.best[n-1])
-		}
-		m.best = append(m.best, best)
+	least := math.Inf(1)
+	for _, v := range board.Order() {
+		least = min(least, f.Times[v])
+		best = append(best, least)
 	}
-	if math.IsInf(t, 1) {
+	return best, nil
+}
+
+// A freeBench is a search.Bench without noise.
+type freeBench struct{ *Free }
+
+func (freeBench) Announce([]kernels.Variant) {}
+
+func (f freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
+	error) {
+	i, err := strconv.Atoi(v.Family)
+	if err != nil {
+		return nil, 0, err
+	}
+	if math.IsInf(f.Times[i], 1) {
 		return nil, 1, kernels.Failf(kernels.StatusLaunch, "invalid in the cache")
 	}
-	return slices.Repeat([]float64{t}, launches), t, ctx.Err()
+	return slices.Repeat(f.Times[i:i+1], launches), f.Times[i], ctx.Err()
 }
 
 // auto beats what random draws are expected to find on every kind of space, at 3% and from there

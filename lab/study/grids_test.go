@@ -163,7 +163,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	}
 	defer b.Close()
 	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
-		Full: g.Protocol.Samples, Seed: seed}
+		Full: g.Protocol.Samples, Noise: stats.Spread(s.Stream) / 1.35, Seed: seed}
 	for _, v := range s.Variants {
 		space.Variants = append(space.Variants, v.Variant())
 	}
@@ -171,15 +171,10 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 		space.Keep[0] = s.middle()
 	}
 	n := len(space.Variants)
-	allow := search.Budget{Share: setup.Share}.Allow(n, n, search.Effort{})
-	space.Limit = allow.Configs
-	strategy, err := search.New(setup.Strategy, space)
-	if err != nil {
-		return Outcome{}, err
-	}
-	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35)
+	space.Allow = search.Budget{Share: setup.Share}.Allow(n, n, search.Effort{})
 	m := &meter{b: b, pr: g.Protocol, seen: map[kernels.Variant]bool{}}
-	if err := search.Drive(ctx, strategy, board, allow, m); err != nil {
+	board, err := search.Drive(ctx, setup.Strategy, space, m)
+	if err != nil {
 		return Outcome{}, err
 	}
 	known.Add(board)

@@ -15,10 +15,8 @@ type Board struct {
 	space *Space
 	cells []cell
 	order []int // the variants that were visited, in the order of their first visit
-	noise float64
 	spent Effort
-	allow Effort // 0 is no bound
-	Short bool   // the allowance was spent when the base was measured
+	Short bool // the allowance was spent when the base was measured
 }
 
 type cell struct {
@@ -28,12 +26,6 @@ type cell struct {
 	medians []float64
 	median  float64
 	failure *kernels.Failure // nil of one that runs
-}
-
-// NewBoard makes an empty board. noise is the relative standard deviation of one
-// launch, as the stream of the problem shows it; 0 where it is not known.
-func NewBoard(s *Space, noise float64) *Board {
-	return &Board{space: s, cells: make([]cell, len(s.Variants)), noise: noise}
 }
 
 // tell adds the samples of a visit in a round.
@@ -104,7 +96,7 @@ func (b *Board) Noise() float64 {
 		}
 	}
 	if len(all) < 3 {
-		return max(b.noise, 0.002)
+		return max(b.space.Noise, 0.002)
 	}
 	return max(stats.Median(all), 0.002)
 }
@@ -152,8 +144,8 @@ func hash(parts ...string) uint64 {
 
 // Used is the share of the allowance that is spent, 0 where there is no bound on time.
 func (b *Board) Used() float64 {
-	if b.allow.Seconds > 0 {
-		return b.spent.Seconds / b.allow.Seconds
+	if most := b.space.Allow.Seconds; most > 0 {
+		return b.spent.Seconds / most
 	}
 	return 0
 }

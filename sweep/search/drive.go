@@ -24,12 +24,16 @@ type Bench interface {
 	Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error)
 }
 
-// Drive plays a strategy until it has enough or the allowance is spent. The board holds the
-// times, and how variants failed.
+// Drive plays the strategy of a name until it has enough or the allowance is spent. The board holds
+// the times, and how variants failed.
 //
 // The variants of Space.Keep are measured whatever they cost.
-func Drive(ctx context.Context, s Strategy, b *Board, a Effort, m Bench) error {
-	b.allow = a
+func Drive(ctx context.Context, name string, space *Space, m Bench) (*Board, error) {
+	s, err := newStrategy(name, space)
+	if err != nil {
+		return nil, err
+	}
+	b := &Board{space: space, cells: make([]cell, len(space.Variants))}
 	for round := 0; ; round++ {
 		visits := s.Ask(b)
 		b.announce(visits, m)
@@ -37,14 +41,14 @@ func Drive(ctx context.Context, s Strategy, b *Board, a Effort, m Bench) error {
 		for _, x := range visits {
 			visited, err := b.visit(ctx, m, round, x)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			worked = worked || visited
 			idle = idle || b.Failure(x.Variant) == nil
 		}
 		// A strategy whose variants have all failed has learned so.
 		if len(visits) == 0 || !worked && (idle || b.Short || b.Used() >= 1) {
-			return nil
+			return b, nil
 		}
 	}
 }
@@ -91,7 +95,7 @@ func (b *Board) visit(ctx context.Context, m Bench, round int, x Visit) (visited
 // admits says whether a variant may be visited that is none of those to keep.
 func (b *Board) admits(first bool) bool {
 	return !b.Short && b.Used() < 1 &&
-		(!first || b.allow.Configs == 0 || b.spent.Configs < b.allow.Configs)
+		(!first || b.space.Allow.Configs == 0 || b.spent.Configs < b.space.Allow.Configs)
 }
 
 // Spent is what the search has used so far.

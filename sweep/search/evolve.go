@@ -52,7 +52,7 @@ func newEvolve(s *Space, rng *rand.Rand) Strategy {
 	e := &evolve{s: s, rng: rng, lat: newLattice(s)}
 	e.model = newSurrogate(s, e.lat)
 	e.most = s.limit()
-	if s.Limit <= 0 {
+	if s.Allow.Configs == 0 {
 		e.most = min(e.most, evolveMost)
 	}
 	return e

@@ -31,8 +31,11 @@ type Space struct {
 	// Full is the launches that a measurement of the grid takes of each variant:
 	// nothing is measured more often than that.
 	Full int
-	// Limit is the most variants to measure, 0 for all.
-	Limit int
+	// Allow is what the search may use. Of Configs it measures no more, but for those to keep.
+	Allow Effort
+	// Noise is the relative standard deviation of one launch, as the stream of the problem shows it;
+	// 0 where it is not known.
+	Noise float64
 	Seed  uint64
 	// Axes are the knobs of a space that is not of this program's families, and At
 	// the indices of each variant's values; nil where the variants say it.
@@ -74,8 +77,8 @@ func CheckName(name string) error {
 	return hint.Errorf("use "+strings.Join(Names(), ", "), "unknown strategy %q", name)
 }
 
-// New makes a strategy for a space.
-func New(name string, s *Space) (Strategy, error) {
+// newStrategy makes a strategy for a space.
+func newStrategy(name string, s *Space) (Strategy, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
@@ -113,9 +116,9 @@ func (s *Space) auto() string {
 	switch {
 	case s.Axes != nil && n > gridLimit:
 		return Evolve
-	case n <= gridLimit && (s.Limit <= 0 || s.Limit >= n):
+	case n <= gridLimit && (s.Allow.Configs == 0 || s.Allow.Configs >= n):
 		return Grid
-	case s.Limit >= n, s.Limit <= 0 && n <= raceLimit:
+	case s.Allow.Configs >= n, s.Allow.Configs == 0 && n <= raceLimit:
 		return Halving
 	}
 	return Evolve
@@ -134,10 +137,10 @@ func (s *Space) check() error {
 	return s.checkAxes()
 }
 
-// limit is the most variants to measure: all of Keep, whatever Limit says.
+// limit is the most variants to measure: all of Keep, whatever is allowed.
 func (s *Space) limit() int {
-	if s.Limit <= 0 || s.Limit > len(s.Variants) {
-		return len(s.Variants)
+	if n := s.Allow.Configs; n > 0 {
+		return min(max(n, len(s.Keep)), len(s.Variants))
 	}
-	return max(s.Limit, len(s.Keep))
+	return len(s.Variants)
 }

@@ -71,10 +71,9 @@ func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64,
 
 func play(t testing.TB, name string, s *Space, a Effort, m *machine) *Board {
 	t.Helper()
-	strategy, err := New(name, s)
+	s.Allow, s.Noise = a, m.noise
+	b, err := Drive(t.Context(), name, s, m)
 	assert.NoError(t, err)
-	b := NewBoard(s, m.noise)
-	assert.NoError(t, Drive(t.Context(), strategy, b, a, m))
 	return b
 }
 
@@ -98,7 +97,6 @@ func TestStrategies(t *testing.T) {
 			switch kind {
 			case 1:
 				a.Configs = limit%n + 1
-				s.Limit = a.Configs
 			case 2:
 				a.Seconds = float64(limit+1) * 1e-4
 			}
@@ -123,14 +121,12 @@ func TestStrategies(t *testing.T) {
 			}
 			again := newMachine(seed)
 			again.fail = m.fail
-			play(t, name, space2(s), a, again)
+			play(t, name, s, a, again)
 			assert.That(t, slices.Equal(m.visits, again.visits),
 				"%s: the same seed gave other visits", what)
 		}
 	}
 }
-
-func space2(s *Space) *Space { c := *s; return &c }
 
 // On a smooth space, all but random find a time within 3% of the best.
 func TestFinds(t *testing.T) {
@@ -150,9 +146,9 @@ func TestFinds(t *testing.T) {
 }
 
 func TestBadSpaces(t *testing.T) {
-	_, err := New("nosuch", space(3, 1))
+	_, err := Drive(t.Context(), "nosuch", space(3, 1), nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
-	_, err = New(Auto, &Space{Problem: problem, Full: 1})
+	_, err = Drive(t.Context(), Auto, &Space{Problem: problem, Full: 1}, nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v %v", "an empty space was taken:", err)
 	for _, name := range Names() { // a single variant is no trouble
 		s := space(1, 1)
@@ -200,7 +196,7 @@ func TestTransfer(t *testing.T) {
 
 // A variant that fails after a visit was measured once.
 func TestFailAfterVisit(t *testing.T) {
-	b := NewBoard(&Space{Variants: make([]kernels.Variant, 2)}, 0)
+	b := &Board{cells: make([]cell, 2)}
 	b.tell(0, 0, []float64{1, 2})
 	b.fail(0, kernels.Failf(kernels.StatusWrong, "as asked"))
 	b.fail(1, kernels.Failf(kernels.StatusWrong, "as asked"))
