@@ -64,7 +64,7 @@ func (l *Lab) startLive(c *Live) (run *report.Live, left []ab.Pair, err error) {
 		return nil, nil, err
 	}
 	fresh := &report.Live{Match: ab.Match{Schema: ab.Schema,
-		Run: l.NewRun(c.Compare.Device.Info(), c.Compare.Options.Protocol),
+		Run: l.NewRun(c.Compare.Device.Info(), c.Compare.Protocol),
 		A:   c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among}}
 	if c.Resume == "" {
 		return fresh, c.Pairs, nil
@@ -98,7 +98,7 @@ func (c *Live) place(run *record.Run) (durable.Place, error) {
 func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair,
 	step *console.Step) (*report.Live, error) {
 	done, start, m := 0, time.Now(), c.Compare
-	m.Choose = l.Chooser(m.Device, m.Options.Protocol)
+	m.Choose = l.Chooser(m.Device, m.Protocol)
 	m.Fought = func(r *ab.Result) error {
 		done++
 		step.Set("measuring cell %d of %d", min(done+1, len(left)), len(left))

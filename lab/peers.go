@@ -189,7 +189,7 @@ func (l *Lab) PreparePeers(c *Config, dev kernels.Device, refs []*ref.Ref,
 // whole time limit.
 const maxDeaths = 2
 
-// Chooser settles on a variant as ab.Chooser does, and says what it saw of peers.
+// Chooser settles on a variant as ab.Choose does, and says what it saw of peers.
 func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) Chooser {
 	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
 		alive := slices.DeleteFunc(slices.Clone(vs), func(v kernels.Variant) bool {
@@ -199,17 +199,18 @@ func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) Chooser {
 		if len(alive) == 0 {
 			return vs[0], nil // measuring it will say why
 		}
-		c := &ab.Chooser{Registry: l.Registry, Device: dev, Protocol: pr, Seed: 1}
+		var visiting func(*sweep.Arm)
 		_, peer := kernels.PeerName(vs[0].Family)
 		if peer && len(alive) > 1 {
 			waiting := l.Wait("peer:best: opening %s", p)
 			defer waiting.End()
-			c.Visiting = func(a *sweep.Arm) {
+			visiting = func(a *sweep.Arm) {
 				name, _ := kernels.PeerName(a.Variant.Family)
 				waiting.Set("peer:best: timing %s on %s", name, p)
 			}
 		}
-		v, arms, err := c.Choose(l.Ctx, p, alive)
+		s := &sweep.Session{Device: dev, Registry: l.Registry, Problem: p, Protocol: pr, Seed: 1}
+		v, arms, err := ab.Choose(l.Ctx, s, alive, visiting)
 		if peer && arms != nil {
 			l.saw(p, arms)
 		}

@@ -29,8 +29,7 @@ func (m *measurer) contest(ctx context.Context) error {
 			return err
 		}
 	}
-	rounds := &Rounds{Session: m.Session, Order: Orders(m.Seed, m.j.Problem),
-		Launches: FinalLaunches, Rejects: most,
+	rounds := &Rounds{Session: m.Session, Launches: FinalLaunches, Rejects: most,
 		More: func(n int) bool { return n == 0 || n < most && !Settle(arms) }}
 	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err

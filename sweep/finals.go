@@ -66,8 +66,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	}
 	start, before := time.Now(), m.Busy
 	over := func() bool { return max(time.Since(start).Seconds(), m.Busy-before) > left }
-	rounds := &Rounds{Session: m.Session, Order: Orders(m.Seed, m.j.Problem),
-		Launches: FinalLaunches, Rejects: o.Rounds,
+	rounds := &Rounds{Session: m.Session, Launches: FinalLaunches, Rejects: o.Rounds,
 		More: func(n int) bool { return n < o.Rounds && (n < least || !over()) }}
 	if err := rounds.Run(ctx, append(arms, stream)); err != nil {
 		return nil, err

@@ -30,10 +30,9 @@ type RoundState struct {
 // device was not fit does not count.
 type Rounds struct {
 	Session  *Session
-	Order    func(round, arms int) []int // in which a round visits the arms
-	Launches int                         // samples kept of a visit
-	Rejects  int                         // rounds that may be rejected before all arms are unfit
-	More     func(rounds int) bool       // asked before a round; rounds are those that count
+	Launches int                   // samples kept of a visit
+	Rejects  int                   // rounds that may be rejected before all arms are unfit
+	More     func(rounds int) bool // asked before a round; rounds are those that count
 	// Visiting is told before each visit, Visited after it, and Sensed of each round; they may be nil.
 	Visiting func(*Arm)
 	Visited  func(round, place int, arm *Arm, us []float64)
@@ -43,8 +42,9 @@ type Rounds struct {
 // Run visits the arms until there shall be no more rounds. Rounds that do not count are numbered
 // too.
 func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
+	rng := orders(r.Session.Seed, r.Session.Problem)
 	for n, counted := 0, 0; r.More(counted); n++ {
-		us, err := r.visit(ctx, n, arms)
+		us, err := r.visit(ctx, n, arms, rng.Perm(len(arms)))
 		if err != nil {
 			return err
 		}
@@ -70,10 +70,11 @@ func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
 	return nil
 }
 
-// visit visits each arm that is in once, and returns the samples of each.
-func (r *Rounds) visit(ctx context.Context, round int, arms []*Arm) ([][]float64, error) {
+// visit visits each arm that is in once, in an order, and returns the samples of each.
+func (r *Rounds) visit(ctx context.Context, round int, arms []*Arm, order []int) ([][]float64,
+	error) {
 	us := make([][]float64, len(arms))
-	for place, i := range r.Order(round, len(arms)) {
+	for place, i := range order {
 		a := arms[i]
 		if a.Out || a.Failure != nil {
 			continue
@@ -116,12 +117,11 @@ func (r *Rounds) sense(ctx context.Context, round int) (state RoundState, err er
 	return state, nil
 }
 
-// Orders draws the orders of the rounds of a problem: for one seed, others for each
+// orders draws the orders of the rounds of a problem: for one seed, others for each
 // problem (its op, pass, shape, types and options) and the same ones each time. If all cells of a
 // run had one sequence of orders, what a place in a round costs would be in all of them alike.
-func Orders(seed uint64, p kernels.Problem) func(round, arms int) []int {
+func orders(seed uint64, p kernels.Problem) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(p.String()))
-	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
-	return func(_, arms int) []int { return rng.Perm(arms) }
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }

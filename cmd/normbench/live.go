@@ -74,9 +74,9 @@ func compareLive(e *env, cfg *compareConfig) error {
 	}
 	lab.Close(cfg.devices[1:]) // arms of a round share one device
 	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
-		Options: ab.Options{Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}}
+		Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}
 	defer func() { m.Device.Close() }()
-	m.Options.Protocol.StageSamples = max(m.Options.Protocol.Samples, 10)
+	m.Protocol.StageSamples = max(m.Protocol.Samples, 10)
 	pairs, err := e.Pairs(refs, cfg.problems, cfg.info, flags.changed && e.Baseline == "")
 	if err != nil {
 		return err

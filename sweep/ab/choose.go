@@ -7,18 +7,8 @@ import (
 
 	"normbench/kernels"
 	"normbench/sweep"
-	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
-
-// A Chooser settles on one of the variants that an operand has for a problem.
-type Chooser struct {
-	Registry *kernels.Registry
-	Device   kernels.Device
-	Protocol record.Protocol
-	Seed     uint64
-	Visiting func(*sweep.Arm) // told before each visit; may be nil
-}
 
 const (
 	look    = 5 // samples of a candidate in a round: as many as Triton's autotuner takes at least
@@ -26,18 +16,17 @@ const (
 	rejects = 8 // rounds that an unfit device may cost, here and in a duel
 )
 
-// Choose returns the fastest of the variants, and all arms if it visited them: the fastest first,
-// those behind, and those that failed. Of our own it is what a system that times its candidates
-// itself would settle on, after one round. Peers are visited until they are decided. If all fail,
-// the first variant is the answer, and measuring it will say why.
-func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Variant) (
+// Choose returns the fastest of the variants of a session's problem, and all arms if it visited them:
+// the fastest first, those behind, and those that failed. Of our own it is what a system that times
+// its candidates itself would settle on, after one round. Peers are visited until they are decided.
+// If all fail, the first variant is the answer, and measuring it will say why. visiting is told
+// before each visit; it may be nil.
+func Choose(ctx context.Context, s *sweep.Session, vs []kernels.Variant, visiting func(*sweep.Arm)) (
 	kernels.Variant, []*sweep.Arm, error) {
 	if len(vs) == 1 {
 		return vs[0], nil, nil
 	}
-	c.Device.Prefetch(p, vs)
-	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: p, Protocol: c.Protocol,
-		Seed: c.Seed}
+	s.Device.Prefetch(s.Problem, vs)
 	defer s.Close()
 	if err := s.Open(ctx); err != nil {
 		return kernels.Variant{}, nil, err
@@ -50,9 +39,8 @@ func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Va
 	if _, peers := kernels.PeerName(vs[0].Family); peers {
 		most = looks
 	}
-	r := &sweep.Rounds{Session: s, Rejects: rejects, Order: sweep.Orders(c.Seed, p), Launches: look,
-		Visiting: c.Visiting,
-		More:     func(n int) bool { return n == 0 || n < most && !sweep.Settle(arms) }}
+	r := &sweep.Rounds{Session: s, Rejects: rejects, Launches: look, Visiting: visiting,
+		More: func(n int) bool { return n == 0 || n < most && !sweep.Settle(arms) }}
 	if err := r.Run(ctx, arms); err != nil {
 		return kernels.Variant{}, nil, err
 	}

@@ -37,8 +37,8 @@ func TestChoose(t *testing.T) {
 				return us[v.Family[len(v.Family)-1:]] / 1e6
 			},
 			Fail: devicetest.Failing(kernels.StatusLaunch, c.vs[4])}
-		chooser := &Chooser{Registry: r, Device: f, Protocol: sweep.ColdProtocol(f.Info(), 4)}
-		v, arms, err := chooser.Choose(t.Context(), p, c.vs)
+		v, arms, err := Choose(t.Context(), &sweep.Session{Device: f, Registry: r, Problem: p,
+			Protocol: sweep.ColdProtocol(f.Info(), 4)}, c.vs, nil)
 		var samples []int
 		for _, a := range arms {
 			samples = append(samples, len(a.Samples))
@@ -63,7 +63,8 @@ func TestChooseLost(t *testing.T) {
 			}
 			return nil
 		}}
-	c := &Chooser{Registry: r, Device: f, Protocol: sweep.ColdProtocol(f.Info(), 4)}
-	_, _, err := c.Choose(t.Context(), d.Problem, []kernels.Variant{d.A, d.A})
+	s := &sweep.Session{Device: f, Registry: r, Problem: d.Problem,
+		Protocol: sweep.ColdProtocol(f.Info(), 4)}
+	_, _, err := Choose(t.Context(), s, []kernels.Variant{d.A, d.A}, nil)
 	assert.That(t, errors.Is(err, gone), "%v, want %v", err, gone)
 }

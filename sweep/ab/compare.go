@@ -6,6 +6,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/sweep/record"
 	"normbench/sweep/verdict"
 )
 
@@ -13,8 +14,10 @@ import (
 type Compare struct {
 	Registry *kernels.Registry
 	Device   kernels.Device
-	Options  Options // More is from the match's rule
-	Baseline bool    // A's kernels are those of another checkout
+	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
+	// of the inputs, and with the problem of the orders: package verdict's error rates rest on these
+	Seed     uint64
+	Baseline bool // A's kernels are those of another checkout
 	Choose   func(kernels.Problem, []kernels.Variant) (kernels.Variant, error)
 	// Fought is told of each duel that is done, once the match is judged with it. Its error ends
 	// the match.
@@ -24,8 +27,7 @@ type Compare struct {
 // Fight fights the pairs that are left of all, and adds them to the match. What is measured when it
 // ends early stays in the match.
 func (c *Compare) Fight(ctx context.Context, m *Match, left, all []Pair) error {
-	o := c.Options
-	o.More = func(cell verdict.Cell) bool { return m.Rule.More(cell, len(all)) }
+	more := func(cell verdict.Cell) bool { return m.Rule.More(cell, len(all)) }
 	defer func() {
 		m.sort(all)
 		m.Judge()
@@ -38,7 +40,7 @@ func (c *Compare) Fight(ctx context.Context, m *Match, left, all []Pair) error {
 		if err != nil {
 			return err
 		}
-		res, err := Fight(ctx, c.Registry, c.Device, d, o)
+		res, err := c.duel(ctx, d, c.Seed, more)
 		if err != nil {
 			return err
 		}
@@ -102,11 +104,9 @@ func (m *Match) Slower() (slower []*Result) {
 // runs agree. found is told of each.
 func (c *Compare) Confirm(ctx context.Context, m *Match, slower []*Result,
 	found func(*Second)) error {
-	o := c.Options
-	o.Seed++
-	o.More = func(cell verdict.Cell) bool { return m.Rule.More(cell, len(slower)) }
+	more := func(cell verdict.Cell) bool { return m.Rule.More(cell, len(slower)) }
 	for _, d := range slower {
-		again, err := Fight(ctx, c.Registry, c.Device, d.Duel, o)
+		again, err := c.duel(ctx, d.Duel, c.Seed+1, more)
 		if err != nil {
 			return err
 		}

@@ -32,16 +32,6 @@ const (
 	ArmStream = "stream"
 )
 
-// Options say how a duel is fought.
-type Options struct {
-	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
-	// of the inputs, and with the problem of the orders: package verdict's error rates rest on these
-	Seed uint64
-	// More is asked after every accepted round whether another one is needed:
-	// verdict.Rule.More for the number of duels fought.
-	More func(c verdict.Cell) bool
-}
-
 // A Visit is the samples of one arm in one round.
 type Visit struct {
 	Round     int       `json:"round"`
@@ -66,17 +56,18 @@ type Result struct {
 	StagesB  []record.Stage     `json:"stages_b,omitempty"`
 }
 
-// Fight runs one duel on a device. Variants that fail are a result with a
-// status; the error is trouble that is nobody's result, or ctx's.
-func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
-	o Options) (*Result, error) {
+// duel fights one duel. more is asked after every accepted round whether another one is needed.
+// Variants that fail are a result with a status; the error is trouble that is nobody's result, or
+// ctx's.
+func (c *Compare) duel(ctx context.Context, d Duel, seed uint64, more func(verdict.Cell) bool) (
+	*Result, error) {
 	res := &Result{Duel: d, Status: kernels.StatusOK}
-	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol,
-		Seed: o.Seed}
+	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: d.Problem,
+		Protocol: c.Protocol, Seed: seed}
 	defer s.Close()
 	err := of("opening the problem", s.Open(ctx))
 	if err == nil {
-		err = res.fight(ctx, s, o)
+		err = res.fight(ctx, s, more)
 	}
 	f := sweep.FailureOf(err)
 	if f == nil || ctx.Err() != nil {
@@ -87,7 +78,8 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 }
 
 // fight fills in a result. A *kernels.Failure is that of an arm.
-func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
+func (r *Result) fight(ctx context.Context, s *sweep.Session,
+	more func(verdict.Cell) bool) error {
 	for _, arm := range []struct {
 		name    string
 		variant kernels.Variant
@@ -101,11 +93,11 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 			return kernels.Failf(kernels.StatusWrong, "%s: %s", arm.name, c.Reason())
 		}
 	}
-	if _, err := s.Time(ctx, s.Stream(), o.Protocol.Samples); err != nil {
+	if _, err := s.Time(ctx, s.Stream(), s.Protocol.Samples); err != nil {
 		return of("the stream", err)
 	}
 	if err := sweep.WarmUp(func() ([]float64, error) {
-		return s.Time(ctx, r.A, o.Protocol.Samples)
+		return s.Time(ctx, r.A, s.Protocol.Samples)
 	}); err != nil {
 		return of(ArmA, err)
 	}
@@ -115,8 +107,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 	for i, a := range arms {
 		name[a] = names[i]
 	}
-	rounds := &sweep.Rounds{Session: s, Order: sweep.Orders(o.Seed, r.Problem), Rejects: rejects,
-		Launches: o.Protocol.Samples,
+	rounds := &sweep.Rounds{Session: s, Rejects: rejects, Launches: s.Protocol.Samples,
 		Visited: func(round, place int, a *sweep.Arm, us []float64) {
 			r.Visits = append(r.Visits, Visit{Round: round, Place: place, Arm: name[a], SamplesUS: us})
 		},
@@ -126,7 +117,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 				r.Rounds = append(r.Rounds,
 					verdict.Round{A: arms[0].Rounds[i], B: arms[1].Rounds[i], A2: arms[2].Rounds[i]})
 			}
-			return n == 0 || len(r.Rounds) == n && o.More(r.Cell())
+			return n == 0 || len(r.Rounds) == n && more(r.Cell())
 		}}
 	if err := rounds.Run(ctx, arms); err != nil {
 		return err

@@ -14,10 +14,13 @@ import (
 	"normbench/sweep/verdict"
 )
 
-func duelOptions(rounds int) Options {
-	pr := sweep.ColdProtocol(devicetest.H200(), 4)
-	return Options{Protocol: pr, Seed: 1,
-		More: func(c verdict.Cell) bool { return len(c.Rounds) < rounds }}
+// fight is a duel of six rounds.
+func fight(t *testing.T, r *kernels.Registry, dev kernels.Device, d Duel, seed uint64) *Result {
+	t.Helper()
+	c := &Compare{Registry: r, Device: dev, Protocol: sweep.ColdProtocol(devicetest.H200(), 4)}
+	res, err := c.duel(t.Context(), d, seed, func(c verdict.Cell) bool { return len(c.Rounds) < 6 })
+	assert.NoError(t, err)
+	return res
 }
 
 func testDuel(t *testing.T, r *kernels.Registry) Duel {
@@ -33,8 +36,8 @@ func testDuel(t *testing.T, r *kernels.Registry) Duel {
 func TestFight(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
-	res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r}, d, duelOptions(6))
-	assert.Must(t, err == nil && res.Status == kernels.StatusOK, "%v, %+v", err, res)
+	res := fight(t, r, &devicetest.Fake{Registry: r}, d, 1)
+	assert.Must(t, res.Status == kernels.StatusOK, "%+v", res)
 	assert.Must(t, len(res.Rounds) == 6 && len(res.Visits) == 24 && len(res.States) == 6,
 		"%d rounds, %d visits, %d states", len(res.Rounds), len(res.Visits), len(res.States))
 	for i, v := range res.Visits {
@@ -64,8 +67,7 @@ func TestFightUnfit(t *testing.T) {
 				}
 				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
 			}}
-		res, err := Fight(t.Context(), r, dev, d, duelOptions(6))
-		assert.NoError(t, err, input)
+		res := fight(t, r, dev, d, 1)
 		return fmt.Sprintf("%s, %d states %s", res.Status, len(res.States), res.Reason)
 	})
 }
@@ -78,9 +80,9 @@ func TestFightFailures(t *testing.T) {
 	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
 		kernels.StatusTimeout} {
 		f := &devicetest.Fake{Registry: r, Fail: devicetest.Failing(status, d.B)}
-		res, err := Fight(t.Context(), r, f, d, duelOptions(6))
-		assert.That(t, err == nil && res.Status == status && strings.HasPrefix(res.Reason, "B: ") &&
-			len(res.Rounds) == 0, "%s: %v, %+v", status, err, res)
+		res := fight(t, r, f, d, 1)
+		assert.That(t, res.Status == status && strings.HasPrefix(res.Reason, "B: ") &&
+			len(res.Rounds) == 0, "%s: %+v", status, res)
 	}
 }
 
@@ -88,10 +90,10 @@ func TestFightFailures(t *testing.T) {
 func TestOrdersOfDuels(t *testing.T) {
 	r := families.New()
 	visits := func(seed uint64, m int64) (s string) {
-		d, o := testDuel(t, r), duelOptions(6)
-		d.Problem.M, o.Seed = m, seed
-		res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r}, d, o)
-		assert.Must(t, err == nil && len(res.Visits) == 24, "%v, %+v", err, res)
+		d := testDuel(t, r)
+		d.Problem.M = m
+		res := fight(t, r, &devicetest.Fake{Registry: r}, d, seed)
+		assert.Must(t, len(res.Visits) == 24, "%+v", res)
 		for _, v := range res.Visits {
 			s += v.Arm
 		}

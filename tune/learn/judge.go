@@ -70,9 +70,8 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 			pairs = append(pairs, ab.Pair{Problem: t.Problem, Of: [2][]kernels.Variant{{v}, {t.Base}}})
 		}
 	}
-	c := &ab.Compare{Registry: reg, Device: l.Devices[0],
-		Options: ab.Options{Protocol: match.Run.Protocol, Seed: l.Seed},
-		Choose:  func(_ kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) { return vs[0], nil },
+	c := &ab.Compare{Registry: reg, Device: l.Devices[0], Protocol: match.Run.Protocol, Seed: l.Seed,
+		Choose: func(_ kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) { return vs[0], nil },
 		Fought: func(*ab.Result) error {
 			progress(fmt.Sprintf("compared %d of %d problems", len(match.Duels), len(pairs)))
 			return nil
