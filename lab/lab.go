@@ -262,31 +262,43 @@ func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.De
 	if err != nil {
 		return nil, err
 	}
-	// All at once: a driver takes a second or two for each process on a host with several GPUs.
-	devices, errs := make([]kernels.Device, len(commands)), make([]error, len(commands))
-	var wg sync.WaitGroup
-	for i, command := range commands {
-		wg.Go(func() {
-			d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env,
-				Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
-				Unkept: func(text string) { l.Once(text) }, Kernels: hash})
-			if err == nil {
-				devices[i] = d
-				err = kernels.CheckID(d.Info().ID)
+	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
+		d, err := worker.Start(l.Ctx, worker.Options{Command: commands[i], Env: env,
+			Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
+			Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+		if err == nil {
+			if err = kernels.CheckID(d.Info().ID); err != nil {
+				d.Close()
 			}
-			if err != nil && hint.Of(err) == "" { // it died or spoke something else
-				err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w",
-					strings.Join(command, " "), err)
-			}
-			errs[i] = err
-		})
-	}
-	wg.Wait()
-	if err := cmp.Or(errs...); err != nil {
-		Close(slices.DeleteFunc(devices, func(d kernels.Device) bool { return d == nil }))
+		}
+		if err != nil && hint.Of(err) == "" { // it died or spoke something else
+			err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w",
+				strings.Join(commands[i], " "), err)
+		}
+		return d, err
+	})
+	if err != nil {
+		Close(devices)
 		return nil, err
 	}
 	return devices, nil
+}
+
+// startAll starts workers at once: a driver takes a second or two for each process on a host with
+// several GPUs. It returns those that started, and an error of the others.
+func startAll(n int, start func(i int) (*worker.Client, error)) ([]kernels.Device, error) {
+	devices, errs := make([]kernels.Device, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			d, err := start(i)
+			if errs[i] = err; err == nil {
+				devices[i] = d
+			}
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(devices, func(d kernels.Device) bool { return d == nil }), cmp.Or(errs...)
 }
 
 // UseBaseline adds the kernels of another checkout to the registry, or with --kernels of an earlier

@@ -132,7 +132,7 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 	}
 	if file.Name != "" {
 		if err := run.Write(file); err != nil {
-			return run, &WriteError{l.Late(err)}
+			return run, Exit(ExitTrouble, l.Late(err))
 		}
 		l.Notef("wrote %s", file)
 	}

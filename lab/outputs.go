@@ -22,19 +22,35 @@ import (
 	"normbench/sweep/replay"
 )
 
-// An Interruption is what a command ends with that a signal stopped, and says what became of its
-// work. It is no error, and is not called one.
-type Interruption struct{ error }
-
-// Interruptedf makes one.
-func Interruptedf(format string, args ...any) error {
-	return &Interruption{fmt.Errorf("interrupted; "+format, args...)}
+// An ExitError ends the program with its code, whether a signal came or not. The text of a nil error
+// is not printed: the command has said it already.
+type ExitError struct {
+	Code int
+	Err  error
 }
 
-// A WriteError is an error that is told also if a signal came: a result could not be written.
-type WriteError struct{ error }
+func (x *ExitError) Error() string {
+	if x.Err == nil {
+		return ""
+	}
+	return x.Err.Error()
+}
 
-func (l *WriteError) Unwrap() error { return l.error }
+func (x *ExitError) Unwrap() error { return x.Err }
+
+// Exit makes one.
+func Exit(code int, err error) error { return &ExitError{code, err} }
+
+// The exit codes of more than one command.
+const (
+	ExitTrouble = 2   // usage, or anything else that went wrong, as a result that could not be written
+	ExitSignal  = 130 // interrupted with the work kept, which is no error and not called one
+)
+
+// Interruptedf is what a command ends with that a signal stopped. It says what became of its work.
+func Interruptedf(format string, args ...any) error {
+	return Exit(ExitSignal, fmt.Errorf("interrupted; "+format, args...))
+}
 
 // CheckPlace says why a file cannot be written, or nil.
 func CheckPlace(p durable.Place) error {

@@ -153,8 +153,7 @@ func (l *Lab) keepEntries(s *Sweep) error {
 // SweepResult is what a sweep found: base against best for its problems.
 type SweepResult struct {
 	*report.Comparison
-	Sides [2]report.Side
-	Lost  error // the table was not written
+	Lost error // the table was not written
 }
 
 // Sweep measures, and folds what it finds into the tuned table of the results folder. What it found
@@ -234,9 +233,8 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 		}
 	}
 	found := &SweepResult{}
-	for i, label := range []string{"base", "best"} {
-		found.Sides[i] = report.Side{Label: label, Cells: map[kernels.Problem]report.Cell{}}
-	}
+	base := report.Side{Label: "base", Cells: map[kernels.Problem]report.Cell{}}
+	best := report.Side{Label: "best", Cells: map[kernels.Problem]report.Cell{}}
 	some, right := false, false
 	var failed *record.Entry // the first that is not right
 	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
@@ -245,8 +243,12 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 		if i := slices.IndexFunc(variants, isFailed); i >= 0 && failed == nil {
 			failed = variants[i]
 		}
+		add := func(side report.Side, keep func(*record.Entry) bool) {
+			maps.Copy(side.Cells, report.SideOf("", slices.Values(variants), keep).Cells)
+		}
 		if slices.Contains(s.Problems, p) {
-			found.add(variants, picks)
+			add(base, func(x *record.Entry) bool { return x.Base })
+			add(best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 		}
 	})
 	if cut && !some {
@@ -254,23 +256,13 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	}
 	l.Once(notes...)
 	if lost != nil {
-		found.Lost = &WriteError{l.Late(lost)}
+		found.Lost = Exit(ExitTrouble, l.Late(lost))
 	}
 	if some && !right {
 		return nil, cmp.Or(found.Lost, nothingRight(failed))
 	}
-	found.Comparison = report.Compare(found.Sides[0], found.Sides[1])
+	found.Comparison = report.Compare(base, best)
 	return found, nil
-}
-
-// add adds a problem's base and best: what was picked, or the fastest.
-func (s *SweepResult) add(list []*record.Entry, picks []tune.Entry) {
-	for i, keep := range []func(*record.Entry) bool{
-		func(x *record.Entry) bool { return x.Base },
-		func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() },
-	} {
-		maps.Copy(s.Sides[i].Cells, report.SideOf("", slices.Values(list), keep).Cells)
-	}
 }
 
 func isFailed(x *record.Entry) bool { return x.Status != kernels.StatusOK }

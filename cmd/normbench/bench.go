@@ -61,9 +61,9 @@ func bench(e *env, cfg *benchConfig) error {
 		return err
 	}
 	if b.Failed > 0 {
-		return &exitError{exitGate, hint.Errorf("the table's last column has the reason of each; "+
+		return lab.Exit(exitGate, hint.Errorf("the table's last column has the reason of each; "+
 			"`normbench verify` names the outputs that are wrong", "%d of %d variants failed",
-			b.Failed, b.Measured)}
+			b.Failed, b.Measured))
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func work(e *env, name, baseline string) error {
 		}
 		return d.Close()
 	case bad != nil:
-		return &exitError{code: exitTrouble} // it was the answer
+		return lab.Exit(exitTrouble, nil) // it was the answer
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/kernels/rule"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/tune"
 )
@@ -64,7 +65,7 @@ func lint(e *env, file, device, format string) error {
 	}
 	if n := len(rows.Rows); n > 0 {
 		e.Notef("%s in %s", console.Count(n, "finding"), file)
-		return &exitError{code: exitGate}
+		return lab.Exit(exitGate, nil)
 	}
 	if format == "text" {
 		fmt.Fprintf(e.out, "%s: no findings\n", file)

@@ -133,22 +133,22 @@ func exitOf(r *report.Live, gate, strict bool) error {
 	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - wrong - unfit
 	switch {
 	case wrong > 0:
-		return &exitError{exitWrong, hint.Errorf("`normbench verify` names the outputs that are "+
+		return lab.Exit(exitWrong, hint.Errorf("`normbench verify` names the outputs that are "+
 			"wrong, and by how much",
-			"a wrong answer in %s", console.Count(wrong, "cell"))}
+			"a wrong answer in %s", console.Count(wrong, "cell")))
 	case unfit > 0:
-		return &exitError{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes",
-			"the machine was unfit in %s", console.Count(unfit, "cell"))}
+		return lab.Exit(exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes",
+			"the machine was unfit in %s", console.Count(unfit, "cell")))
 	case failed > 0:
-		return &exitError{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full",
-			"%s could not be measured", console.Count(failed, "cell"))}
+		return lab.Exit(exitTrouble, hint.Errorf("`normbench bench` shows the reason in full",
+			"%s could not be measured", console.Count(failed, "cell")))
 	case gate && confirmed > 0:
-		return &exitError{exitGate, hint.Errorf("the table's last lines have the second run of each; "+
+		return lab.Exit(exitGate, hint.Errorf("the table's last lines have the second run of each; "+
 			"\"what moved\" names the stage, and `normbench bench` times them all",
-			"%s slower, confirmed", console.Count(confirmed, "cell"))}
+			"%s slower, confirmed", console.Count(confirmed, "cell")))
 	case strict && unclear > 0:
-		return &exitError{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
-			console.Count(unclear, "cell"))}
+		return lab.Exit(exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
+			console.Count(unclear, "cell")))
 	}
 	return nil
 }

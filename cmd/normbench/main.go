@@ -38,27 +38,12 @@ func main() {
 const (
 	// a gate failed: a confirmed regression, a wrong or unreproducible result
 	exitGate    = 1
-	exitTrouble = 2   // usage, or anything else that went wrong
-	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
-	exitUnfit   = 4   // the machine is unfit to measure on, or a sweep left something unmeasured
-	exitWrong   = 5   // compare: an operand answers wrong
-	exitSignal  = 130 // interrupted with the work kept: see lab.Interruption
+	exitTrouble = lab.ExitTrouble
+	exitUnclear = 3 // compare --strict: a cell is inconclusive; verify: CUDA code was not run
+	exitUnfit   = 4 // the machine is unfit to measure on, or a sweep left something unmeasured
+	exitWrong   = 5 // compare: an operand answers wrong
+	exitSignal  = lab.ExitSignal
 )
-
-// An exitError ends the program with its code. The text of a nil error is not
-// printed: the command has said it already.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (c *exitError) Error() string {
-	if c.err == nil {
-		return ""
-	}
-	return c.err.Error()
-}
-func (c *exitError) Unwrap() error { return c.err }
 
 // An env is what a command runs in.
 type env struct {
@@ -90,23 +75,18 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = &exitError{exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere",
-			"standard output: %w", cause))}
+		err = lab.Exit(exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere",
+			"standard output: %w", cause)))
 	}
 	if err == nil {
 		return 0
 	}
 	code := exitTrouble
-	var own *exitError
+	var own *lab.ExitError
 	var left *sweep.UnfinishedError
-	var stopped *lab.Interruption
-	var lost *lab.WriteError
 	switch {
 	case errors.As(err, &own):
-		code = own.code
-	case errors.As(err, &stopped):
-		code = exitSignal
-	case errors.As(err, &lost):
+		code = own.Code
 	case errors.As(err, &left):
 		code = exitUnfit
 	case ctx.Err() != nil: // what a device says while it is being stopped is no news

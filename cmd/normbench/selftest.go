@@ -54,9 +54,9 @@ func selftest(e *env, s *stand) error {
 		return err
 	}
 	if failed > 0 {
-		return &exitError{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU "+
+		return lab.Exit(exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU "+
 			"`nvidia-smi` shows clocks, throttling and other processes",
-			"%d of %d checks failed: do not trust times from this machine", failed, len(t.Rows))}
+			"%d of %d checks failed: do not trust times from this machine", failed, len(t.Rows)))
 	}
 	return nil
 }

@@ -92,8 +92,8 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	case err != nil:
 		return err
 	case v.Failed > 0:
-		return &exitError{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, "+
-			"with the same problem, repeats one of them", c.Seed), "%d of %d checks failed", v.Failed, done)}
+		return lab.Exit(exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, "+
+			"with the same problem, repeats one of them", c.Seed), "%d of %d checks failed", v.Failed, done))
 	case done == 0 && v.Refused > 0:
 		return hint.Errorf("`normbench list peers` says which are there",
 			"nothing was checked: the peers take none of these problems")
@@ -111,7 +111,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		e.Notef("no CUDA code was run, as --host-only asks")
 	}
 	if err := v.NotRun(); err != nil {
-		return &exitError{exitUnclear, err}
+		return lab.Exit(exitUnclear, err)
 	}
 	return nil
 }
