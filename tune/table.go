@@ -3,6 +3,7 @@
 package tune
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -296,14 +297,35 @@ func lineAt(data []byte, offset int64) int {
 	return n
 }
 
-// Write checks a tuned table and writes it, indented and with a checksum, in place
+// layOut is the table as indented JSON. An entry is a line: a diff has a line for a problem, and grep
+// finds all of one.
+func (t *Table) layOut() ([]byte, error) {
+	head := *t
+	head.Entries = []Entry{}
+	text, err := json.MarshalIndent(head, "", "  ")
+	if err != nil || len(t.Entries) == 0 {
+		return text, err
+	}
+	var lines [][]byte
+	for i := range t.Entries {
+		line, err := json.Marshal(&t.Entries[i])
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	list := fmt.Appendf(nil, "\"entries\": [\n    %s\n  ]", bytes.Join(lines, []byte(",\n    ")))
+	return bytes.Replace(text, []byte(`"entries": []`), list, 1), nil
+}
+
+// Write checks a tuned table and writes it, laid out and with a checksum, in place
 // of an older one: readers see the old file or the new, never half of one, and so
 // does who starts the machine again after a power cut.
 func (t *Table) Write(p durable.Place) error {
 	if err := t.CheckValid(); err != nil {
 		return fmt.Errorf("tuned table %s: %w", p, err)
 	}
-	data, err := json.MarshalIndent(t, "", "  ")
+	data, err := t.layOut()
 	if err != nil {
 		return err
 	}
