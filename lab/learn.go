@@ -130,7 +130,7 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 	case got.Lost != nil:
 		return got.Lost
 	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
-		there := "no map yet"
+		there := fmt.Sprintf("`normbench tune %s` fills the map from them", filepath.Dir(got.out.String()))
 		if got.Map != nil {
 			there = got.out.String() + " has the last whole map"
 		}
@@ -236,8 +236,9 @@ func (l *Lab) Policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 // TellChange says how the map that f filled differs from the one that a table had before.
 func (l *Lab) TellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
 	if old != nil && old.Map != nil {
-		changed, of, gain := f.Change(old.Map, m)
-		l.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
+		if changed, of, gain := f.Change(old.Map, m); of > 0 {
+			l.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
+		}
 	}
 }
 

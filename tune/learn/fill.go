@@ -295,14 +295,17 @@ func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
 	return lo > 0
 }
 
-// Change counts the cells of a map, of how many, whose config is not the one of an older map, and
-// says how much less regret is expected by that in the mean of all, in percent. Fill has had the
+// Change counts the cells of a map, of those for which an older map has a config, whose config is
+// another, and says how much less regret is expected by that in the mean of all, in percent. Fill has had the
 // points.
 func (f *Filler) Change(old, m *rule.Map) (changed, of int, gain float64) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		for b, a := range r.Cells(f.Device.SMs) {
 			was := old.Raster(r.Class, r.Align).CellAt(b.MLo, b.NLo, f.Device.SMs).Variant
+			if was.Family == "" {
+				continue
+			}
 			if of++; was == a.Variant {
 				continue
 			}
