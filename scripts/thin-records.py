@@ -10,7 +10,7 @@ search measured on its way to them goes, and so do the outputs and resources of 
 
 Of `learn`, runs stay, and of each variant its median on each problem. All records of a variant stay or none, by
 alignment of rows: a variant that loses where it was measured must not look as if nobody had measured it. First come
-the variants of the map that learn made (--map), then those that were the fastest most often, up to 40,000 records.
+the variants of the map that learn made (--map), then those that were the fastest most often, up to 60,000 records.
 They stand by variant, and the time of each is that of its run's last record: that takes a third less room.
 """
 
@@ -23,7 +23,7 @@ import statistics
 import sys
 import zlib
 
-LEARNED = 40_000  # records of learn that are kept at most, some 350 KB
+LEARNED = 60_000  # records of learn that are kept at most, some 550 KB
 
 # What the fill of a map reads of a record, and what each line must have. Readers make the key.
 FIELDS = ["schema", "kind", "run", "time", "problem", "family", "config", "status", "reason", "source", "bytes"]
