@@ -186,8 +186,9 @@ func gone(dev kernels.Device, what string, f *kernels.Failure) error {
 
 const goneHelp = "mend it or leave it out; the same command goes on from there"
 
-// giveBack puts what is left of a job at the end of the queue. Its first variant comes last there.
-func (r *run) giveBack(v *visitor, j *job, why error) {
+// giveBack puts what is left of a job at the end of the queue. Its first variant comes last there. It
+// says whether the device answers nothing any more, and takes note of that.
+func (r *run) giveBack(v *visitor, j *job, why error) (retired bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if j.returned == nil {
@@ -201,13 +202,11 @@ func (r *run) giveBack(v *visitor, j *job, why error) {
 	r.queue = append(r.queue, j)
 	r.change.Broadcast()
 	r.toCome += len(j.Variants)
-}
-
-// retire takes note of a device that answers nothing any more.
-func (r *run) retire(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sum.Gone = append(r.sum.Gone, err.Error())
+	v.ledger.die()
+	if retired = v.ledger.stale(v.dev); retired {
+		r.sum.Gone = append(r.sum.Gone, why.Error())
+	}
+	return retired
 }
 
 // UnfinishedError is the error of a run that could not measure all.

@@ -368,7 +368,14 @@ func (r *run) keep(f batch) error {
 	}
 	for i, rec := range f.recs {
 		if !f.stream {
-			r.sum.count(rec.Status)
+			r.sum.Measured++
+			switch rec.Status {
+			case kernels.StatusOK:
+			case kernels.StatusRefused:
+				r.sum.Refused++
+			default:
+				r.sum.Failed++
+			}
 		}
 		if r.o.Observe != nil {
 			e := Event{Record: rec, Done: *done, Total: r.total, Left: f.left + len(f.recs) - i - 1}
@@ -379,18 +386,6 @@ func (r *run) keep(f batch) error {
 		}
 	}
 	return nil
-}
-
-// count counts a record of a variant.
-func (s *Summary) count(status kernels.Status) {
-	s.Measured++
-	switch status {
-	case kernels.StatusOK:
-	case kernels.StatusRefused:
-		s.Refused++
-	default:
-		s.Failed++
-	}
 }
 
 // A visitor drives one device. Several may drive one GPU, each by a process of its own.
@@ -430,9 +425,7 @@ func (v *visitor) work(ctx context.Context) error {
 		err := v.do(ctx, j)
 		switch gone := (*kernels.DeviceLoss)(nil); {
 		case errors.As(err, &gone) && ctx.Err() == nil:
-			v.run.giveBack(v, j, err)
-			if v.ledger.die(); v.ledger.stale(v.dev) {
-				v.run.retire(err)
+			if v.run.giveBack(v, j, err) {
 				return nil
 			}
 		case err != nil:
@@ -466,8 +459,14 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 	defer m.Close()
 	defer m.spend()
 	err := m.begin(ctx)
-	if err == nil {
-		err = m.measure(ctx)
+	switch o := v.run.o; {
+	case err != nil:
+	case o.Search != nil:
+		err = m.search(ctx)
+	case o.Contest > 0:
+		err = m.contest(ctx)
+	default:
+		err = m.grid(ctx)
 	}
 	switch f := FailureOf(err); {
 	case f == nil || ctx.Err() != nil:
@@ -478,15 +477,4 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		return gone(v.dev, j.Problem.String(), f)
 	}
 	return err
-}
-
-// measure measures the job on its open problem.
-func (m *measurer) measure(ctx context.Context) error {
-	switch o := m.v.run.o; {
-	case o.Search != nil:
-		return m.search(ctx)
-	case o.Contest > 0:
-		return m.contest(ctx)
-	}
-	return m.grid(ctx)
 }
