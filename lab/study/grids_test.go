@@ -20,6 +20,8 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
@@ -51,19 +53,20 @@ const minSamples = 8
 // Run searches every problem with every setup and seed, from 1 to seeds, and returns outcomes by
 // setup, problem and seed.
 func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][][]Outcome, error) {
+	bySeed := make([][][]Outcome, seeds)
+	err := parallel(ctx, seeds, func(ctx context.Context, seed int) (err error) {
+		bySeed[seed], err = runSeed(ctx, g, setups, uint64(seed+1))
+		return err
+	})
 	out := make([][][]Outcome, len(setups))
 	for i := range out {
 		out[i] = make([][]Outcome, len(g.Problems))
-		for j := range out[i] {
-			every := max(setups[i].Every, 1)
-			out[i][j] = make([]Outcome, (seeds+every-1)/every)
+		for _, of := range bySeed {
+			for j, o := range of[i] {
+				out[i][j] = append(out[i][j], o)
+			}
 		}
 	}
-	err := parallel(ctx, seeds, func(ctx context.Context, seed int) error {
-		return runSeed(ctx, g, setups, uint64(seed+1), func(i, j int, o Outcome) {
-			out[i][j][seed/max(setups[i].Every, 1)] = o
-		})
-	})
 	return out, err
 }
 
@@ -122,8 +125,9 @@ func (s *split) middle() int {
 	return order[len(order)/2]
 }
 
-func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64,
-	tell func(setup, problem int, o Outcome)) error {
+// runSeed returns outcomes by setup and problem, none of a setup that leaves out the seed.
+func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64) ([][]Outcome, error) {
+	out := make([][]Outcome, len(setups))
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var rs []*record.Record
 	splits := make([]split, len(g.Problems))
@@ -134,7 +138,7 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64,
 	}
 	dev, err := replay.New(g.Device, g.Source, seed, rs)
 	if err != nil {
-		return err
+		return out, err
 	}
 	for k, setup := range setups {
 		if setup.Every > 1 && (seed-1)%uint64(setup.Every) != 0 {
@@ -147,21 +151,19 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64,
 		for i := range splits {
 			o, err := searchGrid(ctx, g, dev, &splits[i], setup, known, seed)
 			if err != nil {
-				return err
+				return out, err
 			}
-			tell(k, i, o)
+			out[k] = append(out[k], o)
 		}
 	}
-	return nil
+	return out, nil
 }
 
 func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setup,
 	known *search.History, seed uint64) (Outcome, error) {
-	b, err := dev.Open(ctx, s.Problem, seed)
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer b.Close()
+	m := &meter{seen: map[kernels.Variant]bool{}, Session: &sweep.Session{Device: dev,
+		Registry: registry, Problem: s.Problem, Protocol: g.Protocol, Seed: seed}}
+	defer m.Close()
 	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
 		Full: g.Protocol.Samples, Noise: stats.Spread(s.Stream) / 1.35, Seed: seed}
 	for _, v := range s.Variants {
@@ -172,7 +174,6 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	}
 	n := len(space.Variants)
 	space.Allow = search.Budget{Share: setup.Share}.Allow(n, n, search.Effort{})
-	m := &meter{b: b, pr: g.Protocol, seen: map[kernels.Variant]bool{}}
 	board, err := search.Drive(ctx, setup.Strategy, space, m)
 	if err != nil {
 		return Outcome{}, err
@@ -188,31 +189,27 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	}, nil
 }
 
-// A meter is a search.Bench on a device's bench, as the runner's is.
+// A meter is a search.Bench on a session, as the runner's is.
 type meter struct {
-	b    kernels.Bench
-	pr   record.Protocol
+	*sweep.Session
 	seen map[kernels.Variant]bool
 }
 
+var registry = families.New()
+
 func (m *meter) Announce([]kernels.Variant) {}
 
-func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64,
-	error) {
-	busy := 0.0
+func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64,
+	busy float64, err error) {
+	before := m.Busy
 	if !m.seen[v] {
 		m.seen[v] = true
-		c, err := m.b.Check(ctx, v, 2)
-		if err != nil {
-			return nil, 0, err
-		}
-		busy = c.Busy
+		_, err = m.Check(ctx, v, sweep.Repeats)
 	}
-	t, err := m.b.Time(ctx, v, m.pr.TimeOptions(launches+m.pr.Discard))
-	if err != nil {
-		return nil, busy, err
+	if err == nil {
+		us, err = m.Time(ctx, v, launches)
 	}
-	return record.Micros(t.Seconds[m.pr.Discard:]), busy + t.Busy, nil
+	return us, m.Busy - before, err
 }
 
 // Goal is the regret that counts as having found the grid's best.
