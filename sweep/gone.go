@@ -203,7 +203,8 @@ func (r *run) giveBack(v *visitor, j *job, why error) (retired bool) {
 	r.change.Broadcast()
 	r.toCome += len(j.Variants)
 	v.ledger.die()
-	if retired = v.ledger.stale(v.dev); retired {
+	retired = v.ledger.stale(v.dev)
+	if retired && !slices.Contains(r.sum.Gone, why.Error()) {
 		r.sum.Gone = append(r.sum.Gone, why.Error())
 	}
 	return retired

@@ -182,24 +182,6 @@ func TestChance(t *testing.T) {
 	}
 }
 
-// A failure of opening that a device lives on from has a second try; one that stays is the
-// problem's.
-func TestOpen(t *testing.T) {
-	p := tasks(t, 1, pool[0])[0].Problem
-	for fails, opens := range map[int]int{0: 1, 1: 2, 9: 2} {
-		f := &devicetest.Fake{OpenError: func(_ kernels.Problem, attempt int) error {
-			if attempt < fails {
-				return kernels.Failf(kernels.StatusLaunch, "as asked")
-			}
-			return nil
-		}}
-		err := (&Session{Device: f, Registry: registry, Problem: p}).Open(t.Context())
-		n := len(f.Calls("open"))
-		assert.That(t, (err == nil) == (fails < 2) && n == opens,
-			"%d failures: %v after %d opens", fails, err, n)
-	}
-}
-
 // A device is retired for dying, not for a long wait before its first death; and at once for dying
 // of its own stream or sensors.
 func TestStale(t *testing.T) {

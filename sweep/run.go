@@ -29,11 +29,13 @@ type Sink interface {
 
 // Options say how Run measures.
 type Options struct {
-	Run         record.Run // written before the first record; its Protocol says how times are taken
-	Begun       bool       // the sink has Run already
-	Seed        uint64     // of the inputs, of strategies and of the orders of rounds
-	Trace       bool       // time stages by CUPTI where the device has it
-	RetryFailed bool       // measure again what the sink holds as failed
+	Run record.Run // written before the first record; its Protocol says how times are taken
+	// Sum, where set, is what came of the Runs before this one, to which it adds: the sink has Run
+	// already, if there were any.
+	Sum         *Summary
+	Seed        uint64 // of the inputs, of strategies and of the orders of rounds
+	Trace       bool   // time stages by CUPTI where the device has it
+	RetryFailed bool   // measure again what the sink holds as failed
 	// More, where set, is asked for companions of the devices once it is known how many problems
 	// are left. The caller closes them.
 	More func(problems int) ([]kernels.Device, error)
@@ -61,8 +63,9 @@ type Event struct {
 	Left   int     // variants of the record's problem still to come
 }
 
-// A Summary is what came of a Run.
+// A Summary is what came of a Run, or of several.
 type Summary struct {
+	Runs                      int
 	Measured, Failed, Skipped int // variants; skipped ones were in the sink
 	// by the device, beside Failed: a replay that has no times of it
 	Refused int
@@ -90,27 +93,27 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 		}
 	}
 	run := &run{registry: r, sink: sink, o: o, info: info, busy: map[*visitor]bool{},
-		identity: families.NewIdentity(r, info.Kind)}
+		sum: cmp.Or(o.Sum, &Summary{}), identity: families.NewIdentity(r, info.Kind)}
 	run.change.L = &run.mu
 	err := run.layOut(tasks)
 	if err != nil || len(run.queue) == 0 {
-		return run.sum, err
+		return *run.sum, err
 	}
 	if o.More != nil {
 		more, err := o.More(len(run.queue))
 		if err != nil {
-			return run.sum, err
+			return *run.sum, err
 		}
 		devices = slices.Concat(devices, more)
 	}
 	err = run.measure(ctx, devices)
-	return run.sum, err
+	return *run.sum, err
 }
 
 // measure has the devices measure what is queued, and keeps what they find.
 func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	start := time.Now()
-	if !r.o.Begun {
+	if r.sum.Runs++; r.sum.Runs == 1 {
 		if err := r.sink.AppendAll(&r.o.Run); err != nil {
 			return err
 		}
@@ -153,9 +156,12 @@ func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 			}
 		}
 	}
-	r.sum.Wall = time.Since(start)
-	for _, g := range gates {
-		r.sum.Each = append(r.sum.Each, g.busy)
+	r.sum.Wall += time.Since(start)
+	for i, g := range gates {
+		if i == len(r.sum.Each) {
+			r.sum.Each = append(r.sum.Each, 0)
+		}
+		r.sum.Each[i] += g.busy
 		r.sum.Busy += g.busy / time.Duration(len(gates))
 	}
 	return cmp.Or(sinkErr, devErr, r.leftError())
@@ -188,8 +194,8 @@ type run struct {
 	spent  search.Effort // by the searches so far
 	toCome int           // variants of problems that are not done yet
 
-	sum     Summary // owned by Run's loop, as
-	through int     // is: the problems of a search that are done
+	sum     *Summary // owned by Run's loop, as
+	through int      // is: the problems of a search that are done
 }
 
 // layOut queues what the sink does not hold.

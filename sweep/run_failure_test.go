@@ -31,18 +31,21 @@ func TestStagesFail(t *testing.T) {
 }
 
 // A problem that cannot be opened is nobody's result: its variants are unmeasured, and the next
-// problem has its turn. What was measured before stays.
+// problem has its turn. What was measured before stays. A failure of opening that a device lives on
+// from has a second try; one that stays is the problem's.
 func TestRunOpenFails(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	first := ts[0].Problem
-	lost := func(from, to int) func(kernels.Problem, int) error {
+	failing := func(s kernels.Status, from, to int) func(kernels.Problem, int) error {
 		return func(q kernels.Problem, attempt int) error {
 			if q == first && from <= attempt && attempt < to {
-				return fmt.Errorf("in other words: %w", kernels.Failf(kernels.StatusCrash,
-					"no device"))
+				return fmt.Errorf("in other words: %w", kernels.Failf(s, "no device"))
 			}
 			return nil
 		}
+	}
+	lost := func(from, to int) func(kernels.Problem, int) error {
+		return failing(kernels.StatusCrash, from, to)
 	}
 	fail := func(at kernels.Variant, s kernels.Status) func(kernels.Problem,
 		kernels.Variant) *kernels.Failure {
@@ -56,15 +59,18 @@ func TestRunOpenFails(t *testing.T) {
 		fail       func(kernels.Problem, kernels.Variant) *kernels.Failure
 		unmeasured int // variants of the first problem
 		crashed    int
+		opens      int // of both, where they are counted
 	}{
-		{"once", lost(0, 1), nil, 0, 0},
-		{"always", lost(0, 999), nil, 4, 0},
-		{"again, once", lost(1, 2), fail(ts[0].Variants[1], kernels.StatusCrash), 0, 1},
-		{"again, always", lost(1, 999), fail(ts[0].Variants[1], kernels.StatusCrash), 3, 0},
-		{"after the last", lost(1, 999), fail(ts[0].Variants[3], kernels.StatusCrash), 1, 0},
+		{"once, and lives", failing(kernels.StatusLaunch, 0, 1), nil, 0, 0, 3},
+		{"always, and lives", failing(kernels.StatusLaunch, 0, 999), nil, 4, 0, 2*returns + 1},
+		{"once", lost(0, 1), nil, 0, 0, 0},
+		{"always", lost(0, 999), nil, 4, 0, 0},
+		{"again, once", lost(1, 2), fail(ts[0].Variants[1], kernels.StatusCrash), 0, 1, 0},
+		{"again, always", lost(1, 999), fail(ts[0].Variants[1], kernels.StatusCrash), 3, 0, 0},
+		{"after the last", lost(1, 999), fail(ts[0].Variants[3], kernels.StatusCrash), 1, 0, 0},
 		{"stream", nil, func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
 			return failIf(p == first && isStream(v), kernels.StatusCompile)
-		}, 4, 0},
+		}, 4, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := fake()
@@ -77,8 +83,10 @@ func TestRunOpenFails(t *testing.T) {
 					"unmeasured", tc.unmeasured))),
 				"%s: %v", tc.name, err)
 			n := len(sink.variants())
-			assert.That(t, n == 8-tc.unmeasured && sum.Failed == tc.crashed,
-				"%s: %d records, %+v", tc.name, n, sum)
+			opens := len(f.Calls("open"))
+			assert.That(t, n == 8-tc.unmeasured && sum.Failed == tc.crashed &&
+				(tc.opens == 0 || opens == tc.opens), "%s: %d records after %d opens, %+v", tc.name, n,
+				opens, sum)
 		})
 	}
 }

@@ -40,8 +40,6 @@ type Loop struct {
 
 	Why     string        // after Learn, what ended it
 	Summary sweep.Summary // of what was measured
-
-	begun bool // its run is in the records
 }
 
 // rounds are those of a contest, at most.
@@ -63,30 +61,12 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 		until, cancel = context.WithTimeout(ctx, left)
 	}
 	defer cancel()
+	before := l.Summary.Problems
 	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l.Sink,
-		sweep.Options{Run: l.Run, Begun: l.begun, Seed: l.Seed, Contest: rounds})
-	l.begun = true
-	sum := &l.Summary
-	sum.Measured += s.Measured
-	sum.Failed += s.Failed
-	sum.Skipped += s.Skipped
-	sum.Wall += s.Wall
-	sum.Busy += s.Busy
-	for i, busy := range s.Each {
-		if i == len(sum.Each) {
-			sum.Each = append(sum.Each, 0)
-		}
-		sum.Each[i] += busy
-	}
-	sum.Problems += s.Problems
-	for _, g := range s.Gone {
-		if !slices.Contains(sum.Gone, g) {
-			sum.Gone = append(sum.Gone, g)
-		}
-	}
+		sweep.Options{Run: l.Run, Sum: &l.Summary, Seed: l.Seed, Contest: rounds})
 	// Others are as good as a problem that is nobody's result, as long as there are any.
 	late = until.Err() != nil
-	if u := (*sweep.UnfinishedError)(nil); late || errors.As(err, &u) && s.Problems > 0 {
+	if u := (*sweep.UnfinishedError)(nil); late || errors.As(err, &u) && s.Problems > before {
 		err = nil
 	}
 	return late, err
