@@ -8,8 +8,6 @@ import (
 	"io"
 	"math"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"normbench/internal/assert"
@@ -17,7 +15,6 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
-	"normbench/sweep/verdict"
 )
 
 // timed is a cell of which only a time is known.
@@ -104,54 +101,6 @@ func TestRender(t *testing.T) {
 	golden(t, "compare", func(w io.Writer, f string) error { return Render(w, c, f) })
 }
 
-// Two sides are told apart by their medians and intervals: of one run, or without samples, from the
-// tie band on, of two runs from 5% or twice what the stream moved. Few samples are not. How medians
-// are judged, package verdict tests.
-func TestMarks(t *testing.T) {
-	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
-	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
-	sampled := func(run string, us, stream float64) Cell {
-		c := ok(us)
-		c.StreamUS, c.Run = stream, coldRun(run, "d")
-		c.Variant.Family = strconv.FormatFloat(us, 'g', -1, 64)
-		for i := range 20 {
-			c.SamplesUS = append(c.SamplesUS, us*(1+0.001*float64(i%5-2)))
-		}
-		return c
-	}
-	few := noCI(sampled("r", 100, 50))
-	few.SamplesUS = few.SamplesUS[:5]
-	for name, tc := range map[string]struct {
-		a, b Cell
-		want verdict.Verdict
-	}{
-		"faster":                       {ok(103), ok(100), verdict.Faster},
-		"slower":                       {ok(100), ok(103), verdict.Slower},
-		"same":                         {ok(100), ok(101.7), verdict.Same},
-		"same, or 2.1%":                {ok(101.9), ok(100), verdict.Inconclusive},
-		"the intervals overlap":        {wide(ok(142)), wide(ok(100)), verdict.Inconclusive},
-		"one has an interval":          {noCI(ok(130)), wide(ok(100)), verdict.Faster},
-		"how much noise is not known":  {noCI(ok(100)), noCI(ok(100)), verdict.Inconclusive},
-		"so did the stream":            {stream(50, ok(100)), stream(54, ok(110)), verdict.Inconclusive},
-		"more than the stream":         {stream(50, ok(100)), stream(54, ok(120)), verdict.Slower},
-		"a stream is not known":        {stream(0, ok(103)), stream(54, ok(100)), verdict.Faster},
-		"A failed":                     {failed(kernels.StatusCrash, "x"), ok(1), ""},
-		"B failed":                     {ok(1), failed(kernels.StatusCrash, "x"), ""},
-		"few samples":                  {sampled("s", 300, 50), few, verdict.Inconclusive},
-		"one run, 3 %":                 {sampled("r", 103, 50), sampled("r", 100, 50), verdict.Faster},
-		"one run, 1 %":                 {sampled("r", 101, 50), sampled("r", 100, 50), verdict.Same},
-		"two runs, 3 %":                {sampled("r", 103, 50), sampled("s", 100, 50), verdict.Same},
-		"two runs, 8 %":                {sampled("r", 100, 50), sampled("s", 108, 50), verdict.Slower},
-		"two runs, the stream moved":   {sampled("r", 100, 50), sampled("s", 108, 53), verdict.Inconclusive},
-		"two runs, a run is not known": {sampled("", 100, 50), sampled("", 103, 50), verdict.Same},
-	} {
-		p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
-		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}},
-			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
-		assert.Equal(t, c.Rows[0].Verdict, tc.want, name)
-	}
-}
-
 func TestRenderTable(t *testing.T) {
 	tab := &Table{
 		Title:  "Kernels",
@@ -186,19 +135,3 @@ func TestColumns(t *testing.T) {
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
-
-// What was not measured alike is said.
-func TestUnlike(t *testing.T) {
-	p := devicetest.Problem(t, "rmsnorm/bwd/64x64/bf16")
-	side := func(device, protocol string) Side {
-		c := timed(1)
-		c.Run = coldRun("", device)
-		c.Run.Protocol.Name = protocol
-		return Side{Cells: map[kernels.Problem]Cell{p: c}}
-	}
-	n := Compare(side("x", "cold"), side("x", "cold")).Notes
-	assert.That(t, n == nil, "%v", n)
-	n = Compare(side("x", "cold"), side("y", "warm")).Notes
-	assert.That(t, len(n) >= 2 && strings.Contains(n[0], "x of A, y of B") &&
-		strings.Contains(n[1], "cold of A, warm of B"), "%v", n)
-}
