@@ -10,7 +10,6 @@ import (
 
 	"normbench"
 	"normbench/internal/assert"
-	"normbench/internal/hint"
 )
 
 // TestHeldOut: no other group has one of its widths.
@@ -33,37 +32,6 @@ func TestHeldOut(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	f, err := Parse("s.yaml", []byte(`
-a:
-  - [1, 2]
-  - [0x10, 1_000]
-b: [[1, 2], [2147483648, 1]]
-both: {union: [b, a]}
-nested:
-  union:
-    - both
-    - a
-`))
-	assert.NoError(t, err)
-	got := map[string][]Shape{}
-	for _, n := range f.Names() {
-		got[n], _ = f.Group(n)
-	}
-	union := []Shape{{1, 2}, {1 << 31, 1}, {16, 1000}}
-	want := map[string][]Shape{
-		"a":      {{1, 2}, {16, 1000}},
-		"b":      {{1, 2}, {1 << 31, 1}},
-		"both":   union,
-		"nested": union,
-	}
-	assert.Same(t, got, want)
-	assert.Same(t, f.Names(), []string{"a", "b", "both", "nested"})
-	_, err = f.Group("c")
-	assert.That(t, err != nil && err.Error() == `s.yaml has no group "c"` &&
-		hint.Of(err) == "its groups: a, b, both, nested", "got %v, hint %q", err, hint.Of(err))
-}
-
 func TestParseErrors(t *testing.T) {
 	parse := func(text string) string {
 		_, err := Parse("s.yaml", []byte(text+"\n"))
@@ -78,17 +46,27 @@ func TestSelect(t *testing.T) {
 	file, err := filepath.Abs("testdata/selections.txt")
 	assert.NoError(t, err)
 	t.Chdir(t.TempDir())
-	text := []byte("default: [[1, 2]]\nwide: [[3, 4], [5, 6]]\n")
+	text := []byte("default: [[1, 2]]\nwide: [[3, 4], [0x10, 1_000]]\ntall: [[1, 2], [2147483648, 1]]\n" +
+		"both: {union: [tall, wide]}\nnested:\n  union:\n    - both\n    - wide\n")
 	assert.NoError(t, os.WriteFile("mine.yaml", text, 0o644))
 	assert.NoError(t, os.WriteFile("plain", text, 0o644))
 	assert.Lines(t, file, func(input string) string {
 		how, arg, _ := strings.Cut(input, ":")
-		read := map[string]func(string) ([]Shape, error){"list": ParseList, "select": Select}[how]
-		shapes, err := read(strings.TrimSpace(arg))
+		arg = strings.TrimSpace(arg)
+		var got any
+		var err error
+		switch how {
+		case "list":
+			got, err = ParseList(arg)
+		case "select":
+			got, err = Select(arg)
+		case "domain":
+			got, err = ParseDomain(arg)
+		}
 		if err != nil {
 			return assert.Refusal(t, err)
 		}
-		return fmt.Sprint(shapes)
+		return fmt.Sprint(got)
 	})
 }
 
