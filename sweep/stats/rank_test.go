@@ -3,96 +3,10 @@ package stats
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"normbench/internal/assert"
 )
-
-// Hamilton depression scale of nine patients before and after a tranquilizer:
-// Hollander and Wolfe, table 3.1, the example of R's wilcox.test.
-var depression = func() []float64 {
-	x := []float64{1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30}
-	y := []float64{0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29}
-	d := make([]float64, len(x))
-	for i := range d {
-		d[i] = x[i] - y[i]
-	}
-	return d
-}()
-
-// Darwin's pairs of cross- and self-fertilized maize, in eighths of an inch
-// (Fisher, The Design of Experiments, 17).
-var maize = []float64{49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48}
-
-func TestSignedRank(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		d    []float64
-		want float64
-	}{
-		{"depression", depression, 20.0 / 512}, // R and SciPy: 0.03906
-		{"maize", maize, 0.041259765625},       // R and SciPy
-		// By counting all signs in Python; the first also by SciPy's
-		// wilcoxon(zero_method="pratt", method=PermutationMethod()).
-		{"zero and ties", []float64{0, 1, 2, -3, 4, 5, 6, 7, -8, 9, 9, 10}, 0.0458984375},
-		{"zeros and ties", []float64{1, 1, 2, -1, 3, 3, 0, 0, -2, 4}, 0.140625},
-		{"ties", []float64{-1, 1, 1, 1, 2, 2, 2, 2, 5}, 0.01953125},
-		{"one sign", []float64{0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 2.0 / 64},
-		{"zeros", []float64{0, 0, 0}, 1},
-		{"none", nil, 1},
-		{"one", []float64{-3}, 1},
-	} {
-		var back []float64 // the other way around, and the other signs
-		for _, x := range tc.d {
-			back = slices.Insert(back, 0, -x)
-		}
-		got := SignedRank(tc.d)
-		assert.That(t, math.Abs(got-tc.want) <= 1e-15 && SignedRank(back) == got,
-			"%s: p = %.12g, want %.12g", tc.name, got, tc.want)
-	}
-	// The least attainable p-values decide how many rounds serve how many cells.
-	for n, want := range map[int]float64{6: 0.03125, 8: 0.0078125, 10: 0.001953125,
-		12: 0.00048828125,
-		13: 0.000244140625} {
-		d := make([]float64, n)
-		for i := range d {
-			d[i] = float64(i + 1)
-		}
-		assert.Equal(t, SignedRank(d), want, "n", n, "least p")
-	}
-}
-
-func TestHodgesLehmann(t *testing.T) {
-	for _, tc := range []struct {
-		name        string
-		d           []float64
-		level       float64
-		est, lo, hi float64
-	}{
-		{"depression", depression, 0.95, 0.46, 0.010, 0.786}, // R, and Hollander and Wolfe 3.3
-		{"maize", maize, 0.95, 25, 4, 41.5},                  // by sorting in Python
-		{"five", []float64{1, 2, 3, 4, 5}, 0.95, 3, math.Inf(-1), math.Inf(1)},
-		{"six", []float64{1, 2, 3, 4, 5, 6}, 0.95, 3.5, 1, 6},
-		{"twelve", []float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, 1 - 2.0/4096, 0, 0, 9},
-	} {
-		est, lo, hi := HodgesLehmann(tc.d, tc.level)
-		assert.That(t, near(est, tc.est, 1e-12) && near(lo, tc.lo, 1e-12) && near(hi, tc.hi, 1e-12),
-			"%s: %g [%g, %g], want %g [%g, %g]", tc.name, est, lo, hi, tc.est, tc.lo, tc.hi)
-	}
-	est, lo, hi := HodgesLehmann(nil, 0.95)
-	assert.That(t, math.IsNaN(est) && math.IsInf(lo, -1) && math.IsInf(hi, 1),
-		"of none: %g [%g, %g]", est, lo, hi)
-	// Ranks of the tables of Wilcoxon, Katti and Wilcox: critical sum plus one.
-	for _, tc := range []struct {
-		n     int
-		level float64
-		k     int
-	}{{6, 0.95, 1}, {8, 0.95, 4}, {10, 0.95, 9}, {12, 0.95, 14}, {20, 0.95, 53}, {25, 0.95,
-		90}, {10, 0.99, 4}, {20, 0.99, 38}} {
-		assert.Equal(t, walshRank(tc.n, tc.level), tc.k, "n", tc.n, "level", tc.level, "rank")
-	}
-}
 
 // Benjamini and Hochberg 1995, section 3.1: 15 tests of thrombolysis, of which
 // Bonferroni rejects 3 and they 4. The adjusted values are R's p.adjust.

@@ -1,7 +1,11 @@
 package stats
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
@@ -11,45 +15,50 @@ func near(a, b, rel float64) bool {
 	return a == b || math.Abs(a-b) <= rel*max(math.Abs(a), math.Abs(b))
 }
 
-func TestQuantile(t *testing.T) {
-	ten := []float64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}
-	for _, tc := range []struct {
-		p    float64
-		in   []float64
-		want float64
-	}{
-		{0.5, []float64{7}, 7},
-		{0.5, []float64{1, 2}, 1.5},
-		{0.5, []float64{3, 1, 2}, 2},
-		{0, ten, 1},
-		{1, ten, 10},
-		{0.25, ten, 3.25}, // numpy.percentile(range(1, 11), 25)
-		{0.9, ten, 9.1},   // numpy.percentile(range(1, 11), 90)
-		{0.5, []float64{math.MaxFloat64, math.MaxFloat64}, math.MaxFloat64},
-	} {
-		got := Quantile(tc.p, tc.in)
-		assert.That(t, near(got, tc.want, 1e-15),
-			"Quantile(%g, %g) = %g, want %g", tc.p, tc.in, got, tc.want)
-	}
-	assert.Same(t, ten[:3], []float64{10, 9, 8}, "the samples were moved")
-	for _, v := range []float64{Median(nil), Quantile(-0.1, ten), Quantile(1.1, ten),
-		Quantile(math.NaN(), ten), Spread(nil), GeoMean(nil)} {
-		assert.That(t, math.IsNaN(v), "got %g, want NaN", v)
-	}
-	assert.Equal(t, Summarize(nil), Summary{}, "of none")
-	assert.That(t, near(GeoMean([]float64{1, 2, 4}), 2, 1e-15), "the mean of 1, 2 and 4 is not 2")
-}
-
-// The ranks of tables of distribution-free intervals of the median, such as Conover, Practical
-// Nonparametric Statistics.
-func TestMedianCI(t *testing.T) {
-	for n, want := range map[int]int{0: 0, 5: 0, 6: 1, 7: 1, 8: 1, 9: 2, 10: 2, 12: 3, 20: 6,
-		30: 10, 100: 40} {
-		assert.Equal(t, medianRank(n), want, "n", n, "k")
-	}
-	x := []float64{12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6}
-	for n, want := range map[int][2]float64{12: {3, 10}, 6: {1, 12}, 5: {}} {
-		s := Summarize(x[:n])
-		assert.Equal(t, [2]float64{s.Lo, s.Hi}, want, "of", n)
-	}
+// What tables and other programs say of samples: testdata/samples.txt, by a statistic, its numbers
+// and samples.
+func TestSamples(t *testing.T) {
+	assert.Lines(t, "testdata/samples.txt", func(input string) string {
+		what, rest, _ := strings.Cut(input, " ")
+		numbers, samples, _ := strings.Cut(rest, "[")
+		var in []float64
+		for _, word := range strings.Fields(numbers + strings.Trim(samples, "]")) {
+			x, err := strconv.ParseFloat(word, 64)
+			assert.NoError(t, err)
+			in = append(in, x)
+		}
+		n := len(strings.Fields(numbers))
+		x := in[n:]
+		was := slices.Clone(x)
+		var out []any
+		switch what {
+		case "signed-rank":
+			out = append(out, SignedRank(x))
+			var back []float64 // the other way around, and the other signs
+			for _, d := range x {
+				back = slices.Insert(back, 0, -d)
+			}
+			assert.Equal(t, SignedRank(back), SignedRank(x), input)
+		case "hodges-lehmann":
+			est, lo, hi := HodgesLehmann(x, in[0])
+			out = append(out, est, lo, hi)
+		case "walsh-rank":
+			out = append(out, walshRank(int(in[0]), in[1]))
+		case "median-rank":
+			out = append(out, medianRank(int(in[0])))
+		case "quantile":
+			out = append(out, Quantile(in[0], x))
+		case "summary":
+			out = append(out, fmt.Sprintf("%+v", Summarize(x)))
+		case "means":
+			out = append(out, Median(x), Spread(x), GeoMean(x))
+		}
+		assert.Same(t, x, was, input, "the samples were moved")
+		for i, v := range out {
+			if f, ok := v.(float64); ok {
+				out[i] = fmt.Sprintf("%.12g", f)
+			}
+		}
+		return strings.TrimSuffix(fmt.Sprintln(out...), "\n")
+	})
 }
