@@ -165,15 +165,6 @@ func TestBadSpaces(t *testing.T) {
 	}
 }
 
-// Short says that the base alone spent the budget.
-func TestShort(t *testing.T) {
-	b := play(t, Auto, space(60, 1), Effort{Seconds: 1e-9}, newMachine(1))
-	assert.That(t, b.Short, "a budget of nothing was enough")
-	if b := play(t, Auto, space(60, 1), Effort{Seconds: 1}, newMachine(1)); b.Short {
-		t.Error("a second was too short")
-	}
-}
-
 // What was found on a neighbour is tried first.
 func TestTransfer(t *testing.T) {
 	h := &History{}
