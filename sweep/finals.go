@@ -16,17 +16,6 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A finalist is a variant in the finals of a search.
-type finalist struct {
-	*Arm
-	index int  // into the job's variants
-	base  bool // it is what runs untuned
-	entry bool // it is the checked-in entry
-	check *kernels.Check
-}
-
-func (f *finalist) runs() bool { return f.Failure == nil && len(f.Rounds) > 0 }
-
 // tieBand is how much slower the checked-in entry may be than the fastest, relatively, and still be
 // chosen: two sweeps of one device differ by as much. The band is wider if two copies of the base
 // differ by more.
@@ -43,69 +32,62 @@ const freshSeed = 0x5851f42d4c957f2d
 // inputs. Its records end with the base's. If less than their time is left, in seconds, fewer are
 // measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
 // alone, if it spent the budget.
-func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, short bool) (
+func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) (
 	recs []*record.Record, err error) {
 	o := m.v.run.o.Search
-	n := m.finalists(b, left, short)
-	var fs []*finalist
-	var arms []*Arm
-	for _, i := range b.Finalists(n) {
-		v := m.j.Variants[i]
-		fs = append(fs, &finalist{Arm: &Arm{Variant: v}, index: i, base: v == m.j.Base,
-			entry: v == m.j.Checked})
-		arms = append(arms, fs[len(fs)-1].Arm)
+	in := b.Finalists(m.finalists(b, left))
+	f := &final{base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base}}
+	for i, k := range in {
+		v := m.j.Variants[k]
+		f.arms = append(f.arms, &Arm{Variant: v})
+		if v == m.j.Base {
+			f.base = i
+		}
+		if v == m.j.Checked {
+			f.entry = i
+		}
 	}
-	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.base })
-	second, stream := &Arm{Variant: m.j.Base}, &Arm{Variant: m.Stream()}
-	if base >= 0 {
-		arms = append(arms, second)
+	stream := &Arm{Variant: m.Stream()}
+	visited := append(slices.Clone(f.arms), stream)
+	if f.base >= 0 {
+		visited = slices.Insert(visited, len(in), f.second)
 	}
 	least := leastRounds
-	if len(fs) == 1 {
+	if len(in) == 1 {
 		least = 1 // nothing is compared
 	}
 	start, before := time.Now(), m.Busy
 	over := func() bool { return max(time.Since(start).Seconds(), m.Busy-before) > left }
 	rounds := &Rounds{Session: m.Session, Launches: FinalLaunches, Rejects: o.Rounds,
 		More: func(n int) bool { return n < o.Rounds && (n < least || !over()) }}
-	if err := rounds.Run(ctx, append(arms, stream)); err != nil {
+	if err := rounds.Run(ctx, visited); err != nil {
 		return nil, err
 	}
 	if len(stream.Rounds) > 0 {
 		m.stream = stats.Median(stream.Rounds)
 	}
-	winner, why, err := m.choose(ctx, fs, second, base)
-	if err != nil {
+	if err := m.choose(ctx, f); err != nil {
 		return nil, err
 	}
-	for i, f := range fs {
-		rec, err := m.finalRecord(ctx, f, b)
+	for i, k := range in {
+		rec, err := m.finalRecord(ctx, f, i, b.Median(k))
 		if err != nil {
 			return nil, err
 		}
 		recs = append(recs, rec)
-		if rec.Status != kernels.StatusOK {
-			continue
-		}
-		if i == winner {
-			rec.Chosen = why
-		}
-		if i == base {
-			rec.BaseAgainUS = second.Rounds
-		}
 	}
-	if base < 0 {
+	if f.base < 0 {
 		failure := b.Failure(slices.Index(m.j.Variants, m.j.Base))
 		return append(recs, m.record(&o.Final, m.j.Base, failure)), nil
 	}
-	last := recs[base]
-	return append(slices.Delete(recs, base, base+1), last), nil
+	last := recs[f.base]
+	return append(slices.Delete(recs, f.base, f.base+1), last), nil
 }
 
 // finalists is how many there are in the finals: as many as asked, or as there is time for.
-func (m *measurer) finalists(b *search.Board, left float64, short bool) int {
+func (m *measurer) finalists(b *search.Board, left float64) int {
 	n := m.v.run.o.Search.Finals
-	if short {
+	if b.Short {
 		return 1
 	}
 	if launches := b.Spent().Launches; !math.IsInf(left, 1) && launches > 0 {
@@ -117,93 +99,105 @@ func (m *measurer) finalists(b *search.Board, left float64, short bool) int {
 	return n
 }
 
-// pickWinner is the winner of the finals. The base stays unless the rounds prove another
-// ahead (verdict.IsAhead, with floor of two copies of the base). Of those that are, the winner is the
-// checked-in entry if it is within the band of the fastest, else the fastest by the median of its
-// rounds. It says why, and is -1 where none is left.
-func pickWinner(fs []*finalist, band, floor float64) (winner int, why string) {
-	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.base && f.runs() })
-	others := 0
+// A final is who is in the finals of a search, and who won. The indices are into its arms, -1 for none.
+type final struct {
+	arms        []*Arm
+	base, entry int  // what runs untuned; the checked-in entry
+	second      *Arm // another copy of the base
+	winner      int
+	why         string
+	check       *kernels.Check // of the winner, on fresh inputs
+}
+
+// pick picks the winner of the finals. The base stays unless the rounds prove another
+// ahead (verdict.IsAhead, with the floor of two copies of the base). Of those that are, the winner is
+// the checked-in entry if it is within the band of the fastest, else the fastest by the median of its
+// rounds. There is no winner where none is left.
+func (f *final) pick() {
+	runs := func(i int) bool { return i >= 0 && f.arms[i].Failure == nil && len(f.arms[i].Rounds) > 0 }
+	floor, others := 0.0, 0
+	if f.base >= 0 {
+		floor, _, _, _ = verdict.Gain(f.second.Rounds, f.arms[f.base].Rounds)
+	}
+	band := max(tieBand, math.Abs(floor))
 	var ahead []int // the fastest first
-	for i, f := range fs {
-		if f.base || !f.runs() {
+	for i, a := range f.arms {
+		if i == f.base || !runs(i) {
 			continue
 		}
 		others++
-		if base < 0 || verdict.IsAhead(fs[base].Rounds, f.Rounds, floor) {
+		if !runs(f.base) || verdict.IsAhead(f.arms[f.base].Rounds, a.Rounds, floor) {
 			ahead = append(ahead, i)
 		}
 	}
-	if len(ahead) == 0 {
-		return base, map[bool]string{true: "base: nothing else was in the finals",
-			false: "base: none is faster beyond doubt"}[others == 0]
-	}
-	slices.SortStableFunc(ahead, func(a, b int) int {
-		return cmp.Compare(stats.Median(fs[a].Rounds), stats.Median(fs[b].Rounds))
-	})
-	entry := slices.IndexFunc(ahead, func(i int) bool { return fs[i].entry })
-	if entry > 0 {
-		behind, _, _, _ := verdict.Gain(fs[ahead[entry]].Rounds, fs[ahead[0]].Rounds)
-		if behind <= band {
-			return ahead[entry], fmt.Sprintf("checked in, within %.1f%% of the fastest", 100*band)
+	f.winner, f.why = -1, ""
+	if runs(f.base) {
+		if f.winner, f.why = f.base, "base: none is faster beyond doubt"; others == 0 {
+			f.why = "base: nothing else was in the finals"
 		}
 	}
-	return ahead[0], "fastest"
+	if len(ahead) == 0 {
+		return
+	}
+	slices.SortStableFunc(ahead, func(a, b int) int {
+		return cmp.Compare(stats.Median(f.arms[a].Rounds), stats.Median(f.arms[b].Rounds))
+	})
+	f.winner, f.why = ahead[0], "fastest"
+	if slices.Index(ahead, f.entry) > 0 {
+		behind, _, _, _ := verdict.Gain(f.arms[f.entry].Rounds, f.arms[ahead[0]].Rounds)
+		if behind <= band {
+			f.winner, f.why = f.entry, fmt.Sprintf("checked in, within %.1f%% of the fastest", 100*band)
+		}
+	}
 }
 
 // choose picks the winner and checks it with other inputs, for its answer and
 // for the same bits every time; one that fails there is out, and the next best
 // is chosen.
-func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base int) (
-	winner int, why string, err error) {
-	floor := 0.0
-	if base >= 0 && len(second.Rounds) > 0 && len(second.Rounds) == len(fs[base].Rounds) {
-		floor, _, _, _ = verdict.Gain(second.Rounds, fs[base].Rounds)
-	}
-	band := max(tieBand, math.Abs(floor))
+func (m *measurer) choose(ctx context.Context, f *final) error {
 	m.Close()
 	m.Seed = m.v.run.o.Seed ^ freshSeed>>11
-	for {
-		if winner, why = pickWinner(fs, band, floor); winner < 0 {
-			return -1, "", nil
-		}
-		f := fs[winner]
-		c, err := m.Check(ctx, f.Variant, max(Repeats, 3))
+	for f.pick(); f.winner >= 0; f.pick() {
+		a := f.arms[f.winner]
+		c, err := m.Check(ctx, a.Variant, max(Repeats, 3))
 		var failure *kernels.Failure
 		switch {
 		case ctx.Err() != nil:
-			return -1, "", ctx.Err()
+			return ctx.Err()
 		case errors.As(err, &failure):
-			f.Failure = kernels.Failf(failure.Status, "on fresh inputs: %s", failure.Reason)
+			a.Failure = kernels.Failf(failure.Status, "on fresh inputs: %s", failure.Reason)
 		case err != nil:
-			return -1, "", err
+			return err
 		case !c.OK():
-			f.Failure = kernels.Failf(kernels.StatusWrong, "on fresh inputs: %s", c.Reason())
+			a.Failure = kernels.Failf(kernels.StatusWrong, "on fresh inputs: %s", c.Reason())
 		default:
-			f.check = &c
-			if c.Differing > 0 {
-				why = fmt.Sprintf("%s; %d elements change from run to run", why, c.Differing)
+			if f.check = &c; c.Differing > 0 {
+				f.why = fmt.Sprintf("%s; %d elements change from run to run", f.why, c.Differing)
 			}
-			return winner, why, nil
+			return nil
 		}
 	}
+	return nil
 }
 
-// finalRecord is a finalist's record, with the times of its stages.
-func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board) (
+// finalRecord is the record of an arm of the finals, with the times of its stages.
+func (m *measurer) finalRecord(ctx context.Context, f *final, i int, searchUS float64) (
 	*record.Record, error) {
-	if f.Failure == nil && len(f.Samples) == 0 {
-		f.Failure = kernels.Failf(kernels.StatusUnfit, "no round of the finals counts")
+	a := f.arms[i]
+	if a.Failure == nil && len(a.Samples) == 0 {
+		a.Failure = kernels.Failf(kernels.StatusUnfit, "no round of the finals counts")
 	}
-	rec := m.armRecord(&m.v.run.o.Search.Final, f.Arm)
-	if f.Failure == nil {
-		rec.SearchUS = b.Median(f.index)
+	rec := m.armRecord(&m.v.run.o.Search.Final, a)
+	if rec.Entry = i == f.entry; rec.Status != kernels.StatusOK {
+		return rec, nil
 	}
-	if f.check != nil {
-		rec.Check, rec.Seed = f.check, m.Seed
+	rec.SearchUS = searchUS
+	if i == f.base {
+		rec.BaseAgainUS = f.second.Rounds
 	}
-	rec.Entry = f.entry
-	if rec.Status != kernels.StatusOK || f.check == nil && !rec.Base {
+	if i == f.winner {
+		rec.Chosen, rec.Check, rec.Seed = f.why, f.check, m.Seed
+	} else if i != f.base {
 		return rec, nil
 	}
 	err := m.stages(ctx, rec)

@@ -21,8 +21,7 @@ func TestPickWinner(t *testing.T) {
 	rounds := map[byte][]float64{0: {1, 1.001, 0.999, 1, 1, 1}, '~': {0.99, 1.02, 0.98, 1, 1.01, 1},
 		'?': {1, 1, 1, 1.2375, 1.2375, 1}}
 	assert.Lines(t, "testdata/winners.txt", func(input string) string {
-		var fs []*finalist
-		floor := 0.0
+		f, floor := &final{base: -1, entry: -1, second: &Arm{}}, 0.0
 		for _, word := range strings.Fields(input) {
 			if text, ok := strings.CutPrefix(word, "floor="); ok {
 				floor = number(text)
@@ -33,17 +32,27 @@ func TestPickWinner(t *testing.T) {
 			if strings.ContainsAny(us[:1], "~?") {
 				us, kind = us[1:], us[0]
 			}
-			f := &finalist{Arm: &Arm{}, base: strings.Contains(word, "base:"),
-				entry: strings.Contains(word, "entry:")}
+			a := &Arm{}
 			for _, x := range rounds[kind] {
-				f.Rounds = append(f.Rounds, x*number(us))
+				a.Rounds = append(a.Rounds, x*number(us))
 			}
 			if strings.Contains(word, "failed:") {
-				f.Failure = kernels.Failf(kernels.StatusWrong, "on fresh inputs")
+				a.Failure = kernels.Failf(kernels.StatusWrong, "on fresh inputs")
 			}
-			fs = append(fs, f)
+			if strings.Contains(word, "base:") {
+				f.base = len(f.arms)
+			}
+			if strings.Contains(word, "entry:") {
+				f.entry = len(f.arms)
+			}
+			f.arms = append(f.arms, a)
 		}
-		got, why := pickWinner(fs, tieBand, floor)
-		return strings.TrimSpace(fmt.Sprint(got, " ", why))
+		if f.base >= 0 {
+			for _, us := range f.arms[f.base].Rounds {
+				f.second.Rounds = append(f.second.Rounds, us*(1+floor))
+			}
+		}
+		f.pick()
+		return strings.TrimSpace(fmt.Sprint(f.winner, " ", f.why))
 	})
 }

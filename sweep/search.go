@@ -108,7 +108,7 @@ func (m *measurer) search(ctx context.Context) error {
 	}
 	var finals []*record.Record
 	err = m.v.turn(ctx, func() (err error) {
-		finals, err = m.finals(ctx, board, left, board.Short)
+		finals, err = m.finals(ctx, board, left)
 		return err
 	})
 	if ctx.Err() != nil || err != nil {

@@ -2,7 +2,6 @@ package search
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -151,22 +150,6 @@ func (l *lattice) apart(a, b int) (n int) {
 		}
 	}
 	return n
-}
-
-// checkAxes says what is wrong with the axes of a space.
-func (s *Space) checkAxes() error {
-	if s.Axes == nil {
-		return nil
-	}
-	if len(s.At) != len(s.Variants) {
-		return fmt.Errorf("%d points for %d variants", len(s.At), len(s.Variants))
-	}
-	for _, a := range s.Axes {
-		if a.Values != nil && len(a.Values) != a.Size {
-			return fmt.Errorf("knob %s has %d values, not %d", a.Name, len(a.Values), a.Size)
-		}
-	}
-	return nil
 }
 
 // columns are the ways in which an axis may be a feature between 0 and 1: by the

@@ -8,7 +8,6 @@
 package search
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -82,8 +81,9 @@ func newStrategy(name string, s *Space) (Strategy, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	if err := s.check(); err != nil {
-		return nil, err
+	if len(s.Variants) == 0 {
+		return nil, hint.Errorf("widen --knob or --family; `normbench list configs` shows why configs "+
+			"are refused", "%s has no variant to measure", s.Problem)
 	}
 	rng := rand.New(rand.NewPCG(s.Seed, hash(s.Problem.String(), name)))
 	if name == Auto {
@@ -122,19 +122,6 @@ func (s *Space) auto() string {
 		return Halving
 	}
 	return Evolve
-}
-
-func (s *Space) check() error {
-	switch {
-	case len(s.Variants) == 0:
-		return hint.Errorf("widen --knob or --family; `normbench list configs` shows why configs "+
-			"are refused", "%s has no variant to measure", s.Problem)
-	case len(s.Keep) == 0:
-		return fmt.Errorf("the space of %s has no base", s.Problem)
-	case s.Full < 1:
-		return fmt.Errorf("the space of %s asks for %d launches", s.Problem, s.Full)
-	}
-	return s.checkAxes()
 }
 
 // limit is the most variants to measure: all of Keep, whatever is allowed.

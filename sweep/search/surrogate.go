@@ -107,12 +107,7 @@ func (g *surrogate) learn(vs []int, y []float64, n, sweeps int) {
 		m := min(len(vs), evolveFit)
 		g.fit(vs[:m], y[:m], sweeps)
 	}
-	g.condition(vs, y)
-}
-
-// condition takes in what was observed.
-func (g *surrogate) condition(vs []int, y []float64) {
-	n := len(vs)
+	n = len(vs)
 	g.obs = append(g.obs[:0], vs...)
 	g.mean, g.scale = moments(y)
 	k := mat.NewSymDense(n, nil)
@@ -199,7 +194,18 @@ func (q *guess) improvement(best float64) float64 {
 // fit moves each length scale, each feature's way and the nugget to where the
 // likelihood of y, with the priors, is larger.
 func (g *surrogate) fit(vs []int, y []float64, sweeps int) {
-	t := newFit(g, vs, y)
+	n := len(vs)
+	t := &gpFit{surrogate: g, vs: vs, y: mat.NewVecDense(n, nil), k: mat.NewSymDense(n, nil),
+		sum: make([]float64, n*(n-1)/2), try: make([]float64, n*(n-1)/2)}
+	mean, sd := moments(y)
+	for i, v := range y {
+		t.y.SetVec(i, (v-mean)/sd)
+	}
+	for k := range g.features {
+		t.parts = append(t.parts, g.features[k].distances(vs))
+		floats.Add(t.sum, t.parts[k])
+	}
+	t.best = t.likelihood(t.sum, g.nugget)
 	for range sweeps {
 		before := t.best
 		for i := range g.features {
@@ -224,22 +230,6 @@ type gpFit struct {
 	k      *mat.SymDense
 	factor mat.Cholesky
 	sol    mat.VecDense
-}
-
-func newFit(g *surrogate, vs []int, y []float64) *gpFit {
-	n := len(vs)
-	t := &gpFit{surrogate: g, vs: vs, y: mat.NewVecDense(n, nil), k: mat.NewSymDense(n, nil),
-		sum: make([]float64, n*(n-1)/2), try: make([]float64, n*(n-1)/2)}
-	mean, sd := moments(y)
-	for i, v := range y {
-		t.y.SetVec(i, (v-mean)/sd)
-	}
-	for k := range g.features {
-		t.parts = append(t.parts, g.features[k].distances(vs))
-		floats.Add(t.sum, t.parts[k])
-	}
-	t.best = t.likelihood(t.sum, g.nugget)
-	return t
 }
 
 // distances are the squared ones of the variants by a feature.

@@ -45,7 +45,7 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 	if c.Code != Emulated { // all of its tasks are ahead already
 		c.Device.Prefetch(task.Problem, task.Variants)
 	}
-	digests := map[string]map[uint64]bool{}
+	digests := map[string]map[uint64]bool{} // of each family
 	of := map[[2]string]*Verdicts{}
 	for _, v := range task.Variants {
 		c.Now(task.Problem, v.Family)
@@ -60,8 +60,13 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 			if digests[v.Family] == nil {
 				digests[v.Family] = map[uint64]bool{}
 			}
-			if k, err = c.verdicts(at[0], at[1], digests[v.Family]); err != nil {
+			k = &Verdicts{Refs: at[1], Code: c.Code, digests: digests[v.Family],
+				Outputs: map[string]kernels.OutputCheck{}}
+			if k.Family, err = c.Registry.Lookup(v.Family); err != nil {
 				return found, err
+			}
+			if _, ok := kernels.PeerName(v.Family); ok {
+				k.Code = Peer
 			}
 			of[at], found = k, append(found, k)
 		}
@@ -77,19 +82,6 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 		}
 	}
 	return found, nil
-}
-
-func (c *Checker) verdicts(family, refs string, digests map[uint64]bool) (*Verdicts, error) {
-	f, err := c.Registry.Lookup(family)
-	if err != nil {
-		return nil, err
-	}
-	k := &Verdicts{Family: f, Refs: refs, Code: c.Code, digests: digests,
-		Outputs: map[string]kernels.OutputCheck{}}
-	if _, ok := kernels.PeerName(family); ok {
-		k.Code = Peer
-	}
-	return k, nil
 }
 
 // Verdicts are what was found of one family on one problem, for the REFs that name it.
