@@ -271,10 +271,14 @@ func (b *Book) aboutMap(m *Map, families map[string]bool) (lines []string) {
 			lines = append(lines, fact[0]+": "+fact[1])
 		}
 	}
+	of := map[string][]string{} // a design has one source for all ops
 	for _, f := range slices.Sorted(maps.Keys(m.Sources)) {
 		if families[f] {
-			lines = append(lines, "Kernel source: "+f+" "+m.Sources[f])
+			of[m.Sources[f]] = append(of[m.Sources[f]], f)
 		}
+	}
+	for _, source := range slices.Sorted(maps.Keys(of)) {
+		lines = append(lines, "Kernel source: "+source+" of "+strings.Join(of[source], ", "))
 	}
 	for _, r := range m.Rasters {
 		for _, v := range r.Legend { // users' families may
