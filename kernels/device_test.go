@@ -28,12 +28,3 @@ func TestCheckMain(t *testing.T) {
 	assert.That(t, c.Main().Stage == "k1" && (&kernels.Check{}).Main() == nil &&
 		(*kernels.Check)(nil).Main() == nil, "main of k1 and transpose, or of nothing")
 }
-
-// What is wrong with a device's ID testdata/texts.txt has.
-func TestDeviceInfoValidate(t *testing.T) {
-	assert.NoError(t, (&kernels.DeviceInfo{ID: "a", SMs: 1}).Validate())
-	for _, d := range []kernels.DeviceInfo{{}, {ID: "a", SMs: -1}, {ID: "a", CacheBytes: -1},
-		{ID: "a", PeakRate: -1}} {
-		assert.That(t, d.Validate() != nil, "%+v", d)
-	}
-}

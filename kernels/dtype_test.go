@@ -69,38 +69,27 @@ func (f *format) round(v float32) uint16 {
 	return sign | uint16(hi)
 }
 
-func TestEveryPatternRoundTrips(t *testing.T) {
-	for _, f := range formats() {
-		for b := range 1 << 16 {
-			bits := uint16(b)
-			mag, w := b&0x7fff, f.widen(bits)
-			back := f.narrow(w)
-			assert.Must(t, math.Signbit(float64(w)) == (b > 0x7fff) && (back^bits)&0x8000 == 0,
-				"%s %#04x: the sign got lost: %g, %#04x", f.name, b, w, back)
-			if mag > f.inf() { // a NaN may lose its payload, but not become a number
-				assert.Must(t, w != w && int(back&0x7fff) > f.inf(),
-					"%s %#04x is NaN; widened %g, narrowed %#04x", f.name, b, w, back)
-				continue
-			}
-			want := math.Inf(1)
-			if mag < f.inf() {
-				want = f.values[mag]
-			}
-			assert.Must(t, math.Abs(float64(w)) == want && back == bits,
-				"%s %#04x widens to %g, want %g, and narrows to %#04x", f.name, b, w, want, back)
-		}
-	}
-}
-
-// Rounding is where a kernel and its reference differ by one bit: every tie,
-// both neighbours of every tie, and random patterns of all of float32.
+// Rounding is where a kernel and its reference differ by one bit: every pattern there and back, every
+// tie with both of its neighbours, and random numbers.
 func TestRoundingToNearestEven(t *testing.T) {
 	for _, f := range formats() {
 		check := func(v float32) {
 			t.Helper()
 			got, want := f.narrow(v), f.round(v)
-			assert.Must(t, got == want, "%s: %g (%#08x) rounds to %#04x, want %#04x", f.name, v,
-				math.Float32bits(v), got, want)
+			nan := v != v // which may lose its payload, but not become a number
+			assert.Must(t, got == want || nan && int(got&0x7fff) > f.inf(), "%s: %g (%#08x) rounds to "+
+				"%#04x, want %#04x", f.name, v, math.Float32bits(v), got, want)
+		}
+		for b := range 1 << 16 {
+			w, mag := f.widen(uint16(b)), b&0x7fff
+			want := math.Inf(1)
+			if mag < f.inf() {
+				want = f.values[mag]
+			}
+			assert.Must(t, math.Signbit(float64(w)) == (b > 0x7fff) &&
+				(mag > f.inf() && w != w || math.Abs(float64(w)) == want), "%s %#04x widens to %g, want %g",
+				f.name, b, w, want)
+			check(w)
 		}
 		for i := range f.values[1:] {
 			// exact: one bit more than the format has
@@ -111,23 +100,17 @@ func TestRoundingToNearestEven(t *testing.T) {
 				check(-v)
 			}
 		}
-		for _, v := range []float32{math.MaxFloat32, math.SmallestNonzeroFloat32,
-			float32(math.Inf(1)), 0, 65504, 65519.996, 65520, 0x1p-25, 0x1p-14} {
-			check(v)
-			check(-v)
-		}
 		rng := rand.New(rand.NewPCG(1, 2))
 		for range 200_000 {
-			if v := math.Float32frombits(rng.Uint32()); v == v {
-				check(v)
-			}
+			check(math.Float32frombits(rng.Uint32()))
 		}
-		// A NaN whose payload is only in the bits cut off does not become an infinity.
-		for bit := range 23 {
-			for _, sign := range []uint32{0, 1 << 31} {
-				got := f.narrow(math.Float32frombits(0x7f800000 | sign | 1<<bit))
-				assert.That(t, int(got&0x7fff) > f.inf(), "%s: a NaN became %#04x", f.name, got)
-			}
+		for bit := range 23 { // of a payload, which may be only in the bits cut off
+			check(math.Float32frombits(0x7f800000 | 1<<bit))
+			check(math.Float32frombits(0xff800000 | 1<<bit))
+		}
+		for _, v := range []float32{math.MaxFloat32, math.SmallestNonzeroFloat32} {
+			check(v)
+			check(-v)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"encoding/json"
 	"math"
 	"testing"
 
@@ -44,27 +43,6 @@ func TestMemory(t *testing.T) {
 		c.Set(0, float32(math.Copysign(0, -1)))
 		c.Set(n-1, 1)
 		assert.Equal(t, c.Differing(m), 2, d, "elements differ, want 2")
-	}
-}
-
-func TestNumberJSON(t *testing.T) {
-	for _, f := range []float64{0, 1, -2.5, 1e-300, 1e300, 0.1, math.MaxFloat64, math.NaN(),
-		math.Inf(1), math.Inf(-1)} {
-		// An infinity in the middle of a line of records must not spoil the line.
-		data, err := json.Marshal(struct{ N kernels.Number }{kernels.Number(f)})
-		if err != nil {
-			t.Errorf("%g: %v", f, err)
-			continue
-		}
-		var back struct{ N kernels.Number }
-		assert.NoError(t, json.Unmarshal(data, &back), data)
-		g := float64(back.N)
-		assert.That(t, g == f || g != g && f != f, "%g became %s and %g", f, data, g)
-	}
-	var n kernels.Number
-	for _, bad := range []string{`"x"`, `true`, `{}`, `""`} {
-		assert.That(t, json.Unmarshal([]byte(bad), &n) != nil,
-			"%s is the number %g", bad, float64(n))
 	}
 }
 

@@ -1,6 +1,7 @@
 package kernels_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,6 +39,15 @@ func TestTexts(t *testing.T) {
 		case "slug":
 			got = kernels.Slug(text)
 			err = kernels.CheckID(fmt.Sprint(got))
+		case "info":
+			info := assert.Value[kernels.DeviceInfo](t, text)
+			return fmt.Sprint(info.Validate())
+		case "numbers":
+			var list []kernels.Number
+			err := json.Unmarshal([]byte(text), &list)
+			again, bad := json.Marshal(list)
+			assert.NoError(t, bad, text)
+			return fmt.Sprint(string(again), err != nil)
 		case "printable":
 			return strconv.QuoteToASCII(kernels.Printable(text, 100))
 		}
