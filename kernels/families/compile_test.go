@@ -76,17 +76,11 @@ func TestCompile(t *testing.T) {
 			}
 		}
 	}
-	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16,
-			Weight: kernels.BF16, Bias: op.Spec().Bias}
+	for _, p := range problems("4096x4096/bf16?") {
 		add(p, "sm_80", "sm_90", "sm_100")
-		p.N, p.DType, p.ZeroCentered = 541, kernels.FP16, p.HasWeight()
-		if !p.HasWeight() {
-			p.Weight = p.DType
-		}
-		add(p, "sm_90")
-	})
-	for _, p := range options(8192, 1024) {
+	}
+	for _, p := range append(problems("4096x541/fp16-wbf16?+zc", "4096x541/fp16"),
+		options("8192x1024")...) {
 		add(p, "sm_90")
 		if p.Transpose {
 			add(p, "sm_80", "sm_100")

@@ -2,8 +2,10 @@ package families_test
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
@@ -14,98 +16,49 @@ import (
 	"normbench/kernels/reference"
 )
 
-// eachOpPass calls f with every op and pass.
-func eachOpPass(f func(op kernels.Op, pass kernels.Pass)) {
-	for _, s := range kernels.Ops() {
-		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-			f(s.Op, pass)
+// problems are those of all ops and passes, of rows, columns, types and options as text: ? is a bias in
+// ops that have one by default. What is no problem is left out.
+func problems(kinds ...string) (ps []kernels.Problem) {
+	for _, kind := range kinds {
+		for _, op := range kernels.Ops() {
+			text := strings.ReplaceAll(kind, "?", map[bool]string{true: "+bias"}[op.Bias])
+			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+				if p, err := kernels.ParseProblem(fmt.Sprint(op.Op, "/", pass, "/", text)); err == nil {
+					ps = append(ps, p)
+				}
+			}
 		}
 	}
+	return ps
 }
 
 // corners are the shapes and options where indexing goes wrong: one row, one
 // column, odd and prime columns, more tiles than CTAs and fewer; then every
 // type and every option.
 func corners() []kernels.Problem {
-	var ps []kernels.Problem
-	for _, s := range [][2]int64{{1, 1}, {1, 8192}, {3, 1}, {5, 7}, {33, 541}, {64, 256}, {130, 96},
-		{17, 4100}} {
-		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s[0], N: s[1],
-				DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Spec().Bias})
-		})
-	}
-	for _, d := range kernels.DTypes() {
-		for _, w := range []kernels.DType{d, kernels.FP32} {
-			eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-				p := kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: w,
-					ZeroCentered: true, Bias: w == kernels.FP32}
-				if !p.HasWeight() {
-					p = kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: d}
-				}
-				ps = append(ps, p)
-			})
-		}
-	}
-	ps = append(ps, options(33, 136)...)
-	return append(ps, transposed()...)
+	ps := problems("1x1/bf16?", "1x8192/bf16?", "3x1/bf16?", "5x7/bf16?", "33x541/bf16?", "64x256/bf16?",
+		"130x96/bf16?", "17x4100/bf16?", "19x130/bf16+zc", "19x130/bf16-wfp32+bias+zc", "19x130/fp16+zc",
+		"19x130/fp16-wfp32+bias+zc", "19x130/fp32+bias+zc", "19x130/fp32")
+	return slices.Concat(ps, options("33x136"), transposed())
 }
 
 // transposed are problems of fp8 with its transpose, in tiles of 4x4 bytes: a band that is
 // not full, several strips, vectors of 8 bytes, and every option.
 func transposed() []kernels.Problem {
-	var ps []kernels.Problem
-	for _, s := range [][2]int64{{4, 4}, {36, 136}, {132, 516}, {48, 256}} {
-		for _, p := range options(s[0], s[1]) {
-			if p.Pass == kernels.Fwd {
-				if p.FP8, p.Transpose = true, true; p.Validate() == nil {
-					ps = append(ps, p)
-				}
-			}
+	ps := problems("68x260/fp32-wbf16+fp8t")
+	for _, shape := range []string{"4x4", "36x136", "132x516", "48x256"} {
+		for _, with := range []string{"", "+bias", "+noweight", "+residual", "+bias+zc+residual"} {
+			ps = append(ps, problems(shape+"/bf16"+with+"+fp8t")...)
 		}
 	}
-	return append(ps, kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 68, N: 260,
-		DType: kernels.FP32, Weight: kernels.BF16, FP8: true, Transpose: true})
-}
-
-// options are the problems of one shape with each option that a pass has.
-func options(m, n int64) []kernels.Problem {
-	var ps []kernels.Problem
-	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-		p := kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.BF16,
-			Weight: kernels.BF16}
-		for _, set := range []func(p *kernels.Problem){
-			func(p *kernels.Problem) { p.NoWeight = true },
-			func(p *kernels.Problem) { p.Residual = true },
-			func(p *kernels.Problem) { p.Residual, p.Bias, p.ZeroCentered = true, true, true },
-			func(p *kernels.Problem) { p.FP8 = true },
-			func(p *kernels.Problem) { p.FP8, p.Transpose, p.Bias = true, true, true },
-			func(p *kernels.Problem) { p.Accumulate, p.Bias = true, true },
-		} {
-			q := p
-			if set(&q); q.Validate() == nil {
-				ps = append(ps, q)
-			}
-		}
-	})
 	return ps
 }
 
-// hostile are the problems whose inputs come from a hostile seed: at least one
-// row of each ordeal.
-func hostile() []kernels.Problem {
-	var ps []kernels.Problem
-	for _, d := range kernels.DTypes() {
-		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 24, N: 136, DType: d, Weight: d,
-				Bias: op.Spec().Bias})
-		})
-	}
-	fp8 := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 16, N: 136,
-		DType: kernels.BF16, Weight: kernels.BF16, FP8: true}
-	both := fp8
-	both.Transpose = true
-	return append(ps, fp8, both)
+// options are the problems of one shape with each option that a pass has.
+func options(shape string) []kernels.Problem {
+	shape += "/bf16"
+	return problems(shape+"+noweight", shape+"+residual", shape+"+bias+zc+residual", shape+"+fp8",
+		shape+"+bias+fp8t", shape+"+bias+acc")
 }
 
 // own are the designs with host stages of their own.
@@ -145,10 +98,11 @@ func TestHostStages(t *testing.T) {
 	}
 }
 
-// Zeros, huge and tiny rows, infinities and NaN come out as the reference has
-// them.
+// Zeros, huge and tiny rows, infinities and NaN come out as the reference has them: of a hostile seed
+// at least one row of each ordeal.
 func TestHostile(t *testing.T) {
-	for _, p := range hostile() {
+	for _, p := range problems("24x136/bf16?", "24x136/fp16?", "24x136/fp32?", "16x136/bf16+fp8",
+		"16x136/bf16+fp8t") {
 		checkAll(t, p, reference.Hostile+3, map[string]int{})
 	}
 }

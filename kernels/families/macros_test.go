@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -79,15 +80,10 @@ func macrosOf(t *testing.T, source string) map[string]macro {
 // cache that it is as large as. A quarter of the problems each day.
 func TestMacros(t *testing.T) {
 	r, d := families.New(), device("sm_90")
-	ps := append(options(8192, 1024), append(options(96, 4096), options(4096, 65536)...)...)
-	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-		for _, n := range []int64{1, 31, 541, 4096, 1 << 17} {
-			for _, m := range []int64{24, 40000} {
-				ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.BF16,
-					Weight: kernels.BF16, Bias: op.Spec().Bias})
-			}
-		}
-	})
+	ps := slices.Concat(options("8192x1024"), options("96x4096"), options("4096x65536"))
+	for _, n := range []string{"1", "31", "541", "4096", "131072"} {
+		ps = append(ps, problems("24x"+n+"/bf16?", "40000x"+n+"/bf16?")...)
+	}
 	tried := map[string]bool{}
 	for i, p := range ps {
 		for _, f := range r.Families {
