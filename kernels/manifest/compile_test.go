@@ -76,20 +76,6 @@ func TestCheckFails(t *testing.T) {
 	}
 }
 
-// A cache folder that cannot be written is told, and costs no kernel.
-func TestCheckUnkept(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	assert.NoError(t, os.WriteFile(file, nil, 0o644))
-	t.Setenv("NORMBENCH_CACHE", file)
-	r, fs, err := Load(families.New(), folder(t, "mine.yaml", good, "mine.cu", goodSource))
-	assert.NoError(t, err)
-	c := newChecker(t, r, "sm_90")
-	_, err = c.Check(fs[0], devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16"), false)
-	assert.That(t, err == nil && c.Kernels() != 0, "%d kernels, %v", c.Kernels(), err)
-	assert.Equal(t, c.Unkept(),
-		"cubins are not kept in "+file+", so the next run compiles them again: not a directory")
-}
-
 // plain is a forward as people write it: CUDA's own headers, a template, an int, a knob of its own,
 // no rstd.
 //

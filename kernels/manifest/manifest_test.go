@@ -136,36 +136,25 @@ func numbers(n int) string {
 	return strings.Join(list, ", ")
 }
 
+// What cmd/normbench/testdata/script/kernels_dir.txtar does not show of folders.
 func TestFolders(t *testing.T) {
-	second := strings.Replace(good, "mine/bwd", "mine/bwd2", 1)
-	for _, test := range []struct{ dir, want string }{
-		{filepath.Join(t.TempDir(), "nowhere"), "no folder "},
-		{folder(t), " has no manifest (*.yaml)"},
-		{filepath.Join(folder(t, "mine.yaml", good), "mine.yaml"), "mine.yaml is no folder"},
-		{folder(t, "a.yaml", good, "b.yaml", good, "mine.cu", goodSource),
-			`b.yaml:1:7: name: "mine/bwd" is the name of a family at `},
-		{folder(t, "a.yaml", good, "b.yaml", second),
-			"a.yaml:31:13: launches[1].source: no file mine.cu"},
-		{folder(t, "a.yaml", good, "mine.cu", `#include "gone.cuh"`+"\n"+goodSource),
-			`a.yaml:31:13: launches[1].source: mine.cu includes "gone.cuh", which is nowhere`},
-		{folder(t, "a.yaml", good, "mine.cu", "\xef\xbb\xbf#include \"gone.cuh\"\n"+goodSource),
+	for _, test := range []struct{ source, header, want string }{
+		{`#include "gone.cuh"`, "", `a.yaml:31:13: launches[1].source: mine.cu includes "gone.cuh", which is nowhere`},
+		{"\xef\xbb\xbf#include \"gone.cuh\"", "", `mine.cu includes "gone.cuh", which is nowhere`},
+		{"\xef\xbb\xbf#include \"a.cuh\"", "\xef\xbb\xbf#include \"gone.cuh\"\n",
 			`mine.cu includes "gone.cuh", which is nowhere`},
-		{folder(t, "a.yaml", good, "mine.cu", "\xef\xbb\xbf#include \"a.cuh\"\n"+goodSource,
-			"a.cuh", "\xef\xbb\xbf#include \"gone.cuh\"\n"),
-			`mine.cu includes "gone.cuh", which is nowhere`},
-		{folder(t, "a.yaml", good, "mine.cu", "#include HEADER\n"+goodSource),
-			"a.yaml:31:13: launches[1].source: mine.cu includes #include HEADER, which names no " +
-				"file to follow"},
-		{folder(t, "a.yaml", good, "mine.cu", strings.Repeat("//\n", 1<<20/3)+goodSource),
-			"mine.cu has 1.0 MiB, more than 1.0 MiB"},
+		{"#include HEADER", "", "mine.cu includes #include HEADER, which names no file to follow"},
+		{strings.Repeat("//\n", 1<<20/3), "", "mine.cu has 1.0 MiB, more than 1.0 MiB"},
 	} {
-		_, _, err := Load(families.New(), test.dir)
-		assert.Refused(t, err, test.want, test.dir)
+		_, _, err := Load(families.New(), folder(t, "a.yaml", good, "mine.cu", test.source+"\n"+goodSource,
+			"a.cuh", test.header))
+		assert.Refused(t, err, test.want)
 	}
-	r, fs, err := Load(families.New(), folder(t, "a.yaml", good, "b.yaml", second, "mine.cu",
-		goodSource, "notes.txt", "no"))
-	assert.Must(t, err == nil && len(fs) == 2 && fs[0].Name == "mine/bwd" &&
-		fs[1].Name == "mine/bwd2", "two manifests: %v, %v", fs, err)
+	_, _, err := Load(families.New(), filepath.Join(folder(t, "mine.yaml", good), "mine.yaml"))
+	assert.Refused(t, err, "mine.yaml is no folder")
+	r, fs, err := Load(families.New(), folder(t, "a.yaml", good, "b.yaml",
+		strings.Replace(good, "mine/bwd", "mine/bwd2", 1), "mine.cu", goodSource, "notes.txt", "no"))
+	assert.Must(t, err == nil && len(fs) == 2 && fs[0].Name == "mine/bwd", "two manifests: %v, %v", fs, err)
 	f, err := r.Lookup("mine/bwd2")
 	assert.That(t, err == nil && f == fs[1], "the registry has %v, %v", f, err)
 }
@@ -183,29 +172,27 @@ func sourceHash(t *testing.T, dir string) string {
 // A user's source includes normbench's header unless the folder has one of that
 // name; a change of their code changes the hash.
 func TestFiles(t *testing.T) {
-	hash := func(files ...string) string { return sourceHash(t, folder(t, files...)) }
+	const hidden = "/*\n*/ #inc\\\nlude \"a.h\"\n" // from who looks for lines
+	hash := func(source string, files ...string) string {
+		return sourceHash(t, folder(t, append(files, "mine.yaml", good, "mine.cu", source)...))
+	}
 	seen := map[string]bool{}
 	for _, files := range [][]string{
-		{"mine.yaml", good, "mine.cu", goodSource},
-		{"mine.yaml", good, "mine.cu", goodSource + "int more;\n"},
-		{"mine.yaml", good, "mine.cu", goodSource, "common.cuh", "int mine;"},
-		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h",
-			`#include "b.h"`, "b.h", "int b;"},
-		{"mine.yaml", good, "mine.cu", "/*\n*/ #inc\\\nlude \"a.h\"\n" + goodSource, "a.h",
-			"extern \"C\" __global__ void c() {}"},
-		{"mine.yaml", good, "mine.cu", "/*\n*/ #inc\\\nlude \"a.h\"\n" + goodSource, "a.h",
-			"extern \"C\" __global__ void d() {}"},
-		{"mine.yaml", good, "mine.cu", `#  include	"a.h" // blanks` + "\n" + goodSource, "a.h",
-			"int a;"},
+		{goodSource},
+		{goodSource + "int more;\n"},
+		{goodSource, "common.cuh", "int mine;"},
+		{`#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", "int b;"},
+		{hidden + goodSource, "a.h", "extern \"C\" __global__ void c() {}"},
+		{hidden + goodSource, "a.h", "extern \"C\" __global__ void d() {}"},
+		{`#  include	"a.h" // blanks` + "\n" + goodSource, "a.h", "int a;"},
 	} {
-		h := hash(files...)
+		h := hash(files[0], files[1:]...)
 		assert.That(t, !seen[h], "%.40q has the hash of other files", files)
 		seen[h] = true
-		assert.Equal(t, hash(files...), h, "the folder's name changes the hash")
+		assert.Equal(t, hash(files[0], files[1:]...), h, "the folder's name changes the hash")
 	}
-	plain := hash("mine.yaml", good, "mine.cu", goodSource)
-	assert.Equal(t, hash("mine.yaml", good+"#\n", "mine.cu", goodSource+"// a comment\n"), plain,
-		"comments change the hash")
+	plain := sourceHash(t, folder(t, "mine.yaml", good+"#\n", "mine.cu", goodSource+"// a comment\n"))
+	assert.Equal(t, hash(goodSource), plain, "comments change the hash")
 	r, _ := load(t)
 	ours, err1 := families.File("common.cuh")
 	theirs, err2 := r.File(Prefix + "common.cuh")

@@ -3,7 +3,6 @@ package nvrtc
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,49 +13,6 @@ import (
 
 	"normbench/internal/assert"
 )
-
-func key(t *testing.T, version string, src Source, opt Options) string {
-	t.Helper()
-	flags, err := opt.flags()
-	assert.NoError(t, err)
-	return cacheKey(version, src, flags)
-}
-
-func TestCacheKey(t *testing.T) {
-	src := Source{Name: "k.cu", Text: "a", Headers: map[string]string{"x.cuh": "1", "y.cuh": "2"}}
-	opt := Options{Arch: "sm_90", Defines: []Define{{"A", "1"}, {"B", "2"}}, Extra: []string{"-G"}}
-	base := key(t, "13.0", src, opt)
-
-	same := opt
-	same.Defines = []Define{{"B", "2"}, {"A", "1"}}
-	assert.Equal(t, key(t, "13.0", src, same), base, "the order of macros changes the key")
-	assert.Equal(t, same.Defines[0].Name, "B", "flags sorted the caller's slice")
-
-	seen := map[string]string{base: "base"}
-	for name, change := range map[string]func(*Source, *Options){
-		"name":        func(s *Source, _ *Options) { s.Name = "l.cu" },
-		"text":        func(s *Source, _ *Options) { s.Text = "b" },
-		"header text": func(s *Source, _ *Options) { s.Headers["y.cuh"] = "3" },
-		"header name": func(s *Source, _ *Options) {
-			delete(s.Headers, "y.cuh")
-			s.Headers["z.cuh"] = "2"
-		},
-		"arch":        func(_ *Source, o *Options) { o.Arch = "sm_90a" },
-		"macro value": func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}, {"B", "3"}} },
-		"extra":       func(_ *Source, o *Options) { o.Extra = nil },
-		"version":     nil,
-	} {
-		s, o, version := src, opt, "13.0"
-		if s.Headers = maps.Clone(src.Headers); change == nil {
-			version = "12.9"
-		} else {
-			change(&s, &o)
-		}
-		k := key(t, version, s, o)
-		assert.Equal(t, seen[k], "", name, "has the key of")
-		seen[k] = name
-	}
-}
 
 // fakeCache is a cache of what fake compiles.
 func fakeCache(dir string, calls *int) *Cache {
@@ -97,39 +53,54 @@ func overwrite(t *testing.T, file string, data []byte) {
 
 var fakeOptions = Options{Arch: "sm_90"}
 
-// What another process has compiled is read. A comment, an indent or an empty line compiles nothing
-// again, unless they reach the cubin.
-func TestCacheTokens(t *testing.T) {
-	const text, header = "#define F(x) x // one\nint a = F(1) + 2;\n", "int b;"
+// What another process has compiled is read. A comment, an indent, an empty line or another order of
+// macros compiles nothing again, unless it reaches the cubin; whatever else is another does.
+func TestCacheKey(t *testing.T) {
+	const text = "#define F(x) x // one\nint a = F(1) + 2;\nchar c[] = \"a b\";"
 	for what, tt := range map[string]struct {
-		text, header         string
-		otherText, otherHead string
-		extra                []string
-		hit                  bool
+		change func(s *Source, o *Options)
+		hit    bool
 	}{
-		"comments": {text, header, "/* other */ #define F(x) x\n\n// more\n" +
-			"  int a = F(1) + 2;\n", "int b; // b", nil, true},
-		"code":            {text, header, text + "int c;", header, nil, false},
-		"a header's code": {text, header, text, "int c;", nil, false},
-		"lines": {text, header, "#define F(x) x int a = F(1) + 2;\n", header,
-			nil, false},
-		"a blank in a string": {"char c[] = \"a b\";", header, "char c[] = \"a  b\";", header,
-			nil, false},
-		"a comment with line info": {text, header, text + "//", header, []string{"-lineinfo"},
-			false},
+		"comments": {func(s *Source, _ *Options) {
+			s.Text = "/* other */ " + strings.ReplaceAll(s.Text, "// one\n", "\n\n// more\n  ")
+			s.Headers["y.cuh"] += " // b"
+		}, true},
+		"order of macros": {func(_ *Source, o *Options) { slices.Reverse(o.Defines) }, true},
+		"code":            {func(s *Source, _ *Options) { s.Text += "int c;" }, false},
+		"a header's code": {func(s *Source, _ *Options) { s.Headers["y.cuh"] = "int c;" }, false},
+		"a header's name": {func(s *Source, _ *Options) { s.Headers = map[string]string{"z.cuh": "int b;"} }, false},
+		"name":            {func(s *Source, _ *Options) { s.Name = "l.cu" }, false},
+		"lines":           {func(s *Source, _ *Options) { s.Text = strings.Replace(s.Text, "// one\n", "", 1) }, false},
+		"a string":        {func(s *Source, _ *Options) { s.Text = strings.Replace(s.Text, "a b", "a  b", 1) }, false},
+		"arch":            {func(_ *Source, o *Options) { o.Arch = "sm_90a" }, false},
+		"macro value":     {func(_ *Source, o *Options) { o.Defines[0].Value = "3" }, false},
+		"extra":           {func(_ *Source, o *Options) { o.Extra = []string{"-G"} }, false},
+		"version":         {nil, false},
+		"line info": {func(s *Source, o *Options) {
+			s.Text, o.Extra = s.Text+"//", []string{"-lineinfo"} // brings comments into the cubin
+		}, false},
 	} {
 		calls := 0
-		dir := filepath.Join(t.TempDir(), "cache")
-		opt := Options{Arch: "sm_90", Extra: tt.extra}
-		a, err1 := fakeCache(dir, &calls).Compile(
-			Source{"k.cu", tt.text, map[string]string{"h.cuh": tt.header}}, opt)
-		b, err2 := fakeCache(dir, &calls).Compile(
-			Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}}, opt)
+		first := fakeCache(filepath.Join(t.TempDir(), "cache"), &calls)
+		second := fakeCache(first.dir, &calls)
+		src := Source{"k.cu", text, map[string]string{"y.cuh": "int b;"}}
+		opt := Options{Arch: "sm_90", Defines: []Define{{"B", "2"}, {"A", "1"}}}
+		if what == "line info" {
+			opt.Extra = []string{"-lineinfo"}
+		}
+		a, err1 := first.Compile(src, opt)
+		assert.Equal(t, opt.Defines[0].Name, "B", "the caller's macros are sorted")
+		if tt.change == nil {
+			second.version = "12.9"
+		} else {
+			tt.change(&src, &opt)
+		}
+		b, err2 := second.Compile(src, opt)
 		assert.Must(t, err1 == nil && err2 == nil && !a.Cached && b.Cached == tt.hit,
 			"%s: cached %v, %v, %v", what, b.Cached, err1, err2)
 		a.Cached = true
 		assert.That(t, !tt.hit || calls == 1 && reflect.DeepEqual(a, b), "read %+v, wrote %+v", b, a)
-		left, err := filepath.Glob(filepath.Join(dir, "*", ".*.tmp-*"))
+		left, err := filepath.Glob(filepath.Join(first.dir, "*", ".*.tmp-*"))
 		assert.That(t, err == nil && len(left) == 0, "temporary files left: %v, %v", left, err)
 	}
 }
@@ -216,7 +187,10 @@ func TestCacheErrors(t *testing.T) {
 		assert.That(t, errors.As(err, &ce) && calls == before+1,
 			"got %v after %d compilations, want a CompileError", err, calls-before)
 	}
-	_, err = c.Compile(Source{Name: "k.cu"}, Options{Arch: "90"})
-	assert.That(t, err != nil && strings.HasPrefix(err.Error(), "compile k.cu: "),
-		"got %v, want the bad architecture refused by name", err)
+	for _, opt := range []Options{{}, {Arch: "90"}, {Arch: "compute_90"},
+		{Arch: "sm_90", Defines: []Define{{"", "1"}}},
+		{Arch: "sm_90", Defines: []Define{{"A", "1"}, {"B", "1"}, {"A", "2"}}}} {
+		_, err = c.Compile(Source{Name: "k.cu"}, opt)
+		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "compile k.cu: "), "%+v: %v", opt, err)
+	}
 }
