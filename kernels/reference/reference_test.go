@@ -11,16 +11,31 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/reference"
 )
 
-func problem(op kernels.Op, pass kernels.Pass, m, n int64, bias, zc bool) kernels.Problem {
-	return kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.FP32,
-		Weight: kernels.FP32, Bias: bias, ZeroCentered: zc}
+// kinds are the ops with and without bias and zero-centered weights, where they have weights.
+var kinds = []string{"l2norm/%s/%dx%d/fp32", "rmsnorm/%s/%dx%d/fp32", "rmsnorm/%s/%dx%d/fp32+bias",
+	"rmsnorm/%s/%dx%d/fp32+zc", "rmsnorm/%s/%dx%d/fp32+bias+zc", "layernorm/%s/%dx%d/fp32",
+	"layernorm/%s/%dx%d/fp32+bias", "layernorm/%s/%dx%d/fp32+zc", "layernorm/%s/%dx%d/fp32+bias+zc"}
+
+// each calls f with a problem of each kind and shape, and its inputs of a seed.
+func each(t *testing.T, pass kernels.Pass, seed uint64, shapes [][2]int64,
+	f func(p kernels.Problem, in map[string]*kernels.Memory)) {
+	for _, kind := range kinds {
+		for _, s := range shapes {
+			p := devicetest.Problem(t, fmt.Sprintf(kind, pass, s[0], s[1]))
+			f(p, reference.Inputs(p, seed))
+		}
+	}
 }
 
-// wide is a tensor in float64.
+// wide is a tensor in float64, none of one that is not there.
 func wide(m *kernels.Memory) []float64 {
+	if m == nil {
+		return nil
+	}
 	v := make([]float64, m.Len())
 	for i := range v {
 		v[i] = float64(m.At(int64(i)))
@@ -69,18 +84,6 @@ func forward(p kernels.Problem, x, w, b []float64) []float64 {
 
 const l2norm kernels.Op = "l2norm"
 
-// variants are the ops with and without bias and zero-centered weights, where they have weights.
-func variants(f func(op kernels.Op, bias, zc bool)) {
-	f(l2norm, false, false)
-	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
-		for _, bias := range []bool{false, true} {
-			for _, zc := range []bool{false, true} {
-				f(op, bias, zc)
-			}
-		}
-	}
-}
-
 func near(t *testing.T, what string, got, want []float64, tol float64) {
 	t.Helper()
 	assert.Must(t, len(got) == len(want), "%s: %d elements, want %d", what, len(got), len(want))
@@ -91,65 +94,45 @@ func near(t *testing.T, what string, got, want []float64, tol float64) {
 }
 
 func TestForward(t *testing.T) {
-	variants(func(op kernels.Op, bias, zc bool) {
-		for _, s := range [][2]int64{{1, 1}, {1, 5}, {7, 1}, {5, 33}} {
-			p := problem(op, kernels.Fwd, s[0], s[1], bias, zc)
-			in := reference.Inputs(p, 3)
-			var b []float64
-			if bias {
-				b = wide(in["b"])
-			}
-			var w []float64
-			if p.HasWeight() {
-				w = wide(in["w"])
-			}
-			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]),
-				w, b), 1e-13)
-		}
-	})
+	each(t, kernels.Fwd, 3, [][2]int64{{1, 1}, {1, 5}, {7, 1}, {5, 33}},
+		func(p kernels.Problem, in map[string]*kernels.Memory) {
+			near(t, p.String()+" y", reference.Answers(p, in).Values["y"],
+				forward(p, wide(in["x"]), wide(in["w"]), wide(in["b"])), 1e-13)
+		})
 }
 
 // The gradients against central differences of the loss sum(dy*y), of which dx,
 // dw and db are the derivatives. Differences of 1e-5 in float64 err by about
 // 1e-10.
 func TestBackwardIsTheGradient(t *testing.T) {
-	variants(func(op kernels.Op, bias, zc bool) {
-		for _, s := range [][2]int64{{1, 1}, {3, 1}, {1, 6}, {4, 7}} {
-			p := problem(op, kernels.Bwd, s[0], s[1], bias, zc)
-			in := reference.Inputs(p, 5)
-			x, w, dy := wide(in["x"]), []float64{}, wide(in["dy"])
-			if p.HasWeight() {
-				w = wide(in["w"])
-			}
-			b := make([]float64, p.N)
+	each(t, kernels.Bwd, 5, [][2]int64{{1, 1}, {3, 1}, {1, 6}, {4, 7}},
+		func(p kernels.Problem, in map[string]*kernels.Memory) {
+			x, w, dy, b := wide(in["x"]), wide(in["w"]), wide(in["dy"]), make([]float64, p.N)
 			loss := func() (sum float64) {
 				for i, y := range forward(p, x, w, b) {
 					sum += dy[i] * y
 				}
 				return sum
 			}
-			gradient := func(v []float64) []float64 {
-				g := make([]float64, len(v))
+			ans := reference.Answers(p, in).Values
+			for name, v := range map[string][]float64{"dx": x, "dw": w, "db": b} {
+				var gradient []float64
 				for i, at := range v {
 					const h = 1e-5
 					v[i] = at + h
 					up := loss()
 					v[i] = at - h
-					g[i] = (up - loss()) / (2 * h)
+					gradient = append(gradient, (up-loss())/(2*h))
 					v[i] = at
 				}
-				return g
+				got, ok := ans[name]
+				assert.Equal(t, ok, name == "dx" || name == "dw" && p.HasWeight() || name == "db" && p.Bias,
+					p, name, "is there")
+				if ok {
+					near(t, p.String()+" "+name, got, gradient, 1e-8)
+				}
 			}
-			ans := reference.Answers(p, in).Values
-			near(t, p.String()+" dx", ans["dx"], gradient(x), 1e-8)
-			near(t, p.String()+" dw", ans["dw"], gradient(w), 1e-8)
-			_, ok := ans["db"]
-			assert.Equal(t, ok, bias, p, "db is there")
-			if bias {
-				near(t, p.String()+" db", ans["db"], gradient(b), 1e-8)
-			}
-		}
-	})
+		})
 }
 
 // fill makes inputs of given values.
@@ -180,15 +163,15 @@ func TestClosedForms(t *testing.T) {
 		in   map[string]func(int64) float32
 		want map[string][]float64
 	}{
-		{problem(kernels.LayerNorm, kernels.Fwd, 1, 2, true, false), x, map[string][]float64{
+		{devicetest.Problem(t, "layernorm/fwd/1x2/fp32+bias"), x, map[string][]float64{
 			"y": {0.5, 0.5}, "mean": {c}, "rstd": {1 / math.Sqrt(eps)}}},
-		{problem(kernels.RMSNorm, kernels.Fwd, 1, 2, false, false), x, map[string][]float64{
+		{devicetest.Problem(t, "rmsnorm/fwd/1x2/fp32"), x, map[string][]float64{
 			"y": {c * rms * 2, c * rms * 2}, "rstd": {rms}}},
-		{problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, true), x, map[string][]float64{
+		{devicetest.Problem(t, "rmsnorm/bwd/1x1/fp32+zc"), x, map[string][]float64{
 			"dx": {eps * rms * rms * rms * 4 * (2 + 1)}, "dw": {4 * c * rms}}},
-		{problem(kernels.LayerNorm, kernels.Bwd, 3, 1, true, false), x, map[string][]float64{
+		{devicetest.Problem(t, "layernorm/bwd/3x1/fp32+bias"), x, map[string][]float64{
 			"dx": {0, 0, 0}, "dw": {0}, "db": {12}}},
-		{problem(l2norm, kernels.Bwd, 1, 2, false, false), zeros, map[string][]float64{
+		{devicetest.Problem(t, "l2norm/bwd/1x2/fp32"), zeros, map[string][]float64{
 			"rnorm": {1e12}, "dx": {3e12, 3e12}}},
 	} {
 		got := reference.Answers(test.p, fill(test.p, test.in)).Values
@@ -202,7 +185,7 @@ func TestClosedForms(t *testing.T) {
 
 // How many cores share the work must not show beyond the last bits of a sum.
 func TestDeterminism(t *testing.T) {
-	p := problem(kernels.LayerNorm, kernels.Bwd, 37, 29, true, false)
+	p := devicetest.Problem(t, "layernorm/bwd/37x29/fp32+bias")
 	one := reference.Answers(p, reference.Inputs(p, 11)).Values
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(7))
 	in := reference.Inputs(p, 11)
@@ -220,24 +203,11 @@ func TestDeterminism(t *testing.T) {
 
 // The bits that every device draws, with splitmix64's own published sequence
 // for seed 0 as the anchor: another generator would make the records of two
-// devices, or of two versions, answer different questions.
+// devices, or of two versions, answer different questions. Whole draws package peers has.
 func TestBits(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
 		0xf88bb8a8724c81ec} {
 		assert.Equal(t, reference.Bits(0, 0, int64(i)+1), want, "number", i+1, "of splitmix64")
-	}
-	// Whole draws of seed 7 at elements 0, 1 and 2^40, as an implementation in
-	// another language gives them.
-	want := map[string][3]uint32{
-		"x":  {0x3f377c04, 0x3fcd6954, 0x3fc29f93},
-		"dy": {0xbe36bb3a, 0x3f59a125, 0x3db97de7},
-		"w":  {0x3f409fe2, 0x3faf7e59, 0x3f84cd53},
-	}
-	for _, d := range reference.Draws(problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, false)) {
-		for k, i := range []int64{0, 1, 1 << 40} {
-			assert.Equal(t, math.Float32bits(d.Value(7, i)), want[d.Tensor.Name][k],
-				d.Tensor.Name, i, "of seed 7")
-		}
 	}
 	if want := 1 / math.Sqrt(4*(0x1p32-1)/12); math.Abs(float64(reference.Unit)-
 		want) > want*0x1p-24 {
@@ -293,8 +263,7 @@ func TestCompare(t *testing.T) {
 // arithmetic, rounded once, passes; mistakes that kernels have really had do
 // not.
 func TestTolerance(t *testing.T) {
-	p := problem(kernels.LayerNorm, kernels.Bwd, 512, 64, true, false)
-	p.DType, p.Weight = kernels.BF16, kernels.BF16
+	p := devicetest.Problem(t, "layernorm/bwd/512x64/bf16+bias")
 	in := reference.Inputs(p, 21)
 	ans := reference.Answers(p, in)
 	tensors := map[string]kernels.Tensor{}
@@ -357,7 +326,7 @@ func TestTolerance(t *testing.T) {
 
 // Scale is the size of the terms: a sum of M unit terms has sqrt(M).
 func TestScale(t *testing.T) {
-	p := problem(kernels.RMSNorm, kernels.Bwd, 400, 50, true, false)
+	p := devicetest.Problem(t, "rmsnorm/bwd/400x50/fp32+bias")
 	rng := rand.New(rand.NewPCG(1, 1))
 	sign := func(int64) float32 { return float32(rng.IntN(2)*2 - 1) }
 	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign,
@@ -369,7 +338,7 @@ func TestScale(t *testing.T) {
 	}
 	// In layernorm x and the mean cancel: rows of ones have no xhat, but its rounding
 	// has the scale of both, rstd = 1/sqrt(eps) times their size.
-	ln := problem(kernels.LayerNorm, kernels.Bwd, 400, 50, true, false)
+	ln := devicetest.Problem(t, "layernorm/bwd/400x50/fp32+bias")
 	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign,
 		"w": constant(1)}))
 	assert.Equal(t, a.Scale["mean"], 1, "scale of the mean", "1")
