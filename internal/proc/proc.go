@@ -4,6 +4,7 @@ package proc
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,32 +97,25 @@ func Start(o Options) (*Child, error) {
 
 func (c *Child) read() {
 	defer close(c.lines)
-	r := bufio.NewReader(c.stdout)
-	for {
-		line, err := c.readLine(r)
-		if err != nil {
-			return
-		}
+	lines := bufio.NewScanner(c.stdout)
+	lines.Buffer(nil, c.max)
+	lines.Split(wholeLine)
+	for lines.Scan() {
 		select {
-		case c.lines <- line:
+		case c.lines <- bytes.Clone(lines.Bytes()):
 		case <-c.done:
 			return
 		}
 	}
+	c.long.Store(errors.Is(lines.Err(), bufio.ErrTooLong))
 }
 
-// readLine reads a line of no more than c.max bytes.
-func (c *Child) readLine(r *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > c.max {
-			c.long.Store(true)
-			return nil, bufio.ErrTooLong
-		}
-		if line = append(line, part...); err != bufio.ErrBufferFull {
-			return line, err
-		}
+// wholeLine is a bufio.SplitFunc by which a line without an end is none.
+func wholeLine(data []byte, _ bool) (n int, line []byte, err error) {
+	if n = bytes.IndexByte(data, '\n') + 1; n > 0 {
+		line = data[:n]
 	}
+	return n, line, nil
 }
 
 // PID is the child's process.
