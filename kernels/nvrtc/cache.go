@@ -26,7 +26,7 @@ const formatVersion = "normbench-cubin 3"
 type Cache struct {
 	dir     string
 	version string      // of NVRTC, part of every key of its cubins
-	compile CompileFunc // by NVRTC; nil without it
+	compile CompileFunc // by NVRTC; nil without it, where nobody asks for CUDA
 	python  CompileFunc // by Triton, whose versions are in the options
 	shelf   *shelf      // nil without include folders
 
@@ -84,8 +84,6 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 		return nil, &CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
 	case src.IsPython():
 		compile = c.python
-	case compile == nil:
-		return nil, ErrNotFound
 	}
 	key, err := c.key(src, opt)
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -122,33 +120,4 @@ func TestManifest(t *testing.T) {
 	}
 	assert.Golden(t, "testdata/manifest.yaml",
 		Manifest(Request{Source: "k.py", Function: "_Bwd"}, f, d, errors.New("no torch")))
-}
-
-// Without Python, without Triton, with an old one, or with a program that dies the error is one
-// line.
-func TestNoTriton(t *testing.T) {
-	dir := t.TempDir()
-	python := filepath.Join(dir, "python")
-	for _, test := range []struct{ script, want string }{
-		{"", `there is no Python "` + python + `"`},
-		{`echo '{"Error": "there is no Triton"}'`, python + ": there is no Triton"},
-		{`echo '{"Version": "2.3.1"}'`, python + " has Triton 2.3.1"},
-		{"echo oops >&2; exit 3", python + " ended: exit status 3 (oops)"},
-	} {
-		t.Setenv(PythonVariable, python)
-		if test.script != "" {
-			assert.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\n"+test.script+"\n"), 0o755))
-		}
-		_, err := Probe(nil, nil)
-		assert.That(t, err != nil && err.Error() == test.want, "%v, want %s", err, test.want)
-	}
-	c := NewCompiler(0)
-	defer c.Close()
-	t.Setenv("NORMBENCH_CACHE", dir)
-	unit := nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0"}}
-	_, err := c.Compile(nvrtc.Source{Name: "user:k.py"}, unit)
-	want := "compile user:k.py: Triton's process ended: exit status 3 (oops)"
-	assert.That(t, err != nil && err.Error() == want, "%v, want %s", err, want)
-	_, err = nvrtc.NewCache(dir, nil).Compile(nvrtc.Source{Name: "k.cu"}, unit)
-	assert.That(t, errors.Is(err, nvrtc.ErrNotFound), "CUDA without NVRTC: %v", err)
 }
