@@ -45,12 +45,3 @@ func TestMemory(t *testing.T) {
 		assert.Equal(t, c.Differing(m), 2, d, "elements differ, want 2")
 	}
 }
-
-func TestCheckReason(t *testing.T) {
-	c := kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 9},
-		{Name: "rstd", Elems: 3, Bad: 2, First: 1, Got: kernels.Number(math.NaN()), Want: 0.5}}}
-	want := "rstd is wrong in 2 of 3 elements, first at 1: got NaN, want 0.5"
-	assert.That(t, !c.OK() && c.Reason() == want, "%v, %q, want %q", c.OK(), c.Reason(), want)
-	c.Outputs[1].Bad = 0
-	assert.That(t, c.OK(), "right outputs are not OK: %s", c.Reason())
-}

@@ -56,19 +56,10 @@ func TestDescendants(t *testing.T) {
 	}
 }
 
-// Credentials of the environment are not passed on; what finds programs, libraries and hosts is.
+// Credentials of the environment are not passed on; what finds programs, libraries and hosts is:
+// testdata/variables.txt.
 func TestSecrets(t *testing.T) {
-	for name, want := range map[string]bool{
-		"GITHUB_TOKEN": true, "CI_JOB_JWT": true, "CI_REGISTRY_PASSWORD": true,
-		"AWS_SECRET_ACCESS_KEY": true,
-		"AWS_ACCESS_KEY_ID":     true, "GOOGLE_APPLICATION_CREDENTIALS": true,
-		"OPENAI_API_KEY": true,
-		"GH_PAT":         true,
-		"db_passwd":      true, "BORG_PASSPHRASE": true,
-		"PATH": false, "HOME": false, "LD_LIBRARY_PATH": false, "SSH_AUTH_SOCK": false,
-		"CUDA_VISIBLE_DEVICES": false,
-		"NORMBENCH_NVRTC":      false, "PYTHONPATH": false,
-	} {
-		assert.Equal(t, isSecret(name+"=a TOKEN"), want, name)
-	}
+	assert.Lines(t, "testdata/variables.txt", func(name string) string {
+		return map[bool]string{true: "kept back", false: "passed on"}[isSecret(name+"=a TOKEN")]
+	})
 }

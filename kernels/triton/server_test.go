@@ -164,31 +164,15 @@ func TestServerOrphans(t *testing.T) {
 }
 
 // A source that does not import is wrong where it raises. Else it is no kernel's fault, and the
-// error has a hint.
+// error has a hint: testdata/imports.txt.
 func TestServerImports(t *testing.T) {
-	for _, test := range []struct {
-		text, want string
-		hint       bool
-	}{
-		{"\n1 / 0\n", "compile user:k.py:2: error: importing it raises ZeroDivisionError: " +
-			"division by zero", false},
-		{"exit()\n", "compile user:k.py:1: error: importing it raises SystemExit: None", false},
-		{"input()\n", "compile user:k.py:1: error: importing it raises EOFError: EOF when " +
-			"reading a line", false},
-		{"import beside\nassert beside.SIZE != 1, 'no'\n",
-			"compile user:k.py:2: error: importing it raises AssertionError: no", false},
-		{"import os; os.write(2, b'oops'); os._exit(4)\n",
-			"compile user:k.py: Triton's process ended: exit status 4 (oops)", true},
-		{"import time; time.sleep(60)\n", "compile user:k.py: Triton's process was killed: no " +
-			"answer within 2.4s", true},
-	} {
+	assert.Lines(t, "testdata/imports.txt", func(text string) string {
 		c, _, compile := double(t)
+		defer c.Close()
 		c.step = 4 * time.Second
-		err := compile(test.text, "")
-		failed := new(nvrtc.CompileError)
-		assert.That(t, err != nil && err.Error() == test.want &&
-			(hint.Of(err) != "") == test.hint && errors.As(err, &failed) != test.hint,
-			"%q: %v (%s), want %s", test.text, err, hint.Of(err), test.want)
-		c.Close()
-	}
+		err := compile(text, "")
+		failed := errors.As(err, new(*nvrtc.CompileError))
+		assert.That(t, err != nil && failed == (hint.Of(err) == ""), "%q: %v (%s)", text, err, hint.Of(err))
+		return err.Error()
+	})
 }

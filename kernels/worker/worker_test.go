@@ -236,6 +236,12 @@ func TestOptionalParts(t *testing.T) {
 	works(t, b)
 	assert.That(t, c.PID() == pid && pid != 0 && pid != os.Getpid(),
 		"its process is %d, and was %d", c.PID(), pid)
+	// Another is a process of its own by the same command, in an environment with more.
+	another, err := c.Another(t.Context(), modeEnv+"=cpu")
+	assert.NoError(t, err)
+	defer another.Close()
+	assert.That(t, another.PID() != 0 && another.PID() != pid && another.Info().Kind == kernels.KindCPU &&
+		another.o.Stderr == nil && len(c.o.Env) == 0, "%+v", another.o)
 }
 
 // Whatever takes a worker down costs the problem that it had: the next one opens in another.
@@ -336,20 +342,4 @@ func TestServeMistakes(t *testing.T) {
 		_, raw, err := serve(input)
 		assert.That(t, err == nil && raw == "", "%q: %v, %s", input, err, raw)
 	}
-}
-
-// Another is a process of its own, by the same command, in an environment with more; what it
-// says stays with it.
-func TestAnother(t *testing.T) {
-	var said bytes.Buffer
-	c := start(t, "cpu")
-	c.o.Stderr = &said
-	d, err := c.Another(t.Context(), modeEnv+"=rich")
-	if err == nil {
-		defer d.Close()
-	}
-	assert.Must(t, err == nil && d.PID() != 0 && d.PID() != c.PID(), "%v", err)
-	assert.That(t, len(d.Peers()) != 0, "the environment did not reach it")
-	assert.That(t, d.o.Stderr == nil && c.o.Stderr == &said && len(c.o.Env) == 0,
-		"the two share %+v", c.o)
 }
