@@ -57,53 +57,7 @@ func small() kernels.DeviceInfo {
 	return d
 }
 
-// The CUDA sources of every family give right answers, of their base and of other configs,
-// where indexing goes wrong: rows that no vector divides, fewer rows than a tile and more,
-// and each option somewhere.
-func TestFamilies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles many programs")
-	}
-	e := emulator(t)
-	for i, test := range []struct {
-		problem string
-		others  int // configs beside the base
-	}{
-		{"rmsnorm/fwd/21x72/bf16+zc", 0},
-		{"layernorm/fwd/9x541/fp16+bias", 1},
-		{"layernorm/fwd/5x3074/bf16-wfp32+bias+residual", 0},
-		{"rmsnorm/fwd/36x256/bf16+fp8t", 1},
-		{"layernorm/fwd/48x512/bf16+bias+fp8t", 1},
-		{"rmsnorm/bwd/21x72/bf16+zc", 0},
-		{"layernorm/bwd/9x541/bf16+bias", 1},
-		{"rmsnorm/bwd/5x3074/fp16-wfp32+residual", 0},
-		{"rmsnorm/bwd/21x72/fp32+bias+acc", 0},
-		{"l2norm/fwd/9x541/bf16+residual", 1},
-		{"l2norm/bwd/5x3074/fp16", 1},
-		{"l2norm/bwd/21x72/fp32+residual", 0},
-	} {
-		if !assert.Sampled(i, 8) {
-			continue
-		}
-		t.Run(test.problem, func(t *testing.T) {
-			t.Parallel()
-			p := devicetest.Problem(t, test.problem)
-			var vs []kernels.Variant
-			for _, f := range families.New().Families {
-				if f.Hidden || f.CheckServes(p) != nil {
-					continue
-				}
-				for _, c := range some(f, p, small(), test.others) {
-					vs = append(vs, kernels.Variant{Family: f.Name, Config: c})
-				}
-			}
-			checkRight(t, e, test.problem, small(), vs...)
-		})
-	}
-}
-
-// testdata/variants.txt has variants that were once wrong, or that no other test has, and what is
-// given by default.
+// The CUDA sources give right answers: of testdata/variants.txt, which says of what.
 func TestVariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
@@ -117,13 +71,16 @@ func TestVariants(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			problem, variant, one := strings.Cut(line, " ")
+			dev := small()
 			if !one {
 				checkRight(t, e, problem, devicetest.H200())
-				return
+			} else if others, all := strings.CutPrefix(variant, "all+"); all {
+				checkRight(t, e, problem, dev, some(devicetest.Problem(t, problem), dev,
+					assert.Value[int](t, others))...)
+			} else {
+				dev.CacheBytes = 1 << 10
+				checkRight(t, e, problem, dev, devicetest.Variant(t, variant))
 			}
-			dev := small()
-			dev.CacheBytes = 1 << 10
-			checkRight(t, e, problem, dev, devicetest.Variant(t, variant))
 		})
 	}
 }
@@ -191,22 +148,29 @@ func TestRandomPicks(t *testing.T) {
 	}
 }
 
-// some are the base, if it is accepted, and n more configs of the space, always the same.
-func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []kernels.Config {
-	hash := func(c kernels.Config) uint64 {
+// some are variants of all families that serve p: the base, if it is accepted, and n more of the
+// space, always the same.
+func some(p kernels.Problem, d kernels.DeviceInfo, n int) (vs []kernels.Variant) {
+	hash := func(v kernels.Variant) uint64 {
 		h := fnv.New64a()
-		h.Write([]byte(f.Name + c.String()))
+		h.Write([]byte(v.Family + v.Config.String()))
 		return h.Sum64()
 	}
-	var configs []kernels.Config
-	if base := f.Base(p, d); f.Refuse(p, base, d) == nil {
-		configs = append(configs, base)
+	for _, f := range families.New().FamiliesFor(p) {
+		var space []kernels.Variant
+		base := f.Base(p, d)
+		configs, _ := f.Configs(p, d)
+		for _, c := range configs {
+			if v := (kernels.Variant{Family: f.Name, Config: c}); c == base {
+				vs = append(vs, v)
+			} else {
+				space = append(space, v)
+			}
+		}
+		slices.SortFunc(space, func(a, b kernels.Variant) int { return cmp.Compare(hash(a), hash(b)) })
+		vs = append(vs, space[:min(n, len(space))]...)
 	}
-	space, _ := f.Configs(p, d)
-	space = slices.DeleteFunc(space,
-		func(c kernels.Config) bool { return slices.Contains(configs, c) })
-	slices.SortFunc(space, func(a, b kernels.Config) int { return cmp.Compare(hash(a), hash(b)) })
-	return append(configs, space[:min(n, len(space))]...)
+	return vs
 }
 
 // mistakes are what the cases of testdata/mistakes.cu come to: each has one, the last has none.
