@@ -143,42 +143,47 @@ func (s *suite) info(t *testing.T) {
 	assert.Equal(t, s.dev.Info(), d, "the second answer is another", "then")
 }
 
-// corner picks the base, the last config and a few between them.
-func corner(configs []kernels.Config) []kernels.Config {
-	const few = 5
-	if len(configs) <= few {
-		return configs
-	}
-	var picked []kernels.Config
+// base is the variant that p is given by default.
+func (s *suite) base(t *testing.T, p kernels.Problem) kernels.Variant {
+	t.Helper()
+	v, err := s.r.Base(p, s.dev.Info())
+	assert.NoError(t, err, "no base")
+	return v
+}
+
+// corner picks a family's base, its last config and a few between them.
+func (s *suite) corner(f *kernels.Family, p kernels.Problem) (picked []kernels.Variant) {
+	configs, _ := f.Configs(p, s.dev.Info())
+	few := min(len(configs), 5)
 	for i := range few {
-		picked = append(picked, configs[i*(len(configs)-1)/(few-1)])
+		c := configs[i*(len(configs)-1)/max(few-1, 1)]
+		picked = append(picked, kernels.Variant{Family: f.Name, Config: c})
 	}
 	return picked
 }
 
+// element is a family of this package that does something to an element of y.
+func element(family string, at int64) kernels.Variant {
+	return kernels.Variant{Family: family,
+		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: int(at)})}
+}
+
 func (s *suite) answers(t *testing.T) {
-	for _, text := range problems {
-		p := Problem(t, text)
-		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
-			var vs []kernels.Variant
-			for _, f := range s.r.FamiliesFor(p) {
-				for _, c := range corner(f.Space(p, s.dev.Info()).Configs) {
-					vs = append(vs, kernels.Variant{Family: f.Name, Config: c})
-				}
-			}
-			base, err := s.r.Base(p, s.dev.Info())
-			assert.NoError(t, err, "no base")
-			if !slices.Contains(vs, base) { // a map's config need not be one of a space's few
-				vs = append(vs, base)
-			}
-			s.dev.Prefetch(p, vs)
-			b := s.bench(t, p, 7)
-			for _, v := range vs {
-				c := s.right(t, b, p, v)
-				s.resources(t, p, v, c)
-			}
-		})
-	}
+	each(t, func(t *testing.T, p kernels.Problem) {
+		var vs []kernels.Variant
+		for _, f := range s.r.FamiliesFor(p) {
+			vs = append(vs, s.corner(f, p)...)
+		}
+		if base := s.base(t, p); !slices.Contains(vs, base) { // a map's config need not be one of a space's few
+			vs = append(vs, base)
+		}
+		s.dev.Prefetch(p, vs)
+		b := s.bench(t, p, 7)
+		for _, v := range vs {
+			c := s.right(t, b, p, v)
+			s.resources(t, p, v, c)
+		}
+	}, problems...)
 }
 
 // resources holds what a compiler says of a variant against its plan; devices
@@ -188,18 +193,12 @@ func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c 
 		return
 	}
 	_, _, plan, err := s.r.Resolve(p, v, s.dev.Info())
-	if err != nil {
-		t.Errorf("%s on %s: %v", v, p, err)
-		return
-	}
+	assert.NoError(t, err, v, "on", p)
 	// The driver's own copies and memsets have none.
 	launches := slices.DeleteFunc(slices.Clone(plan.Launches),
 		func(l kernels.Launch) bool { return !l.IsKernel() })
-	if len(c.Resources) != len(launches) {
-		t.Errorf("%s on %s: resources of %d kernels, the plan has %d", v, p, len(c.Resources),
-			len(launches))
-		return
-	}
+	assert.Must(t, len(c.Resources) == len(launches), "%s on %s: resources of %d kernels, the plan has %d",
+		v, p, len(c.Resources), len(launches))
 	for i, l := range launches {
 		got := c.Resources[i]
 		assert.That(t, got.Stage == l.Stage && got.Threads == l.Block &&
@@ -217,8 +216,8 @@ func (s *suite) stream(t *testing.T) {
 			if !f.Stream || f.CheckServes(p) != nil {
 				continue
 			}
-			for _, c := range corner(f.Space(p, s.dev.Info()).Configs) {
-				s.right(t, b, p, kernels.Variant{Family: f.Name, Config: c})
+			for _, v := range s.corner(f, p) {
+				s.right(t, b, p, v)
 				n++
 			}
 		}
@@ -229,8 +228,7 @@ func (s *suite) stream(t *testing.T) {
 
 func (s *suite) time(t *testing.T) {
 	each(t, func(t *testing.T, p kernels.Problem) {
-		base, err := s.r.Base(p, s.dev.Info())
-		assert.NoError(t, err)
+		base := s.base(t, p)
 		_, _, plan, err := s.r.Resolve(p, base, s.dev.Info())
 		assert.NoError(t, err)
 		b := s.bench(t, p, 7)
@@ -293,9 +291,7 @@ func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant,
 // 0.26 ms from memory, 0.48 ms from the cache, in each of three tries.)
 func (s *suite) flush(t *testing.T) {
 	p := Problem(t, "rmsnorm/fwd/300x1024/bf16")
-	base, err := s.r.Base(p, s.dev.Info())
-	assert.NoError(t, err)
-	b := s.bench(t, p, 7)
+	base, b := s.base(t, p), s.bench(t, p, 7)
 	const samples, fastest = 9, 10e12 // bytes/s: beyond any memory's
 	bytes := min(4*s.dev.Info().CacheBytes, 512<<20)
 	if s.dev.Info().Kind == kernels.KindCUDA {
@@ -327,30 +323,22 @@ func (s *suite) flush(t *testing.T) {
 // nothing that comes after.
 func (s *suite) failures(t *testing.T) {
 	p := Problem(t, "rmsnorm/bwd/33x541/bf16")
-	base, err := s.r.Base(p, s.dev.Info())
-	assert.NoError(t, err)
-	b := s.bench(t, p, 7)
-	config := func(k *kernels.Knob, v int) kernels.Config {
-		return kernels.NewConfig(kernels.Setting{Knob: k, Value: v})
-	}
-	for _, v := range []kernels.Variant{
-		// a value that no design takes
-		{Family: base.Family, Config: config(kernels.BlockRows, 3)},
-		{Family: base.Family, Config: config(kernels.VectorBytes, 16)}, // rows are odd
-		{Family: "test/wrong"},     // another pass
-		{Family: "rms_bwd/nobody"}, // no such family
+	base, b := s.base(t, p), s.bench(t, p, 7)
+	for _, text := range []string{
+		base.Family + "@br3", // a value that no design takes
+		base.Family + "@v16", // rows are odd
+		"test/wrong@",        // another pass
+		"rms_bwd/nobody@",    // no such family
 	} {
-		check := func(what string, err error) {
-			t.Helper()
+		v := Variant(t, text)
+		_, err1 := b.Check(t.Context(), v, 1)
+		_, err2 := b.Time(t.Context(), v, kernels.TimeOptions{Samples: 1})
+		for _, err := range []error{err1, err2} {
 			var f *kernels.Failure
 			assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusRefused &&
 				f.Reason != "" && !f.Broken && !strings.Contains(f.Reason, "\n"),
-				"%s %s: %#v, want a Failure that says refused, in one line", what, v, err)
+				"%s: %#v, want a Failure that says refused, in one line", v, err)
 		}
-		_, err := b.Check(t.Context(), v, 1)
-		check("check", err)
-		_, err = b.Time(t.Context(), v, kernels.TimeOptions{Samples: 1})
-		check("time", err)
 		s.right(t, b, p, base)
 	}
 	assert.NoError(t, b.Close())
@@ -376,18 +364,15 @@ func (s *suite) failures(t *testing.T) {
 func (s *suite) mistakes(t *testing.T) {
 	each(t, func(t *testing.T, p kernels.Problem) {
 		b := s.bench(t, p, 7)
-		for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
+		for _, at := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
 			for _, family := range []string{Wrong, Unwritten} {
-				v := kernels.Variant{Family: family,
-					Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs,
-						Value: int(element)})}
+				v := element(family, at)
 				c, err := b.Check(t.Context(), v, 2)
 				assert.NoError(t, err, v)
 				y := c.Outputs[0]
-				assert.That(t, !c.OK() && y.Name == "y" && y.Bad == 1 && y.First == element &&
+				assert.That(t, !c.OK() && y.Name == "y" && y.Bad == 1 && y.First == at &&
 					y.MaxErr > 1 && c.Differing == 0,
-					"%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing,
-					element)
+					"%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing, at)
 				// An element that the kernel does not write must be a NaN, not the last right
 				// answer.
 				got := float64(y.Got)
@@ -395,12 +380,10 @@ func (s *suite) mistakes(t *testing.T) {
 					(family != Wrong || got == 1000), "%s: got %g", v, got)
 			}
 		}
-		c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 2)
-		assert.That(t, err == nil && c.OK() && c.Differing == 1,
-			"racy: %v, %q, %d elements differ, want 1", err, c.Reason(), c.Differing)
-		if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil ||
-			c.Differing != 0 {
-			t.Errorf("racy, run once: %v, %d elements differ", err, c.Differing)
+		for repeats := range 2 { // run once, nothing differs
+			c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, repeats+1)
+			assert.That(t, err == nil && c.OK() && c.Differing == int64(repeats),
+				"racy: %v, %q, %d elements differ, want %d", err, c.Reason(), c.Differing, repeats)
 		}
 	}, "rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc")
 }
@@ -413,16 +396,12 @@ func (s *suite) reference(t *testing.T) {
 		want := reference.Answers(p, reference.Inputs(p, seed)).Values["y"]
 		b := s.bench(t, p, seed)
 		for i := range 8 {
-			element := i * (len(want) - 1) / 7
-			v := kernels.Variant{Family: Wrong,
-				Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
-			c, err := b.Check(t.Context(), v, 1)
-			assert.Must(t, err == nil && c.Outputs[0].First == int64(element),
-				"%s: %v, %+v", v, err, c.Outputs)
+			at := i * (len(want) - 1) / 7
+			c, err := b.Check(t.Context(), element(Wrong, int64(at)), 1)
+			assert.Must(t, err == nil && c.Outputs[0].First == int64(at), "%d: %v, %+v", at, err, c.Outputs)
 			got := float64(c.Outputs[0].Want)
-			assert.That(t,
-				math.Abs(got-want[element]) <= 1e-11*math.Max(math.Abs(want[element]), 1),
-				"y[%d] should be %.17g, the device wants %.17g", element, want[element], got)
+			assert.That(t, math.Abs(got-want[at]) <= 1e-11*math.Max(math.Abs(want[at]), 1),
+				"y[%d] should be %.17g, the device wants %.17g", at, want[at], got)
 		}
 	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias",
 		"rmsnorm/fwd/19x130/fp32-wbf16+zc")
