@@ -29,11 +29,10 @@ func TestContest(t *testing.T) {
 		}
 		return nil
 	}
-	o := options(4)
-	o.Run.Protocol = ContestProtocol(o.Run.Protocol, "learn", 10)
-	o.Contest = 10
-	sink := &memory{keys: map[string]kernels.Status{}}
+	o := contesting(10)
+	sink := &memory{}
 	sum := mustRun(t, ts, sink, o, f)
+	sink.remember()
 	rounds := map[kernels.Variant]int{}
 	status := map[kernels.Variant]kernels.Status{}
 	for _, r := range sink.variants() {
@@ -41,7 +40,6 @@ func TestContest(t *testing.T) {
 		assert.That(t,
 			(r.Status != kernels.StatusOK || len(r.SamplesUS) == FinalLaunches*len(r.Visits)) &&
 				r.Base == (r.Variant() == vs[0]) && r.StreamUS != 0, "%+v", r)
-		sink.keys[r.Key] = r.Status
 	}
 	assert.That(t, rounds[vs[3]] == 2 && rounds[vs[0]] == 3 && rounds[vs[1]] >= 3 &&
 		rounds[vs[1]] != 10 && rounds[vs[1]] == rounds[vs[2]], "rounds %v", rounds)

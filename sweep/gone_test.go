@@ -124,11 +124,7 @@ func TestRunFlaky(t *testing.T) {
 	for _, p := range []float64{0, 0.01, 0.03, 0.1, 0.3} {
 		for seed := range uint64(4) {
 			for _, o := range []Options{options(2), searching(search.Grid, search.Budget{}),
-				func() Options {
-					o := options(2)
-					o.Contest, o.Run.Protocol = 4, ContestProtocol(o.Run.Protocol, "test", 4)
-					return o
-				}()} {
+				contesting(4)} {
 				synctest.Test(t, func(t *testing.T) {
 					sink := &memory{}
 					f, rng := fake(), rand.New(rand.NewPCG(seed, 40))

@@ -73,6 +73,14 @@ func (m *memory) Status(key string) (kernels.Status, bool) {
 	return s, ok
 }
 
+// remember makes what was appended what the sink holds.
+func (m *memory) remember() {
+	m.keys = map[string]kernels.Status{}
+	for _, r := range m.records {
+		m.keys[r.Key] = r.Status
+	}
+}
+
 // variants are the records but for those of streams.
 func (m *memory) variants() []*record.Record { return ofVariants(m.records) }
 

@@ -23,6 +23,13 @@ func searching(strategy string, b search.Budget) Options {
 	return o
 }
 
+// contesting are options of a contest of so many rounds.
+func contesting(rounds int) Options {
+	o := options(rounds)
+	o.Contest, o.Run.Protocol = rounds, ContestProtocol(o.Run.Protocol, "test", rounds)
+	return o
+}
+
 func byPhase(m *memory) (searched, finals []*record.Record) {
 	for _, r := range m.variants() {
 		if strings.HasSuffix(r.Run, "-finals") {
@@ -95,10 +102,7 @@ func TestSearch(t *testing.T) {
 				winners, entries, last.Variant())
 		}
 		// The same again: nothing, as the base of each problem has its final.
-		sink.keys = map[string]kernels.Status{}
-		for _, r := range sink.records {
-			sink.keys[r.Key] = r.Status
-		}
+		sink.remember()
 		again := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake())
 		assert.That(t, again.Measured == 0 && again.Skipped == sum.Measured,
 			"%s again: %+v, after %+v", strategy, again, sum)
@@ -129,10 +133,7 @@ func TestSearchElsewhere(t *testing.T) {
 		if (sum.Measured == 0) != part.done {
 			t.Errorf("%s: measured %d", part.name, sum.Measured)
 		}
-		sink.keys = map[string]kernels.Status{}
-		for _, r := range sink.records {
-			sink.keys[r.Key] = r.Status
-		}
+		sink.remember()
 	}
 }
 

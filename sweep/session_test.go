@@ -76,9 +76,8 @@ func TestRunImpossible(t *testing.T) {
 		},
 	}
 	for name, lie := range lies {
-		grid, contest := options(4), options(4)
-		contest.Contest, contest.Run.Protocol = 4, ContestProtocol(contest.Run.Protocol, "test", 4)
-		for _, o := range []Options{grid, contest, searching(search.Grid, search.Budget{})} {
+		for _, o := range []Options{options(4), contesting(4),
+			searching(search.Grid, search.Budget{})} {
 			o.Run.FloorUS = 2.5
 			f, sink := fake(), &memory{}
 			f.Seconds = lie

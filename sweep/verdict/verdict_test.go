@@ -87,54 +87,37 @@ func TestFamily(t *testing.T) {
 	assert.Equal(t, len(got), 0, "of none", got)
 }
 
-func TestPlan(t *testing.T) {
-	rule := Default()
-	assert.NoError(t, rule.CheckValid())
-	for name, c := range map[string]struct {
-		effect, noise float64
-		family, at    int
-	}{
-		"clear":                     {0.02, 0.002, 1, 12},
-		"the same":                  {0.001, 0.002, 1, 12},
-		"clear, but one of 60":      {0.02, 0.002, 60, 24},
-		"clear, and one of 51":      {0.02, 0.002, 51, 12},
-		"close to the band":         {0.0095, 0.001, 1, 12},
-		"noisy":                     {0.01, 0.02, 1, 24},
-		"the same, and one of many": {0.001, 0.002, 1000, 12},
-	} {
-		all := rounds(24, c.effect, 0, c.noise)
-		at := 0
-		for n := 0; n <= 24 && at == 0; n++ {
-			if !rule.More(Cell{Rounds: all.Rounds[:n]}, c.family) {
-				at = n
-			}
+// When a cell of a family stops, by its effect and noise, and what is no rule, by what differs from
+// the default: testdata/rules.txt.
+func TestRules(t *testing.T) {
+	assert.NoError(t, Default().CheckValid())
+	assert.Lines(t, "testdata/rules.txt", func(input string) string {
+		what, rest, _ := strings.Cut(input, " ")
+		rule := Default()
+		if what == "rule" {
+			assert.NoError(t, json.Unmarshal([]byte(rest), &rule))
+			return rule.CheckValid().Error()
+		}
+		var effect, noise float64
+		var family, last int
+		_, err := fmt.Sscan(rest, &effect, &noise, &family, &last)
+		assert.NoError(t, err)
+		if last == 12 {
+			rule.Plan = Pocock(rule.Alpha, last)
 		}
 		// rounds seeds its noise by n: what counts is that the prefix is judged.
-		assert.Equal(t, at, c.at, name, "stops at", "rounds")
-	}
-	for _, bad := range []func(r *Rule){
-		func(r *Rule) { r.Plan = Plan{} },
-		func(r *Rule) { r.Plan = Pocock(0.01, 12, 24) },
-		func(r *Rule) { r.Plan = Pocock(0.005, 12, 12) },
-		func(r *Rule) { r.Plan = Pocock(0.005, 6, 24) },
-		func(r *Rule) { r.Alpha = math.NaN() },
-		func(r *Rule) { r.MinEffect = 0 },
-		func(r *Rule) { r.MinEffect, r.Unpaired = math.NaN(), math.NaN() },
-		func(r *Rule) { r.FloorFactor = 0.5 },
-		func(r *Rule) { r.Unpaired = 0.001 },
-		func(r *Rule) { r.Gate = 1 },
-		func(r *Rule) { r.Narrow = -1 },
-	} {
-		r := Default()
-		bad(&r)
-		err := r.CheckValid()
-		assert.That(t, err != nil && !strings.Contains(err.Error(), "\n"), "%+v: %v", r, err)
-	}
-	one := Default()
-	one.Plan = Pocock(one.Alpha, 12)
-	err := one.CheckValid()
-	assert.That(t, err == nil && !one.More(rounds(12, 0.02, 0, 0.03), 1) &&
-		one.More(rounds(11, 0.02, 0, 0.001), 1), "a plan of one look: %v", err)
+		all, n := rounds(24, effect, 0, noise), 0
+		for rule.More(Cell{Rounds: all.Rounds[:n]}, family) {
+			n++
+		}
+		return fmt.Sprint(n, " rounds")
+	})
+	r := Default()
+	r.Alpha = math.NaN()
+	assert.That(t, r.CheckValid() != nil, "alpha is no number")
+	r = Default()
+	r.MinEffect, r.Unpaired = math.NaN(), math.NaN()
+	assert.That(t, r.CheckValid() != nil, "the least effect is no number")
 }
 
 func TestSummarize(t *testing.T) {
