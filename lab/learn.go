@@ -166,7 +166,7 @@ func (l *Lab) Judge(got *LearnResult, n int) (*report.Table, error) {
 	}
 	live := &report.Live{Match: *m}
 	got.Lost = cmp.Or(got.Lost, l.Late(live.Write(got.out.In(judgeFile))))
-	t := live.Table()
+	t := live.Comparison().Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
 		console.Count(len(m.Duels), "problem")) + t.Title
 	t.Notes = append(t.Notes, regretNotes(m)...)

@@ -240,8 +240,10 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
 		picks []tune.Entry) {
 		some, right = true, right || len(picks) > 0
-		if i := slices.IndexFunc(variants, isFailed); i >= 0 && failed == nil {
-			failed = variants[i]
+		for _, x := range variants {
+			if x.Status != kernels.StatusOK && failed == nil {
+				failed = x
+			}
 		}
 		add := func(side report.Side, keep func(*record.Entry) bool) {
 			maps.Copy(side.Cells, report.SideOf("", slices.Values(variants), keep).Cells)
@@ -264,8 +266,6 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	found.Comparison = report.Compare(base, best)
 	return found, nil
 }
-
-func isFailed(x *record.Entry) bool { return x.Status != kernels.StatusOK }
 
 // nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
 // first that failed, nil for none.

@@ -36,11 +36,6 @@ type Verification struct {
 	help     string          // how to have them run
 }
 
-func newVerification() *Verification {
-	return &Verification{done: map[string]int{}, compiled: map[string]bool{},
-		help: "verify them on a GPU: --device cuda"}
-}
-
 // namesOf are those of several REFs that have a variant, with commas: a row says by which of them it
 // is there. They are "" where the only one is the family.
 func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo) func(kernels.Problem,
@@ -133,7 +128,9 @@ type Verify struct {
 
 // Verify runs the checks. What was found before an error stands beside it.
 func (l *Lab) Verify(c *Verify) (*Verification, error) {
-	v, info := newVerification(), c.Device.Info()
+	v := &Verification{done: map[string]int{}, compiled: map[string]bool{},
+		help: "verify them on a GPU: --device cuda"}
+	info := c.Device.Info()
 	onHost := info.Kind == kernels.KindCPU
 	if _, replayed := c.Device.(*replay.Device); replayed {
 		return v, hint.Errorf("use --device cpu or --device cuda",

@@ -65,7 +65,7 @@ type Comparison struct {
 	Runs     []*record.Run // that measured them
 
 	series []picture.Series // of both sides, for plots
-	match  *ab.Match        // that it is of, nil for recordings
+	live   *Live            // that it is of, nil for recordings
 }
 
 // BytesRule says what GB/s means in every table.
@@ -83,7 +83,7 @@ type Row struct {
 	Verdict verdict.Verdict
 
 	judged *verdict.Judgement // where both sides were in one run's rounds
-	why    reason             // of Verdict, where the table has a note of it
+	why    string             // Verdict is this, where the table has a note of it
 	duel   *ab.Result         // of a live compare, with what its second run said
 	second *ab.Second
 }
@@ -182,7 +182,9 @@ func (r *Row) judge() {
 			j = j.Reverse()
 		}
 		r.setPaired(j)
-	case r.isSearch():
+	case slices.ContainsFunc([]Cell{a, b},
+		func(c Cell) bool { return c.run().Protocol.Phase == record.PhaseSearch }):
+		// A search keeps the fastest of many configs, each seen a few times, which is no result.
 		r.why = whySearch
 	default:
 		r.judgeMedians(oneRun)

@@ -12,21 +12,20 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Render writes a comparison: the rows, how near both sides come to the stream, the geometric means
-// and the notes. csv and json have a row for each one-sided problem too.
+// Render writes a comparison: the rows, how near both sides come to the stream, and of recordings the
+// geometric means and the notes. csv has the first table alone, and json a list of all; both have a
+// row for each one-sided problem too.
 func Render(w io.Writer, c *Comparison, format string) error {
-	tables := []*Table{c.Table(), StreamTable(c.Stream), meanTable(c)}
-	if len(c.Stream) == 0 {
-		tables = slices.Delete(tables, 1, 2)
+	tables := []*Table{c.Table()}
+	if c.live != nil && len(c.live.Judged) > 0 || c.live == nil && len(c.Stream) > 0 {
+		tables = append(tables, StreamTable(c.Stream))
 	}
-	if len(c.Rows) == 0 && format != FormatCSV && format != FormatJSON {
+	if c.live == nil {
+		tables = append(tables, meanTable(c))
+	}
+	if c.live == nil && len(c.Rows) == 0 && format != FormatCSV && format != FormatJSON {
 		tables = tables[1:]
 	}
-	return RenderTables(w, format, tables...)
-}
-
-// RenderTables writes several tables: the first alone as csv, and a list of all as json.
-func RenderTables(w io.Writer, format string, tables ...*Table) error {
 	begin, between, end := "", "\n", ""
 	switch format {
 	case FormatCSV:
@@ -63,13 +62,16 @@ func (c *Comparison) Table() *Table {
 	t := NewTable(strings.Join(append([]string{title}, c.Timer...), "\n"), c.Rows, c.columns())
 	t.Data = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data
 	t.Drop, t.Group = []string{"A GB/s,B GB/s", "A %stream"}, kindGroup
+	if c.live != nil {
+		c.live.describe(t, c.Timer)
+	}
 	return t
 }
 
 // columns are those of recordings or of a live compare, which has some more. People see the time,
 // the stream's share, the speedup and the verdict of both.
 func (c *Comparison) columns() []Column[Row] {
-	live := c.match != nil
+	live := c.live != nil
 	heads := []string{"", "kind", "dtype", "M", "N"}
 	if live {
 		heads = []string{"problem"}
@@ -116,7 +118,7 @@ func (c *Comparison) columns() []Column[Row] {
 	judged("", "rounds", rounds)
 	add("verdict", "verdict", func(r Row) any { return r.Verdict }, Row.verdict)
 	if live {
-		list = append(list, liveColumns(c.match)...)
+		list = append(list, liveColumns(&c.live.Match)...)
 	}
 	return list
 }

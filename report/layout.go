@@ -36,13 +36,6 @@ type Screen struct {
 	Layout Layout
 }
 
-func layoutOf(w io.Writer) *Layout {
-	if s, ok := w.(*Screen); ok {
-		return &s.Layout
-	}
-	return &Layout{}
-}
-
 // A Group is how text puts rows of one kind under a heading.
 type Group struct {
 	Of   func(row []string) (heading, first string) // first is the first cell below that heading

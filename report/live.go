@@ -20,7 +20,7 @@ func (l *Live) Comparison() *Comparison {
 		order = append(order, d.Problem)
 	}
 	c := newComparison(sides[0], sides[1], order)
-	c.match, c.Runs = &l.Match, l.Runs()
+	c.live, c.Runs = l, l.Runs()
 	next := 0
 	for i, d := range l.Duels {
 		r := &c.Rows[i]
@@ -34,21 +34,20 @@ func (l *Live) Comparison() *Comparison {
 		}
 	}
 	c.summarize(sides[0], sides[1])
+	c.Timer = Timer(c.Runs...)
 	return c
 }
 
-// Table has a row for each duel.
-func (l *Live) Table() *Table {
+// describe makes a table of rows that of a live compare.
+func (l *Live) describe(t *Table, timer []string) {
 	pr := l.Run.Protocol
 	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; "+
 		"speedup is A's time over B's, with its %.1f%% interval", l.A, l.B, l.Run.Device.Name,
 		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha))
-	t := l.Comparison().Table()
-	t.Title = strings.Join(append([]string{title}, Timer(l.Runs()...)...), "\n")
+	t.Title = strings.Join(append([]string{title}, timer...), "\n")
 	t.Notes, t.Group = l.notes(), ByProblem
 	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream",
 		"peer", "what moved"}
-	return t
 }
 
 // liveColumns are those that a live compare has beside a recorded one's.

@@ -74,7 +74,7 @@ func FuzzParseLive(f *testing.F) {
 			return
 		}
 		run := &Live{Match: *m}
-		assert.NoError(t, run.Render(io.Discard, FormatText))
+		assert.NoError(t, Render(io.Discard, run.Comparison(), FormatText))
 		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
 			len(run.Duels[0].Rounds) > 100 {
 			return // judging takes the square of the rounds

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"slices"
@@ -91,15 +90,6 @@ func (l *Live) Families() (names []string) {
 	return names
 }
 
-// Render writes the table and, but for csv, how near the arms come to the stream.
-func (l *Live) Render(w io.Writer, format string) error {
-	tables := []*Table{l.Table()}
-	if len(l.Judged) > 0 {
-		tables = append(tables, StreamTable(l.Comparison().Stream))
-	}
-	return RenderTables(w, format, tables...)
-}
-
 // notes are what stands below the table.
 func (l *Live) notes() (notes []string) {
 	if s := l.Summary; s.Cells > 0 {
@@ -148,17 +138,16 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 	return notes
 }
 
-// Page is the compare as a page: its verdict, then what it rests on.
-func (l *Live) Page() *Page {
-	t, c := l.Table(), l.Comparison()
-	p := c.Page(fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name))
-	p.What, p.Summary = t.Title, t.Notes
+// page makes a page with the table of rows that of a live compare: its verdict, then what it rests on.
+func (l *Live) page(p *Page, rows, stream *Table) *Page {
+	p.Title = fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name)
+	p.What, p.Summary = rows.Title, rows.Notes
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
 			"mean speedup over %s%s", console.Count(s.Cells, "cell"), meanInterval(s))}
 		p.Summary = p.Summary[1:] // the tally says it
 	}
-	t.Title, t.Notes = "Every problem", nil
-	p.Tables = []*Table{t, StreamTable(c.Stream)}
+	rows.Title, rows.Notes = "Every problem", nil
+	p.Tables = []*Table{rows, stream}
 	return p
 }

@@ -120,7 +120,7 @@ func (c Cell) tip(side string) string {
 		c.Variant)
 }
 
-// Page is a comparison as a page.
+// Page is a comparison as a page. That of a live compare has a title of its own.
 func (c *Comparison) Page(title string) *Page {
 	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: c.Runs}
 	all := c.All
@@ -155,6 +155,9 @@ func (c *Comparison) Page(title string) *Page {
 	}
 	p.Figures = []Figures{speeds}
 	rows, means := c.Table(), meanTable(c)
+	if c.live != nil {
+		return c.live.page(p, rows, StreamTable(c.Stream))
+	}
 	_, how, _ := strings.Cut(rows.Title, "\n")
 	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"

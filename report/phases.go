@@ -12,36 +12,24 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// isSearch says that a side has times of a search only. They are no result: a search keeps the
-// fastest of many configs, each seen a few times.
-func (r *Row) isSearch() bool {
-	searches := func(c Cell) bool { return c.run().Protocol.Phase == record.PhaseSearch }
-	return searches(r.A) || searches(r.B)
-}
-
-// A rowNote is a note below the table on the rows for which it holds. {n} counts them.
+// A rowNote is a note below the table on the rows for which it holds: where holds is nil, those that
+// say why by it. {n} counts them.
 type rowNote struct {
 	text  string
 	holds func(*Row) bool
 }
 
-// A reason is what stands behind a row's mark, where a note tells it.
-type reason int
-
+// What stands behind a row's mark, where a note tells it.
 const (
-	whySearch reason = iota + 1
-	whyFloor
-	whyAlone
+	whySearch = "INCONCLUSIVE in {n}, as a side has times of a search only, which kept the fastest of " +
+		"many. Run both with --live."
+	whyAlone = "no finals in {n}: the budget left nothing but the base."
 )
 
-func (w reason) holds(r *Row) bool { return r.why == w }
+var whyFloor = fmt.Sprintf("INCONCLUSIVE in {n} below %d us, as the floor of a run is unknown: two hosts "+
+	"differ by 2 us in an empty launch.", verdict.FloorMatters)
 
-var coverageNotes = []rowNote{
-	{"INCONCLUSIVE in {n}, as a side has times of a search only, which kept the fastest of many. Run " +
-		"both with --live.", whySearch.holds},
-	{fmt.Sprintf("INCONCLUSIVE in {n} below %d us, as the floor of a run is unknown: two hosts "+
-		"differ by 2 us in an empty launch.", verdict.FloorMatters), whyFloor.holds},
-}
+var coverageNotes = []rowNote{{text: whySearch}, {text: whyFloor}}
 
 // methodNotes say how the verdicts and the means were found.
 var methodNotes = []rowNote{
@@ -50,7 +38,7 @@ var methodNotes = []rowNote{
 		func(r *Row) bool { return r.judged != nil }},
 	{"no interval in {n}, as the finals had too few rounds for a verdict.",
 		func(r *Row) bool { return r.judged != nil && r.judged.Lo == 0 }},
-	{"no finals in {n}: the budget left nothing but the base.", whyAlone.holds},
+	{text: whyAlone},
 	{"= says that both sides are one variant of one run, not measured against itself. It counts " +
 		"as 1.00x.", (*Row).alike},
 	{fmt.Sprintf("UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
@@ -68,7 +56,7 @@ func (c *Comparison) rowNotes(list []rowNote) (notes []string) {
 	for _, x := range list {
 		n := 0
 		for i := range c.Rows {
-			if x.holds(&c.Rows[i]) {
+			if r := &c.Rows[i]; x.holds == nil && r.why == x.text || x.holds != nil && x.holds(r) {
 				n++
 			}
 		}

@@ -45,7 +45,7 @@ func TestAlike(t *testing.T) {
 		Side{Label: "b", Cells: Best(b, cells{ps[0]: phased(search, 31, 19)}, none)})
 	var got strings.Builder
 	for _, r := range c.Rows {
-		fmt.Fprintf(&got, "%s: %s %.3f %s %d\n", r.Problem, phaseName(r.B.Run.Protocol.Phase),
+		fmt.Fprintf(&got, "%s: %s %.3f %s %.20s\n", r.Problem, phaseName(r.B.Run.Protocol.Phase),
 			r.Speedup, r.Verdict, r.why)
 	}
 	assert.NoError(t, Render(&got, c, FormatText))

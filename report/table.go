@@ -255,7 +255,10 @@ func (t *Table) empty(column int) bool {
 // A row that is shorter than the header is filled with empty cells; of a longer
 // one the rest is left out.
 func RenderTable(w io.Writer, t *Table, format string) error {
-	l := layoutOf(w)
+	l := &Layout{}
+	if s, ok := w.(*Screen); ok {
+		l = &s.Layout
+	}
 	t = t.in(format)
 	t, err := l.choose(t.pick(t.all()))
 	if err != nil {

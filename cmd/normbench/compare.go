@@ -27,7 +27,8 @@ func compareCommand(e *env) *cli.Command {
 	cfg.files = []*string{&cfg.live.resume}
 	cfg.first = func() *report.Table {
 		if ops := cfg.operands; len(ops) == 2 && cfg.runs(e) {
-			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).Table()
+			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).
+				Comparison().Table()
 		}
 		return nil
 	}
@@ -123,7 +124,7 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 	return c, nil
 }
 
-// showCompared prints a comparison of two recorded sides, and writes its page.
+// showCompared prints a comparison, and writes its page.
 func showCompared(e *env, x *common, c *report.Comparison, title string) error {
 	if err := report.Render(e.out, c, x.format); err != nil {
 		return err

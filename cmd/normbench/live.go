@@ -90,7 +90,7 @@ func compareLive(e *env, cfg *compareConfig) error {
 	if run == nil {
 		return err
 	}
-	if err := cmp.Or(err, showLive(e, &cfg.common, run)); err != nil {
+	if err := cmp.Or(err, showCompared(e, &cfg.common, run.Comparison(), "")); err != nil {
 		return err
 	}
 	return exitOf(run, flags.gate, flags.strict)
@@ -151,12 +151,4 @@ func exitOf(r *report.Live, gate, strict bool) error {
 			console.Count(unclear, "cell")))
 	}
 	return nil
-}
-
-// showLive prints a run, and writes its page.
-func showLive(e *env, x *common, run *report.Live) error {
-	if err := run.Render(e.out, x.format); err != nil {
-		return err
-	}
-	return e.writePage(x.html, run.Page)
 }

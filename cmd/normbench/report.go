@@ -50,45 +50,38 @@ func showReport(e *env, cfg *reportConfig) error {
 	}
 	ops := cfg.operands
 	whole := len(ops) == 1 && !strings.Contains(ops[0], "#") && !strings.HasPrefix(ops[0], "tuned:")
+	var c *report.Comparison
 	switch {
 	case whole && textfile.Ext(ops[0]) == ".json":
-		live, err := report.ReadLive(ops[0])
-		if err != nil {
+		var live *report.Live
+		if live, err = report.ReadLive(ops[0]); err != nil {
 			return err
 		}
 		if live.Keep(wanted); len(live.Duels) == 0 {
 			return hint.Errorf("leave out --shapes, --op, --pass or --dtype",
 				"%s has none of the problems asked for", ops[0])
 		}
-		if err := plot(e, cfg, live.Comparison()); err != nil {
-			return err
-		}
-		return showLive(e, &cfg.common, live)
+		c = live.Comparison()
 	case whole:
-		ops = []string{ops[0] + "#base", ops[0]}
+		c, err = recorded(e, []string{ops[0] + "#base", ops[0]}, wanted)
 	case len(ops) != 2:
 		return hint.Errorf("`normbench report results/nvidia-h200`, or two operands as of compare",
 			"report takes a file of records or two operands, got %d", len(ops))
+	default:
+		c, err = recorded(e, ops, wanted)
 	}
-	c, err := recorded(e, ops, wanted)
 	if err != nil {
 		return err
 	}
-	if err := plot(e, cfg, c); err != nil {
-		return err
+	title := cmp.Or(cfg.title, c.Title())
+	if cfg.plot != "" {
+		drawn, err := c.Plot(title)
+		if err != nil {
+			return err
+		}
+		if err := e.Write(durable.Place{Name: cfg.plot}, drawn); err != nil {
+			return err
+		}
 	}
-	return showCompared(e, &cfg.common, c, cfg.title)
-}
-
-// plot draws a comparison where a plot is asked for.
-func plot(e *env, cfg *reportConfig, c *report.Comparison) error {
-	cfg.title = cmp.Or(cfg.title, c.Title())
-	if cfg.plot == "" {
-		return nil
-	}
-	drawn, err := c.Plot(cfg.title)
-	if err != nil {
-		return err
-	}
-	return e.Write(durable.Place{Name: cfg.plot}, drawn)
+	return showCompared(e, &cfg.common, c, title)
 }
