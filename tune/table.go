@@ -286,15 +286,9 @@ func parse(name string, data []byte) (*Table, error) {
 	return &t, nil
 }
 
-// lineAt is the line, from 1, of an offset.
+// lineAt is the line, from 1, of an offset behind the byte at fault.
 func lineAt(data []byte, offset int64) int {
-	n := 1
-	for _, c := range data[:min(max(offset-1, 0), int64(len(data)))] { // the offset is behind the byte at fault
-		if c == '\n' {
-			n++
-		}
-	}
-	return n
+	return 1 + bytes.Count(data[:min(max(offset-1, 0), int64(len(data)))], []byte("\n"))
 }
 
 // layOut is the table as indented JSON. An entry is a line: a diff has a line for a problem, and grep

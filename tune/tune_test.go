@@ -160,12 +160,12 @@ func FuzzParse(f *testing.F) {
 	for from, to := range map[string]string{ // what was once taken
 		`"id": "`:       `"id": "../../`,
 		`"entries": [`:  `"entries": null, "was": [`,
-		`"family": "`:   "\"family\": \"\\u001b[2J",
-		`"median_us": `: `"median_us": 1e999, "median_us": `,
+		`"family":"`:    "\"family\":\"\\u001b[2J",
+		`"median_us":`:  `"median_us":1e999,"median_us":`,
 		`"schema": `:    `"schema": 1, "schema": `,
 		`"tool"`:        `"crc": "00000000", "tool"`,
 		`{`:             "\xef\xbb\xbf{",
-		`"config": "`:   `"config": "@`,
+		`"config":"`:    `"config":"@`,
 		`"protocol": {`: `"protocol": ` + strings.Repeat(`{"a":`, 2000) + `{`,
 	} {
 		assert.That(f, bytes.Contains(text, []byte(from)), "no %s to change", from)

@@ -1,8 +1,9 @@
 package stats
 
 import (
-	"cmp"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // Holm adjusts p-values for being one of a family (Holm 1979): with those up to
@@ -37,9 +38,6 @@ func BenjaminiHochberg(p []float64) []float64 {
 // ascending is the order of p by value.
 func ascending(p []float64) []int {
 	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
+	floats.ArgsortStable(slices.Clone(p), order)
 	return order
 }

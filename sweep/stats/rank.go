@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // HodgesLehmann estimates the centre of symmetry of d: the median of the Walsh
@@ -70,7 +72,7 @@ func SignedRank(d []float64) (p float64) {
 			}
 		}
 	}
-	return min(1, 2*cumulate(flips(twice))[min(neg, all-neg)])
+	return min(1, 2*floats.Sum(flips(twice)[:min(neg, all-neg)+1]))
 }
 
 // flips is the distribution of the sum of those ranks whose coin shows heads.
@@ -95,14 +97,6 @@ func flips(ranks []int) []float64 {
 	return p
 }
 
-// cumulate turns probabilities into their running sum, in place.
-func cumulate(p []float64) []float64 {
-	for i := 1; i < len(p); i++ {
-		p[i] += p[i-1]
-	}
-	return p
-}
-
 var signedRanks sync.Map // n -> []float64
 
 // signedRankCDF is P(T <= t) at index t for n values without ties and zeros.
@@ -114,7 +108,8 @@ func signedRankCDF(n int) []float64 {
 	for i := range ranks {
 		ranks[i] = i + 1
 	}
-	c := cumulate(flips(ranks))
+	c := flips(ranks)
+	floats.CumSum(c, c)
 	signedRanks.Store(n, c)
 	return c
 }
