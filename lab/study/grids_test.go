@@ -9,6 +9,7 @@ package study
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -21,12 +22,68 @@ import (
 	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/report/export"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
 	"normbench/sweep/stats"
 )
+
+// A Grid is what was recorded of one problem: right variants, of which one is the base.
+type Grid struct {
+	*export.Problem
+	Base int
+}
+
+// Grids are recorded grids of one device.
+type Grids struct {
+	Source   string
+	Device   kernels.DeviceInfo
+	Protocol record.Protocol
+	Problems []Grid // in the order of the records, which is that of a sweep
+	Skipped  int    // problems with a single variant, or without base or stream
+}
+
+// minSamples is the least number per variant that splits in halves of use.
+const minSamples = 8
+
+// Load reads recorded grids: the ok records of one device, one protocol and one source per family.
+func Load(path string) (*Grids, error) {
+	problems, _, err := export.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(problems, func(a, b *export.Problem) int {
+		return a.Records[0].Time.Compare(b.Records[0].Time)
+	})
+	g := &Grids{Source: path}
+	for i, p := range problems {
+		if i == 0 {
+			g.Device, g.Protocol = p.Run.Device, p.Run.Protocol
+		}
+		if p.Run.Protocol != g.Protocol || g.Protocol.Phase != "" {
+			return nil, fmt.Errorf("%s has records of two protocols, or of a search", path)
+		}
+		p.Records = slices.DeleteFunc(p.Records,
+			func(r *record.Record) bool { return r.Status != kernels.StatusOK })
+		for _, r := range p.Records {
+			if n := len(r.SamplesUS); n < minSamples {
+				return nil, fmt.Errorf("%s on %s has %d samples, too few to split", r.Variant(), r.Problem, n)
+			}
+		}
+		base := slices.IndexFunc(p.Records, func(r *record.Record) bool { return r.Base })
+		if base < 0 || len(p.Stream) == 0 || len(p.Records) < 2 {
+			g.Skipped++
+			continue
+		}
+		g.Problems = append(g.Problems, Grid{p, base})
+	}
+	if len(g.Problems) == 0 {
+		return nil, fmt.Errorf("%s has no grid to search", path)
+	}
+	return g, nil
+}
 
 // A Setup is a strategy with what it may use.
 type Setup struct {
@@ -46,9 +103,6 @@ type Outcome struct {
 	Configs int
 	Saw     bool // it measured a variant within Goal of the best, by the medians of all samples
 }
-
-// minSamples is the least number per variant that splits in halves of use.
-const minSamples = 8
 
 // Run searches every problem with every setup and seed, from 1 to seeds, and returns outcomes by
 // setup, problem and seed.
@@ -94,7 +148,7 @@ func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []*record.Record) {
 	s := split{Grid: p}
 	var rs []*record.Record
 	var all []float64
-	for _, v := range p.Variants {
+	for _, v := range p.Records {
 		x := slices.Clone(v.SamplesUS)
 		rng.Shuffle(len(x), func(i, j int) { x[i], x[j] = x[j], x[i] })
 		half := len(x) / 2
@@ -108,7 +162,7 @@ func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []*record.Record) {
 	s.best = slices.Index(s.seen, slices.Min(s.seen))
 	rate := cmp.Or(float64(g.Device.PeakRate), 4e12)
 	full := float64(g.Protocol.Samples + g.Protocol.Discard)
-	for i, v := range p.Variants {
+	for i, v := range p.Records {
 		s.near = append(s.near, all[i] <= (1+Goal)*slices.Min(all))
 		s.seconds += v.Check.Busy + full*(s.seen[i]/1e6+float64(g.Protocol.Flush)/rate)
 	}
@@ -162,11 +216,11 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64) ([][]Ou
 func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setup,
 	known *search.History, seed uint64) (Outcome, error) {
 	m := &meter{seen: map[kernels.Variant]bool{}, Session: &sweep.Session{Device: dev,
-		Registry: registry, Problem: s.Problem, Protocol: g.Protocol, Seed: seed}}
+		Registry: registry, Problem: s.Problem.Problem, Protocol: g.Protocol, Seed: seed}}
 	defer m.Close()
-	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
+	space := &search.Space{Problem: s.Problem.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
 		Full: g.Protocol.Samples, Noise: stats.Spread(s.Stream) / 1.35, Seed: seed}
-	for _, v := range s.Variants {
+	for _, v := range s.Records {
 		space.Variants = append(space.Variants, v.Variant())
 	}
 	if setup.Naive {
