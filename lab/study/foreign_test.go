@@ -77,7 +77,7 @@ func readCache(path string) (*Free, error) {
 		if len(values) < 2 {
 			continue
 		}
-		f.Axes = append(f.Axes, newAxis(name, values))
+		f.Axes = append(f.Axes, newAxis(values))
 		for i, e := range entries {
 			f.At[i] = append(f.At[i], slices.Index(values, e[name]))
 		}
@@ -89,8 +89,8 @@ func readCache(path string) (*Free, error) {
 }
 
 // newAxis sorts the values, and makes an axis of them: with numbers, where all are.
-func newAxis(name string, values []any) search.Axis {
-	a := search.Axis{Name: name, Size: len(values)}
+func newAxis(values []any) search.Axis {
+	a := search.Axis{Size: len(values)}
 	numbers := !slices.ContainsFunc(values, func(v any) bool { _, ok := v.(float64); return !ok })
 	slices.SortFunc(values, func(x, y any) int {
 		if numbers {

@@ -11,7 +11,6 @@ import (
 
 // An Axis is a knob of a space whose knobs are not this program's own.
 type Axis struct {
-	Name   string
 	Size   int       // values that it has
 	Values []float64 // in ascending order; nil where they are names
 }
@@ -54,7 +53,7 @@ func (l *lattice) derive(s *Space) {
 		}
 	}
 	l.at = make([][]int, len(s.Variants))
-	l.axes = append(l.axes, Axis{Name: "family", Size: len(families)})
+	l.axes = append(l.axes, Axis{Size: len(families)})
 	for i, v := range s.Variants {
 		l.at[i] = append(l.at[i], slices.Index(families, v.Family))
 	}
@@ -73,7 +72,7 @@ func (l *lattice) derive(s *Space) {
 		if len(vs) < 2 {
 			continue
 		}
-		l.axes = append(l.axes, Axis{Name: k.Name, Size: len(vs), Values: vs})
+		l.axes = append(l.axes, Axis{Size: len(vs), Values: vs})
 		for i := range s.Variants {
 			v := -1.0
 			if n, has := settings[i][k]; has {

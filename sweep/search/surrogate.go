@@ -39,7 +39,11 @@ type feature struct {
 
 func newSurrogate(s *Space, l *lattice) *surrogate {
 	g := &surrogate{nugget: 1e-3}
-	for k, a := range l.axes {
+	axes := l.axes
+	if s.Axes == nil {
+		axes = axes[:1] // the family; the knobs are in ownFeatures
+	}
+	for k, a := range axes {
 		f := feature{ways: append(a.columns(), nil)}
 		for _, p := range l.at {
 			f.at = append(f.at, p[k])
@@ -50,7 +54,7 @@ func newSurrogate(s *Space, l *lattice) *surrogate {
 		g.features = append(g.features, f)
 	}
 	if s.Axes == nil {
-		g.features = append(g.features[:1], ownFeatures(s)...)
+		g.features = append(g.features, ownFeatures(s)...)
 	}
 	for i := range g.features {
 		f := &g.features[i]
