@@ -202,11 +202,6 @@ func (c Config) With(settings ...Setting) Config {
 	if c.draft != nil {
 		return c.draft.with(settings)
 	}
-	if len(settings) == 1 { // nothing is sorted where a space gives a knob another value
-		if from, to, ok := find(c.label, settings[0].Knob); ok {
-			return Config{label: c.label[:from] + strconv.Itoa(settings[0].Value) + c.label[to:]}
-		}
-	}
 	all := c.Settings()
 	for _, s := range settings {
 		if i := slices.IndexFunc(all, func(t Setting) bool { return t.Knob == s.Knob }); i >= 0 {
@@ -235,28 +230,21 @@ func labelOf(settings []Setting) string {
 // Is says whether both are one label. A draft may change, and is nobody's.
 func (c Config) Is(o Config) bool { return c.draft == nil && c == o }
 
-// find returns where in a label the value of k stands.
-func find(label string, k *Knob) (from, to int, ok bool) {
-	for i := 0; i < len(label); i = to + 1 { // byte by byte, as the parts are of a few
-		for from = i; from < len(label) && label[from] > '9'; from++ {
-		}
-		for to = from; to < len(label) && label[to] != '.'; to++ {
-		}
-		if from < to && label[i:from] == k.Key {
-			return from, to, true
-		}
-	}
-	return 0, 0, false
-}
-
 // Lookup returns the value of k and whether c assigns one.
 func (c Config) Lookup(k *Knob) (int, bool) {
 	if c.draft != nil {
 		return c.draft.values[k.place], c.draft.has&(1<<k.place) != 0
 	}
-	if from, to, ok := find(c.label, k); ok {
-		n, err := strconv.Atoi(c.label[from:to])
-		return n, err == nil
+	var from, to int
+	for i := 0; i < len(c.label); i = to + 1 { // byte by byte, as the parts are of a few
+		for from = i; from < len(c.label) && c.label[from] > '9'; from++ {
+		}
+		for to = from; to < len(c.label) && c.label[to] != '.'; to++ {
+		}
+		if from < to && c.label[i:from] == k.Key {
+			n, err := strconv.Atoi(c.label[from:to])
+			return n, err == nil
+		}
 	}
 	return 0, false
 }

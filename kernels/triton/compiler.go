@@ -76,7 +76,7 @@ func (c *Compiler) server(src nvrtc.Source, limit time.Duration) (*server, error
 	c.mu.Lock()
 	s := c.servers[src.Name]
 	if s == nil {
-		s = &server{started: make(chan struct{}), asked: map[int]chan reply{}}
+		s = &server{started: make(chan struct{}), done: make(chan struct{})}
 		c.servers[src.Name] = s
 		c.running.Go(func() { s.run(c.ctx, src, limit) })
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"normbench/internal/proc"
@@ -17,17 +18,17 @@ type server struct {
 	started chan struct{} // closed once the source is imported, or not
 	failed  error         // then: why it is not
 
-	mu    sync.Mutex
 	child *proc.Child
-	last  int
-	asked map[int]chan reply // nil once it has ended
-	ended error              // then: how
+	last  atomic.Int64
+	asked sync.Map      // of numbers, channels of replies
+	done  chan struct{} // closed once it has ended
+	ended error         // then: how
 }
 
 const forever = 365 * 24 * time.Hour
 
 type request struct {
-	ID       int
+	ID       int64
 	Options  nvrtc.Options
 	Describe bool    // what the decorators have, instead of code
 	Seconds  float64 // the longest wait for a worker
@@ -35,7 +36,7 @@ type request struct {
 
 // A reply has a value, or says what is wrong with the source.
 type reply struct {
-	ID     int
+	ID     int64
 	Value  json.RawMessage
 	Failed *nvrtc.CompileError
 }
@@ -58,50 +59,33 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 	close(s.started)
 	for err == nil {
 		var r reply
-		if err = s.child.Answer(ctx, forever, &r); err == nil {
-			s.deliver(r)
+		if err = s.child.Answer(ctx, forever, &r); err != nil {
+			break
+		}
+		if answer, ok := s.asked.LoadAndDelete(r.ID); ok {
+			answer.(chan reply) <- r
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = err // before who waits is woken: it reads this
-	for _, answer := range s.asked {
-		close(answer) // nothing comes
-	}
-	s.asked = nil
-}
-
-func (s *server) deliver(r reply) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if answer, ok := s.asked[r.ID]; ok {
-		delete(s.asked, r.ID)
-		answer <- r
-	}
+	s.ended = err
+	close(s.done)
 }
 
 // ask reads the answer into v, or says what is wrong with the source. The error is of the process,
 // which has ended then.
 func (s *server) ask(r request, v any) (*nvrtc.CompileError, error) {
 	answer := make(chan reply, 1)
-	s.mu.Lock()
-	s.last++
-	r.ID = s.last
-	if s.asked != nil {
-		s.asked[r.ID] = answer
-		s.child.Send(r) // texts and numbers have no error
-	} else {
-		close(answer)
-	}
-	s.mu.Unlock()
+	r.ID = s.last.Add(1)
+	s.asked.Store(r.ID, answer)
+	s.child.Send(r) // texts and numbers have no error
 	hung := time.AfterFunc(time.Duration(r.Seconds*float64(time.Second))+10*time.Second, s.child.Kill)
 	defer hung.Stop()
-	got, ok := <-answer
-	switch {
-	case !ok:
+	select {
+	case <-s.done:
 		return nil, s.ended
-	case got.Failed != nil:
-		return got.Failed, nil
+	case got := <-answer:
+		if got.Failed != nil {
+			return got.Failed, nil
+		}
+		return nil, json.Unmarshal(got.Value, v)
 	}
-	return nil, json.Unmarshal(got.Value, v)
 }

@@ -108,11 +108,10 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 	for i := range c.Resources {
 		c.Resources[i].Stage = kernels.Printable(c.Resources[i].Stage, maxName)
 	}
-	missing, err := checkOutputs(c.Outputs, req.on)
+	missing, err := checkOutputs(c, req.on)
 	if err != nil || builds {
 		return err
 	}
-	missing -= unwritten(c, req.on)
 	family := req.Variants[0].Family
 	_, peer := kernels.PeerName(family)
 	// those move one tensor
@@ -127,27 +126,16 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 	return nil
 }
 
-// unwritten counts the statistics that a forward says it leaves out: only those may be.
-func unwritten(c *kernels.Check, p kernels.Problem) (n int) {
-	for _, name := range p.Op.Spec().Saved {
-		checked := func(o kernels.OutputCheck) bool { return o.Name == name }
-		if p.Pass == kernels.Fwd && slices.Contains(c.Unwritten, name) &&
-			!slices.ContainsFunc(c.Outputs, checked) {
-			n++
-		}
-	}
-	return n
-}
-
-// checkOutputs counts the outputs of a problem that are missing among some, which are its own.
-func checkOutputs(outputs []kernels.OutputCheck, p kernels.Problem) (missing int, err error) {
+// checkOutputs counts the outputs of a problem that are missing in a check. Those that are there are
+// the problem's own. A forward may say that it leaves out statistics, and nothing else.
+func checkOutputs(c *kernels.Check, p kernels.Problem) (missing int, err error) {
 	left := map[string]int64{}
 	for _, t := range p.Tensors() {
 		if t.Role == kernels.Output {
 			left[t.Name] = t.Elems()
 		}
 	}
-	for _, o := range outputs {
+	for _, o := range c.Outputs {
 		elems, ok := left[o.Name]
 		if !ok {
 			return 0, fmt.Errorf("an output %.40q, which the problem has not or which comes twice", o.Name)
@@ -157,6 +145,11 @@ func checkOutputs(outputs []kernels.OutputCheck, p kernels.Problem) (missing int
 			!finite(o.MaxErr) || !finite(o.RelL2) {
 			return 0, fmt.Errorf("output %s with %d of %d elements bad, first at %d, by %g: it has %d",
 				o.Name, o.Bad, o.Elems, o.First, o.MaxErr, elems)
+		}
+	}
+	for _, name := range p.Op.Spec().Saved {
+		if p.Pass == kernels.Fwd && slices.Contains(c.Unwritten, name) {
+			delete(left, name)
 		}
 	}
 	return len(left), nil
