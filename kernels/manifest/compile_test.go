@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	_ "embed"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,35 +20,48 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-// newChecker is for an H200 of another arch, or skips without NVRTC.
+// newChecker is for an H200 of another arch.
 func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Checker {
-	t.Helper()
 	d := devicetest.H200()
 	d.Arch = arch
 	c := check.New(r, d)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// needNVRTC is newChecker for an sm_90, or skips without NVRTC.
+func needNVRTC(t *testing.T, r *kernels.Registry) *check.Checker {
+	t.Helper()
+	c := newChecker(t, r, "sm_90")
 	assert.Needs(t, "NVRTC", c.NoNVRTC)
 	return c
+}
+
+// compile has families compiled at problems of their op and pass, as far as they serve them: their
+// base, or all configs.
+func compile(t *testing.T, c *check.Checker, fs []*kernels.Family, all bool, problems ...string) {
+	t.Helper()
+	for _, f := range fs {
+		for _, text := range problems {
+			p, err := kernels.ParseProblem(fmt.Sprint(f.Op, "/", f.Pass, "/", text))
+			if err != nil || f.CheckServes(p) != nil {
+				continue
+			}
+			n, err := c.Check(f, p, all)
+			assert.That(t, err == nil && n != 0, "%s on %s: %d configs, %v", f.Name, p, n, err)
+		}
+	}
+	assert.That(t, c.Kernels() >= len(fs), "%d kernels", c.Kernels())
 }
 
 // The example's whole space compiles for every arch that we support.
 func TestExample(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../examples/kernels")
 	assert.NoError(t, err)
+	needNVRTC(t, r)
 	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
-		c := newChecker(t, r, arch)
-		for _, f := range fs {
-			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
-				"rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
-				p := devicetest.Problem(t, text)
-				if f.CheckServes(p) != nil {
-					continue
-				}
-				configs, err := c.Check(f, p, arch == "sm_90")
-				assert.That(t, err == nil && configs != 0,
-					"%s on %s for %s: %d configs, %v", f.Name, p, arch, configs, err)
-			}
-		}
-		assert.That(t, c.Kernels() != 0, "nothing was compiled")
+		compile(t, newChecker(t, r, arch), fs, arch == "sm_90", "4096x4096/bf16", "33x541/fp16-wfp32+zc",
+			"64x256/fp32+noweight")
 	}
 }
 
@@ -68,7 +82,7 @@ func TestCheckFails(t *testing.T) {
 		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu",
 			test.source))
 		assert.NoError(t, err)
-		_, err = newChecker(t, r, "sm_90").Check(fs[0], p, false)
+		_, err = needNVRTC(t, r).Check(fs[0], p, false)
 		assert.That(t, err != nil && strings.Contains(err.Error(), test.want) &&
 			hint.Of(err) != "" &&
 			strings.HasPrefix(test.want, "mine.cu") == strings.Contains(hint.Of(err), "W_TYPE, "),
@@ -99,7 +113,7 @@ func TestPlain(t *testing.T) {
 	l := f.Plan(p, c, d).Launches[0]
 	assert.That(t, l.Block == 128 && l.Mangled && l.Define("TPB") == 128 &&
 		l.Args[3].Kind == kernels.ArgInt32 && len(l.Options) == 2, "%+v", l)
-	checker := newChecker(t, r, "sm_90")
+	checker := needNVRTC(t, r)
 	n, err := nvrtc.Find()
 	assert.NoError(t, err)
 	for _, file := range []string{"cuda_bf16.h", "cub/block/block_reduce.cuh"} {
@@ -135,7 +149,7 @@ func TestPlain(t *testing.T) {
 			test.code, "plain.ptx", test.code))
 		if err == nil {
 			assert.That(t, fs[0].Version != "", "the code is no part of the version")
-			_, err = newChecker(t, r, "sm_90").Check(fs[0], p, true)
+			_, err = needNVRTC(t, r).Check(fs[0], p, true)
 		}
 		got := errorText(err)
 		assert.That(t, (got == "") == (test.want == "") && strings.Contains(got, test.want),

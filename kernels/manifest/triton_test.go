@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	_ "embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,6 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	. "normbench/kernels/manifest" // outside of it, as families import it
-	"normbench/kernels/manifest/check"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/triton"
 )
@@ -98,25 +98,16 @@ func TestTritonHosted(t *testing.T) {
 			t.Logf("not tested: %v", err)
 			continue
 		}
-		c := check.New(r, devicetest.H200())
-		defer c.Close()
 		for _, f := range fs {
 			bias := map[kernels.Op]string{kernels.LayerNorm: "+bias"}[f.Op]
-			for i, text := range []string{"4096x4096/bf16", "1x541/fp16", "65536x128/bf16",
-				"7x1/fp32", "9x16384/bf16", "512x32768/fp16"} {
-				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass),
-					text + bias}, "/"))
-				if err := f.CheckServes(p); err != nil {
-					t.Errorf("%s: %s is not served: %v", f.Name, p, err)
-				} else if err := f.Refuse(p, f.Base(p, devicetest.H200()),
-					devicetest.H200()); err != nil {
-					t.Errorf("%s: %s: the base is refused: %v", f.Name, p, err)
-				} else if i > 3 {
-					continue
-				} else if n, err := c.Check(f, p, false); err != nil || n == 0 {
-					t.Errorf("%s: %s: %d configs, %v", f.Name, p, n, err)
-				}
+			for _, text := range []string{"4096x4096/bf16", "1x541/fp16", "65536x128/bf16", "7x1/fp32",
+				"9x16384/bf16", "512x32768/fp16"} {
+				p, d := devicetest.Problem(t, fmt.Sprint(f.Op, "/", f.Pass, "/", text, bias)), devicetest.H200()
+				assert.NoError(t, f.CheckServes(p))
+				assert.NoError(t, f.Refuse(p, f.Base(p, d), d), f.Name, p, "the base is refused")
 			}
+			compile(t, newChecker(t, r, "sm_90"), []*kernels.Family{f}, false, "4096x4096/bf16"+bias,
+				"1x541/fp16"+bias, "65536x128/bf16"+bias, "7x1/fp32"+bias)
 		}
 	}
 }
@@ -150,24 +141,10 @@ func TestTritonExamples(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../examples/triton")
 	assert.Needs(t, "TRITON", err) // scripts/triton-env.sh
 	t.Setenv("NORMBENCH_CACHE", t.TempDir())
-	checker := func(r *kernels.Registry, arch string) *check.Checker {
-		d := devicetest.H200()
-		d.Arch = arch
-		c := check.New(r, d)
-		t.Cleanup(c.Close)
-		return c
-	}
 	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
-		c := checker(r, arch)
-		for _, f := range fs {
-			for _, text := range []string{"4096x4096/bf16", "1x541/fp16", "7x8/fp32"} {
-				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass),
-					text}, "/"))
-				n, err := c.Check(f, p, arch == "sm_90" && p.M == 7)
-				assert.That(t, err == nil && n != 0,
-					"%s on %s for %s: %d configs, %v", f.Name, p, arch, n, err)
-			}
-		}
+		c := newChecker(t, r, arch)
+		compile(t, c, fs, false, "4096x4096/bf16", "1x541/fp16")
+		compile(t, c, fs, arch == "sm_90", "7x8/fp32")
 		assert.That(t, c.Kernels() >= 6, "%d kernels", c.Kernels())
 	}
 	example := assert.File(t, "../../examples/triton/rms.py")
@@ -185,7 +162,7 @@ func TestTritonExamples(t *testing.T) {
 		source := strings.Replace(string(example), old, test.text, 1)
 		r, fs, err := Load(families.New(), folder(t, "t.yaml", string(manifest), "rms.py", source))
 		assert.NoError(t, err)
-		_, err = checker(r, "sm_90").Check(fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16"),
+		_, err = newChecker(t, r, "sm_90").Check(fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16"),
 			false)
 		got := errorText(err)
 		assert.That(t, strings.HasPrefix(got, test.want) && (err == nil) == (test.want == "") &&
