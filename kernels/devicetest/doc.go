@@ -1,6 +1,6 @@
 // Package devicetest holds what devices are tested with: one conformance suite
 // that every device passes (Run, and Survive for those in processes of their
-// own), kernels that misbehave on purpose (Families), a scripted device for
+// own), kernels that misbehave on purpose (Registry), a scripted device for
 // tests of what uses devices (Fake), and fixed device infos for goldens.
 package devicetest
 

@@ -28,28 +28,26 @@ const (
 	Lazy      = "test/lazy"      // right in its first four runs on some inputs, then does nothing
 )
 
-// Families are kernels that misbehave on purpose, hidden, in both host and CUDA
-// form. Spin and Crash must run in a worker process only: on the cpu device they
-// hang or end the process that runs them.
-func Families() []*kernels.Family {
+// misbehaving are kernels that do so on purpose, hidden, in both host and CUDA form. norm is a right
+// one. Spin and Crash must run in a worker process only: on the cpu device they hang or end the process
+// that runs them.
+func misbehaving(norm kernels.HostStage) []*kernels.Family {
+	// spoil changes the element, if it is of a row of the CTA's.
+	spoil := func(h *kernels.HostRun, pid int, change func(y *kernels.Memory, i int64)) {
+		if i := h.Arg("element"); i/h.Problem.N%int64(h.Launch.Grid[0]) == int64(pid) {
+			change(h.Mem["y"], i)
+		}
+	}
 	return []*kernels.Family{
 		family(Wrong, "wrong", func(h *kernels.HostRun, pid int) {
-			hostNorm(h, pid, func(y []float32, off int64) []float32 {
-				if i := h.Arg("element") - off; i >= 0 && i < int64(len(y)) {
-					y[i] = 1000
-				}
-				return y
-			})
+			norm(h, pid)
+			spoil(h, pid, func(y *kernels.Memory, i int64) { y.Set(i, 1000) })
 		}),
 		family(Unwritten, "unwritten", func(h *kernels.HostRun, pid int) {
-			hostNorm(h, pid, func(y []float32, off int64) []float32 {
-				i := h.Arg("element") - off
-				if i < 0 || i >= int64(len(y)) {
-					return y
-				}
-				h.Mem["y"].Store(off+i+1, y[i+1:])
-				return y[:i]
-			})
+			var was float32
+			spoil(h, pid, func(y *kernels.Memory, i int64) { was = y.At(i) })
+			norm(h, pid)
+			spoil(h, pid, func(y *kernels.Memory, i int64) { y.Set(i, was) })
 		}),
 		family(Spin, "spin", func(*kernels.HostRun, int) {
 			for {
@@ -61,7 +59,7 @@ func Families() []*kernels.Family {
 			os.Exit(3)
 		}),
 		family(Racy, "racy", func(h *kernels.HostRun, pid int) {
-			hostNorm(h, pid, func(y []float32, _ int64) []float32 { return y })
+			norm(h, pid)
 			if pid == 0 {
 				r := kernels.Elements[float32](h.Mem["rstd"])
 				r[0] = math.Float32frombits(math.Float32bits(r[0]) ^ runs.Add(1)&1)
@@ -69,7 +67,7 @@ func Families() []*kernels.Family {
 		}),
 		family(Lazy, "lazy", func(h *kernels.HostRun, pid int) {
 			if seen(h.Mem["x"], pid == 0) < 4 {
-				hostNorm(h, pid, func(y []float32, _ int64) []float32 { return y })
+				norm(h, pid)
 			}
 		}),
 	}
@@ -99,10 +97,14 @@ func seen(x *kernels.Memory, first bool) int {
 // runs counts the runs of test/racy, as its CUDA form does.
 var runs atomic.Uint32
 
-// Registry is base with the test families in addition.
+// Registry is base with the test families in addition, which do what its plain one does.
 func Registry(base *kernels.Registry) *kernels.Registry {
+	plain, err := base.Lookup("rms_fwd/plain")
+	if err != nil {
+		panic(err)
+	}
 	return &kernels.Registry{
-		Families: append(slices.Clone(base.Families), Families()...),
+		Families: append(slices.Clone(base.Families), misbehaving(plain.Host["forward"])...),
 		Default:  base.Default,
 		File: func(name string) (string, error) {
 			if name == sourceName {
@@ -153,33 +155,5 @@ func family(name, entry string, host kernels.HostStage) *kernels.Family {
 			}}}
 		},
 		Host: map[string]kernels.HostStage{entry: host},
-	}
-}
-
-// hostNorm is a rmsnorm forward of the rows of CTA pid; spoil sees each row
-// of y with its offset before it is stored there, and returns what to store.
-func hostNorm(h *kernels.HostRun, pid int, spoil func(y []float32, off int64) []float32) {
-	p := h.Problem
-	x, w, b := h.Row(0, p.N), h.Row(1, p.N), h.Row(2, p.N)
-	h.Mem["w"].Load(w, 0)
-	if clear(b); p.Bias {
-		h.Mem["b"].Load(b, 0)
-	}
-	for row := int64(pid); row < p.M; row += int64(h.Launch.Grid[0]) {
-		h.Mem["x"].Load(x, row*p.N)
-		var sum float64
-		for _, v := range x {
-			sum += float64(v) * float64(v)
-		}
-		rstd := float32(1 / math.Sqrt(sum/float64(p.N)+kernels.Eps))
-		h.Mem["rstd"].Set(row, rstd)
-		for j := range x {
-			wf := w[j]
-			if p.ZeroCentered {
-				wf++
-			}
-			x[j] = x[j]*rstd*wf + b[j]
-		}
-		h.Mem["y"].Store(row*p.N, spoil(x, row*p.N))
 	}
 }
