@@ -5,6 +5,7 @@
 package devicetest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
@@ -83,6 +85,21 @@ func right[T any](t testing.TB, text string, parse func(string) (T, error)) T {
 	v, err := parse(text)
 	assert.NoError(t, err)
 	return v
+}
+
+// Gone waits until a process has ended, or fails the test and ends it.
+func Gone(t testing.TB, pid int) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") { // dead and not waited for
+			return
+		}
+	}
+	if p, err := os.FindProcess(pid); err == nil {
+		p.Kill()
+	}
+	t.Errorf("process %d lives on", pid)
 }
 
 // Library compiles a C file to a shared library, or skips the test where there is no compiler.

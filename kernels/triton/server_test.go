@@ -10,13 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"normbench/internal/assert"
 	"normbench/internal/hint"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/nvrtc"
 )
 
@@ -72,18 +72,6 @@ func told(t *testing.T, dir, name string) int {
 	return 0
 }
 
-// gone waits until a process has ended.
-func gone(t *testing.T, pid int) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10e6) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
-		}
-	}
-	t.Errorf("process %d lives on", pid)
-}
-
 // Whatever a kernel does to its compiler costs that kernel alone, while others compile beside it,
 // of one import.
 func TestServer(t *testing.T) {
@@ -108,7 +96,7 @@ func TestServer(t *testing.T) {
 	all.Wait()
 	took := time.Since(start)
 	assert.That(t, took <= 8*time.Second, "it took %s", took)
-	gone(t, told(t, dir, "assembler"))
+	devicetest.Gone(t, told(t, dir, "assembler"))
 	// by one that has compiled before
 	for _, how := range []string{"exits", "three", "exits once"} {
 		err := compile(kernel, how)
@@ -125,14 +113,14 @@ func TestServerKilled(t *testing.T) {
 	go func() { done <- compile(kernel, "waits") }()
 	worker := told(t, dir, "waits")
 	assert.NoError(t, compile(kernel, "kills"))
-	gone(t, told(t, dir, "kills"))
-	gone(t, worker)
+	devicetest.Gone(t, told(t, dir, "kills"))
+	devicetest.Gone(t, worker)
 	assert.NoError(t, <-done)
 	// Close ends what is at work.
 	go func() { done <- compile(kernel, "waits again") }()
 	worker = told(t, dir, "waits again")
 	c.Close()
-	gone(t, worker)
+	devicetest.Gone(t, worker)
 	assert.That(t, <-done != nil, "it was compiled behind Close")
 }
 
@@ -159,7 +147,7 @@ func TestServerOrphans(t *testing.T) {
 			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()
-	gone(t, worker)
+	devicetest.Gone(t, worker)
 	cmd.Wait() //nolint:errcheck // it was killed
 }
 

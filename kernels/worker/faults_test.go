@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -266,18 +265,7 @@ func TestOrphan(t *testing.T) {
 	assert.Must(t, err == nil && pid != 0, "%v %v", pid, err)
 	parent.Process.Kill()
 	parent.Wait()
-	for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatal("the worker lives on")
-		}
-	}
-}
-
-// alive says whether a process runs; one that is dead and not waited for does not.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
+	devicetest.Gone(t, pid)
 }
 
 // parentOfOneThatHangs says the worker's process ID and waits to be killed.

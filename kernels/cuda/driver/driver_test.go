@@ -100,9 +100,7 @@ func TestMemory(t *testing.T) {
 	p := must(c.Alloc(2 * n))
 	before := must(c.NewEvent())
 	after := must(c.NewEvent())
-	done, err := before.Reached()
-	assert.That(t, err == nil && done,
-		"an event that was never recorded: reached %t, %v", done, err)
+	assert.That(t, must(before.Reached()), "an event that was never recorded is not reached")
 	assert.NoError(t, c.Enqueue(s, []Step{
 		{Kind: StepRecord, Event: before},
 		{Kind: StepMemset8, Ptr: p, Value: 0x04, Bytes: n},
@@ -115,9 +113,7 @@ func TestMemory(t *testing.T) {
 	assert.NoError(t, c.CopyFromDevice(got, p+n))
 	assert.That(t, got[0] == 0xff && got[1] == 4 && got[n-1] == 4,
 		"got % x … % x", got[:4], got[n-4:])
-	if done, err := after.Reached(); err != nil || !done {
-		t.Errorf("behind what has ended: reached %t, %v", done, err)
-	}
+	assert.That(t, must(after.Reached()), "not reached behind what has ended")
 	d, err := after.Elapsed(before)
 	assert.That(t, err == nil && d > 0 && d <= 1, "elapsed %g s, %v", d, err)
 	assert.NoError(t, c.Free(p))
@@ -141,16 +137,10 @@ func TestFake(t *testing.T) {
 		"info: %+v", info)
 	m := must(c.LoadModule([]byte("\x7fELF\x00x"))) // with a NUL inside, as cubins have
 	f := must(m.Function("k"))
-	if err := f.SetMaxDynamicShared(65536); err != nil {
-		t.Error(err)
-	}
-	if regs, local, shared, threads, err := f.Attributes(); err != nil || regs != 104 ||
-		local != 103 || shared != 101 || threads != 100 {
-		t.Errorf("attributes %d %d %d %d, %v", regs, local, shared, threads, err)
-	}
-	if n, err := f.Occupancy(256, 0); err != nil || n != 8 {
-		t.Errorf("occupancy %d, %v", n, err)
-	}
+	assert.NoError(t, f.SetMaxDynamicShared(65536))
+	regs, local, shared, threads, err := f.Attributes()
+	assert.That(t, err == nil && regs == 104 && local == 103 && shared == 101 && threads == 100 &&
+		must(f.Occupancy(256, 0)) == 8, "attributes %d %d %d %d, %v", regs, local, shared, threads, err)
 	s := must(c.NewStream())
 	p := must(c.Alloc(240))
 	args := func(i uint64) []uint64 {
@@ -174,32 +164,21 @@ func TestFake(t *testing.T) {
 	}
 
 	event := must(c.NewEvent())
-	if err := c.Enqueue(s, []Step{{Kind: StepRecord, Event: event}}); err != nil {
-		t.Error(err)
-	}
-	if done, err := event.Reached(); err != nil || done {
-		t.Errorf("before the host has waited: reached %t, %v", done, err)
-	}
-	if err := s.Synchronize(); err != nil {
-		t.Error(err)
-	}
-	if done, err := event.Reached(); err != nil || !done {
-		t.Errorf("after the host has waited: reached %t, %v", done, err)
-	}
+	assert.NoError(t, c.Enqueue(s, []Step{{Kind: StepRecord, Event: event}}))
+	assert.That(t, !must(event.Reached()), "reached before the host has waited")
+	assert.NoError(t, s.Synchronize())
+	assert.That(t, must(event.Reached()), "not reached after the host has waited")
 
 	var e *Error
-	if _, err := c.Alloc(1 << 50); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" ||
-		e.Call != "cuMemAlloc" {
-		t.Errorf("got %v", err)
-	}
+	_, err = c.Alloc(1 << 50)
+	assert.That(t, errors.As(err, &e) && e.Name == "CUDA_ERROR_OUT_OF_MEMORY" && e.Call == "cuMemAlloc",
+		"got %v", err)
 	// A function that the driver lacks.
 	cluster := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Args: args(0),
 		Cluster: [3]int{2, 1, 1}}
-	err := c.Enqueue(s, []Step{cluster})
-	// CUDA_ERROR_NOT_SUPPORTED
-	if !errors.As(err, &e) || e.Code != 801 || e.Call != "cuLaunchKernelEx" {
-		t.Errorf("got %v", err)
-	}
+	err = c.Enqueue(s, []Step{cluster})
+	assert.That(t, errors.As(err, &e) && e.Code == 801 && e.Call == "cuLaunchKernelEx", // not supported
+		"got %v", err)
 	err = c.Enqueue(s, []Step{{Kind: StepMemset8, Ptr: p, Bytes: 1}, {Kind: StepLaunch, Func: f}})
 	assert.That(t, err != nil && err.Error() == "step 1: cuLaunchKernel: CUDA error 1",
 		"got %v", err)
