@@ -21,6 +21,10 @@ type Library struct {
 	Folders  []string // patterns of where a CUDA toolkit keeps it, below its root
 }
 
+// wheel is the lib folder of an NVIDIA wheel: nvidia/cuda_nvrtc/lib up to CUDA 12, nvidia/cu13/lib from
+// then on.
+const wheel = "nvidia/*/lib"
+
 // Find opens a library by the first name or file that open accepts. It tries, in this order,
 //
 //  1. the file that the variable names, and nothing else if it is set,
@@ -48,9 +52,9 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 	var broken error // a library that is there but does not load says more than "not found"
 	// The last place takes a process to find.
 	for _, place := range []func() []string{
-		func() []string { return inToolkits(l.Folders) },
-		func() []string { return wheels(sitePackages()) },
-		func() []string { return wheels(askPython()) }} {
+		func() []string { return below(toolkits(), l.Folders...) },
+		func() []string { return below(sitePackages(), wheel) },
+		func() []string { return below(askPython(), wheel) }} {
 		dirs := place()
 		for _, name := range l.Sonames {
 			for _, dir := range dirs {
@@ -74,29 +78,28 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 		"of Python", strings.Join(l.Sonames, ", "))
 }
 
-// inToolkits are patterns of folders of CUDA toolkits.
-func inToolkits(folders []string) []string {
-	var dirs []string
-	for _, root := range []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda",
-		"/usr/local/cuda-*", "/opt/cuda"} {
-		for _, folder := range folders {
-			if root != "" {
-				dirs = append(dirs, filepath.Join(root, folder))
-			}
+// below are patterns in each of some folders.
+func below(folders []string, patterns ...string) (all []string) {
+	for _, folder := range folders {
+		for _, p := range patterns {
+			all = append(all, filepath.Join(folder, p))
 		}
 	}
-	return dirs
+	return all
+}
+
+// toolkits are patterns of the roots of CUDA toolkits.
+func toolkits() []string {
+	return slices.DeleteFunc([]string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda",
+		"/usr/local/cuda-*", "/opt/cuda"}, func(root string) bool { return root == "" })
 }
 
 // Headers are the folders of CUDA's headers, of toolkits and of Python's wheels, in the order of
 // Find.
 func Headers() (dirs []string) {
-	patterns := inToolkits([]string{"include"})
-	for _, d := range slices.Concat(sitePackages(), askPython()) {
-		patterns = append(patterns, filepath.Join(d, "nvidia/cu*/include"),
-			filepath.Join(d, "nvidia/cuda_runtime/include"))
-	}
-	for _, p := range patterns {
+	python := slices.Concat(sitePackages(), askPython())
+	for _, p := range append(below(toolkits(), "include"),
+		below(python, "nvidia/cu*/include", "nvidia/cuda_runtime/include")...) {
 		dirs = append(dirs, Glob(p)...)
 	}
 	return dirs
@@ -104,33 +107,27 @@ func Headers() (dirs []string) {
 
 // sitePackages are patterns of folders in which Python packages are installed.
 func sitePackages() []string {
-	var dirs []string
-	prefix := func(root string) {
-		dirs = append(dirs, filepath.Join(root, "lib/python3*/site-packages"),
-			filepath.Join(root, "lib/python3*/dist-packages"))
-	}
+	var roots []string
 	if program, err := os.Executable(); err == nil { // pip puts NVRTC beside a wheel's
-		prefix(filepath.Dir(filepath.Dir(program)))
+		roots = append(roots, filepath.Dir(filepath.Dir(program)))
 	}
 	for _, env := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
 		if root := os.Getenv(env); root != "" {
-			prefix(root)
+			roots = append(roots, root)
 		}
 	}
 	if python, err := exec.LookPath("python3"); err == nil {
-		prefix(filepath.Dir(filepath.Dir(python))) // a link in a virtual environment: not followed yet
+		roots = append(roots, filepath.Dir(filepath.Dir(python))) // a link in a virtual environment: not followed yet
 		if real, err := filepath.EvalSymlinks(python); err == nil {
-			prefix(filepath.Dir(filepath.Dir(real)))
+			roots = append(roots, filepath.Dir(filepath.Dir(real)))
 		}
 	}
 	if home, err := os.UserHomeDir(); err == nil {
-		prefix(filepath.Join(home, ".local"))
+		roots = append(roots, filepath.Join(home, ".local"))
 	}
-	for _, root := range []string{"/usr/local", "/usr", "/opt/conda", "/opt/venv", "/opt/*/.venv",
-		"/opt/*/venv", "/opt/*"} {
-		prefix(root)
-	}
-	return append(dirs, "/usr/lib/python3/dist-packages")
+	roots = append(roots, "/usr/local", "/usr", "/opt/conda", "/opt/venv", "/opt/*/.venv", "/opt/*/venv", "/opt/*")
+	return append(below(roots, "lib/python3*/site-packages", "lib/python3*/dist-packages"),
+		"/usr/lib/python3/dist-packages")
 }
 
 // Python is that of the virtual environment that the program is installed in, "" where it is in none
@@ -145,16 +142,6 @@ func Python() string {
 		return ""
 	}
 	return filepath.Join(bin, "python3")
-}
-
-// wheels are the patterns of the lib folders of NVIDIA's wheels: nvidia/cuda_nvrtc/lib up to
-// CUDA 12, nvidia/cu13/lib from then on.
-func wheels(site []string) []string {
-	var dirs []string
-	for _, d := range site {
-		dirs = append(dirs, filepath.Join(d, "nvidia/*/lib"))
-	}
-	return dirs
 }
 
 // askPython returns the import path of python3, or nothing.
