@@ -84,7 +84,7 @@ const smallSweep = 500
 
 // planSearch sets a sweep up for a search, if this is to be one.
 func (l *Lab) planSearch(s *Sweep) error {
-	p, o := &s.Search, &s.Options
+	p := &s.Search
 	small := s.info().Kind == kernels.KindCPU && s.Variants <= smallSweep
 	if p.Strategy == search.Grid || p.Strategy == search.Auto && small && !p.Asked {
 		return nil
@@ -103,10 +103,7 @@ func (l *Lab) planSearch(s *Sweep) error {
 			p.Rounds = 24
 		}
 	}
-	o.Search, p.Final = &p.SearchOptions, o.Run
-	p.Final.ID += record.FinalsSuffix
-	o.Run.Protocol, p.Final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.Strategy, p.Budget,
-		p.Rounds)
+	s.Options.SearchBy(&p.SearchOptions)
 	return nil
 }
 

@@ -28,14 +28,16 @@ type SearchOptions struct {
 // FinalLaunches are those of a visit in the finals.
 const FinalLaunches = 2
 
-// SearchProtocols are a grid's protocol as a search and its finals take times.
-func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget,
-	rounds int) (searching, final record.Protocol) {
-	pr.Search = strings.TrimSpace(strategy + " " + budget.String())
-	searching, final = pr, pr
-	searching.Phase = record.PhaseSearch
-	final.Phase, final.Samples = record.PhaseFinal, rounds*FinalLaunches
-	return searching, final
+// SearchBy has a run, whose protocol is a grid's, search: it and its finals take times in their own
+// ways.
+func (o *Options) SearchBy(s *SearchOptions) {
+	o.Search = s
+	pr := &o.Run.Protocol
+	pr.Search = strings.TrimSpace(s.Strategy + " " + s.Budget.String())
+	s.Final = o.Run
+	s.Final.ID += record.FinalsSuffix
+	s.Final.Protocol.Phase, s.Final.Protocol.Samples = record.PhaseFinal, s.Rounds*FinalLaunches
+	pr.Phase = record.PhaseSearch
 }
 
 // unsearchedVariants are all variants of a task, unless its base has a record of the finals, which is the

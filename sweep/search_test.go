@@ -16,10 +16,7 @@ import (
 // searching are options of a search by a strategy.
 func searching(strategy string, b search.Budget) Options {
 	o := options(20)
-	final := o.Run
-	final.ID = "r1-finals"
-	o.Run.Protocol, final.Protocol = SearchProtocols(o.Run.Protocol, strategy, b, 8)
-	o.Search = &SearchOptions{Strategy: strategy, Budget: b, Final: final, Finals: 8, Rounds: 8}
+	o.SearchBy(&SearchOptions{Strategy: strategy, Budget: b, Finals: 8, Rounds: 8})
 	return o
 }
 

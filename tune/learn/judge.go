@@ -41,13 +41,10 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	const finalRounds, finalists = 12, 8
 	run := l.Run
 	run.ID, run.Time = "judge", l.Now().UTC().Truncate(time.Millisecond)
-	final := run
-	final.ID += "-finals"
-	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{},
-		finalRounds)
 	found := map[kernels.Problem]kernels.Variant{}
-	o := sweep.Options{Run: run, Seed: l.Seed, Search: &sweep.SearchOptions{Strategy: search.Auto,
-		Known: &search.History{}, Final: final, Finals: finalists, Rounds: finalRounds}}
+	o := sweep.Options{Run: run, Seed: l.Seed}
+	o.SearchBy(&sweep.SearchOptions{Strategy: search.Auto, Known: &search.History{}, Finals: finalists,
+		Rounds: finalRounds})
 	o.Finished = func(recs []*record.Record) error {
 		for _, r := range recs {
 			if r.Chosen != "" && r.Status == kernels.StatusOK {
