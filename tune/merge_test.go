@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"normbench/internal/assert"
-	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
 
-// The finals of a problem: what the search chose stands, with their numbers.
+// The finals of a problem: what the search chose stands, with their numbers. Of two searches the later
+// in the file counts, also where the clock was set back between them.
 func TestPickFinal(t *testing.T) {
 	run := &record.Run{ID: "f", Time: time.Unix(1e9, 0),
 		Protocol: record.Protocol{Phase: record.PhaseFinal}}
@@ -37,7 +37,7 @@ func TestPickFinal(t *testing.T) {
 		e.Final = &f
 	}
 	change(&chosen,
-		func(f *record.Final) { f.Chosen = "takes least of the device, of 2 within 1.0%" })
+		func(f *record.Final) { f.Chosen, f.Place = "takes least of the device, of 2 within 1.0%", 1 })
 	base := final("f@w8 base", 100, 99)
 	again := final("f@w8", 100.3, 0)
 	change(&base, func(f *record.Final) { f.BaseAgain = again.Finals().Rounds })
@@ -45,8 +45,13 @@ func TestPickFinal(t *testing.T) {
 	change(&held, func(f *record.Final) { f.Entry = true })
 	grid := entry(t, p1, "g@w1", 10) // of an older run
 	grid.Run = older
-	table := &Table{Entries: Pick([]record.Entry{grid, chosen, base, held, final("g@w4", 80,
-		79.5)})}
+	before := final("f@w2", 10, 10) // of a search whose clock was ahead
+	before.Run = &record.Run{ID: "h", Time: time.Unix(2e9, 0), Protocol: run.Protocol}
+	change(&before, func(f *record.Final) { f.Chosen = "fastest" })
+	es := []record.Entry{grid, before, chosen, base, held, final("g@w4", 80, 79.5)}
+	table := &Table{Entries: Pick(es)}
+	es[1], es[2] = es[2], es[1]
+	assert.Equal(t, Pick(es)[0].Variant(), chosen.Variant, "in another order")
 	text, err := json.MarshalIndent(table.Entries, "", "  ")
 	assert.NoError(t, err)
 	assert.Golden(t, "testdata/finals.json", string(text)+"\n")
@@ -59,25 +64,6 @@ func TestPickFinal(t *testing.T) {
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
 	table.countSearched(record.Entries{&chosen, &base, &failed, &stream})
 	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
-}
-
-// Of two searches of a problem the later in the file counts, also where the clock
-// was set back between them.
-func TestFinalsByPlace(t *testing.T) {
-	var es []record.Entry
-	for i, v := range []string{"f@w1", "f@w2"} {
-		run := &record.Run{ID: v, Time: time.Unix(1e9-int64(i)*3600, 0),
-			Device: kernels.DeviceInfo{ID: "d"}, Protocol: record.Protocol{
-				Phase: record.PhaseFinal}}
-		e := entry(t, p1, v, 10)
-		e.Run, e.Final = run, &record.Final{SearchUS: 10, Chosen: "fastest", Place: 2 + i}
-		es = append(es, e)
-	}
-	for range 2 {
-		picks := Pick(es)
-		assert.That(t, len(picks) == 1 && picks[0].Config.String() == "w2", "picked %+v", picks)
-		es[0], es[1] = es[1], es[0]
-	}
 }
 
 // An entry is its base, or proven faster; a bound does not help one that is slower:
