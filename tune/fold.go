@@ -112,7 +112,8 @@ func (f *Fold) write() (notes []string, err error) {
 			if err := f.old.Write(bak); err != nil {
 				return nil, err
 			}
-			notes = append(notes, console.Count(n, "entry")+" replaced; "+bak.String()+" has the table before")
+			notes = append(notes,
+				console.Count(n, "entry")+" replaced; "+bak.String()+" has the table before")
 		}
 	}
 	return append(notes, "wrote "+f.at.String()), Update(f.at, func(now *Table) (*Table, error) {
