@@ -65,23 +65,6 @@ func TestWait(t *testing.T) {
 	})
 }
 
-func TestWrap(t *testing.T) {
-	for _, test := range []struct {
-		text  string
-		width int
-		want  string
-	}{
-		{"", 5, ""},
-		{"one two", 7, "one two"},
-		{"one two", 6, "one|two"},
-		{"rms_bwd/two_pass@br2.w4", 14, "rms_bwd/two_|pass@br2.w4"},
-		{"unbreakable", 4, "unbr|eaka|ble"},
-	} {
-		assert.Equal(t, strings.Join(Wrap(test.text, test.width), "|"), test.want,
-			"Wrap", test.text, test.width)
-	}
-}
-
 // On a terminal, notes are wrapped at its width and lose nothing. Elsewhere they are one line.
 func TestNotef(t *testing.T) {
 	text := "hint: " + strings.Repeat("give --samples 6 or more, ", 12) + "and end"

@@ -81,17 +81,18 @@ func Summarize(r *Record, run *Run) Entry {
 	return e
 }
 
-// add appends a record of run, or the run itself. Of two records with one key the
-// later counts: the last of a variant is what was measured last.
-func (f *File) add(r *Record, run *Run) {
+// add appends what a line says, a run or a record of one. Of two records with one key the later
+// counts: the last of a variant is what was measured last.
+func (f *File) add(it *item) error {
+	r := it.record
 	if r == nil {
-		f.Runs = append(f.Runs, run)
-		return
+		f.Runs = append(f.Runs, it.run)
+		return nil
 	}
 	if f.at == nil {
 		f.at = map[string]int{}
 	}
-	e := Summarize(r, run)
+	e := Summarize(r, it.run)
 	if e.Final != nil {
 		e.Final.Place = len(f.entries)
 	}
@@ -100,6 +101,7 @@ func (f *File) add(r *Record, run *Run) {
 	}
 	f.at[r.Key] = len(f.entries)
 	f.entries = append(f.entries, &e)
+	return nil
 }
 
 // Status is that of the last record with a key, if there is one. A file that is nil has none. A

@@ -41,11 +41,8 @@ func Load(path string) (*File, error) {
 		return nil, err
 	}
 	file := &File{Path: path}
-	add := func(it *item) error { file.add(it.record, it.run); return nil }
-	if file.Notes, err = readFile(path, add); err != nil {
-		return nil, err
-	}
-	return file, nil
+	file.Notes, err = readFile(path, file.add)
+	return file, err
 }
 
 func readFile(path string, each func(*item) error) (Notes, error) {

@@ -206,19 +206,3 @@ func TestLean(t *testing.T) {
 	assert.That(t, err == nil && recs[0].Bytes == r.Problem.Bytes() &&
 		recs[0].Status == kernels.StatusOK, "%+v, %v", recs, err)
 }
-
-// Who else writes to a shared folder can open its lock, and one that is only to be
-// read will do.
-func TestLockIsShared(t *testing.T) {
-	dir := t.TempDir()
-	w, _ := openWriter(t, dir)
-	st, err := os.Stat(filepath.Join(dir, LockName))
-	assert.That(t, err == nil && (runtime.GOOS == "windows" || st.Mode().Perm()&0o444 == 0o444),
-		"the lock's mode is %v, %v", st.Mode(), err)
-	w.Close()
-	assert.NoError(t, os.Chmod(filepath.Join(dir, LockName), 0o444))
-	openWriter(t, dir)
-	_, _, err = OpenWriter(dir, ".")
-	assert.That(t, err != nil && strings.HasPrefix(err.Error(), "another sweep"),
-		"second writer: %v", err)
-}

@@ -63,7 +63,7 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 		decoder: newDecoder(),
 	}
 	w.records = &File{Path: w.name}
-	w.reader = newReader(w.name, func(it *item) error { w.records.add(it.record, it.run); return nil })
+	w.reader = newReader(w.name, w.records.add)
 	root, err := os.OpenRoot(in)
 	if err != nil {
 		return nil, nil, folderError(dir, err)

@@ -1,7 +1,9 @@
 package record
 
 import (
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -38,6 +40,11 @@ func TestWriter(t *testing.T) {
 	_, _, err = OpenWriter(dir, ".")
 	assert.Refused(t, err, "another sweep is writing to "+dir)
 	assert.NoError(t, w.Close())
+	lock := filepath.Join(dir, LockName) // others who share the folder can open it; to be read will do
+	st, err := os.Stat(lock)
+	assert.That(t, err == nil && (runtime.GOOS == "windows" || st.Mode().Perm()&0o444 == 0o444),
+		"the lock's mode is %v, %v", st.Mode(), err)
+	assert.NoError(t, os.Chmod(lock, 0o444))
 	w, notes = openWriter(t, dir)
 	for i, want := range []kernels.Status{kernels.StatusOK, kernels.StatusWrong, ""} {
 		got, ok := w.Status(testRecord(run, i).Key)
