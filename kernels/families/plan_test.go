@@ -39,67 +39,57 @@ var typical = []string{
 	"layernorm/bwd/4096x4096/bf16+bias",
 }
 
-func infos() map[string]kernels.DeviceInfo {
-	return map[string]kernels.DeviceInfo{"h200": devicetest.H200(), "cpu": devicetest.CPU()}
+// list holds what is said of the families that serve some problems, on two devices, to a file of each.
+func list(t *testing.T, name string, problems []string, problem func(p kernels.Problem, d kernels.DeviceInfo) string,
+	family func(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo) string) {
+	r := families.With()
+	for of, d := range map[string]kernels.DeviceInfo{"h200": devicetest.H200(), "cpu": devicetest.CPU()} {
+		var b strings.Builder
+		for _, text := range problems {
+			p := devicetest.Problem(t, text)
+			b.WriteString(problem(p, d))
+			for _, f := range r.Families {
+				if f.CheckServes(p) == nil {
+					b.WriteString(family(f, p, d))
+				}
+			}
+		}
+		assert.Golden(t, filepath.Join("testdata", name+"_"+of+".txt"), b.String())
+	}
 }
 
 // Bases are arithmetic: a changed one shows here, with the geometry it leads
 // to, before any device has run it.
 func TestBasePlans(t *testing.T) {
 	r := families.With()
-	for name, d := range infos() {
-		var b strings.Builder
-		for _, text := range typical {
-			p := devicetest.Problem(t, text)
-			base, err := r.Base(p, d)
-			assert.NoError(t, err)
-			fmt.Fprintf(&b, "%s: base %s\n", p, base)
-			for _, f := range r.Families {
-				if f.CheckServes(p) != nil {
-					continue
-				}
-				c := f.Base(p, d)
-				if err := f.Refuse(p, c, d); err != nil {
-					fmt.Fprintf(&b, "  %s@%s refused: %v\n", f.Name, c, err)
-					continue
-				}
-				fmt.Fprintf(&b, "  %s@%s\n", f.Name, c)
-				for line := range strings.Lines(f.Plan(p, c, d).String()) {
-					fmt.Fprintf(&b, "    %s", line)
-				}
-			}
-			b.WriteByte('\n')
+	list(t, "plans", typical, func(p kernels.Problem, d kernels.DeviceInfo) string {
+		base, err := r.Base(p, d)
+		assert.NoError(t, err)
+		return fmt.Sprintf("\n%s: base %s\n", p, base)
+	}, func(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo) string {
+		c := f.Base(p, d)
+		if err := f.Refuse(p, c, d); err != nil {
+			return fmt.Sprintf("  %s@%s refused: %v\n", f.Name, c, err)
 		}
-		assert.Golden(t, filepath.Join("testdata", "plans_"+name+".txt"), b.String())
-	}
+		plan := strings.TrimSuffix(f.Plan(p, c, d).String(), "\n")
+		return fmt.Sprintf("  %s@%s\n    %s\n", f.Name, c, strings.ReplaceAll(plan, "\n", "\n    "))
+	})
 }
 
-// How long a sweep takes follows from the sizes of spaces. They begin with the base, have each
-// config once, and reasons that are one short line for records and lists.
+// How long a sweep takes follows from the sizes of spaces: configs, refused ones and aliases. They begin
+// with the base, have each config once, and reasons that are one short line for records and lists.
 func TestSpaces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine, and long with the race detector")
 	}
-	r := families.With()
-	for name, d := range infos() {
-		var b strings.Builder
-		b.WriteString("configs refused aliases\n")
-		for _, text := range append(slices.Clip(typical), "rmsnorm/bwd/1x1/fp32",
-			"layernorm/fwd/262144x1/bf16+bias") {
-			p := devicetest.Problem(t, text)
-			fmt.Fprintf(&b, "%s\n", p)
-			for _, f := range r.Families {
-				if f.CheckServes(p) != nil {
-					continue
-				}
-				s := f.Space(p, d)
-				aliases := sound(t, f, p, d, s)
-				fmt.Fprintf(&b, "%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases,
-					f.Name)
-			}
-		}
-		assert.Golden(t, filepath.Join("testdata", "spaces_"+name+".txt"), b.String())
-	}
+	list(t, "spaces", append(slices.Clip(typical), "rmsnorm/bwd/1x1/fp32",
+		"layernorm/fwd/262144x1/bf16+bias"), func(p kernels.Problem, _ kernels.DeviceInfo) string {
+		return p.String() + "\n"
+	}, func(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo) string {
+		s := f.Space(p, d)
+		aliases := sound(t, f, p, d, s)
+		return fmt.Sprintf("%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases, f.Name)
+	})
 }
 
 // sound holds a space to what is said of it, and counts its aliases.
