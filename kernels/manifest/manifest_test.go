@@ -1,7 +1,6 @@
 package manifest_test
 
 import (
-	"context"
 	_ "embed"
 	"fmt"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	. "normbench/kernels/manifest" // outside of it, as families import it
@@ -35,15 +33,6 @@ func folder(t testing.TB, files ...string) string {
 		assert.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o666))
 	}
 	return dir
-}
-
-// load loads the good manifest after replacements, old and new by turns.
-func load(t testing.TB, replace ...string) (*kernels.Registry, *kernels.Family) {
-	t.Helper()
-	r, fs, err := Load(families.New(), folder(t, "mine.yaml",
-		strings.NewReplacer(replace...).Replace(good), "mine.cu", goodSource))
-	assert.NoError(t, err, hint.Of(err))
-	return r, fs[0]
 }
 
 // What a manifest makes of a problem, with the changes to it below, or why it does not serve it:
@@ -193,7 +182,8 @@ func TestFiles(t *testing.T) {
 	}
 	plain := sourceHash(t, folder(t, "mine.yaml", good+"#\n", "mine.cu", goodSource+"// a comment\n"))
 	assert.Equal(t, hash(goodSource), plain, "comments change the hash")
-	r, _ := load(t)
+	r, _, err := Load(families.New(), folder(t, "mine.yaml", good, "mine.cu", goodSource))
+	assert.NoError(t, err)
 	ours, err1 := families.File("common.cuh")
 	theirs, err2 := r.File(Prefix + "common.cuh")
 	assert.That(t, err1 == nil && err2 == nil && ours == theirs, "common.cuh: %v, %v", err1, err2)
@@ -215,26 +205,6 @@ func TestIncludeFolder(t *testing.T) {
 		seen[sourceHash(t, dir)] = true
 	}
 	assert.Equal(t, len(seen), 2, "hashes of two texts")
-}
-
-// On the cpu a family runs the host stages of the one that it names, or nothing.
-func TestHost(t *testing.T) {
-	p := devicetest.Problem(t, "layernorm/bwd/33x136/bf16+bias")
-	r, f := load(t)
-	s := f.Space(p, cpu.New(r).Info())
-	assert.That(t, len(s.Configs) == 0 &&
-		s.Refused[0].Reason == "the family has no host stage: it runs on a GPU only",
-		"without a host: %+v", s)
-	r, f = load(t, "origin: nowhere", "host: ln_bwd/two_pass")
-	d := cpu.New(r)
-	if s := f.Space(p, d.Info()); len(s.Configs) != 1 {
-		t.Fatalf("with a host: %+v", s)
-	}
-	b, err := d.Open(context.Background(), p, 7)
-	assert.NoError(t, err)
-	got, err := b.Check(context.Background(), kernels.Variant{Family: f.Name, Config: f.Base(p,
-		d.Info())}, 2)
-	assert.That(t, err == nil && got.OK(), "the host stages: %v, %s", err, got.Reason())
 }
 
 // The manifests in the documentation are some.

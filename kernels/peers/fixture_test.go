@@ -3,10 +3,10 @@ package peers
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,13 +51,10 @@ func fixtureOf(t *testing.T, text string, seed uint64) fixture {
 	mem := reference.Inputs(p, seed)
 	for name, m := range mem {
 		var b strings.Builder
-		for i := range m.Len() {
-			switch m.DType {
-			case kernels.FP32:
-				fmt.Fprintf(&b, "%08x", math.Float32bits(m.At(i)))
-			default:
-				fmt.Fprintf(&b, "%04x", kernels.Elements[uint16](m)[i])
-			}
+		for bits := range slices.Chunk(m.Bytes, int(m.DType.Size())) {
+			slices.Reverse(bits) // the host's are the other way around
+			fmt.Fprintf(&b, "%x", bits)
+			slices.Reverse(bits)
 		}
 		f.Inputs[name] = b.String()
 	}
