@@ -405,6 +405,8 @@ func copies(es Entries) (all []Entry) {
 	return all
 }
 
+// Of two records with one key the later counts, in its own place; testdata/load.txt has all that is
+// kept, then the latest of each variant.
 func TestLoad(t *testing.T) {
 	r1, r2 := testRun("r1"), testRun("r2")
 	again := testRecord(r2, 0)
@@ -418,24 +420,18 @@ func TestLoad(t *testing.T) {
 	path := writeFile(t, lines(t, append(vs, again)...))
 	f, err := Load(path)
 	assert.NoError(t, err)
-	diff := cmp.Diff([]*Run{r1, r2}, f.Runs)
-	assert.That(t, diff == "" && f.Path == path, "%v %v", diff, f.Path)
-	a, w, c := again, wrongRecord(r1, 1), testRecord(r1, 2)
-	entry := func(r *Record, run *Run) Entry {
-		e := Entry{Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base,
-			Status: r.Status, Reason: r.Reason,
-			Source: r.Source, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
-			StreamUS: r.StreamUS, Differing: r.Check.Differing}
-		e.SamplesUS = r.SamplesUS
-		return e
+	assert.Same(t, f.Runs, []*Run{r1, r2})
+	assert.Equal(t, f.Path, path)
+	var got strings.Builder
+	for _, list := range [][]Entry{entriesOf(f), copies(f.Latest())} {
+		for _, e := range list {
+			fmt.Fprintf(&got, "%s: %s of %s, %s %q, base %t, source %s, %d bytes, %.4g us of %d, stream %g, "+
+				"%d differ\n", e.Run.ID, e.Variant, e.Problem, e.Status, e.Reason, e.Base, e.Source, e.Bytes,
+				e.Median, len(e.SamplesUS), e.StreamUS, e.Differing)
+		}
+		got.WriteString("\n")
 	}
-	want := []Entry{entry(w, r1), entry(stale, r1), entry(c, r1), entry(a, r2)}
-	assert.Same(t, entriesOf(f), want, cmpOpts, ignored)
-	latest := []Entry{want[0], want[2], want[3]}
-	for i := range latest { // each is the last base so far
-		latest[i].Base = latest[i].Base && i == len(latest)-1
-	}
-	assert.Same(t, copies(f.Latest()), latest, cmpOpts, ignored)
+	assert.Golden(t, "testdata/load.txt", got.String())
 }
 
 // The last of a variant is what stands last, also under a key that was there before, and whatever
