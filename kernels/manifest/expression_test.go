@@ -94,28 +94,9 @@ func TestEnvRemembers(t *testing.T) {
 }
 
 // Texts that are no manifest are errors of one line; those that are one have a
-// space, whose plans can all be made.
+// space, whose plans can all be made. Those of testdata/fuzz are short: the fuzzer minimizes what it
+// finds byte by byte.
 func FuzzParse(f *testing.F) {
-	// Short ones: the fuzzer minimizes what it finds byte by byte.
-	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nknobs: {w: [1, 2]}\nbase: {w: N / 7}\n" +
-		"launches: [{source: a.cu, entry: e, grid: N / (M - 3), block: 32 * w, args: [x, w, y, " +
-		"rstd]}]"))
-	f.Add([]byte("name: a\nop: rmsnorm\npass: bwd\nbase: {}\n" +
-		"scratch: [{name: c, dtype: i32, elems: M}]\n" +
-		"launches: [{zero: c}, {source: a.cu, entry: e, grid: 1, block: 1, args: [x, dy, w, " +
-		"rstd, dx, dw_partial, c]}, {reduce: {partials: N}}]"))
-	f.Add([]byte("serves: [{require: M > 1, reason: r}]\nconstraints: [{if: bias, reason: r}]"))
-	f.Add([]byte("name: &a [*a]"))
-	f.Add([]byte("name: ../../a\nop: rmsnorm\npass: fwd\nbase: {}\n" +
-		"launches: [{source: ../../etc/passwd, entry: \"e\\e[2J\", grid: 1, block: 1, args: [x, " +
-		"w, y, rstd]}]"))
-	f.Add([]byte("\xef\xbb\xbfname: a\nname: b\nop: rmsnorm"))
-	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nknobs: {v: [0]}\nbase: {v: 3}\n" +
-		"launches: [{source: a.cu, entry: e, grid: " + strings.Repeat("(", 500) +
-		"1, block: .nan, args: []}]"))
-	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nserves: [{require: \"0\", reason: r}]\n" +
-		"base: {}\nlaunches: [{source: a.cu, entry: e, grid: 1 << 62, block: 99999999, shared: " +
-		"99999999, args: [x]}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<14 {
 			return
