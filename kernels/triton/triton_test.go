@@ -6,9 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -51,56 +48,36 @@ func cubin(entry string, sizes ...int) []byte {
 }
 
 // A launch is what the compiled kernel says, its arguments in the kernel's order; what does not fit
-// is refused.
+// is refused: testdata/launches.txt, by the entry and the sizes of parameters that the cubin has and by
+// what else Triton says.
 func TestComplete(t *testing.T) {
-	type binaryOf func(b *nvrtc.Binary)
-	meta := func(f func(m *nvrtc.Meta)) binaryOf { return func(b *nvrtc.Binary) { f(b.Meta) } }
-	changes := map[string]binaryOf{
-		"none":           func(*nvrtc.Binary) {},
-		"a cluster":      meta(func(m *nvrtc.Meta) { m.Cluster, m.Scratch[0] = 2, [2]int64{100, 128} }),
-		"a profile":      meta(func(m *nvrtc.Meta) { m.Scratch[1] = [2]int64{3, 1} }),
-		"an old version": func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4) }, // without scratch
-		"descriptors":    meta(func(m *nvrtc.Meta) { m.Descriptors = 1 }),
-		"another name":   meta(func(m *nvrtc.Meta) { m.Params[1].Name = "m" }),
-		"x a descriptor": meta(func(m *nvrtc.Meta) { m.Params[0].Type = "tensordesc<bf16[64]>" }),
-		"n a pointer":    meta(func(m *nvrtc.Meta) { m.Params[1].Type = "*i32" }),
-		"n a byte":       meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i8" }),
-		"eps a number":   meta(func(m *nvrtc.Meta) { m.Params[2].Type = "i32" }),
-		"n of 8 bytes":   meta(func(m *nvrtc.Meta) { m.Params[1].Type = "i64" }),
-		"far aligned":    meta(func(m *nvrtc.Meta) { m.Scratch[0] = [2]int64{100, 512} }),
-		"2 parameters":   func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4) },
-		"6 parameters":   func(b *nvrtc.Binary) { b.Cubin = cubin("f", 8, 4, 4, 8, 8, 8) },
-		"another kernel": func(b *nvrtc.Binary) { b.Cubin = cubin("g", 8) },
-		"not a cubin":    func(b *nvrtc.Binary) { b.Cubin = []byte("no cubin") },
-		"no scratch, yet": func(b *nvrtc.Binary) {
-			b.Cubin, b.Meta.Scratch[0] = cubin("f", 8, 4, 4), [2]int64{1, 1}
-		},
-		"n a constant": func(b *nvrtc.Binary) {
-			b.Cubin, b.Meta.Params = cubin("f", 8, 8, 8, 8),
-				[]nvrtc.Param{{Name: "eps", Type: "fp64"}, {Name: "x", Type: "*bf16"}}
-		},
-	}
-	var got strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(changes)) {
-		b := &nvrtc.Binary{Cubin: cubin("f", 8, 4, 4, 8, 8), Symbols: map[string]string{"f": "f"},
+	assert.Lines(t, "testdata/launches.txt", func(input string) string {
+		head, said, _ := strings.Cut(input, ": ")
+		words := strings.Fields(head)
+		var sizes []int
+		for _, word := range words[1:] {
+			sizes = append(sizes, assert.Value[int](t, word))
+		}
+		b := &nvrtc.Binary{Cubin: cubin(words[0], sizes...), Symbols: map[string]string{"f": "f"},
 			Meta: &nvrtc.Meta{
 				Params: []nvrtc.Param{{Name: "x", Type: "*bf16"}, {Name: "n", Type: "i32"},
 					{Name: "eps", Type: "fp32"}},
 				Threads: 256, Shared: 60000, Cluster: 1, Cooperative: true, Early: true,
 				Scratch: [][2]int64{{0, 1}, {0, 1}}}}
-		changes[name](b)
+		if words[0] == "none" {
+			b.Cubin = []byte("no cubin")
+		}
+		assert.NoError(t, json.Unmarshal([]byte(said), b.Meta), input)
 		l := kernels.Launch{Stage: "k1", Source: "user:f.py", Entry: "f", Grid: [3]int{6, 1, 1},
 			Block: 128, Params: []string{"eps=0.5", "none=None", "x=*bf16", "n=16"},
 			Args: []kernels.Arg{kernels.Float32("eps", 0.5), {}, {Name: "x"},
 				kernels.Int64("n", 4096)}}
 		whole, scratch, err := Complete(b, l)
-		text := kernels.Plan{Launches: []kernels.Launch{whole}, Scratch: scratch}.String()
 		if err != nil {
-			text = err.Error() + "\n"
+			return err.Error()
 		}
-		fmt.Fprintf(&got, "%s:\n%s\n", name, text)
-	}
-	assert.Golden(t, "testdata/launches.txt", got.String())
+		return strings.TrimSpace(kernels.Plan{Launches: []kernels.Launch{whole}, Scratch: scratch}.String())
+	})
 }
 
 // A manifest has what is known, guesses, and marks; heuristics and defaults are told.
