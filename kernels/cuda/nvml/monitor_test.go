@@ -5,6 +5,7 @@ package nvml
 import (
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -130,32 +131,23 @@ func TestUnsupported(t *testing.T) {
 	})
 }
 
+// Which of three processes, with 1, 3 and 2 bytes, are others: testdata/others.txt, by our own processes
+// as we number them, and by those that a container sees.
 func TestForeign(t *testing.T) {
-	list := func() []nvml.ProcessInfo {
-		return []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3},
+	assert.Lines(t, "testdata/others.txt", func(input string) string {
+		x := assert.Value[struct {
+			Own, Visible []int
+			Container    bool
+		}](t, input)
+		list := []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3},
 			{Pid: 30, UsedGpuMemory: 2}}
-	}
-	for _, tt := range []struct {
-		name      string
-		own       []int
-		container bool
-		visible   []int
-		want      []int
-	}{
-		{"own by id", []int{20}, false, nil, []int{10, 30}},
-		{"own computes nothing", []int{5}, false, nil, []int{10, 20, 30}},
-		{"container, own by id", []int{20}, true, nil, []int{30, 10}},
-		{"container, own is the largest unseen", []int{5}, true, []int{20}, []int{20, 10}},
-		{"container, two of them", []int{5, 6}, true, nil, []int{10}},
-		{"container, all are seen", []int{5}, true, []int{10, 20, 30}, []int{20, 30, 10}},
-	} {
-		var got []int
-		for _, p := range others(list(), tt.own, tt.container,
-			func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
-			got = append(got, int(p.Pid))
+		var got []uint32
+		for _, p := range others(list, x.Own, x.Container,
+			func(pid int) bool { return slices.Contains(x.Visible, pid) }) {
+			got = append(got, p.Pid)
 		}
-		assert.Same(t, got, tt.want, tt.name)
-	}
+		return fmt.Sprint(got)
+	})
 }
 
 func TestThrottling(t *testing.T) {
@@ -165,13 +157,9 @@ func TestThrottling(t *testing.T) {
 	}
 	assert.Equal(t, all, nvml.ClocksEventReasonAll,
 		"bits", "NVML", uint64(nvml.ClocksEventReasonAll))
-	for mask, want := range map[uint64][]string{
-		0: nil, 0x1: nil, 0x103: nil, 0x4: {"sw power cap"}, 0x6: {"sw power cap"},
-		0xe8:  {"hw slowdown", "sw thermal slowdown", "hw thermal slowdown", "hw power brake"},
-		0x201: {"unknown 0x200"},
-	} {
-		assert.Same(t, throttling(mask), want, mask)
-	}
+	assert.Lines(t, "testdata/reasons.txt", func(mask string) string {
+		return strings.Join(throttling(assert.Value[uint64](t, mask)), ", ")
+	})
 }
 
 // Nothing but getters.
