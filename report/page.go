@@ -45,11 +45,11 @@ type Figures struct {
 	Drawings    []*picture.Drawing
 }
 
-// facts are those of runs: the card, the software, the protocol and the time.
-func facts(runs []*record.Run) (list []Fact) {
+// Facts are what the page was measured on: the card, the software, the protocol and the time.
+func (p *Page) Facts() (list []Fact) {
 	add := func(name string, of func(*record.Run) string) {
 		var values []string
-		for _, r := range runs {
+		for _, r := range p.Runs {
 			if v := of(r); v != "" && !slices.Contains(values, v) {
 				values = append(values, v)
 			}
@@ -93,26 +93,16 @@ func facts(runs []*record.Run) (list []Fact) {
 	})
 	add("normbench", func(r *record.Run) string { return r.Tool })
 	add("command", func(r *record.Run) string { return strings.Join(r.Command, " ") })
-	for _, k := range variables(runs) {
+	variables := map[string]string{}
+	for _, r := range p.Runs {
+		maps.Copy(variables, r.Env)
+	}
+	for _, k := range slices.Sorted(maps.Keys(variables)) {
 		add(k, func(r *record.Run) string { return r.Env[k] })
 	}
 	add("run", func(r *record.Run) string { return r.ID })
-	return list
+	return append(list, p.More...)
 }
-
-// variables are those of the environments of runs, sorted.
-func variables(runs []*record.Run) []string {
-	names := map[string]bool{}
-	for _, r := range runs {
-		for k := range r.Env {
-			names[k] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-// Facts are what the page was measured on.
-func (p *Page) Facts() []Fact { return append(facts(p.Runs), p.More...) }
 
 // tip says all of a side's time on a problem.
 func (c Cell) tip(side string) string {

@@ -143,19 +143,15 @@ func (cfg *ruleConfig) classes(export bool) (list []rule.Class, err error) {
 	dtypes := cfg.given["dtype"] || !export
 	for _, x := range rule.Classes() {
 		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {
-			of := rule.ClassOf(p)
-			return of == x || p.Transpose && x == rule.ClassOf(uneven(p)) || all && of.Op == x.Op &&
+			of, uneven := rule.ClassOf(p), p
+			uneven.M, uneven.N = 1, 1
+			return of == x || p.Transpose && x == rule.ClassOf(uneven) || all && of.Op == x.Op &&
 				of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
 		}) {
 			list = append(list, x)
 		}
 	}
 	return list, nil
-}
-
-func uneven(p kernels.Problem) kernels.Problem {
-	p.M, p.N = 1, 1
-	return p
 }
 
 // bookOf answers for a REF, which must have a map.
