@@ -4,9 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"flag"
-	"fmt"
 	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -125,25 +123,15 @@ func TestRandomPicks(t *testing.T) {
 	}
 	d.CacheBytes, d.SMs = d.CacheBytes*16/int64(d.SMs), 16
 	r := rand.New(rand.NewPCG(*seed, 0))
-	between := func(least, most float64) int {
-		return int(least * math.Pow(most/least, r.Float64()))
-	}
 	t.Logf("-picks %d -seed %d", *picks, *seed)
 	for range *picks {
-		rows, cols := between(1, 20000), between(16, 66000)
-		for rows*cols > 400e3 {
-			rows, cols = between(1, 20000), between(16, 66000)
+		p := devicetest.Draw(r, 14, 16)
+		for p.M*p.N > 400e3 || p.N < 16 {
+			p = devicetest.Draw(r, 14, 16)
 		}
-		if r.IntN(3) == 0 {
-			cols += -cols & 63 // whole vectors
-		}
-		kind := []string{"bf16", "bf16", "fp16", "bf16-wfp32"}[r.IntN(4)]
-		op := []string{"rmsnorm/%s/%dx%d/%s", "layernorm/%s/%dx%d/%s+bias"}[r.IntN(2)]
-		option := []string{"", "", "", "+zc", "+residual"}[r.IntN(5)]
-		text := fmt.Sprintf(op, []string{"fwd", "bwd"}[r.IntN(2)], rows, cols, kind) + option
-		t.Run(text, func(t *testing.T) {
+		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
-			checkRight(t, e, text, d)
+			checkRight(t, e, p.String(), d)
 		})
 	}
 }
