@@ -140,6 +140,29 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// What is no file stays what it is, and is refused before there is anything to write.
+func TestNoFile(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Skip(err)
+	}
+	for path, want := range map[string]string{link: "a device", os.DevNull: "a device",
+		dir: "a folder"} {
+		for what, err := range map[string]error{"check": Place{Name: path}.Check(),
+			"write": writeFile(path, "x")} {
+			assert.Refused(t, err, want, what, path)
+		}
+	}
+	assert.NoError(t, os.Mkdir(filepath.Join(dir, "in"), 0o755))
+	assert.That(t, (Place{Root: dir, Name: "in"}).Check() != nil, "a folder below a folder passed")
+	for _, path := range []string{filepath.Join(dir, "new"), os.Args[0]} {
+		assert.NoError(t, (Place{Name: path}).Check(), path)
+	}
+	_, err := os.Stat(filepath.Join(dir, "new"))
+	assert.That(t, err != nil, "a check made the file")
+}
+
 // A name may have as many bytes as the file system takes, also in the middle of a character.
 func TestLongNames(t *testing.T) {
 	dir := t.TempDir()
