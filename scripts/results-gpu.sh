@@ -10,7 +10,8 @@
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   same-peers  the default against itself
-#   learn       LEARN (440s) of learning from PRIOR (none), then the records that can be checked in, and their map
+#   learn       LEARN (440s) of learning from PRIOR (none), then the records that can be checked in, and their map.
+#               RECORDS=FILE.gz: beside these, of a sweep, whose winners become rivals, or of an earlier learn
 #   judge       60 fresh problems searched in full, beside what was learned
 #   learn-types 15 minutes of learning of the TYPES beside plain bf16 (residual fp32 fp8 accumulate)
 #   judge-types 10 fresh problems of each of them
@@ -165,6 +166,10 @@ part() {
 		compare "$state/live/same-peers.json" same-peers base base --baseline-kernels "$state/copy" --shapes peers
 		;;
 	learn)
+		if [ -n "${RECORDS:-}" ] && [ ! -d "$state/measured/learn/$card" ]; then
+			mkdir -p "$state/measured/learn/$card"
+			cp "$RECORDS" "$state/measured/learn/$card/records.jsonl.gz"
+		fi
 		learn learn learn --budget "${LEARN:-440s}" && thin learn
 		;;
 	learn-types) # each into the same folder: budgets are of the classes that are asked for

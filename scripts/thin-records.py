@@ -10,8 +10,9 @@ search measured on its way to them goes, and so do the outputs and resources of 
 
 Of `learn`, runs stay, and of each variant its median on each problem. All records of a variant stay or none, by
 alignment of rows: a variant that loses where it was measured must not look as if nobody had measured it. First come
-the variants of the map that learn made (--map), then those that were the fastest most often, up to 60,000 records.
-They stand by variant, and the time of each is that of its run's last record: that takes a third less room.
+the variants of the map that learn made (--map), then those that were the fastest most often, up to 72,000 records.
+They stand by variant, and the time of each is that of its run's last record: that takes a third less room. Beside a
+learn's records, those of finals of a sweep are thinned likewise, if learn has their op, pass and types, and all stay.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import statistics
 import sys
 import zlib
 
-LEARNED = 60_000  # records of learn that are kept at most, some 550 KB
+LEARNED = 72_000  # records of learn that are kept at most, some 650 KB
 
 # What the fill of a map reads of a record, and what each line must have. Readers make the key.
 FIELDS = ["schema", "kind", "run", "time", "problem", "family", "config", "status", "reason", "source", "bytes"]
@@ -89,6 +90,11 @@ def thin_measured(line):
     return line
 
 
+def kind(record):
+    op, way, _, options = record["problem"].split("/")
+    return op, way, options
+
+
 def thin(paths):
     """The lines that may stay, those of learn apart, and the time of the stream on each of its problems."""
     kept, learned, runs, last, streams = [], [], {}, {}, {}
@@ -110,6 +116,11 @@ def thin(paths):
                         streams[line["problem"]] = line["stream_us"]
     for line in learned:
         line["time"] = last[line["run"]] + "Z"
+    if learned:
+        kinds = {kind(line) for line in learned}
+        finals = [x for x in kept if x["kind"] == "record" and x["family"] != "stream" and kind(x) in kinds]
+        of = set(last) | {x["run"] for x in finals}
+        kept = [x for x in kept if x["kind"] == "run" and x["run"] in of] + [thin_learned(x) for x in finals]
     return kept, sorted(learned, key=lambda line: (line["family"], line["config"])), streams
 
 

@@ -267,7 +267,7 @@ func claimFiles(pattern string) ([]string, error) {
 // tableRows are the rows of the first table of a text file, by column. Its columns are underlined.
 // A row of a table in groups has its group's name too.
 func tableRows(path string) (rows []map[string]string, err error) {
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
 		return nil, err
 	}
