@@ -2,6 +2,7 @@ package rule
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -177,17 +178,22 @@ func (b *Book) table(classes []Class, columns []int64) *table {
 	}
 	wait.Wait()
 	t := &table{Index: map[string]string{}}
-	variants, families := map[kernels.Variant]bool{}, map[string]bool{}
+	variants, families := map[kernels.Variant]int{}, map[string]bool{}
 	for i, list := range rasters {
 		for _, s := range list {
 			for _, r := range s.ranges {
-				variants[r.Variant] = true
+				variants[r.Variant]++
 				families[strings.Replace(r.Variant.Family, "*", classes[i/4].Op.Spec().Short+"_", 1)] = true
 			}
 		}
 	}
 	t.About = b.about(families)
 	texts := t.addFamilies(variants)
+	for _, v := range slices.SortedFunc(maps.Keys(variants), func(v, w kernels.Variant) int {
+		return cmp.Or(variants[w]-variants[v], strings.Compare(texts[v], texts[w]))
+	}) { // the most frequent have short numbers
+		t.Configs = append(t.Configs, texts[v])
+	}
 	for i, c := range classes {
 		var at []any
 		for j := range Aligns(c.Bytes) {
@@ -195,7 +201,7 @@ func (b *Book) table(classes []Class, columns []int64) *table {
 			for _, s := range rasters[4*i+j] {
 				line := []any{-1}
 				for _, r := range s.ranges {
-					if config := place(&t.Configs, texts[r.Variant]); r.First == 1 {
+					if config := slices.Index(t.Configs, texts[r.Variant]); r.First == 1 {
 						line[0] = config
 					} else {
 						line = append(line, place(&t.Rows, r.First), config)
@@ -228,7 +234,7 @@ func place[T comparable](list *[]T, x T) int {
 
 // addFamilies lists families with the knobs that some variant of theirs has. It returns the text
 // of each variant in Configs.
-func (t *table) addFamilies(all map[kernels.Variant]bool) map[kernels.Variant]string {
+func (t *table) addFamilies(all map[kernels.Variant]int) map[kernels.Variant]string {
 	texts := map[kernels.Variant]string{}
 	variants := slices.SortedFunc(maps.Keys(all),
 		func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
