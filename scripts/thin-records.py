@@ -11,8 +11,10 @@ search measured on its way to them goes, and so do the outputs and resources of 
 Of `learn`, runs stay, and of each variant its median on each problem. All records of a variant stay or none, by
 alignment of rows: a variant that loses where it was measured must not look as if nobody had measured it. First come
 the variants of the map that learn made (--map), then those that were the fastest most often, up to 72,000 records.
-They stand by variant, and the time of each is that of its run's last record: that takes a third less room. Beside a
-learn's records, those of finals of a sweep are thinned likewise, if learn has their op, pass and types, and all stay.
+They stand by variant, and the time of each is that of its run's last record: that takes a third less room.
+
+If a file has both, the map is filled from both. Then a sweep's finals stay with their medians, of the ops, passes and
+types that learn measured. Its other records and its streams go.
 """
 
 import argparse
@@ -91,6 +93,7 @@ def thin_measured(line):
 
 
 def kind(record):
+    """Op, pass and types of a record's problem, with its options: all but its shape."""
     op, way, _, options = record["problem"].split("/")
     return op, way, options
 
@@ -119,8 +122,8 @@ def thin(paths):
     if learned:
         kinds = {kind(line) for line in learned}
         finals = [x for x in kept if x["kind"] == "record" and x["family"] != "stream" and kind(x) in kinds]
-        of = set(last) | {x["run"] for x in finals}
-        kept = [x for x in kept if x["kind"] == "run" and x["run"] in of] + [thin_learned(x) for x in finals]
+        measured = set(last) | {x["run"] for x in finals}
+        kept = [x for x in kept if x["kind"] == "run" and x["run"] in measured] + [thin_learned(x) for x in finals]
     return kept, sorted(learned, key=lambda line: (line["family"], line["config"])), streams
 
 
