@@ -1,8 +1,6 @@
 package record
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,14 +34,7 @@ func TestPowerCutRecords(t *testing.T) {
 			ack()
 		}
 		w.Close()
-		text := assert.File(t, w.Path())
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		z.Write(text)
-		z.Close()
-		plain := durable.Place{Name: w.Path()}
-		assert.NoError(t, plain.In(FileName+".gz").WriteFrom(&b))
-		assert.NoError(t, plain.Remove())
+		assert.NoError(t, Pack(durable.Place{Name: w.Path()}))
 	}, func(root string, acked int) error {
 		w, _, err := OpenWriter(filepath.Join(root, "new", "out"), "device")
 		if err != nil {
