@@ -12,22 +12,13 @@ import (
 	"normbench/sweep/record"
 )
 
-// writer opens a results folder until done is called.
-func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
-	t.Helper()
-	w, notes, err := record.OpenWriter(dir, ".")
-	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
-	return w, func() {
-		assert.NoError(t, w.Close())
-	}
-}
-
 // resume runs ts into dir and returns the variants that were measured.
 func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake,
 	o Options) ([]kernels.Variant, Summary) {
 	t.Helper()
-	w, done := writer(t, dir)
-	defer done()
+	w, notes, err := record.OpenWriter(dir, ".")
+	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
+	defer w.Close()
 	var vs []kernels.Variant
 	o.Observe = func(e Event) {
 		if v := e.Record.Variant(); v.Family != record.Stream {

@@ -1,7 +1,7 @@
 package sweep
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -144,11 +144,13 @@ func TestSearchFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		status kernels.Status
 		fails  func(v kernels.Variant) bool
+		base   bool // stands
+		chosen int
 	}{
-		"some wrong":     {kernels.StatusWrong, of8},
-		"some crash":     {kernels.StatusCrash, of8},
-		"the base wrong": {kernels.StatusWrong, func(v kernels.Variant) bool { return v == base }},
-		"all fail":       {kernels.StatusLaunch, func(v kernels.Variant) bool { return !isStream(v) }},
+		"some wrong":     {kernels.StatusWrong, of8, true, 1},
+		"some crash":     {kernels.StatusCrash, of8, true, 1},
+		"the base wrong": {kernels.StatusWrong, func(v kernels.Variant) bool { return v == base }, false, 1},
+		"all fail":       {kernels.StatusLaunch, func(v kernels.Variant) bool { return !isStream(v) }, false, 0},
 	} {
 		f := fake()
 		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
@@ -158,8 +160,7 @@ func TestSearchFailures(t *testing.T) {
 		mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), f)
 		_, finals := byPhase(sink)
 		last := finals[len(finals)-1]
-		wrong := strings.HasPrefix(name, "the base") || strings.HasPrefix(name, "all")
-		assert.That(t, last.Base && (last.Status == kernels.StatusOK) != wrong,
+		assert.That(t, last.Base && (last.Status == kernels.StatusOK) == test.base,
 			"%s: the last final is %s: %s %s", name, last.Variant(), last.Status, last.Reason)
 		chosen := 0
 		for _, r := range finals {
@@ -167,8 +168,7 @@ func TestSearchFailures(t *testing.T) {
 				chosen++
 			}
 		}
-		assert.That(t, (name != "all fail" || chosen == 0) && (name == "all fail" || chosen == 1),
-			"%s: %d winners", name, chosen)
+		assert.Equal(t, chosen, test.chosen, name, "winners")
 	}
 }
 
@@ -181,42 +181,30 @@ func failIf(is bool, s kernels.Status) *kernels.Failure {
 
 // A winner that is wrong on fresh inputs is out, and another is chosen.
 func TestSearchFreshInputs(t *testing.T) {
-	ts := tasks(t, 40, pool[0])
-	f := fake()
-	var winner kernels.Variant
+	ts, f := tasks(t, 40, pool[0]), fake()
+	winner := ts[0].Variants[3]
 	f.Seconds = func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
-		if isStream(v) {
+		switch {
+		case isStream(v):
 			return 10e-6
-		}
-		if v == ts[0].Variants[3] {
+		case v == winner:
 			return 12e-6
 		}
 		return 20e-6
 	}
-	sink := &memory{}
-	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
-	winner = ts[0].Variants[3]
-	_, finals := byPhase(sink)
-	i := slices.IndexFunc(finals, func(r *record.Record) bool { return r.Chosen != "" })
-	assert.Must(t, i >= 0 && finals[i].Variant() == winner && finals[i].Chosen == "fastest",
-		"%d: not the fastest", i)
-	checks := map[kernels.Variant]int{}
-	f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-		checks[v]++
-		// Check and its outcome ask twice; after the search's come the rounds, then
-		// the fresh check.
-		return failIf(v == winner && f.Calls("open")[len(f.Calls("open"))-1].Seed != 7,
-			kernels.StatusWrong)
-	}
-	sink = &memory{}
-	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
-	_, finals = byPhase(sink)
-	for _, r := range finals {
-		assert.That(t,
-			r.Variant() != winner || r.Status == kernels.StatusWrong && strings.HasPrefix(r.Reason,
-				"on fresh inputs: "),
-			"the wrong winner is %s: %s", r.Status, r.Reason)
-		assert.That(t, r.Chosen == "" || r.Variant() != winner, "it was chosen all the same")
+	for _, want := range []string{"ok: fastest", "wrong: "} {
+		sink := &memory{}
+		mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
+		_, finals := byPhase(sink)
+		for _, r := range finals {
+			assert.That(t, r.Variant() != winner || fmt.Sprint(r.Status, ": ", r.Chosen) == want &&
+				(r.Chosen != "" || strings.HasPrefix(r.Reason, "on fresh inputs: ")),
+				"the winner is %s: %s, %s; want %s", r.Status, r.Reason, r.Chosen, want)
+		}
+		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+			opens := f.Calls("open")
+			return failIf(v == winner && opens[len(opens)-1].Seed != 7, kernels.StatusWrong)
+		}
 	}
 }
 
