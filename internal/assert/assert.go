@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,6 +77,13 @@ func File(t testing.TB, name string) []byte {
 	return text
 }
 
+// Write writes a file, in a new folder if need be.
+func Write(t testing.TB, name, text string) {
+	t.Helper()
+	NoError(t, os.MkdirAll(filepath.Dir(name), 0o777))
+	NoError(t, os.WriteFile(name, []byte(text), 0o666))
+}
+
 // Needs ends a test that lacks what it needs: it is skipped, or fails where $NORMBENCH_REQUIRE_WHAT
 // is set, so that a CI job that installs it cannot skip in silence.
 func Needs(t testing.TB, what string, err error) {
@@ -119,6 +127,17 @@ func Value[T any](t testing.TB, text string) (v T) {
 	t.Helper()
 	NoError(t, json.Unmarshal([]byte(text), &v), text)
 	return v
+}
+
+// Numbers are those of a text, with blanks between; NaN and infinities too.
+func Numbers(t testing.TB, text string) (list []float64) {
+	t.Helper()
+	for _, word := range strings.Fields(text) {
+		x, err := strconv.ParseFloat(word, 64)
+		NoError(t, err)
+		list = append(list, x)
+	}
+	return list
 }
 
 // Update is the flag -update: files that tests compare with are written anew.

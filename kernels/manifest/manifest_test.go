@@ -30,7 +30,7 @@ func folder(t testing.TB, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 0; i < len(files); i += 2 {
-		assert.NoError(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o666))
+		assert.Write(t, filepath.Join(dir, files[i]), files[i+1])
 	}
 	return dir
 }
@@ -196,11 +196,10 @@ func TestIncludeFolder(t *testing.T) {
 		headers)
 	dir := folder(t, "mine.yaml", good, "mine.cu", "#include \"near.h\"\n"+goodSource, "near.h",
 		"#include <sub/far.h>\n#include <nowhere.h>\n")
-	assert.NoError(t, os.Mkdir(filepath.Join(headers, "sub"), 0o777))
 	seen := map[string]bool{}
 	for _, text := range []string{"int a;", "int b;", "int a;"} {
 		for name, text := range map[string]string{"far.h": "#include \"deep.h\"", "deep.h": text} {
-			assert.NoError(t, os.WriteFile(filepath.Join(headers, "sub", name), []byte(text), 0o666))
+			assert.Write(t, filepath.Join(headers, "sub", name), text)
 		}
 		seen[sourceHash(t, dir)] = true
 	}
@@ -238,7 +237,7 @@ func TestDocumentation(t *testing.T) {
 // Sources stay in their folder, also through links; what a link inside it points to is read.
 func TestLinks(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.cu")
-	assert.NoError(t, os.WriteFile(outside, []byte(goodSource), 0o666))
+	assert.Write(t, outside, goodSource)
 	dir := folder(t, "mine.yaml", good, "real.cu", goodSource)
 	link := filepath.Join(dir, "mine.cu")
 	assert.NoError(t, os.Symlink("real.cu", link))

@@ -39,8 +39,7 @@ func fakeTriton(t *testing.T) (dir string) {
 		"triton/__init__.py": "__version__ = '3.6.0'\nraise 1", "lib/__init__.py": "raise 1",
 		"lib/kernels.py": "import lib.tools\n" + strings.Replace(tritonSource, ", helper", "",
 			1), "lib/tools.py": "SIZE = 1\n"} {
-		assert.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
-		assert.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+		assert.Write(t, filepath.Join(dir, name), text)
 	}
 	t.Setenv(triton.PythonVariable, string(python))
 	t.Setenv("PYTHONPATH", dir)
@@ -77,7 +76,7 @@ func TestTritonPlan(t *testing.T) {
 		return fs[0].Version
 	}
 	first := version()
-	assert.NoError(t, os.WriteFile(filepath.Join(dir, "lib/tools.py"), []byte("SIZE = 2\n"), 0o666))
+	assert.Write(t, filepath.Join(dir, "lib/tools.py"), "SIZE = 2\n")
 	now := version()
 	assert.That(t, now != first && strings.HasPrefix(now, "triton 3.6.0 "),
 		"versions %s and %s", first, now)

@@ -46,11 +46,6 @@ func entry(t *testing.T, c *Cache, src Source) (file string, data []byte) {
 	return filepath.Join(c.dir, entryFile(k)), data
 }
 
-func overwrite(t *testing.T, file string, data []byte) {
-	t.Helper()
-	assert.NoError(t, os.WriteFile(file, data, 0o644))
-}
-
 var fakeOptions = Options{Arch: "sm_90"}
 
 // What another process has compiled is read. A comment, an indent, an empty line or another order of
@@ -113,7 +108,7 @@ func TestCachePlanted(t *testing.T) {
 	a, b := Source{Name: "a.cu", Text: "a"}, Source{Name: "b.cu", Text: "b"}
 	file, data := entry(t, c, a)
 	other, _ := entry(t, c, b)
-	overwrite(t, other, data)
+	assert.Write(t, other, string(data))
 	got, err := c.Compile(b, fakeOptions)
 	assert.That(t, err == nil && !got.Cached && bytes.HasSuffix(got.Cubin, []byte("b")) &&
 		c.Unkept() == "", "%+v, %v, %q", got, err, c.Unkept())
@@ -159,7 +154,7 @@ func TestCacheDamage(t *testing.T) {
 		damaged = append(damaged, b, data[:i])
 	}
 	for _, b := range damaged {
-		overwrite(t, file, b)
+		assert.Write(t, file, string(b))
 		before := calls
 		got, err := c.Compile(src, fakeOptions)
 		now := assert.File(t, file)
@@ -172,7 +167,7 @@ func TestCacheDamage(t *testing.T) {
 func TestCacheErrors(t *testing.T) {
 	calls := 0
 	file := filepath.Join(t.TempDir(), "file")
-	assert.NoError(t, os.WriteFile(file, nil, 0o644))
+	assert.Write(t, file, "")
 	c := fakeCache(filepath.Join(file, "cache"), &calls)
 	b, err := c.Compile(Source{Text: "text"}, fakeOptions)
 	assert.That(t, err == nil && !b.Cached,

@@ -13,12 +13,6 @@ import (
 	"normbench/internal/hint"
 )
 
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	assert.NoError(t, os.MkdirAll(filepath.Dir(file), 0o777))
-	assert.NoError(t, os.WriteFile(file, []byte(text), 0o666))
-}
-
 // The folders are those of the variable, of a toolkit, and of wheels.
 func TestIncludeFolders(t *testing.T) {
 	root := t.TempDir()
@@ -29,7 +23,7 @@ func TestIncludeFolders(t *testing.T) {
 		"12/nvidia/cuda_cccl/include/nv/target",
 		"13/nvidia/cu13/lib/libnvrtc.so.13", "13/nvidia/cu13/include/cuda_fp16.h",
 		"none/lib/libnvrtc.so.13", "none/include/stdio.h"} {
-		write(t, at(file), "")
+		assert.Write(t, at(file), "")
 	}
 	assert.NoError(t, os.Mkdir(at("cuda/lib64"), 0o777))
 	assert.NoError(t,
@@ -85,8 +79,8 @@ func FuzzInclusions(f *testing.F) {
 func TestIncludeKey(t *testing.T) {
 	key := func(text, sub, first, second string) string {
 		dir := filepath.Join(t.TempDir(), sub)
-		write(t, filepath.Join(dir, "a.h"), first)
-		write(t, filepath.Join(dir, "in/b.h"), second)
+		assert.Write(t, filepath.Join(dir, "a.h"), first)
+		assert.Write(t, filepath.Join(dir, "in/b.h"), second)
 		s := &shelf{folders: []string{dir}}
 		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`,
 			Headers: map[string]string{"k.cuh": text}}, nil), "\n")
@@ -114,7 +108,7 @@ func TestIncludeCompiles(t *testing.T) {
 	assert.That(t, errors.As(err, new(*CompileError)) && strings.Contains(err.Error(), "mine.h"),
 		"without the header: %v", err)
 	for _, value := range []string{"1.f", "2.f"} {
-		write(t, filepath.Join(dir, "mine.h"), "#define MINE "+value+"\n")
+		assert.Write(t, filepath.Join(dir, "mine.h"), "#define MINE "+value+"\n")
 		for _, cached := range []bool{false, true} {
 			b, err := NewCache(cubins, c).Compile(src, fakeOptions)
 			assert.That(t, err == nil && b.Cached == cached,

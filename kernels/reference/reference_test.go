@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -218,25 +217,17 @@ func tensor(d kernels.DType, n int64) kernels.Tensor {
 // What an output is against the answers that it should have, by a tolerance of 2^-8 of it and
 // 2^-10: testdata/compare.txt, with what is bad of it and where first.
 func TestCompare(t *testing.T) {
-	numbers := func(text string) (list []float64) {
-		for _, word := range strings.Fields(text) {
-			x, err := strconv.ParseFloat(word, 64)
-			assert.NoError(t, err)
-			list = append(list, x)
-		}
-		return list
-	}
 	assert.Lines(t, "testdata/compare.txt", func(input string) string {
 		name, text, _ := strings.Cut(input, " ")
 		d, err := kernels.ParseDType(name)
 		assert.NoError(t, err)
 		got, want, _ := strings.Cut(text, " for ")
-		values := numbers(got)
+		values := assert.Numbers(t, got)
 		m := kernels.NewMemory(d, int64(len(values)))
 		for i, v := range values {
 			m.Set(int64(i), float32(v))
 		}
-		c := reference.Compare(tensor(d, m.Len()), m, numbers(want), reference.Tolerance{Rel: 0x1p-8,
+		c := reference.Compare(tensor(d, m.Len()), m, assert.Numbers(t, want), reference.Tolerance{Rel: 0x1p-8,
 			Abs: 0x1p-10})
 		// MaxErr tells the same story, and both numbers fit into JSON.
 		assert.That(t, c.Elems == m.Len() && c.Name == "y" && (c.MaxErr > 1) == (c.Bad > 0) &&

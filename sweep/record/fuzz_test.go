@@ -1,7 +1,6 @@
 package record
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ func FuzzRead(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(dir, "f.jsonl")
-		assert.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		assert.Write(t, path, text)
 		recs, runs, notes, err := readAll(path)
 		file, loadErr := Load(path)
 		assert.Must(t, (err == nil) == (loadErr == nil), "Read says %v, Load says %v", err, loadErr)
@@ -68,7 +67,7 @@ func FuzzRead(f *testing.F) {
 		if len(vs) == 0 {
 			return
 		}
-		assert.NoError(t, os.WriteFile(path, []byte(lines(t, vs...)), 0o644))
+		assert.Write(t, path, lines(t, vs...))
 		again, _, notes, err := readAll(path)
 		assert.Must(t, err == nil && notes == nil && len(again) == len(recs),
 			"again: %d of %d records, %v, %v", len(again), len(recs), notes, err)

@@ -125,7 +125,7 @@ func altered(line, old, new string) string {
 func writeFile(t testing.TB, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), FileName)
-	assert.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	assert.Write(t, path, text)
 	return path
 }
 
@@ -284,7 +284,7 @@ func TestRead(t *testing.T) {
 		{"CRLF", whole + strings.Replace(last, "\n", "\r\n", 1)},
 		{"torn first line", `{"schema":2,"ki`},
 	} {
-		assert.NoError(t, os.WriteFile("F", []byte(tc.text), 0o644))
+		assert.Write(t, "F", tc.text)
 		recs, _, notes, err := readAll("F")
 		_, loadErr := Load("F")
 		assert.Equal(t, fmt.Sprint(loadErr), fmt.Sprint(err), tc.name)
@@ -333,7 +333,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 	zw.Close()
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName+".gz")
-	assert.NoError(t, os.WriteFile(path, z.Bytes(), 0o644))
+	assert.Write(t, path, z.String())
 	for _, p := range []string{path, dir} {
 		i := 0
 		notes, err := Read(p, func(r *Record, rr *Run) error {
@@ -350,7 +350,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 		flipped := bytes.Clone(z.Bytes())
 		flipped[at] ^= 1
 		for _, damaged := range [][]byte{flipped, flipped[:at]} {
-			assert.NoError(t, os.WriteFile(path, damaged, 0o644))
+			assert.Write(t, path, string(damaged))
 			_, err := Load(path)
 			assert.Error(t, err, path+":", at)
 			_, _, err = OpenWriter(dir, ".")
@@ -360,7 +360,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 	_, err := os.Stat(filepath.Join(dir, FileName))
 	assert.That(t, err != nil, "a damaged gzip was unpacked in part")
 	// A whole one is unpacked, to be appended to.
-	assert.NoError(t, os.WriteFile(path, z.Bytes(), 0o644))
+	assert.Write(t, path, z.String())
 	w, notes, err := OpenWriter(dir, ".")
 	assert.Must(t, err == nil && len(notes) == 1 && strings.HasPrefix(notes[0], "unpacked "),
 		"writer on gzip: %v, %q", err, notes)

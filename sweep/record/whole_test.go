@@ -54,7 +54,7 @@ func TestAppendHoles(t *testing.T) {
 	whole := assert.File(t, w.Path())
 	check := func(text []byte, n int, what string) { // with the first n-1 appends in it
 		t.Helper()
-		assert.NoError(t, os.WriteFile(w.Path(), text, 0o644))
+		assert.Write(t, w.Path(), string(text))
 		f, loadErr := Load(dir)
 		w, notes, err := OpenWriter(dir, ".")
 		assert.Must(t, err == nil && loadErr == nil && w.size == sizes[n-1] &&
@@ -94,7 +94,7 @@ func TestAppendHoles(t *testing.T) {
 	for _, at := range []int64{0, sizes[1], sizes[2] + 100, sizes[3] - 50} { // not in the last one
 		b := slices.Clone(whole)
 		clear(b[at : at+20])
-		assert.NoError(t, os.WriteFile(w.Path(), b, 0o644))
+		assert.Write(t, w.Path(), string(b))
 		if w, _, err := OpenWriter(dir, "."); err == nil {
 			t.Errorf("a hole at %d goes unnoticed", at)
 			w.Close()

@@ -2,7 +2,6 @@ package shapes
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -46,10 +45,10 @@ func TestSelect(t *testing.T) {
 	file, err := filepath.Abs("testdata/selections.txt")
 	assert.NoError(t, err)
 	t.Chdir(t.TempDir())
-	text := []byte("default: [[1, 2]]\nwide: [[3, 4], [0x10, 1_000]]\ntall: [[1, 2], [2147483648, 1]]\n" +
-		"both: {union: [tall, wide]}\nnested:\n  union:\n    - both\n    - wide\n")
-	assert.NoError(t, os.WriteFile("mine.yaml", text, 0o644))
-	assert.NoError(t, os.WriteFile("plain", text, 0o644))
+	text := "default: [[1, 2]]\nwide: [[3, 4], [0x10, 1_000]]\ntall: [[1, 2], [2147483648, 1]]\n" +
+		"both: {union: [tall, wide]}\nnested:\n  union:\n    - both\n    - wide\n"
+	assert.Write(t, "mine.yaml", text)
+	assert.Write(t, "plain", text)
 	assert.Lines(t, file, func(input string) string {
 		how, arg, _ := strings.Cut(input, ":")
 		arg = strings.TrimSpace(arg)

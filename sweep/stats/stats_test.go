@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,14 +20,7 @@ func TestSamples(t *testing.T) {
 	assert.Lines(t, "testdata/samples.txt", func(input string) string {
 		what, rest, _ := strings.Cut(input, " ")
 		numbers, samples, _ := strings.Cut(rest, "[")
-		var in []float64
-		for _, word := range strings.Fields(numbers + strings.Trim(samples, "]")) {
-			x, err := strconv.ParseFloat(word, 64)
-			assert.NoError(t, err)
-			in = append(in, x)
-		}
-		n := len(strings.Fields(numbers))
-		x := in[n:]
+		in, x := assert.Numbers(t, numbers), assert.Numbers(t, strings.Trim(samples, "]"))
 		was := slices.Clone(x)
 		var out []any
 		switch what {

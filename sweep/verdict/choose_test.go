@@ -3,7 +3,6 @@ package verdict
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,12 +14,7 @@ import (
 func TestJudging(t *testing.T) {
 	assert.Lines(t, "testdata/judging.txt", func(input string) string {
 		kind, rest, _ := strings.Cut(input, " ")
-		var x []float64
-		for _, word := range strings.Fields(rest) {
-			v, err := strconv.ParseFloat(word, 64)
-			assert.NoError(t, err)
-			x = append(x, v)
-		}
+		x := assert.Numbers(t, rest)
 		median := func(us, lo, hi float64) stats.Summary {
 			return stats.Summary{Median: us, Lo: lo, Hi: hi}
 		}

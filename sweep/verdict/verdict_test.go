@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -34,9 +33,7 @@ func TestVerdicts(t *testing.T) {
 		set := map[string]float64{}
 		for _, word := range strings.Fields(input) {
 			name, text, _ := strings.Cut(word, "=")
-			x, err := strconv.ParseFloat(text, 64)
-			assert.NoError(t, err)
-			set[name] = x
+			set[name] = assert.Numbers(t, text)[0]
 		}
 		c := rounds(int(set["n"]), set["b"], set["a2"], set["noise"])
 		c.Step = set["step"]
