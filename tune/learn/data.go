@@ -3,7 +3,6 @@ package learn
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -33,8 +32,12 @@ type Data struct {
 type Point struct {
 	Problem kernels.Problem
 	US      map[kernels.Variant]float64 // median times in microseconds; infinite without a right answer
-	BestUS  float64                     // the least of them
-	Stream  float64                     // median time of a copy; 0 where none was measured
+	// BestUS is the least of them; where a sweep searched the problem in full, of those in its finals,
+	// as what a search sees on the way has few samples.
+	BestUS float64
+	Stream float64 // median time of a copy; 0 where none was measured
+
+	finals map[kernels.Variant]bool // of a full search; nil where there was none
 }
 
 // OK says whether there is a time of a variant.
@@ -84,7 +87,12 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 		}
 	}
 	for q, p := range points {
-		p.BestUS = slices.Min(append(slices.Collect(maps.Values(p.US)), math.Inf(1)))
+		p.BestUS = math.Inf(1)
+		for v, us := range p.US {
+			if p.finals == nil || p.finals[v] {
+				p.BestUS = min(p.BestUS, us)
+			}
+		}
 		if !math.IsInf(p.BestUS, 1) && keep(q) {
 			d.Points = append(d.Points, p)
 		}
@@ -98,6 +106,12 @@ func (p *Point) add(e *record.Entry) {
 	switch {
 	case e.Status == kernels.StatusOK:
 		p.US[e.Variant] = e.Median
+		if e.Run.Protocol.Phase == record.PhaseFinal {
+			if p.finals == nil {
+				p.finals = map[kernels.Variant]bool{}
+			}
+			p.finals[e.Variant] = true
+		}
 	case e.Status != kernels.StatusUnfit:
 		p.US[e.Variant] = math.Inf(1)
 	}
