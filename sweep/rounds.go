@@ -104,13 +104,17 @@ func (a *Arm) add(us []float64) {
 	}
 }
 
-// sense asks the device how it is, behind a round: so the state is judged as it was under load.
+// sense asks the device how it is, behind a round: so the state is judged as it was under load. For
+// a listener it asks behind each, else not where the device was fit a moment ago.
 func (r *Rounds) sense(ctx context.Context, round int) (state RoundState, err error) {
 	state.Round = round
+	if r.Sensed == nil && r.Session.fit() {
+		return state, nil
+	}
 	if state.Reading, err = r.Session.Sense(ctx); err != nil {
 		return state, err
 	}
-	state.Rejected = state.Reading.Unfit(MinClock)
+	state.Rejected = r.Session.judge(state.Reading)
 	if r.Sensed != nil {
 		r.Sensed(state)
 	}

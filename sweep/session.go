@@ -234,9 +234,19 @@ func (s *Session) time(ctx context.Context, v kernels.Variant,
 // rejected, as nvbench does.
 const MinClock = 0.75
 
-// fitFor is how long a device counts as fit: asking takes as long as a short visit. Each round of
-// the finals asks anew.
+// fitFor is how long a device counts as fit: asking takes as long as a short visit.
 const fitFor = 50 * time.Millisecond
+
+// fit says whether the device was fit within fitFor.
+func (s *Session) fit() bool { return time.Since(s.sensed) < fitFor }
+
+// judge is why the device was not fit by a reading; empty if it was.
+func (s *Session) judge(r kernels.Reading) (why string) {
+	if why = r.Unfit(MinClock); why == "" {
+		s.sensed = time.Now()
+	}
+	return why
+}
 
 // Fit is Time, again where the device was not fit for it: shared, throttled, or at a low clock.
 // After a few tries the variant is unfit.
@@ -245,15 +255,14 @@ func (s *Session) Fit(ctx context.Context, v kernels.Variant, launches int) ([]f
 	why := ""
 	for range tries {
 		us, err := s.Time(ctx, v, launches)
-		if err != nil || time.Since(s.sensed) < fitFor {
+		if err != nil || s.fit() {
 			return us, err
 		}
 		state, err := s.Sense(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if why = state.Unfit(MinClock); why == "" {
-			s.sensed = time.Now()
+		if why = s.judge(state); why == "" {
 			return us, nil
 		}
 	}
