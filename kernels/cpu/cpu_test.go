@@ -2,7 +2,6 @@ package cpu_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -56,11 +55,10 @@ func TestWorkerSurvives(t *testing.T) {
 	devicetest.Survive(t, open)
 }
 
-// A done context ends a run between two launches, with the context's error.
+// A done context ends a run between two launches, with the context's error. So it ends opening, which
+// may take seconds.
 func TestCancelled(t *testing.T) {
-	r := families.New()
-	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd,
-		M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
+	b, err := cpu.New(families.New()).Open(t.Context(), devicetest.Problem(t, "rmsnorm/bwd/4x64/bf16"), 1)
 	assert.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -69,6 +67,9 @@ func TestCancelled(t *testing.T) {
 	assert.Equal(t, err, context.Canceled, "check")
 	_, err = b.Time(ctx, v, kernels.TimeOptions{Samples: 1})
 	assert.Equal(t, err, context.Canceled, "time")
+	p := devicetest.Problem(t, "rmsnorm/bwd/2048x1024/fp32")
+	_, err = cpu.New(families.New()).Open(ctx, p, 1)
+	assert.Equal(t, err, context.Canceled, "open")
 }
 
 // A host stage that panics (an index out of range, say) is a failure of its
@@ -79,19 +80,8 @@ func TestPanicIsAFailure(t *testing.T) {
 	assert.NoError(t, err)
 	f.Host = map[string]kernels.HostStage{
 		"wrong": func(h *kernels.HostRun, pid int) { h.Mem["nothing"].At(0) }}
-	b, err := cpu.New(r).Open(t.Context(), kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd,
-		M: 4, N: 64, DType: kernels.BF16, Weight: kernels.BF16}, 1)
+	b, err := cpu.New(r).Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/4x64/bf16"), 1)
 	assert.NoError(t, err)
 	_, err = b.Check(t.Context(), kernels.Variant{Family: devicetest.Wrong}, 1)
-	assert.That(t, err != nil && err.(*kernels.Failure).Status == kernels.StatusCrash,
-		"check of a stage that panics: %v", err)
-}
-
-// TestOpenStops holds Open to the context: it may take seconds.
-func TestOpenStops(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	p := devicetest.Problem(t, "rmsnorm/bwd/2048x1024/fp32")
-	b, err := cpu.New(families.New()).Open(ctx, p, 1)
-	assert.That(t, errors.Is(err, context.Canceled), "of a context that is done: %v, %v", b, err)
+	assert.Error(t, err, "crash: host stage wrong: ")
 }

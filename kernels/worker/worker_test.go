@@ -157,29 +157,6 @@ func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.St
 	assert.NoError(t, b.Close(), "close")
 }
 
-func TestClient(t *testing.T) {
-	c := start(t, "cpu")
-	assert.That(t, c.Info().Kind == kernels.KindCPU && c.Info().SMs >= 1, "info %+v", c.Info())
-	c.Prefetch(small, []kernels.Variant{good})
-	works(t, open(t, c))
-	works(t, open(t, c)) // opening the next problem closes the last
-	// Trouble that is nobody's result keeps its hint across the wire.
-	var f *kernels.Failure
-	huge := small
-	huge.M, huge.N = 1<<31, 1<<17
-	_, err := c.Open(t.Context(), huge, 7)
-	assert.That(t, err != nil && !errors.As(err, &f) && hint.Of(err) != "",
-		"open %s: %v, hint %q", huge, err, hint.Of(err))
-	// A refusal is a result, and the worker stays as it is.
-	b := open(t, c)
-	pid := c.PID()
-	_, err = b.Check(t.Context(), kernels.Variant{Family: "nobody"}, 1)
-	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusRefused && !f.Broken,
-		"check of nobody: %v", err)
-	works(t, b)
-	assert.Equal(t, c.PID(), pid, "a refusal started another worker")
-}
-
 // rich is a device with all that devices may leave out.
 type rich struct {
 	devicetest.Sensed
