@@ -22,7 +22,6 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
 	"normbench/sweep/stats"
 )
 
@@ -164,41 +163,28 @@ func TestFormat(t *testing.T) {
 	assert.Same(t, made, recs, cmpOpts)
 }
 
+// What makes the key of a measurement another, and what does not: testdata/keys.txt, by what differs.
 func TestKey(t *testing.T) {
-	type parts struct {
-		p      kernels.Problem
-		v      kernels.Variant
-		d      kernels.DeviceInfo
-		source string
-		pr     Protocol
-	}
-	run := testRun("r")
-	key := func(edit func(*parts)) string {
-		k := parts{testProblem, kernels.Variant{Family: "f"}, run.Device, "s", run.Protocol}
-		edit(&k)
-		return Key(k.p, k.v, k.d, k.source, k.pr)
-	}
-	base := key(func(*parts) {})
-	assert.That(t, isKey(base), "%q is no key", base)
-	assert.Equal(t, key(func(k *parts) { k.d.UUID, k.d.MemoryBytes = "x", 1 }), base, "of another card")
-	seen := map[string]string{base: "nothing"}
-	for name, edit := range map[string]func(*parts){
-		"rows":     func(k *parts) { k.p.M++ },
-		"option":   func(k *parts) { k.p.ZeroCentered = true },
-		"family":   func(k *parts) { k.v.Family = "g" },
-		"config":   func(k *parts) { k.v.Config = devicetest.Config(t, "w4") },
-		"device":   func(k *parts) { k.d.ID = "x" },
-		"sms":      func(k *parts) { k.d.SMs = 7 },
-		"driver":   func(k *parts) { k.d.Driver = "x" },
-		"compiler": func(k *parts) { k.d.Compiler = "x" },
-		"source":   func(k *parts) { k.source = "x" },
-		"samples":  func(k *parts) { k.pr.Samples++ },
-		"flush":    func(k *parts) { k.pr.Flush++ },
-	} {
-		k := key(edit)
-		assert.Equal(t, seen[k], "", name, "has the key of")
-		seen[k] = name
-	}
+	seen := map[string]string{}
+	assert.Lines(t, "testdata/keys.txt", func(changes string) string {
+		run := testRun("r")
+		x := struct {
+			Problem  *kernels.Problem
+			Variant  kernels.Variant
+			Device   *kernels.DeviceInfo
+			Source   string
+			Protocol *Protocol
+		}{&kernels.Problem{}, kernels.Variant{Family: "f"}, &run.Device, "s", &run.Protocol}
+		*x.Problem = testProblem
+		assert.NoError(t, json.Unmarshal([]byte(changes), &x), changes)
+		key := Key(*x.Problem, x.Variant, *x.Device, x.Source, *x.Protocol)
+		assert.That(t, isKey(key), "%q is no key", key)
+		if of, ok := seen[key]; ok {
+			return "that of " + of
+		}
+		seen[key] = changes
+		return "another"
+	})
 }
 
 // What is no record or no run is refused: testdata/invalid.txt, by what differs from a good one. Numbers

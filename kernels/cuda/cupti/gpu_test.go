@@ -3,6 +3,7 @@
 package cupti
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,20 +15,8 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-const gpuSource = `
-__device__ unsigned long long now() {
-  unsigned long long t;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-  return t;
-}
-__device__ void wait(unsigned long long ns) {
-  const unsigned long long start = now();
-  while (now() - start < ns) {}
-}
-extern "C" __global__ void spin(unsigned long long ns) { wait(ns); }
-extern "C" __global__ void k1(unsigned long long ns) { wait(ns); }
-__global__ void k2(unsigned long long ns) { wait(ns); }
-`
+//go:embed testdata/gpu.cu
+var gpuSource string
 
 // TestGPU holds CUPTI's times against what kernels wait for, on a real GPU. NORMBENCH_REQUIRE_CUDA=1
 // makes what is missing a failure: a GPU, CUPTI or NVRTC.
