@@ -53,7 +53,7 @@ func FuzzParseConfig(f *testing.F) {
 // A user's knob is in capitals in labels, where any may stand; its order does not depend on which
 // came first.
 func TestUserKnobs(t *testing.T) {
-	vec, err1 := kernels.UserKnob("vec", "")
+	_, err1 := kernels.UserKnob("vec", "")
 	tpb, err2 := kernels.UserKnob("tpb", "threads")
 	again, err3 := kernels.UserKnob("TPB", "other words")
 	assert.Must(t, err1 == nil && err2 == nil && err3 == nil && again == tpb &&
