@@ -179,9 +179,10 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 }
 
 // What the knobs mean for the plan, or why they cannot: testdata/knobs.txt. p says how many CTAs
-// there are, whatever k says, but never more than tiles; the partial rows follow.
+// there are, whatever k says, but never more than tiles; the partial rows follow. The bases are the
+// rules' own: a map that is filled again changes none of these lines.
 func TestKnobs(t *testing.T) {
-	r := families.New()
+	r := families.With()
 	assert.Lines(t, "testdata/knobs.txt", func(input string) string {
 		problem, variant, _ := strings.Cut(input, " ")
 		p := devicetest.Problem(t, problem)
