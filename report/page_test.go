@@ -37,33 +37,8 @@ func shapes(t testing.TB) *Comparison {
 		Side{Label: "tuned:<t>.json", Cells: ours})
 }
 
-// Shapes stand in the order of the table, and a line joins those that share a
-// side and stand beside each other.
-func TestPlots(t *testing.T) {
-	g := shapes(t)
-	var got []string
-	for _, p := range g.plots() {
-		var shapes []string
-		for _, tick := range p.X.Ticks {
-			shapes = append(shapes, tick.Label)
-		}
-		got = append(got, p.Title+": "+strings.Join(shapes, " "))
-		for _, l := range p.Lines {
-			var s []string
-			for _, pt := range l.Points {
-				s = append(s, map[bool]string{true: "|", false: "-"}[pt.Apart]+fmt.Sprint(pt.X))
-			}
-			got = append(got, strings.Join(s, ""))
-		}
-	}
-	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 " +
-		"29x17389 256x65536"
-	const all = "|0-1|2|3-4-5-6|7|8"
-	want := []string{"rms fwd bf16" + order, all, all, "rms bwd bf16" + order, "|0-1|2|3|5-6|7", all}
-	a, b := strings.Join(got, "\n"), strings.Join(want, "\n")
-	assert.Equal(t, a, b)
-}
-
+// Shapes stand in the order of the table, and a line joins those that share a side and stand beside
+// each other.
 func TestPlot(t *testing.T) {
 	data, err := shapes(t).Plot("On a <card>")
 	assert.NoError(t, err)
