@@ -38,24 +38,6 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-func TestTypeName(t *testing.T) {
-	document, err := Document("f", []byte("text: a\nnumber: 3\nfraction: 0.5\nbool: yes\n"+
-		"truth: true\nlist: [1]\nmapping: {a: 1}\none:\n  a: 1\nanchor: &x 1\nalias: *x\n"+
-		"tag: !t 1\n"), "")
-	assert.NoError(t, err)
-	entries, err := document.Entries("")
-	assert.NoError(t, err)
-	const alias = "an anchor, an alias or a tag, which this file does not have"
-	want := []string{"a text", "a whole number", "a fraction", "a text", "true or false", "a list",
-		"a mapping", "a mapping", alias, alias, alias}
-	for i, e := range entries {
-		assert.Equal(t, e.Value.TypeName(), want[i], e.Key.Text)
-	}
-	assert.That(t, document.Has("one") && !document.Has("none") && !entries[5].Value.Has("1"),
-		"Has")
-	assert.Equal(t, OneLine(" a\n\tb  c "), "a b c")
-}
-
 // Whatever the text, there is a document, or an error of one line; and no more memory than its
 // size explains, which the fuzzer would notice.
 func FuzzDocument(f *testing.F) {
