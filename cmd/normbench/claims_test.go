@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -12,13 +13,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/shlex"
 
 	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/textfile"
-	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
@@ -67,10 +66,10 @@ func TestClaims(t *testing.T) {
 			}
 			if want != text && *assert.Update {
 				err = os.WriteFile(page, []byte(want), 0o644)
-			} else if diff := cmp.Diff(text, want); diff != "" {
-				t.Errorf("%s is not what the files have (-update writes it):\n%s", page, diff)
+				assert.NoError(t, err)
+				continue
 			}
-			assert.NoError(t, err)
+			assert.Same(t, text, want, page, "is not what the files have (-update writes it)")
 		}
 	}
 	assert.That(t, claims >= 30, "%d claims", claims)
@@ -192,66 +191,53 @@ func answer(claim string) (any, error) {
 	if len(words) < 2 {
 		return nil, fmt.Errorf("no query")
 	}
-	files, err := claimFiles(words[0])
+	texts, err := claimTexts(words[0])
 	if err != nil {
 		return nil, err
 	}
 	rest := strings.TrimSpace(strings.SplitN(claim, words[1], 2)[1])
 	if words[1] == "text" {
-		data, err := textfile.Read(files[0], textfile.Large)
-		if err != nil {
-			return nil, err
-		}
-		m := regexp.MustCompile(rest).FindSubmatch(data)
+		m := regexp.MustCompile(rest).FindStringSubmatch(texts[0])
 		if len(m) != 2 {
 			return nil, fmt.Errorf("the pattern does not capture one number")
 		}
-		if x, err := strconv.ParseFloat(string(m[1]), 64); err == nil {
+		if x, err := strconv.ParseFloat(m[1], 64); err == nil {
 			return x, nil
 		}
-		return string(m[1]), nil
-	}
-	var rows []map[string]string
-	for _, f := range files {
-		more, err := tableRows(f)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f, err)
-		}
-		rows = append(rows, more...)
-	}
-	column := ""
-	if words[1] != "count" {
-		for name := range rows[0] { // the longest name that the query begins with
-			if strings.HasPrefix(rest, name) && len(name) > len(column) {
-				column = name
-			}
-		}
-		if column == "" {
-			return nil, fmt.Errorf("the columns are %q", slices.Sorted(maps.Keys(rows[0])))
-		}
-	}
-	var values []float64
-	for _, r := range rows {
-		line := strings.Join(slices.Collect(maps.Values(r)), " ")
-		if slices.ContainsFunc(strings.Fields(rest[len(column):]), func(either string) bool {
-			return !slices.ContainsFunc(strings.Split(either, "|"),
-				func(w string) bool { return strings.Contains(line, w) })
-		}) {
-			continue
-		}
-		x, err := strconv.ParseFloat(number.FindString(r[column]), 64)
-		if err == nil || words[1] == "count" { // a cell may have no time
-			values = append(values, x)
-		}
+		return m[1], nil
 	}
 	queries := map[string]func([]float64) float64{"mean": stats.GeoMean,
 		"least": slices.Min[[]float64], "most": slices.Max[[]float64],
 		"count": func(x []float64) float64 { return float64(len(x)) }}
-	query, ok := queries[words[1]]
-	if !ok || len(values) == 0 && words[1] != "count" {
-		return nil, fmt.Errorf("no such query, or no row fits")
+	query, counts := queries[words[1]], words[1] == "count"
+	if query == nil {
+		return nil, fmt.Errorf("no such query")
+	}
+	var values []float64
+	for _, text := range texts {
+		more, err := tableValues(text, rest, counts)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, more...)
+	}
+	if len(values) == 0 && !counts {
+		return nil, fmt.Errorf("no row fits")
 	}
 	return query(values), nil
+}
+
+// claimTexts are what the files of a pattern hold.
+func claimTexts(pattern string) (texts []string, err error) {
+	files, err := claimFiles(pattern)
+	for _, f := range files {
+		data, err := textfile.Read(f, textfile.Large)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, string(data))
+	}
+	return texts, err
 }
 
 // claimFiles are the files of a pattern.
@@ -264,14 +250,11 @@ func claimFiles(pattern string) ([]string, error) {
 	return nil, fmt.Errorf("no file %s", pattern)
 }
 
-// tableRows are the rows of the first table of a text file, by column. Its columns are underlined.
-// A row of a table in groups has its group's name too.
-func tableRows(path string) (rows []map[string]string, err error) {
-	data, err := textfile.Read(path, textfile.Large)
-	if err != nil {
-		return nil, err
-	}
-	lines := strings.Split(string(data), "\n")
+// tableValues are the numbers of a query's column, where the query does not count, in the rows of
+// the first table of a text that have all words of the query. The columns of the table are
+// underlined. A row of a table in groups has its group's name too.
+func tableValues(text, query string, counts bool) (values []float64, err error) {
+	lines := strings.Split(text, "\n")
 	at := slices.IndexFunc(lines, regexp.MustCompile(`^─+(  ─+)+\s*$`).MatchString)
 	if at < 1 {
 		return nil, fmt.Errorf("no table")
@@ -280,13 +263,23 @@ func tableRows(path string) (rows []map[string]string, err error) {
 		runes, from := []rune(line), 0
 		for _, rule := range strings.Fields(lines[at]) {
 			to := from + utf8.RuneCountInString(rule)
-			list = append(list, strings.TrimSpace(string(runes[min(from, len(runes)):min(to,
-				len(runes))])))
-			from = to + 2
+			cell := string(runes[min(from, len(runes)):min(to, len(runes))])
+			list, from = append(list, strings.TrimSpace(cell)), to+2
 		}
 		return list
 	}
-	names, group := cells(lines[at-1]), ""
+	column, words := -1, query
+	if names := cells(lines[at-1]); !counts {
+		for i, name := range names { // the longest name that the query begins with
+			if strings.HasPrefix(query, name) && (column < 0 || len(name) > len(names[column])) {
+				column, words = i, query[len(name):]
+			}
+		}
+		if column < 0 {
+			return nil, fmt.Errorf("the columns are %q", names)
+		}
+	}
+	group := ""
 	for _, line := range lines[at+1:] {
 		if line == "" {
 			break
@@ -296,24 +289,27 @@ func tableRows(path string) (rows []map[string]string, err error) {
 			group = line
 			continue
 		}
-		row := map[string]string{"group": group}
-		for i, name := range names {
-			row[name] = r[i]
+		lacks := func(either string) bool {
+			return !slices.ContainsFunc(strings.Split(either, "|"),
+				func(w string) bool { return strings.Contains(group+" "+line, w) })
 		}
-		rows = append(rows, row)
+		if slices.ContainsFunc(strings.Fields(words), lacks) {
+			continue
+		}
+		x := 1.0
+		if !counts {
+			x, err = strconv.ParseFloat(number.FindString(r[column]), 64)
+		}
+		if err == nil { // a cell may have no time
+			values = append(values, x)
+		}
 	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("no table")
-	}
-	return rows, nil
+	return values, nil
 }
 
 // findRows says which row of a table has numbers that no row of the files has, in this order.
 func findRows(pattern, table string) error {
-	files, err := claimFiles(pattern)
-	if err != nil {
-		return err
-	}
+	texts, err := claimTexts(pattern)
 	numbers := func(row string) string { // of the cells behind the first
 		_, cells, markdown := strings.Cut(strings.TrimPrefix(row, "|"), "|")
 		if !markdown {
@@ -322,29 +318,20 @@ func findRows(pattern, table string) error {
 		return strings.Join(number.FindAllString(cells, -1), " ")
 	}
 	known := map[string]bool{"": true}
-	for _, f := range files {
-		data, err := textfile.Read(f, textfile.Large)
-		if err != nil {
-			return err
-		}
-		for row := range strings.Lines(string(data)) {
-			known[numbers(row)] = true
-		}
+	for row := range strings.Lines(strings.Join(texts, "\n")) {
+		known[numbers(row)] = true
 	}
 	for i, row := range strings.Split(table, "\n") {
-		if i > 1 && !known[numbers(row)] {
-			return fmt.Errorf("no such row as %q", row)
+		if i > 1 && !known[numbers(row)] && err == nil {
+			err = fmt.Errorf("no such row as %q", row)
 		}
 	}
-	return nil
+	return err
 }
 
 // peersTable is a row for every op and pass of live compares.
 func peersTable(pattern string) (string, error) {
 	files, err := claimFiles(pattern)
-	if err != nil {
-		return "", err
-	}
 	text := "| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the " +
 		"stream | peers |\n|---|---|---|---|---|---|---|\n"
 	for _, file := range files {
@@ -352,41 +339,29 @@ func peersTable(pattern string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		type tally struct {
-			gain, peer, ours []float64
-			verdicts         map[verdict.Verdict]int
-		}
-		rows, sides, judged := map[string]tally{}, run.Sides(), run.Judged
-		for _, d := range run.Duels {
-			if d.Status != kernels.StatusOK {
+		type tally struct{ gain, peer, ours []float64 }
+		rows, verdicts := map[string]tally{}, map[string]int{}
+		for _, r := range run.Comparison().Rows {
+			if r.Verdict == "" {
 				continue
 			}
-			name := fmt.Sprintf("%s %s", d.Problem.Op, d.Problem.Pass)
+			name := fmt.Sprintf("%s %s", r.Problem.Op, r.Problem.Pass)
 			if strings.Contains(file, "qk-norm") {
 				name += ", `qk-norm`"
 			}
 			x := rows[name]
-			if x.verdicts == nil {
-				x.verdicts = map[verdict.Verdict]int{}
-			}
-			x.verdicts[judged[0].Verdict]++
-			x.gain = append(x.gain, 1/judged[0].Effect)
-			x.peer = append(x.peer, d.StreamUS/sides[0].Cells[d.Problem].Median)
-			x.ours = append(x.ours, d.StreamUS/sides[1].Cells[d.Problem].Median)
-			rows[name], judged = x, judged[1:]
-		}
-		peers := strings.Join(run.Among, ", ")
-		if peers == "" {
-			peers = "all"
+			verdicts[name+string(r.Verdict)]++
+			rows[name] = tally{append(x.gain, r.Speedup), append(x.peer, r.A.StreamUS/r.A.Median),
+				append(x.ours, r.B.StreamUS/r.B.Median)}
 		}
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			x := rows[name]
-			text += fmt.Sprintf(
-				"| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n", name,
-				stats.GeoMean(x.gain),
-				slices.Min(x.gain), slices.Max(x.gain), x.verdicts[verdict.Faster], len(x.gain),
-				x.verdicts[verdict.Slower], stats.GeoMean(x.ours), stats.GeoMean(x.peer), peers)
+			text += fmt.Sprintf("| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n",
+				name, stats.GeoMean(x.gain), slices.Min(x.gain), slices.Max(x.gain),
+				verdicts[name+string(verdict.Faster)], len(x.gain),
+				verdicts[name+string(verdict.Slower)], stats.GeoMean(x.ours), stats.GeoMean(x.peer),
+				cmp.Or(strings.Join(run.Among, ", "), "all"))
 		}
 	}
-	return text, nil
+	return text, err
 }
