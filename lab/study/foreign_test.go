@@ -91,17 +91,18 @@ func readCache(path string) (*Free, error) {
 // newAxis sorts the values, and makes an axis of them: with numbers, where all are.
 func newAxis(values []any) search.Axis {
 	a := search.Axis{Size: len(values)}
-	numbers := !slices.ContainsFunc(values, func(v any) bool { _, ok := v.(float64); return !ok })
 	slices.SortFunc(values, func(x, y any) int {
-		if numbers {
-			return cmp.Compare(x.(float64), y.(float64))
-		}
-		return cmp.Compare(fmt.Sprintf("%T%v", x, x), fmt.Sprintf("%T%v", y, y))
+		n, _ := x.(float64)
+		m, _ := y.(float64)
+		return cmp.Or(cmp.Compare(n, m), cmp.Compare(fmt.Sprintf("%T%v", x, x), fmt.Sprintf("%T%v", y, y)))
 	})
 	for _, v := range values {
-		if numbers {
-			a.Values = append(a.Values, v.(float64))
+		if n, ok := v.(float64); ok {
+			a.Values = append(a.Values, n)
 		}
+	}
+	if len(a.Values) < len(values) {
+		a.Values = nil
 	}
 	return a
 }

@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -42,7 +41,6 @@ type Grids struct {
 	Device   kernels.DeviceInfo
 	Protocol record.Protocol
 	Problems []Grid // in the order of the records, which is that of a sweep
-	Skipped  int    // problems with a single variant, or without base or stream
 }
 
 // minSamples is the least number per variant that splits in halves of use.
@@ -57,30 +55,18 @@ func Load(path string) (*Grids, error) {
 	slices.SortStableFunc(problems, func(a, b *export.Problem) int {
 		return a.Records[0].Time.Compare(b.Records[0].Time)
 	})
-	g := &Grids{Source: path}
-	for i, p := range problems {
-		if i == 0 {
-			g.Device, g.Protocol = p.Run.Device, p.Run.Protocol
-		}
-		if p.Run.Protocol != g.Protocol || g.Protocol.Phase != "" {
-			return nil, fmt.Errorf("%s has records of two protocols, or of a search", path)
-		}
+	g := &Grids{Source: path, Device: problems[0].Run.Device, Protocol: problems[0].Run.Protocol}
+	for _, p := range problems {
 		p.Records = slices.DeleteFunc(p.Records,
 			func(r *record.Record) bool { return r.Status != kernels.StatusOK })
-		for _, r := range p.Records {
-			if n := len(r.SamplesUS); n < minSamples {
-				return nil, fmt.Errorf("%s on %s has %d samples, too few to split", r.Variant(), r.Problem, n)
-			}
-		}
 		base := slices.IndexFunc(p.Records, func(r *record.Record) bool { return r.Base })
-		if base < 0 || len(p.Stream) == 0 || len(p.Records) < 2 {
-			g.Skipped++
-			continue
+		if p.Run.Protocol != g.Protocol || g.Protocol.Phase != "" || base < 0 || len(p.Stream) == 0 ||
+			slices.ContainsFunc(p.Records,
+				func(r *record.Record) bool { return len(r.SamplesUS) < minSamples }) {
+			return nil, fmt.Errorf("%s: %s is no grid of the first one's protocol, with base, stream and "+
+				"%d samples of each", path, p.Problem, minSamples)
 		}
 		g.Problems = append(g.Problems, Grid{p, base})
-	}
-	if len(g.Problems) == 0 {
-		return nil, fmt.Errorf("%s has no grid to search", path)
 	}
 	return g, nil
 }
@@ -97,6 +83,7 @@ type Setup struct {
 
 // An Outcome is one search of one problem.
 type Outcome struct {
+	Problem int     // its place among those of the grids
 	Regret  float64 // of the pick over the grid's best, on samples that neither saw
 	Seconds float64 // of the device at work
 	Grid    float64 // the grid's seconds for the same
@@ -105,20 +92,17 @@ type Outcome struct {
 }
 
 // Run searches every problem with every setup and seed, from 1 to seeds, and returns outcomes by
-// setup, problem and seed.
-func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][][]Outcome, error) {
+// setup.
+func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][]Outcome, error) {
 	bySeed := make([][][]Outcome, seeds)
 	err := parallel(ctx, seeds, func(ctx context.Context, seed int) (err error) {
 		bySeed[seed], err = runSeed(ctx, g, setups, uint64(seed+1))
 		return err
 	})
-	out := make([][][]Outcome, len(setups))
-	for i := range out {
-		out[i] = make([][]Outcome, len(g.Problems))
-		for _, of := range bySeed {
-			for j, o := range of[i] {
-				out[i][j] = append(out[i][j], o)
-			}
+	out := make([][]Outcome, len(setups))
+	for _, of := range bySeed {
+		for i, list := range of {
+			out[i] = append(out[i], list...)
 		}
 	}
 	return out, err
@@ -207,6 +191,7 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64) ([][]Ou
 			if err != nil {
 				return out, err
 			}
+			o.Problem = i
 			out[k] = append(out[k], o)
 		}
 	}
@@ -281,30 +266,29 @@ type Row struct {
 	Saw      float64 // share of problems and seeds that measured one within Goal of the known best
 }
 
-// Summarize makes a setup's row of its outcomes by problem and seed.
-func Summarize(s Setup, outcomes [][]Outcome) Row {
+// Summarize makes a setup's row of its outcomes.
+func Summarize(s Setup, outcomes []Outcome) Row {
 	r := Row{Setup: s}
 	var all []float64
 	var spent, grid float64
-	n := float64(len(outcomes) * len(outcomes[0]))
-	for _, of := range outcomes {
-		var regrets []float64
-		for _, o := range of {
-			regrets = append(regrets, o.Regret)
-			r.Mean += o.Regret / n
-			if o.Regret <= Goal {
-				r.Within += 1 / n
-			}
-			if o.Saw {
-				r.Saw += 1 / n
-			}
-			r.Variants += float64(o.Configs) / n
-			spent, grid = spent+o.Seconds, grid+o.Grid
+	byProblem, n := map[int][]float64{}, float64(len(outcomes))
+	for _, o := range outcomes {
+		all = append(all, o.Regret)
+		byProblem[o.Problem] = append(byProblem[o.Problem], o.Regret)
+		r.Mean += o.Regret / n
+		if o.Regret <= Goal {
+			r.Within += 1 / n
 		}
+		if o.Saw {
+			r.Saw += 1 / n
+		}
+		r.Variants += float64(o.Configs) / n
+		spent, grid = spent+o.Seconds, grid+o.Grid
+	}
+	for _, regrets := range byProblem {
 		if stats.Median(regrets) <= Goal {
-			r.Problems += 1 / float64(len(outcomes))
+			r.Problems += 1 / float64(len(byProblem))
 		}
-		all = append(all, regrets...)
 	}
 	r.GPU, r.P95 = spent/grid, stats.Quantile(0.95, all)
 	return r
@@ -317,17 +301,10 @@ func TestRecorded(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	g, err := Load(filepath.Join("..", "..", "results", "nvidia-h200", "grids"))
-	if os.IsNotExist(err) {
-		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	assert.Must(t, len(g.Problems) == 12 && g.Skipped <= 0,
-		"%d grids, %d left out", len(g.Problems), g.Skipped)
-	setups := []Setup{
-		{Label: search.Auto, Strategy: search.Auto, Transfer: true}, {Label: search.Grid,
-			Strategy: search.Grid},
-	}
+	assert.NoError(t, err)
+	assert.Must(t, len(g.Problems) == 12, "%d grids", len(g.Problems))
+	setups := []Setup{{Label: search.Auto, Strategy: search.Auto, Transfer: true},
+		{Label: search.Grid, Strategy: search.Grid}}
 	out, err := Run(t.Context(), g, setups, 6)
 	assert.NoError(t, err)
 	auto, grid := Summarize(setups[0], out[0]), Summarize(setups[1], out[1])

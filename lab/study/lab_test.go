@@ -108,9 +108,6 @@ func labGrids(t *testing.T, path string, seeds int) {
 		rows = append(rows, Summarize(s, out[i]))
 	}
 	title := fmt.Sprintf("%d problems of %s, %d seeds", len(g.Problems), g.Device.Name, seeds)
-	if g.Skipped > 0 {
-		title += fmt.Sprintf("; %d without a base, a stream or a choice left out", g.Skipped)
-	}
 	fmt.Print(strategyTable(title, rows[:n]), naiveTable(title, rows[n:]))
 	if plot := os.Getenv("NORMBENCH_LAB_PLOT"); plot != "" {
 		assert.NoError(t, plotRegret(plot, rows[:n]))
