@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -210,83 +211,36 @@ func TestCheckValid(t *testing.T) {
 	}
 }
 
-// What a reader makes of a text is in testdata/read.txt: a torn end is left out with a note, all
-// else that is wrong is an error with its line.
+// What a reader makes of a text: testdata/read.txt, by what a shell writes that has the lines of a run
+// and of two records as run, rec and last. A torn end is left out with a note, all else that is wrong
+// is an error with its line. A line that went through sealed has the checksum of what comes of it.
 func TestRead(t *testing.T) {
 	run := testRun("r1")
 	runLine, rec := lines(t, run), lines(t, testRecord(run, 0))
-	whole, last := runLine+rec, lines(t, testRecord(run, 1))
-	seed := func(line string) string { return strings.Replace(line, `"seed":42`, `"seed":43`, 1) }
-	golden, err := filepath.Abs("testdata/read.txt")
-	assert.NoError(t, err)
-	t.Chdir(t.TempDir())
-	var got strings.Builder
-	for _, tc := range []struct{ name, text string }{
-		{"empty", ""},
-		{"blank", "\n\n"},
-		{"not JSON", "hello\n"},
-		{"not JSON in two lines", "hello\nworld\n"},
-		{"other JSON", "{\"a\": 1}\n"},
-		{"array", "[1]\n"},
-		{"torn in the middle", runLine + rec[:80] + "\n" + rec},
-		{"two torn in the middle", runLine + rec[:80] + "\n" + rec[:90] + "\n" + rec},
-		{"two on a line", runLine + rec[:len(rec)-1] + rec + rec},
-		{"junk in the middle", runLine + rec + "junk\n" + rec},
-		{"another digit", runLine + rec + seed(rec) + rec},
-		{"another comma", runLine + rec + strings.Replace(rec, `,"seed"`, `;"seed"`, 1) + rec},
-		{"another end", runLine + rec[:len(rec)-2] + "]\n" + rec},
-		{"another newline", runLine + rec[:len(rec)-1] + "x\n" + rec},
-		{"no checksum", runLine + rec[:strings.LastIndex(rec, `,"crc"`)] + "}\n"},
-		{"schema by hand", runLine + strings.Replace(rec, `"schema":2`, `"schema":1`, 1) + rec},
-		{"another key", runLine + altered(rec, `"key":"3`, `"key":"4`)},
-		{"a stream without a key", runLine + altered(altered(rec, `"family":"rms_bwd/smem_pipe"`,
-			`"family":"stream"`), `"key":"`, `"was":"`)},
-		{"a field twice", runLine + altered(rec, `"seed":42`, `"seed":42,"seed":42`)},
-		{"newer", runLine + altered(rec, `"schema":2`, `"schema":3`)},
-		{"newer types", runLine + `{"schema":3,"kind":"record","run":{"id":7}}` + "\n"},
-		{"older", altered(runLine, `:2,`, `:1,`)},
-		{"older types", `{"schema":1,"kind":"run","run":7}` + "\n"},
-		{"unknown kind", runLine + `{"schema":2,"kind":"note"}` + "\n"},
-		{"no run line", rec},
-		{"another type", runLine + altered(rec, `"seed":42`, `"seed":"x"`)},
-		{"no problem", runLine + altered(rec, `rmsnorm/bwd`, `rmsnorm/sideways`)},
-		{"no config", runLine + altered(rec, `"br1.w1"`, `"br1.w"`)},
-		{"no record", runLine + altered(rec, `"status":"ok"`, `"status":"crash"`)},
-		{"no run", altered(runLine, `"nvidia-h200"`, `""`)},
-		{"whole", whole},
-		{"a byte order mark", "\xef\xbb\xbf" + whole},
-		{"one byte more", whole + "{"},
-		{"two torn at the end", whole + last[:80] + "\n" + last[:90]},
-		{"cut and zeros", whole + last[:80] + "\x00\x00"},
-		{"cut in the checksum", whole + last[:len(last)-5]},
-		{"half", whole + last[:len(last)/2]},
-		{"half with a newline", whole + last[:len(last)/2] + "\n"},
-		{"half with a blank line", whole + last[:len(last)/2] + "\n\n"},
-		{"no newline", whole + last[:len(last)-1]},
-		{"another digit at the end", whole + seed(last)},
-		{"another digit, no newline", whole + seed(last[:len(last)-1])},
-		{"zeros at the end", whole + "\x00\x00\x00"},
-		{"unknown field", whole + altered(last, `"seed"`, `"future":{"a":[1,"b"]},"seed"`)},
-		{"CRLF", whole + strings.Replace(last, "\n", "\r\n", 1)},
-		{"torn first line", `{"schema":2,"ki`},
-	} {
-		assert.Write(t, "F", tc.text)
-		recs, _, notes, err := readAll("F")
-		_, loadErr := Load("F")
-		assert.Equal(t, fmt.Sprint(loadErr), fmt.Sprint(err), tc.name)
-		fmt.Fprintf(&got, "%s\n", tc.name)
-		for _, note := range notes {
-			fmt.Fprintf(&got, "  note: %s\n", note)
-		}
-		if err == nil {
-			fmt.Fprintf(&got, "  %d records\n", len(recs))
-		} else {
-			fmt.Fprintf(&got, "  %s\n", strings.ReplaceAll(assert.Refusal(t, err), "\n", "\n  "))
-		}
-	}
-	assert.Golden(t, golden, got.String())
-
 	dir := t.TempDir()
+	for name, text := range map[string]string{"run": runLine, "rec": rec,
+		"last": lines(t, testRecord(run, 1))} {
+		assert.Write(t, filepath.Join(dir, name), text)
+	}
+	assert.Lines(t, "testdata/read.txt", func(commands string) string {
+		cmd := exec.Command("sh", "-ec", `sealed() { sed 's/"}$/?"}/'; }`+"\n"+commands)
+		cmd.Dir, cmd.Stderr = dir, os.Stderr
+		out, err := cmd.Output()
+		assert.NoError(t, err, commands)
+		text := regexp.MustCompile(`.*\?"}\n`).ReplaceAllStringFunc(string(out),
+			func(line string) string { return altered(line, "", "") })
+		path := filepath.Join(dir, "F")
+		assert.Write(t, path, text)
+		recs, _, notes, err := readAll(path)
+		_, loadErr := Load(path)
+		assert.Equal(t, fmt.Sprint(loadErr), fmt.Sprint(err), commands)
+		said := append(notes, fmt.Sprint(len(recs), " records"))
+		if err != nil {
+			said[len(notes)] = assert.Refusal(t, err)
+		}
+		return strings.ReplaceAll(strings.Join(said, "\n"), path, "F")
+	})
+
 	for path, want := range map[string]string{
 		filepath.Join(dir, "gone"): "records " + filepath.Join(dir, "gone") +
 			": no such file or directory",
@@ -296,10 +250,10 @@ func TestRead(t *testing.T) {
 		assert.Equal(t, strings.Split(assert.Refusal(t, err), "\n")[0], want)
 	}
 	long := writeFile(t, runLine+`{"schema":2,"kind":"`+strings.Repeat("x", maxLine)+"\n")
-	_, err = Load(long)
+	_, err := Load(long)
 	assert.Error(t, err, "line 2 is longer than 16 MiB")
 	stop := errors.New("stop")
-	path := writeFile(t, whole+rec)
+	path := writeFile(t, runLine+rec+rec)
 	_, err = Read(path, func(*Record, *Run) error { return stop })
 	assert.That(t, errors.Is(err, stop) && strings.HasPrefix(err.Error(), path+":2: "),
 		"got %v", err)
