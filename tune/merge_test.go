@@ -3,6 +3,7 @@ package tune
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -21,33 +22,23 @@ func TestPickFinal(t *testing.T) {
 	older := &record.Run{ID: "g", Time: time.Unix(9e8, 0)}
 	final := func(variant string, us, searched float64) record.Entry {
 		e := entry(t, p1, variant, us)
-		e.Run = run
-		f := record.Final{SearchUS: searched}
+		e.Run, e.Final = run, &record.Final{SearchUS: searched}
 		for i := range 8 {
-			f.Rounds = append(f.Rounds, us+[]float64{0, 0.01, 0.02}[i%3])
+			e.Final.Rounds = append(e.Final.Rounds, us+[]float64{0, 0.01, 0.02}[i%3])
 		}
-		e.Summary = stats.Summarize(f.Rounds)
-		e.Final = &f
+		e.Summary = stats.Summarize(e.Final.Rounds)
 		return e
 	}
 	chosen := final("f@w4", 80.4, 79)
-	change := func(e *record.Entry, edit func(*record.Final)) {
-		f := e.Finals()
-		edit(&f)
-		e.Final = &f
-	}
-	change(&chosen,
-		func(f *record.Final) { f.Chosen, f.Place = "takes least of the device, of 2 within 1.0%", 1 })
-	base := final("f@w8 base", 100, 99)
-	again := final("f@w8", 100.3, 0)
-	change(&base, func(f *record.Final) { f.BaseAgain = again.Finals().Rounds })
-	held := final("h@w2", 85, 84)
-	change(&held, func(f *record.Final) { f.Entry = true })
+	chosen.Final.Chosen, chosen.Final.Place = "takes least of the device, of 2 within 1.0%", 1
+	base, held := final("f@w8 base", 100, 99), final("h@w2", 85, 84)
+	base.Final.BaseAgain = final("f@w8", 100.3, 0).Final.Rounds
+	held.Final.Entry = true
 	grid := entry(t, p1, "g@w1", 10) // of an older run
 	grid.Run = older
 	before := final("f@w2", 10, 10) // of a search whose clock was ahead
 	before.Run = &record.Run{ID: "h", Time: time.Unix(2e9, 0), Protocol: run.Protocol}
-	change(&before, func(f *record.Final) { f.Chosen = "fastest" })
+	before.Final.Chosen = "fastest"
 	es := []record.Entry{grid, before, chosen, base, held, final("g@w4", 80, 79.5)}
 	table := &Table{Entries: Pick(es)}
 	es[1], es[2] = es[2], es[1]
@@ -80,12 +71,11 @@ func TestProven(t *testing.T) {
 func TestReplaces(t *testing.T) {
 	assert.Lines(t, "testdata/replaces.txt", func(input string) string {
 		o, e := table(t), table(t)
-		for i, tab := range []*Table{o, e} {
-			config := []string{"w8", "w4"}[i]
-			tab.Entries = []Entry{{Problem: devicetest.Problem(t, p1),
-				Family: []string{"old", "new"}[i], Config: devicetest.Config(t, config), Source: "s",
-				MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
-		}
+		o.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "old",
+			Config: devicetest.Config(t, "w8"), Source: "s", MedianUS: 100, CIUS: []float64{99.5, 100.5},
+			Samples: 20}}
+		e.Entries = slices.Clone(o.Entries)
+		e.Entries[0].Family, e.Entries[0].Config = "new", devicetest.Config(t, "w4")
 		x, now := assert.Value[struct {
 			Us, Half       float64 // its time, and half of its interval
 			Held           string

@@ -188,27 +188,22 @@ func FuzzParse(f *testing.F) {
 
 // A table names the runs that its entries are of, also those of a table that it goes on with.
 func TestRuns(t *testing.T) {
-	run := func(id string, at int64) *record.Run {
-		return &record.Run{ID: id, Time: time.Unix(at, 0), Tool: "v" + id,
-			Command: []string{"normbench", "sweep"}, Device: kernels.DeviceInfo{ID: "d",
-				UUID: "GPU-" + id}}
-	}
-	table := func(runs []*record.Run, shapes ...int64) *Table {
-		tb := &Table{Schema: Schema, Device: kernels.DeviceInfo{ID: "d"}}
-		for i, m := range shapes {
-			p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: m, N: 64,
-				DType: kernels.BF16, Weight: kernels.BF16}
-			e := record.Entry{Problem: p, Variant: kernels.Variant{Family: "f"}, Base: true,
-				Status: kernels.StatusOK, Run: runs[i], Summary: stats.Summary{Median: 5, N: 9}}
-			tb.Entries = append(tb.Entries, Pick([]record.Entry{e})...)
+	var runs []*record.Run
+	of := func(problems ...string) *Table {
+		tab := table(t)
+		tab.Entries = nil
+		for _, p := range problems {
+			e := entry(t, p, "f@w8 base", 5)
+			e.Run = &record.Run{ID: fmt.Sprint(len(runs)), Time: time.Unix(int64(len(runs)), 0),
+				Command: []string{"normbench", "sweep"},
+				Device:  kernels.DeviceInfo{UUID: fmt.Sprint("GPU-", len(runs))}}
+			runs, tab.Entries = append(runs, e.Run), append(tab.Entries, Pick([]record.Entry{e})...)
 		}
-		tb.addRuns(runs...)
-		return tb
+		tab.addRuns(runs...)
+		return tab
 	}
-	a, b, c := run("a", 1), run("b", 2), run("c", 3)
-	old := table([]*record.Run{a, b}, 8, 16)
-	merged, _ := merge(old, table([]*record.Run{c}, 16), asOf(old))
-	assert.That(t, len(merged.Runs) == 2 && merged.Runs[0].ID == "a" &&
-		merged.Runs[1].UUID == "GPU-c" && merged.Runs[1].Command[1] == "sweep", "%v",
-		merged.Runs)
+	old := of(p1, p3)
+	merged, _ := merge(old, of(p3), asOf(old))
+	assert.That(t, len(merged.Runs) == 2 && merged.Runs[0].ID == "0" &&
+		merged.Runs[1].UUID == "GPU-2" && merged.Runs[1].Command[1] == "sweep", "%v", merged.Runs)
 }
