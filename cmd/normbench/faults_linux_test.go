@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -30,28 +31,21 @@ import (
 	"normbench/tune"
 )
 
-// faultsEnv is how many faults TestFaultHarness injects: `make faults`. faultSeedEnv draws others,
-// faultClassEnv is one class of them.
-const (
-	faultsEnv     = "NORMBENCH_FAULTS"
-	faultSeedEnv  = "NORMBENCH_FAULT_SEED"
-	faultClassEnv = "NORMBENCH_FAULT_CLASS"
-)
-
 // TestFaultHarness injects faults into the whole program and prints for each class how many
 // were survived, and how many lost a record, recorded one twice or led to a wrong number. It
-// runs where NORMBENCH_FAULTS says how many; docs/reliability.md has its table.
+// runs where NORMBENCH_FAULTS says how many (`make faults`); NORMBENCH_FAULT_SEED draws others, and
+// NORMBENCH_FAULT_CLASS is one class of them. docs/reliability.md has its table.
 func TestFaultHarness(t *testing.T) {
-	n, err := strconv.Atoi(cmp.Or(os.Getenv(faultsEnv), "0"))
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("NORMBENCH_FAULTS"), "0"))
 	assert.NoError(t, err)
 	if n == 0 {
 		t.Skip("make faults")
 	}
-	seed, _ := strconv.ParseUint(cmp.Or(os.Getenv(faultSeedEnv), "1"), 10, 64)
+	seed, _ := strconv.ParseUint(cmp.Or(os.Getenv("NORMBENCH_FAULT_SEED"), "1"), 10, 64)
 	t.Setenv("COLUMNS", "400")
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	h := &harness{t: t, dir: t.TempDir(), seed: seed, scale: float64(n) / 1000,
-		only: os.Getenv(faultClassEnv)}
+		only: os.Getenv("NORMBENCH_FAULT_CLASS"), sum: map[string]int{}}
 	h.prepare()
 	many, disk := 2*runtime.NumCPU(), 0
 	if h.mounts() {
@@ -95,8 +89,10 @@ func TestFaultHarness(t *testing.T) {
 	for _, f := range h.prepareReaders() {
 		h.inject(class{f.name, f.share, runtime.NumCPU(), func(x *trial, i int) { x.damage(f) }})
 	}
-	h.print()
-	assert.That(t, len(h.table) != 0, "no class of faults is called %q", h.only)
+	assert.That(t, len(h.rows) != 0, "no class of faults is called %q", h.only)
+	h.addRow("all", maps.Clone(h.sum))
+	fmt.Printf("\nseed %d\n\n| class | %s |\n|---|---|---|---|---|---|\n%s\n", h.seed,
+		strings.Join(columns, " | "), strings.Join(h.rows, "\n"))
 }
 
 // A class of faults: its share of 1000, how many at a time, and the i-th of them.
@@ -111,19 +107,24 @@ type harness struct {
 	dir   string
 	seed  uint64
 	scale float64
-	jobs  [2]job // a grid, a search
-	only  string // the class to inject; all where it is empty
-	tried uint64 // classes
-	table []tally
-}
-
-// A tally is what came of a class, by the names of the table's columns.
-type tally struct {
-	name  string
-	count map[string]int
+	jobs  [2]job   // a grid, a search
+	only  string   // the class to inject; all where it is empty
+	tried uint64   // classes
+	rows  []string // of the table of docs/reliability.md
+	sum   map[string]int
 }
 
 var columns = []string{"injected", "survived", "lost", "duplicated", "wrong"}
+
+// addRow adds what came of a class, by the names of the columns.
+func (h *harness) addRow(class string, count map[string]int) {
+	row := "| " + class + " |"
+	for _, name := range columns {
+		row += fmt.Sprintf(" %d |", count[name])
+		h.sum[name] += count[name]
+	}
+	h.rows = append(h.rows, row)
+}
 
 // A trial is one fault: a sweep or another command in a folder of its own, and what was found to
 // be lost, duplicated or wrong. Nothing is where it was survived.
@@ -156,7 +157,7 @@ func (h *harness) inject(c class) {
 		return
 	}
 	n, stream := int(math.Ceil(float64(c.share)*h.scale)), (h.tried-1)<<32
-	y := tally{c.name, map[string]int{"injected": n}}
+	count := map[string]int{"injected": n}
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(c.parallel)
@@ -169,13 +170,13 @@ func (h *harness) inject(c class) {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(x.found) == 0 {
-				y.count["survived"]++
+				count["survived"]++
 				return nil
 			}
 			text := ""
 			for _, name := range columns {
 				if list := x.found[name]; list != nil {
-					y.count[name]++
+					count[name]++
 					text += fmt.Sprintf("; %d %s, %.900q", len(list), name, list[:min(2, len(list))])
 				}
 			}
@@ -185,22 +186,7 @@ func (h *harness) inject(c class) {
 	}
 	group.Wait() //nolint:errcheck // each has said its own
 	h.t.Logf("%s: %d in %.1f s", c.name, n, time.Since(start).Seconds())
-	h.table = append(h.table, y)
-}
-
-// print is the table of docs/reliability.md.
-func (h *harness) print() {
-	sum := tally{"all", map[string]int{}}
-	fmt.Printf("\nseed %d\n\n| class | %s |\n|---|---|---|---|---|---|\n", h.seed,
-		strings.Join(columns, " | "))
-	for _, y := range append(h.table, sum) {
-		fmt.Printf("| %s |", y.name)
-		for _, name := range columns {
-			fmt.Printf(" %d |", y.count[name])
-			sum.count[name] += y.count[name]
-		}
-		fmt.Println()
-	}
+	h.addRow(c.name, count)
 }
 
 // A job is a sweep and what it comes to when nothing disturbs it.

@@ -23,10 +23,9 @@ type reader struct {
 	share    int
 	file     string
 	data     []byte
-	sealed   bool       // it has a checksum: no other content may pass for its own
-	lines    bool       // its end may be torn off
-	commands [][]string // FILE is the file, FOLDER its folder
-	beside   string     // a file that lies there too
+	sealed   bool   // it has a checksum: no other content may pass for its own
+	lines    bool   // its end may be torn off
+	commands string // in lines; FILE is the file, FOLDER its folder
 	want     []outcome
 }
 
@@ -35,24 +34,23 @@ type outcome struct {
 	stdout, stderr string
 }
 
+// userKernel is a kernel of a user, which lies beside every reader's file.
+var userKernel = []string{"../../examples/kernels/rms_warp.yaml", "../../examples/kernels/rms_warp.cu"}
+
 // run writes the file with some text, and runs the i-th command on it in this process.
 func (f *reader) run(h *harness, dir string, text []byte, i int) (o outcome) {
 	path := filepath.Join(dir, f.file)
-	assert.NoError(h.t, os.WriteFile(path, text, 0o644))
-	if f.beside != "" {
-		name := filepath.Join(dir, filepath.Base(f.beside))
-		assert.NoError(h.t, os.WriteFile(name, assert.File(h.t, f.beside), 0o644))
+	for _, name := range userKernel {
+		assert.NoError(h.t, os.WriteFile(filepath.Join(dir, filepath.Base(name)), assert.File(h.t, name), 0o644))
 	}
+	assert.NoError(h.t, os.WriteFile(path, text, 0o644))
 	defer func() {
 		if p := recover(); p != nil {
 			o.code, o.stderr = -2, fmt.Sprint("panic: ", p)
 		}
 	}()
-	var args []string
-	for _, a := range f.commands[i] {
-		args = append(args, strings.NewReplacer("FILE", path, "FOLDER", dir).Replace(a))
-	}
-	o.code, o.stdout, o.stderr = normbench(args)
+	o.code, o.stdout, o.stderr = normbench(strings.Fields(strings.NewReplacer("FILE", path, "FOLDER",
+		dir).Replace(strings.Split(f.commands, "\n")[i])))
 	o.stdout = strings.ReplaceAll(o.stdout, path, "FILE")
 	return o
 }
@@ -97,13 +95,13 @@ func (x *trial) damage(f *reader) {
 			b = damage(append(b, ' '), x.r)
 		}
 	}
-	i := x.r.IntN(len(f.commands))
+	i := x.r.IntN(len(f.want))
 	at := 0 // of the first byte that differs
 	for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
 		at++
 	}
 	around := func(b []byte) []byte { return b[max(at-20, 0):min(at+30, len(b))] }
-	x.what = fmt.Sprintf("%s: %q became %q", f.commands[i], around(f.data), around(b))
+	x.what = fmt.Sprintf("command %d of %s: %q became %q", i, f.name, around(f.data), around(b))
 	start := time.Now()
 	got := f.run(x.harness, x.dir, b, i)
 	said := strings.Count(got.stderr, "normbench: error: ") == 1 &&
@@ -155,54 +153,34 @@ func (h *harness) prepareReaders() (readers []*reader) {
 			0.01*float64(i%4), 10+0.01*float64(i%5))
 	}
 	grid, search := read(h.jobs[0].done, record.FileName), read(h.jobs[1].done, record.FileName)
-	manifest := filepath.Join("..", "..", "examples", "kernels", "rms_warp.yaml")
-	source := strings.TrimSuffix(manifest, "yaml") + "cu"
-
-	ofRecords := [][]string{{"report", "FILE"}, {"compare", "FILE#base", "FILE"}, {"tune", "FILE"},
-		{"export", "FILE", "--format", "benchfmt"}}
-	ofTable := [][]string{{"explain", "4096x1024", "--tuned", "FILE"}, {"lint", "FILE"},
-		{"explain", "700x1024", "--tuned", "FILE"}}
+	const ofRecords = "report FILE\ncompare FILE#base FILE\ntune FILE\nexport FILE --format benchfmt"
+	const ofTable = "explain 4096x1024 --tuned FILE\nlint FILE\nexplain 700x1024 --tuned FILE"
 	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what
 	// the file says.
-	ofMap := [][]string{{"explain", "2000x5000", "--tuned", "FILE"}, {"lint", "FILE"}}
-	ofLive := [][]string{{"report", "FILE"}}
-	ofKernels := [][]string{
-		{"list", "configs", "--kernels", "FOLDER", "--family", "rms_warp", "--problem",
-			"rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
-		{"verify", "--host-only", "--kernels", "FOLDER", "--device", "cpu", "--shapes", "8x64",
-			"--op", "rmsnorm", "--pass", "fwd"},
-	}
+	const ofMap = "explain 2000x5000 --tuned FILE\nlint FILE"
+	const ofKernels = "list configs --kernels FOLDER --family rms_warp --problem " +
+		"rmsnorm/fwd/4096x4096/bf16 --device h200 --plans\n" +
+		"verify --host-only --kernels FOLDER --device cpu --shapes 8x64 --op rmsnorm --pass fwd"
+	marked := append([]byte("\xef\xbb\xbf"), read(userKernel[1])...)
 	readers = []*reader{
-		{name: "records, a grid", share: 120, file: "records.jsonl", data: grid, sealed: true,
-			lines: true, commands: ofRecords},
-		{name: "records, a search", share: 120, file: "records.jsonl", data: search, sealed: true,
-			lines: true, commands: ofRecords},
-		{name: "records, packed", share: 40, file: "records.jsonl.gz", data: pack(search),
-			sealed: true, commands: ofRecords},
-		{name: "tuned.json", share: 60, file: "tuned.json", data: read(h.jobs[1].done, tune.FileName),
-			sealed: true, commands: ofTable},
-		{name: "map", share: 60, file: "tuned.json", data: durable.SealText([]byte(text)),
-			sealed: true, commands: ofMap},
-		{name: "live compare, packed", share: 30, file: "live.json.gz", data: pack(live),
-			sealed: true, commands: ofLive},
-		{name: "live compare", share: 60, file: "live.json", data: live, sealed: true,
-			commands: ofLive},
-		{name: "shapes", share: 30, file: "shapes.yaml", data: read("..", "..", "shapes.yaml"),
-			commands: [][]string{{"list", "shapes", "--shapes", "FILE"}}},
-		{name: "manifest", share: 30, file: "rms_warp.yaml", data: read(manifest),
-			commands: ofKernels, beside: source},
-		{name: "user's kernel", share: 10, file: "rms_warp.cu", data: read(source),
-			commands: ofKernels, beside: manifest},
-		{name: "user's kernel with a BOM", share: 10, file: "rms_warp.cu",
-			data:     append([]byte("\xef\xbb\xbf"), read(source)...),
-			commands: ofKernels, beside: manifest},
-		{name: "rounds to judge", share: 20, file: "rounds.csv", data: rounds,
-			commands: [][]string{{"judge", "FILE"}}},
+		{"records, a grid", 120, "records.jsonl", grid, true, true, ofRecords, nil},
+		{"records, a search", 120, "records.jsonl", search, true, true, ofRecords, nil},
+		{"records, packed", 40, "records.jsonl.gz", pack(search), true, false, ofRecords, nil},
+		{"tuned.json", 60, "tuned.json", read(h.jobs[1].done, tune.FileName), true, false, ofTable, nil},
+		{"map", 60, "tuned.json", durable.SealText([]byte(text)), true, false, ofMap, nil},
+		{"live compare, packed", 30, "live.json.gz", pack(live), true, false, "report FILE", nil},
+		{"live compare", 60, "live.json", live, true, false, "report FILE", nil},
+		{"shapes", 30, "shapes.yaml", read("../../shapes.yaml"), false, false,
+			"list shapes --shapes FILE", nil},
+		{"manifest", 30, "rms_warp.yaml", read(userKernel[0]), false, false, ofKernels, nil},
+		{"user's kernel", 10, "rms_warp.cu", read(userKernel[1]), false, false, ofKernels, nil},
+		{"user's kernel with a BOM", 10, "rms_warp.cu", marked, false, false, ofKernels, nil},
+		{"rounds to judge", 20, "rounds.csv", rounds, false, false, "judge FILE", nil},
 	}
 	for _, f := range readers {
-		for i := range f.commands {
+		for i, command := range strings.Split(f.commands, "\n") {
 			o := f.run(h, t.TempDir(), f.data, i)
-			assert.Must(t, o.code != exitTrouble, "%s: %s", f.commands[i], o.stderr)
+			assert.Must(t, o.code != exitTrouble, "%s: %s", command, o.stderr)
 			f.want = append(f.want, o)
 		}
 	}
