@@ -1,10 +1,6 @@
 package presets
 
-import (
-	"fmt"
-
-	"normbench/kernels"
-)
+import "normbench/kernels"
 
 // ROCm TransformerEngine's Triton RMSNorm, before and after its PR 593.
 //
@@ -56,23 +52,30 @@ func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant,
 	blocked := p.N*p.DType.Size() > teBlocked
 	var vs []kernels.Variant
 	for i, w := range warps {
+		var v kernels.Variant
 		switch {
 		case p.Pass == kernels.Fwd && !blocked:
-			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg",
-				"br1.w%d.v%d.st1.p%d.ho%d.ro0.lb0.ch0", w, vector(p, 32*w), ctas, hoist))...)
+			v = variant(p, "cta_reg", "br1.w%d.v%d.st1.p%d.ho%d.ro0.lb0.ch0", w, vector(p, 32*w), ctas,
+				hoist)
 		case p.Pass == kernels.Fwd:
-			vs = append(vs, teTransposed(p, after, i == 0, teChunks(p, "two_pass", 64<<10, w,
-				fmt.Sprintf("p%d.sp0.lb0.ch0", ctas)))...)
+			v = teChunks(p, 64<<10, w, "p%d.sp0.lb0.ch0", ctas)
 		case !blocked:
-			vs = append(vs, teReduced(i == 0,
-				variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w,
-					vector(p, 32*w), ctas, hoist))...)
+			v = variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w,
+				vector(p, 32*w), ctas, hoist)
 		case after:
-			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w,
-				fmt.Sprintf("k1.p%d.sp0.so0.pt0.lb0.ch0", ctas)))...)
+			v = teChunks(p, teBlocked, w, "k1.p%d.sp0.so0.pt0.lb0.ch0", ctas)
 		default: // one CTA per row: as many partial rows as rows
-			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w,
-				"k0.p0.sp0.so0.pt0.lb0.ch0"))...)
+			v = teChunks(p, teBlocked, w, "k0.p0.sp0.so0.pt0.lb0.ch0")
+		}
+		switch {
+		case p.Pass == kernels.Bwd:
+			vs = append(vs, teTiled(i == 0, v, "rr%d.rc%d.rw%d", teReduceTiles)...)
+		case p.Transpose && after:
+			vs = append(vs, teTiled(i == 0, v, "tp1.tr%d.tc%d.tw%d", teTransposeTiles)...)
+		case p.Transpose:
+			vs = append(vs, with(v, "tp0"))
+		default:
+			vs = append(vs, v)
 		}
 	}
 	return vs, nil
@@ -94,22 +97,16 @@ func tePruned(n int64, warps []int64) []int64 {
 }
 
 // teChunks is a two-pass variant with blocks of up to limit bytes, no wider than
-// the row, or as ours unroll.
-func teChunks(p kernels.Problem, design string, limit, warps int64, rest string) kernels.Variant {
+// the row, or as ours unroll, and the other knobs of a label.
+func teChunks(p kernels.Problem, limit, warps int64, rest string, args ...any) kernels.Variant {
 	// Ours unroll 16 vectors per thread at most: rows that start at odd places are
 	// read in shorter chunks.
 	vec := vector(p, 32*warps) / p.DType.Size()
 	cols := min(limit/p.DType.Size(), max(kernels.CeilPow2(p.N), 32*warps*vec), 16*32*warps*vec)
-	return variant(p, design, "br1.bc%d.w%d.v0.%s", cols, warps, rest)
+	return with(variant(p, "two_pass", "br1.bc%d.w%d.v0", cols, warps), rest, args...)
 }
 
-// teReduced is v with the tiles of k2: all of them for the first warps, the
-// first tile for the others.
-func teReduced(all bool, v kernels.Variant) []kernels.Variant {
-	return teTiled(all, v, "rr%d.rc%d.rw%d", teReduceTiles)
-}
-
-// teTiled is v with tiles as labels: all of them, or the first.
+// teTiled is v with tiles as labels: all of them for the first warps, the first tile for the others.
 func teTiled(all bool, v kernels.Variant, format string, tiles [][3]int64) (vs []kernels.Variant) {
 	for i, t := range tiles {
 		if i == 0 || all {
@@ -117,15 +114,4 @@ func teTiled(all bool, v kernels.Variant, format string, tiles [][3]int64) (vs [
 		}
 	}
 	return vs
-}
-
-// teTransposed is v with what the fp8 transpose takes.
-func teTransposed(p kernels.Problem, after, all bool, v kernels.Variant) []kernels.Variant {
-	switch {
-	case !p.Transpose:
-		return []kernels.Variant{v}
-	case !after:
-		return []kernels.Variant{with(v, "tp0")}
-	}
-	return teTiled(all, v, "tp1.tr%d.tc%d.tw%d", teTransposeTiles)
 }
