@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,13 +22,18 @@ const cachePerCore = 16 << 20
 
 // modelName is the processor's name, or its architecture.
 func modelName() string {
-	data, _ := os.ReadFile("/proc/cpuinfo")
+	return cmp.Or(said("/proc/cpuinfo", "model name"), runtime.GOARCH)
+}
+
+// said is what a file of the kernel's says first under a name, or "".
+func said(file, name string) string {
+	data, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(data)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value)
 		}
 	}
-	return runtime.GOARCH
+	return ""
 }
 
 // lastLevelCache is the size of the largest cache of core 0 in bytes.
@@ -40,10 +46,7 @@ func lastLevelCache() int64 {
 			largest = max(largest, ParseSize(strings.TrimSpace(string(text))))
 		}
 	}
-	if largest == 0 {
-		return fallbackCache
-	}
-	return largest
+	return cmp.Or(largest, fallbackCache)
 }
 
 // ParseSize reads "32768K" and "32M", as Linux writes sizes of caches, as bytes; 0 where it is
@@ -65,11 +68,5 @@ func ParseSize(s string) int64 {
 
 // memoryBytes is the memory of the machine, or 0 where nothing tells it.
 func memoryBytes() int64 {
-	data, _ := os.ReadFile("/proc/meminfo")
-	for line := range strings.Lines(string(data)) {
-		if v, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			return ParseSize(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")) + "K")
-		}
-	}
-	return 0
+	return ParseSize(strings.TrimSuffix(said("/proc/meminfo", "MemTotal"), " kB") + "K")
 }

@@ -95,7 +95,8 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 		case hint.Of(err) != "":
 			return nil, err
 		case err != nil:
-			return nil, lostUnit(src, err)
+			return nil, &CompileError{Source: src.Name, Result: "no answer",
+				Log: "the compile helper " + err.Error()}
 		}
 		if p.idle <- h; p.ctx.Err() != nil {
 			p.endIdle()
@@ -108,10 +109,6 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 		}
 		return r.Binary, nil
 	}
-}
-
-func lostUnit(src Source, err error) error {
-	return &CompileError{Source: src.Name, Result: "no answer", Log: "the compile helper " + err.Error()}
 }
 
 // take returns an idle helper or a new one. Where none has ever started the error has a hint; after

@@ -90,13 +90,10 @@ func Probe(sources map[string]string, requests []Request) ([]Function, error) {
 	return a.Functions, nil
 }
 
-func version(text string) (major, minor int) {
-	fmt.Sscanf(text, "%d.%d", &major, &minor) //nolint:errcheck // zeros are no version
-	return major, minor
-}
-
-func older(text string) bool {
-	major, minor := version(text)
+// older says whether a version is before 3.2.
+func older(version string) bool {
+	var major, minor int
+	fmt.Sscanf(version, "%d.%d", &major, &minor) //nolint:errcheck // zeros are no version
 	return major < 3 || major == 3 && minor < 2
 }
 
