@@ -59,19 +59,12 @@ func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emp
 	case peak == 0 && streamUS > 0 && d.Kind == kernels.KindCUDA:
 		peak = overStream * float64(p.Bytes()) / streamUS * 1e6
 	}
-	moved := -d.CacheBytes
+	moved := map[kernels.Role]int64{}
 	for _, t := range p.Tensors() {
-		if t.Role == kernels.Output {
-			moved += t.Bytes()
-		}
+		moved[t.Role] += t.Bytes()
 	}
-	moved = max(moved, 0)
-	for _, t := range p.Tensors() {
-		if t.Role == kernels.Input {
-			moved += t.Bytes()
-		}
-	}
-	if rate := float64(moved) / us * 1e6; peak > 0 && rate > peak {
+	read, written := moved[kernels.Input], max(moved[kernels.Output]-d.CacheBytes, 0)
+	if rate := float64(read+written) / us * 1e6; peak > 0 && rate > peak {
 		return fmt.Sprintf("it would have moved %.0f GB/s, and the memory's peak is %.0f: warm, or "+
 			"miscounted", rate/1e9, peak/1e9)
 	}

@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -179,21 +180,11 @@ func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 func isDuration(f float64) bool { return f >= 0 && !math.IsInf(f, 0) }
 
 func isKey(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
-			return false
-		}
-	}
-	return len(s) == keyLen
+	return len(s) == keyLen && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // isWord takes statuses of later versions too: readers only ask whether one is
 // ok.
 func isWord(s kernels.Status) bool {
-	for i := range len(s) {
-		if s[i] < 'a' || s[i] > 'z' {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && strings.Trim(string(s), "abcdefghijklmnopqrstuvwxyz") == ""
 }

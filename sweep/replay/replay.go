@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -70,11 +71,7 @@ func (d *Device) Close() error { return nil }
 
 // Problems are those that there is something of, in no order.
 func (d *Device) Problems() []kernels.Problem {
-	var ps []kernels.Problem
-	for p := range d.problems {
-		ps = append(ps, p)
-	}
-	return ps
+	return slices.Collect(maps.Keys(d.problems))
 }
 
 // Variants are those that were measured on a problem, failures included, by family and
@@ -115,7 +112,10 @@ type bench struct {
 
 // find is the record of a variant, or the Failure that it has none or that
 // was recorded.
-func (b *bench) find(v kernels.Variant) (*record.Record, error) {
+func (b *bench) find(ctx context.Context, v kernels.Variant) (*record.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	m, ok := b.of[v]
 	if !ok && strings.HasSuffix(v.Family, "/"+record.Stream) {
 		m, ok = b.of[kernels.Variant{Family: record.Stream}]
@@ -132,10 +132,7 @@ func (b *bench) find(v kernels.Variant) (*record.Record, error) {
 
 // Check implements kernels.Bench: it is the recorded one.
 func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
-	if err := ctx.Err(); err != nil {
-		return kernels.Check{}, err
-	}
-	m, err := b.find(v)
+	m, err := b.find(ctx, v)
 	if err != nil {
 		return kernels.Check{}, err
 	}
@@ -148,10 +145,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 // Time implements kernels.Bench. Busy counts what a flush takes at the memory's
 // peak, or at 4 TB/s where that is not known: a flush takes no less.
 func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
-	if err := ctx.Err(); err != nil {
-		return kernels.Timing{}, err
-	}
-	m, err := b.find(v)
+	m, err := b.find(ctx, v)
 	if err != nil {
 		return kernels.Timing{}, err
 	}

@@ -2,7 +2,6 @@ package search
 
 import (
 	"cmp"
-	"hash/fnv"
 	"math"
 	"slices"
 
@@ -131,15 +130,6 @@ func (b *Board) ratio(v, o int) float64 {
 		return x.median / y.median
 	}
 	return math.Exp(stats.Median(logs))
-}
-
-func hash(parts ...string) uint64 {
-	h := fnv.New64a()
-	for _, p := range parts {
-		h.Write([]byte(p))
-		h.Write([]byte{0})
-	}
-	return h.Sum64()
 }
 
 // Used is the share of the allowance that is spent, 0 where there is no bound on time.

@@ -8,6 +8,8 @@
 package search
 
 import (
+	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -85,7 +87,9 @@ func newStrategy(name string, s *Space) (Strategy, error) {
 		return nil, hint.Errorf("widen --knob or --family; `normbench list configs` shows why configs "+
 			"are refused", "%s has no variant to measure", s.Problem)
 	}
-	rng := rand.New(rand.NewPCG(s.Seed, hash(s.Problem.String(), name)))
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%s\x00", s.Problem, name)
+	rng := rand.New(rand.NewPCG(s.Seed, h.Sum64()))
 	if name == Auto {
 		name = s.auto()
 	}
