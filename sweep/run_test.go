@@ -37,33 +37,24 @@ type memory struct {
 func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 	before := len(m.records)
 	for _, v := range vs {
-		if err := m.append(v); err != nil {
+		if m.fail != nil {
+			if err := m.fail(len(m.runs) + len(m.records)); err != nil {
+				return err
+			}
+		}
+		if err := v.CheckValid(); err != nil {
 			return err
+		}
+		if run, ok := v.(*record.Run); ok {
+			m.runs = append(m.runs, run)
+		} else if len(m.runs) == 0 {
+			return errors.New("a record before its run")
+		} else {
+			m.records = append(m.records, v.(*record.Record))
 		}
 	}
 	if rs := ofVariants(m.records[before:]); len(rs) > 0 {
 		m.whole = append(m.whole, rs)
-	}
-	return nil
-}
-
-func (m *memory) append(v interface{ CheckValid() error }) error {
-	if m.fail != nil {
-		if err := m.fail(len(m.runs) + len(m.records)); err != nil {
-			return err
-		}
-	}
-	if err := v.CheckValid(); err != nil {
-		return err
-	}
-	switch v := v.(type) {
-	case *record.Run:
-		m.runs = append(m.runs, v)
-	case *record.Record:
-		if len(m.runs) == 0 {
-			return errors.New("a record before its run")
-		}
-		m.records = append(m.records, v)
 	}
 	return nil
 }
@@ -241,12 +232,8 @@ func TestRunPrefetches(t *testing.T) {
 			assert.Same(t, fmt.Sprint(c.Variants[1:]), fmt.Sprint(ts[i].Variants))
 		}
 	}
-	want := []string{
-		"prefetch " + pool[0], "prefetch " + pool[1], "prefetch " + pool[2], "open " + pool[0],
-		"prefetch " + pool[3], "open " + pool[1], "open " + pool[2],
-		"open " + pool[3],
-	}
-	assert.Same(t, got, want)
+	assert.Same(t, got, []string{"prefetch " + pool[0], "prefetch " + pool[1], "prefetch " + pool[2],
+		"open " + pool[0], "prefetch " + pool[3], "open " + pool[1], "open " + pool[2], "open " + pool[3]})
 }
 
 // pick is a number below n that belongs to what it is given.

@@ -57,13 +57,6 @@ func TestFamily(t *testing.T) {
 	})
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 // Rules and the device refuse with a reason; a number out of its range is a
 // Fault, which says where it comes from.
 func TestRefuse(t *testing.T) {

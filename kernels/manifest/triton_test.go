@@ -163,7 +163,7 @@ func TestTritonExamples(t *testing.T) {
 		assert.NoError(t, err)
 		_, err = newChecker(t, r, "sm_90").Check(fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16"),
 			false)
-		got := errorText(err)
+		got := fmt.Sprint(err)
 		assert.That(t, strings.HasPrefix(got, test.want) && (err == nil) == (test.want == "") &&
 			!strings.Contains(got, "\n"), "%s: %s", test.text, got)
 		assert.Equal(t, strings.Contains(hint.Of(err), "install what it imports"),
