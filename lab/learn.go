@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -31,7 +30,6 @@ const judgeFile = "judged.json"
 
 // A LearnTask is what is to be learned, on devices that are open.
 type LearnTask struct {
-	*Config
 	Policy  *learn.Policy
 	Devices []kernels.Device
 	Run     record.Run
@@ -89,25 +87,13 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Step)
 	}
-	var largest []kernels.Problem // of each class
-	for _, c := range p.Classes {
-		c.M, c.N = p.Domain.Elems/p.Domain.NMax, p.Domain.NMax
-		largest = append(largest, c)
-	}
-	more, err := l.companions(s.Config, s.Devices, largest, math.MaxInt32)
-	if err != nil {
-		return nil, err
-	}
-	defer Close(more)
 	got := &LearnResult{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
 	got.old, _ = tune.Read(got.out.String()) // the first has none
-	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: slices.Concat(s.Devices, more),
-		Sink: w, Run: s.Run, Seed: s.Seed, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true,
-		Records: w.Records(), Data: data}
+	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
+		Seed: s.Seed, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
+		Data: data}
 	begun := time.Now()
-	err = l.fillMap(got, w.Path())
-	got.loop.Devices = s.Devices
-	if got.Lost != nil {
+	if err := l.fillMap(got, w.Path()); got.Lost != nil {
 		return got, err
 	} else if err != nil {
 		return nil, err

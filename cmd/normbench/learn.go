@@ -74,8 +74,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if _, err := lab.Prior(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	open := cfg.config(&cfg.common, "cold")
-	devices, err := e.Open(open)
+	devices, err := e.Open(cfg.config(&cfg.common, "cold"))
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err != nil {
 		return err
 	}
-	got, err := e.Learn(&lab.LearnTask{Config: open, Policy: p, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
+	got, err := e.Learn(&lab.LearnTask{Policy: p, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
 		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {
 		if got != nil { // the map is printed all the same
