@@ -3,7 +3,10 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,33 +17,25 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Stages that were timed in a pass of their own are not told against the rounds.
+// Stages that were timed in a pass of their own are not told against the rounds: testdata/moved.txt,
+// the stages of both sides, whether B is slower by the rounds, and the stage that is told.
 func TestMoved(t *testing.T) {
-	stages := func(k1, k2 float64) []record.Stage {
-		return []record.Stage{{Stage: "k1", SamplesUS: []float64{k1}},
-			{Stage: "k2", SamplesUS: []float64{k2}}}
-	}
-	for _, c := range []struct {
-		a, b   []record.Stage
-		slower bool
-		stage  string
-		by     float64
-	}{
-		{stages(213, 5), stages(221, 5), false, "", 0}, // FASTER by rounds
-		{stages(213, 5), stages(221, 5), true, "k1", 8},
-		{stages(213, 50), stages(221, 20), false, "k2", -30},
-		{stages(213, 50), stages(205, 90), false, "", 0}, // all together is slower
-		{stages(213, 5), stages(213, 5), true, "", 0},
-		{nil, stages(1, 1), true, "", 0},
-	} {
-		r := Row{duel: &ab.Result{StagesA: c.a, StagesB: c.b},
-			judged: &verdict.Judgement{Effect: 0.9}}
-		if c.slower {
-			r.judged.Effect = 1.1
+	assert.Lines(t, "testdata/moved.txt", func(input string) string {
+		x := assert.Value[struct {
+			A, B   map[string]float64
+			Effect float64
+		}](t, input)
+		stages := func(us map[string]float64) (list []record.Stage) {
+			for _, name := range slices.Sorted(maps.Keys(us)) {
+				list = append(list, record.Stage{Stage: name, SamplesUS: []float64{us[name]}})
+			}
+			return list
 		}
+		r := Row{duel: &ab.Result{StagesA: stages(x.A), StagesB: stages(x.B)},
+			judged: &verdict.Judgement{Effect: x.Effect}}
 		stage, _, by := r.movedStage()
-		assert.That(t, stage == c.stage && by == c.by, "%+v: %s %g", c, stage, by)
-	}
+		return fmt.Sprintf("%s %g", stage, by)
+	})
 }
 
 // smallLive is a recorded live compare with two of its duels, after change.
