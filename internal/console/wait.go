@@ -10,8 +10,7 @@ import (
 type waits struct {
 	mu    sync.Mutex
 	steps []*Step
-	quit  chan struct{}  // ends the goroutine that tells
-	ended sync.WaitGroup // of it
+	timer *time.Timer // tells, while there are steps
 }
 
 // A Step is something that a program waits for.
@@ -28,38 +27,28 @@ func (c *Console) Wait(format string, args ...any) *Step {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps = append(w.steps, s); len(w.steps) == 1 {
-		quit := make(chan struct{})
-		w.quit = quit
-		w.ended.Go(func() { c.tell(quit) })
+		w.timer = time.AfterFunc(Pause, c.tell)
 	}
 	return s
 }
 
-func (c *Console) tell(quit chan struct{}) {
-	for pause := Pause; ; pause = max(Pause-c.silence(), 0) {
-		select {
-		case <-quit:
-			return
-		case <-time.After(pause):
-		}
-		if c.silence() < Pause {
-			continue
-		}
-		c.waits.mu.Lock()
-		if len(c.waits.steps) == 0 { // the last one has just ended
-			c.waits.mu.Unlock()
-			return
-		}
-		s := c.waits.steps[len(c.waits.steps)-1]
+// tell tells of the innermost step, if nothing was noted for a while. No step ends meanwhile.
+func (c *Console) tell() {
+	w := &c.waits
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.steps) == 0 || c.ctx.Err() != nil {
+		return
+	}
+	if c.silence() >= Pause {
+		s := w.steps[len(w.steps)-1]
 		text := s.text
 		if d := time.Since(s.since); d >= Pause {
 			text += fmt.Sprintf(", for %.0f s", d.Seconds())
 		}
-		c.waits.mu.Unlock()
-		if c.ctx.Err() == nil {
-			c.Notef("%s", text)
-		}
+		c.Notef("%s", text)
 	}
+	w.timer.Reset(Pause - c.silence())
 }
 
 // Set says what the step is at now.
@@ -75,13 +64,8 @@ func (s *Step) Set(format string, args ...any) {
 func (s *Step) End() {
 	w := s.waits
 	w.mu.Lock()
-	w.steps = w.steps[:len(w.steps)-1]
-	last := len(w.steps) == 0
-	if last {
-		close(w.quit)
-	}
-	w.mu.Unlock()
-	if last {
-		w.ended.Wait()
+	defer w.mu.Unlock()
+	if w.steps = w.steps[:len(w.steps)-1]; len(w.steps) == 0 {
+		w.timer.Stop()
 	}
 }
