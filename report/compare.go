@@ -109,7 +109,13 @@ type Mean struct {
 
 // Compare pairs two sides by problem, and judges them.
 func Compare(a, b Side) *Comparison {
-	c := newComparison(a, b, problems(a, b))
+	all := map[kernels.Problem]bool{}
+	for _, s := range []Side{a, b} {
+		for p := range s.Cells {
+			all[p] = true
+		}
+	}
+	c := newComparison(a, b, slices.SortedFunc(maps.Keys(all), record.CompareProblems))
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 {
 			r.judge()
@@ -228,15 +234,10 @@ func (r *Row) judgeMedians(oneRun bool) {
 	}
 }
 
-// problems are those of all sides, in the order of tables.
-func problems(sides ...Side) []kernels.Problem {
-	seen := map[kernels.Problem]bool{}
-	for _, s := range sides {
-		for p := range s.Cells {
-			seen[p] = true
-		}
-	}
-	return slices.SortedFunc(maps.Keys(seen), record.CompareProblems)
+// sortedRows are the rows in the order of problems, which a live compare's need not have.
+func (c *Comparison) sortedRows() []Row {
+	return slices.SortedStableFunc(slices.Values(c.Rows),
+		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
 }
 
 // summarize adds what all rows say together.
@@ -251,11 +252,7 @@ func (c *Comparison) summarize(a, b Side) {
 		c.Kinds = append(c.Kinds, newMean(kind, rows))
 	}
 	c.All = newMean("", c.Rows)
-	both := []Side{{Cells: map[kernels.Problem]Cell{}}, {Cells: map[kernels.Problem]Cell{}}}
-	for _, r := range c.Rows { // on the same problems
-		both[0].Cells[r.Problem], both[1].Cells[r.Problem] = r.A, r.B
-	}
-	scores := StreamScores(both...)
+	scores := streamScores(c.sortedRows())
 	if slices.ContainsFunc(scores, func(s StreamScore) bool { return s.N > 0 }) {
 		c.Stream = scores
 	}

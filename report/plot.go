@@ -8,7 +8,6 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/picture"
 	"normbench/kernels"
-	"normbench/sweep/record"
 )
 
 // pairSeries are the lines of two sides, coloured by whose kernels they have: a side keeps its colour
@@ -67,11 +66,9 @@ const (
 // plots are what there is to draw: a plot for each kind of which a side has a time and the stream's,
 // with a line per side over all shapes. They share the y axis and their size, so that they compare.
 func (c *Comparison) plots() (ps []picture.Plot) {
-	rows := slices.SortedStableFunc(slices.Values(c.Rows),
-		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
 	top, most := 120.0, 0
 	heading := func(r Row) string { return r.Kind + " " + dtypes(r.Problem) }
-	for what, rows := range byKind(rows, heading) {
+	for what, rows := range byKind(c.sortedRows(), heading) {
 		p := picture.Plot{Title: what, Height: plotHeight, Target: 100, X: picture.Axis{
 			Label: "MxN, rows x columns", Lo: -0.7, Hi: float64(len(rows)) - 0.3, Slant: true}}
 		for n, r := range rows {

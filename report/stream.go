@@ -18,33 +18,31 @@ type StreamScore struct {
 	At    *kernels.Problem // where
 }
 
-// StreamScores scores each side by kind, and over all where there are several
-// kinds.
-func StreamScores(sides ...Side) []StreamScore {
-	var scores []StreamScore
-	for i, s := range sides {
-		all, n := problems(s), len(scores)
-		for k, ps := range byKind(all, kind) {
-			scores = append(scores, streamScore(letter(i), s, k, ps))
+// streamScores scores both sides of rows by kind, and over all where there are several kinds.
+func streamScores(rows []Row) (scores []StreamScore) {
+	for side := range 2 {
+		n := len(scores)
+		for k, of := range byKind(rows, func(r Row) string { return r.Kind }) {
+			scores = append(scores, streamScore(side, k, of))
 		}
 		if len(scores)-n > 1 {
-			scores = append(scores, streamScore(letter(i), s, "", all))
+			scores = append(scores, streamScore(side, "", rows))
 		}
 	}
 	return scores
 }
 
-func streamScore(letter string, s Side, kind string, ps []kernels.Problem) StreamScore {
-	score := StreamScore{Side: letter, Kind: kind}
+func streamScore(side int, kind string, rows []Row) StreamScore {
+	score := StreamScore{Side: letter(side), Kind: kind}
 	var ratios []float64
-	for _, p := range ps {
-		r := s.Cells[p].streamPercent()
+	for _, row := range rows {
+		r := []Cell{row.A, row.B}[side].streamPercent()
 		if r == 0 {
 			continue
 		}
 		ratios = append(ratios, r)
 		if score.Worst == 0 || r < score.Worst {
-			score.Worst, score.At = r, &p
+			score.Worst, score.At = r, &row.Problem
 		}
 	}
 	if score.N = len(ratios); score.N > 0 {

@@ -19,7 +19,6 @@ import (
 const (
 	Small = 4 << 20   // what people write
 	Large = 256 << 20 // what programs write, such as the samples of a live compare
-	Cache = 1 << 30   // a kernel_tuner cache
 )
 
 // PackedHelp is the way out of a gzip file that does not come to its end.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -22,22 +21,27 @@ var devices []byte
 type KnownDevice struct {
 	Key string // h100, as --device takes it
 	kernels.DeviceInfo
-	Source string // of the figures
 }
 
 // KnownDevices are those of devices.json.
-var KnownDevices = sync.OnceValue(func() []KnownDevice {
-	var infos []kernels.DeviceInfo
-	var known []struct{ Key, Source string }
-	if err := errors.Join(json.Unmarshal(devices, &infos), json.Unmarshal(devices, &known)); err != nil {
+var KnownDevices = sync.OnceValue(func() (all []KnownDevice) {
+	var known []deviceFile
+	if err := json.Unmarshal(devices, &known); err != nil {
 		panic(err) // the file is embedded, and a test reads it
 	}
-	all := make([]KnownDevice, len(infos))
-	for i, k := range known {
-		all[i] = KnownDevice{k.Key, infos[i], k.Source}
+	for _, k := range known {
+		all = append(all, KnownDevice{k.Key, kernels.DeviceInfo(k.figures)})
 	}
 	return all
 })
+
+type figures kernels.DeviceInfo // without the field names of before
+
+// A deviceFile is a device of devices.json, or of a user.
+type deviceFile struct {
+	figures
+	Key, Source string
+}
 
 // deviceExample is a file that ReadDevice takes.
 const deviceExample = `{"name": "NVIDIA L4", "arch": "sm_89", "sms": 58, ` +
@@ -47,11 +51,7 @@ const deviceExample = `{"name": "NVIDIA L4", "arch": "sm_89", "sms": 58, ` +
 // SMs, L2 and the most dynamic shared memory of a CTA, in bytes, must be there, as launch rules and
 // families ask for them.
 func ReadDevice(path string) (kernels.DeviceInfo, error) {
-	type figures kernels.DeviceInfo // without the field names of before
-	var file struct {
-		figures
-		Key, Source string
-	}
+	var file deviceFile
 	data, err := textfile.Read(path, textfile.Small)
 	if err == nil {
 		r := json.NewDecoder(bytes.NewReader(data))
