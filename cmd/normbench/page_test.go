@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"html"
 	"os"
 	"os/exec"
@@ -81,75 +80,42 @@ func show(t *testing.T, browser, page, scheme string) (all []showing) {
 // dark, on a phone and on a screen.
 func TestPagesInBrowser(t *testing.T) {
 	browser, dir := chromium(t), t.TempDir()
-	out := filepath.Join(dir, "out")
-	made := func(args ...string) func(html string) (int, string) {
-		return func(html string) (int, string) {
-			code, _, errs := normbench(append(args, "--html", html))
-			return code, errs
-		}
-	}
-	learn := func(html string) (code int, errs string) {
-		// the same command goes on, so a busy machine takes longer
-		for budget := 4; budget <= 64; budget *= 2 {
-			code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget),
-				"--domain", "M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out)(html)
-			if code == 0 {
-				break
-			}
-		}
-		return code, errs
-	}
 	for _, page := range []struct {
-		name    string
-		make    func(html string) (int, string)
-		chart   string // what stands between the verdict and the tables
+		args    string
 		wants   []string
 		numbers string // heading of a column that sorts as numbers
 		filter  string // that leaves some rows of its table, and not all
 	}{
-		{"live", made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz"),
-			"<svg",
-			[]string{"<dt>date</dt><dd>2026-11-26",
-				"<dt>device</dt><dd>NVIDIA H100",
-				"<dt>driver</dt>", "</b>slower<"}, "B us",
-			"262144x64"},
-		{"recorded", made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200",
-			"--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd"), "<svg",
+		{"report ../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz",
+			[]string{"<dt>date</dt><dd>2026-11-26", "<dt>device</dt><dd>NVIDIA H100", "<dt>driver</dt>",
+				"</b>slower<"}, "B us", "262144x64"},
+		{"compare ../../results/nvidia-h200#base ../../results/nvidia-h200 --shapes fast-llm " +
+			"--op rmsnorm --pass bwd",
 			[]string{"<dt>device</dt><dd>NVIDIA H200", "</b>inconclusive<"}, "A us", "8192x2048"},
-		{"sweep", made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op",
-			"rmsnorm",
-			"--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep")), "<svg",
-			[]string{"</b>slower<"}, "A us", ""},
-		{"learn", learn, `<svg viewBox`, []string{`</b>cells with an answer`, "<dt>budget</dt>"},
-			"problems", ""},
-		{"tune", func(html string) (int, string) {
-			found, _ := filepath.Glob(filepath.Join(out, "*"))
-			return made("tune", strings.Join(found, " "))(html)
-		}, `<svg viewBox`, []string{`</b>cells with an answer`}, "problems", ""},
+		{"sweep --device cpu --shapes 8x64,32x128,64x64 --op rmsnorm --pass fwd --budget 12 --out " +
+			filepath.Join(dir, "sweep"), []string{"</b>slower<"}, "A us", ""},
+		{"tune ../../results/nvidia-h200/learn", []string{"</b>cells with an answer"}, "problems", ""},
 	} {
-		file := filepath.Join(dir, page.name+".html")
-		code, errs := page.make(file)
-		assert.Must(t, code == 0, "%s: %d, %s", page.name, code, errs)
+		file := filepath.Join(dir, "page.html")
+		code, _, errs := normbench(append(strings.Fields(page.args), "--html", file))
+		assert.Must(t, code == 0, "%s: %d, %s", page.args, code, errs)
 		text := string(assert.File(t, file))
-		verdict, chart, table := strings.Index(text, `class="tally"`), strings.Index(text,
-			page.chart),
+		verdict, chart, table := strings.Index(text, `class="tally"`), strings.Index(text, "<svg"),
 			strings.Index(text, "<table")
 		assert.That(t, 0 < verdict && verdict < chart && chart <= table,
-			"%s: verdict at %d, chart at %d, table at %d", page.name, verdict, chart, table)
+			"%s: verdict at %d, chart at %d, table at %d", page.args, verdict, chart, table)
 		policy := `content="default-src 'none'; style-src 'unsafe-inline'; ` +
 			`script-src 'unsafe-inline'; img-src data:">`
 		for _, want := range append(page.wants, policy, "@media print", "<dt>device</dt>",
 			"<dt>protocol</dt>", "<dt>normbench</dt>", "<dt>date</dt>") {
-			assert.That(t, strings.Contains(text, want), "%s has no %s", page.name, want)
+			assert.That(t, strings.Contains(text, want), "%s has no %s", page.args, want)
 		}
 		tells := strings.NewReplacer("COLUMN", page.numbers, "FILTER", page.filter).Replace(telling)
 		watched := strings.Replace(text, policy, policy+watching, 1) + tells
 		for _, scheme := range []string{"light", "dark"} {
 			for i, got := range show(t, browser, watched, scheme) {
-				want := showing{Wrong: []string{}, Width: []int{400, 1400}[i],
-					Light:   scheme == "light",
-					Filters: true, Sorts: true}
-				assert.Equal(t, fmt.Sprint(got), fmt.Sprint(want), page.name, scheme, got, want)
+				assert.Same(t, got, showing{Wrong: []string{}, Width: []int{400, 1400}[i],
+					Light: scheme == "light", Filters: true, Sorts: true}, page.args, scheme)
 			}
 		}
 	}
