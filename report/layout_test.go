@@ -10,12 +10,6 @@ import (
 	"normbench/internal/assert"
 )
 
-// newScreen is a screen, and what is printed on it.
-func newScreen(l Layout) (*Screen, *bytes.Buffer) {
-	var b bytes.Buffer
-	return &Screen{Writer: &b, Layout: l}, &b
-}
-
 func wideTable() *Table {
 	t := &Table{
 		Title: "a title of so many words that it has to go on in a second line where the " +
@@ -39,10 +33,10 @@ func wideTable() *Table {
 	return t
 }
 
-func shown(t *testing.T, tab *Table, l Layout, format string) string {
+func shown(t *testing.T, tab *Table, l Layout) string {
 	t.Helper()
-	s, b := newScreen(l)
-	assert.NoError(t, RenderTable(s, tab, format))
+	var b bytes.Buffer
+	assert.NoError(t, RenderTable(&Screen{Writer: &b, Layout: l}, tab, FormatText))
 	return b.String()
 }
 
@@ -52,24 +46,15 @@ func TestLayoutFits(t *testing.T) {
 	// Words break where the columns then fit: "the clock's step is" takes 19 of 20.
 	tight := &Table{Header: []string{"us", "why"}, Align: []Align{Right}, Rows: [][]string{
 		{strings.Repeat("1", 29), "the clock's step is 5.0% of the time"}}}
-	all := shown(t, tight, Layout{Width: 50}, FormatText)
+	all := shown(t, tight, Layout{Width: 50})
 	for _, width := range []int{50, 80, 100, 160} {
-		got := shown(t, wideTable(), Layout{Width: width}, FormatText)
+		got := shown(t, wideTable(), Layout{Width: width})
 		for line := range strings.Lines(got) {
 			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
 			assert.That(t, n <= width, "%d columns on %d: %s", n, width, line)
 		}
 		all += fmt.Sprintf("\non %d columns\n%s", width, got)
 	}
+	all += "\nin colour\n" + shown(t, wideTable(), Layout{Color: true})
 	assert.Golden(t, "testdata/layout.txt", all)
-}
-
-func TestLayoutColor(t *testing.T) {
-	plain := shown(t, wideTable(), Layout{}, FormatText)
-	got := shown(t, wideTable(), Layout{Color: true}, FormatText)
-	assert.That(t, strings.Contains(got, "\x1b[32mFASTER\x1b[0m") &&
-		strings.Contains(got, "\x1b[31mSLOWER\x1b[0m") && !strings.Contains(plain, "\x1b"),
-		"verdicts have no colour:\n%s", got)
-	assert.Equal(t, strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(got),
-		plain, "colour moves columns", got)
 }
