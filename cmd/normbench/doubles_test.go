@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,65 +24,41 @@ import (
 // no time is to be trusted, with "unkept" it says that its cubins do not stay.
 func fakeWorker() {
 	how := strings.Join(os.Args[1:], " ")
+	rulers := map[string]float64{"rms_fwd/empty": 2e-6, "rms_fwd/pair": 4e-6, "rms_fwd/spin": 202e-6,
+		"rms_fwd/kept": 8e-6, "rms_fwd/released": 8e-6}
+	ab := how == "ab" || how == "wrong" // times that say which config is which
+	// of the base, whatever the map has, none count, nor of problems of selftest, which have 4096 columns
+	warps := func(p kernels.Problem, v kernels.Variant) int {
+		if !ab || p.N == 4096 || v.Family != "rms_fwd/cta_reg" {
+			return 0
+		}
+		return v.Config.Get(kernels.Warps)
+	}
+	fails := map[int]kernels.Status{8: kernels.StatusWrong, 32: kernels.StatusLaunch}
+	if how == "wrong" {
+		fails[1] = kernels.StatusWrong
+	}
 	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
 		if p.M == 1000 || how == "endless" {
 			fmt.Fprintln(os.Stderr, "no end")
 			time.Sleep(time.Hour)
 		}
-		switch v.Family {
-		case "rms_fwd/empty":
-			return 2e-6
-		case "rms_fwd/pair":
-			return 4e-6
-		case "rms_fwd/spin":
-			return 202e-6
-		case "rms_fwd/kept", "rms_fwd/released":
-			return 8e-6
-		}
-		return devicetest.Typical(p, v, sample)
-	}}
-	if how == "fit" || how == "ab" || how == "wrong" {
-		f.Warm = 0.65
-	}
-	if how == "ab" || how == "wrong" { // times that say which config is which
-		typical := f.Seconds
-		warps := func(v kernels.Variant) int { // of the base, whatever the map has, none count
-			if v.Family != "rms_fwd/cta_reg" {
-				return 0
-			}
-			return v.Config.Get(kernels.Warps)
-		}
-		f.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
-			if p.M == 1000 || p.N == 4096 { // selftest's have 4096 columns
-				return typical(p, v, sample)
-			}
-			s := 50e-6 * (1 + 0.004*float64(sample*7919%101-50)/50)
-			switch warps(v) {
-			case 1:
-				s *= 1.05 // slower
-			case 2:
-				s *= 0.95 // faster
-			case 16:
-				s *= 1 + 0.4*(float64(sample*104729%97)/96-0.5) // noisy
-			}
+		if s := rulers[v.Family]; s > 0 && (!ab || p.N == 4096) {
 			return s
+		} else if !ab || p.N == 4096 {
+			return devicetest.Typical(p, v, sample)
 		}
-		f.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
-			if p.N == 4096 {
-				return nil
-			}
-			switch warps(v) {
-			case 1:
-				if how == "wrong" {
-					return kernels.Failf(kernels.StatusWrong, "as asked")
-				}
-			case 8:
-				return kernels.Failf(kernels.StatusWrong, "as asked")
-			case 32:
-				return kernels.Failf(kernels.StatusLaunch, "as asked")
-			}
-			return nil
+		slower := map[int]float64{1: 1.05, 2: 0.95, // slower and faster
+			16: 1 + 0.4*(float64(sample*104729%97)/96-0.5)} // noisy
+		return 50e-6 * (1 + 0.004*float64(sample*7919%101-50)/50) * cmp.Or(slower[warps(p, v)], 1)
+	}, Fail: func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+		if status := fails[warps(p, v)]; status != "" {
+			return kernels.Failf(status, "as asked")
 		}
+		return nil
+	}}
+	if how == "fit" || ab {
+		f.Warm = 0.65
 	}
 	var dev kernels.Device = f
 	switch how {
