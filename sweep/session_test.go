@@ -3,6 +3,7 @@ package sweep
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
@@ -39,6 +40,32 @@ func TestRunUnfit(t *testing.T) {
 		rs := sink.variants()
 		assert.That(t, len(rs) == 1 && rs[0].Status == test.status && rs[0].Reason == test.reason &&
 			(len(rs[0].SamplesUS) > 0) == (test.status == kernels.StatusOK), "%s: %+v", name, rs)
+	}
+}
+
+// Rounds ask a device once in a while how it is, and for a listener behind each: asking takes as
+// long as a round.
+func TestRoundsSense(t *testing.T) {
+	for _, listens := range []bool{false, true} {
+		calls := 0
+		dev := &devicetest.Sensed{Fake: fake(), Reading: func(int) kernels.Reading {
+			calls++
+			return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
+		}}
+		task := tasks(t, 1, "rmsnorm/fwd/64x256/bf16")[0]
+		s := &Session{Device: dev, Registry: registry, Problem: task.Problem, Protocol: options(5).Run.Protocol,
+			sensed: time.Now().Add(time.Hour)}
+		rounds := &Rounds{Session: s, Launches: 2, More: func(n int) bool { return n < 9 }}
+		if listens {
+			rounds.Sensed = func(RoundState) {}
+		}
+		arm := &Arm{Variant: task.Base}
+		assert.NoError(t, rounds.Run(t.Context(), []*Arm{arm}))
+		want := 0
+		if listens {
+			want = 9
+		}
+		assert.That(t, calls == want && len(arm.Rounds) == 9, "%d readings, %d rounds", calls, len(arm.Rounds))
 	}
 }
 

@@ -87,13 +87,7 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 		}
 	}
 	for q, p := range points {
-		p.BestUS = math.Inf(1)
-		for v, us := range p.US {
-			if p.finals == nil || p.finals[v] {
-				p.BestUS = min(p.BestUS, us)
-			}
-		}
-		if !math.IsInf(p.BestUS, 1) && keep(q) {
+		if p.BestUS = p.best(); !math.IsInf(p.BestUS, 1) && keep(q) {
 			d.Points = append(d.Points, p)
 		}
 	}
@@ -115,6 +109,17 @@ func (p *Point) add(e *record.Entry) {
 	case e.Status != kernels.StatusUnfit:
 		p.US[e.Variant] = math.Inf(1)
 	}
+}
+
+// best is BestUS, infinite where nothing is right.
+func (p *Point) best() float64 {
+	best := math.Inf(1)
+	for v, us := range p.US {
+		if p.finals == nil || p.finals[v] {
+			best = min(best, us)
+		}
+	}
+	return best
 }
 
 // Collect reads records files of one device; see Gather.

@@ -186,8 +186,9 @@ func TestHeldOut(t *testing.T) {
 }
 
 // One problem decides nothing for its neighbours: a config that was the best by 3% on a problem,
-// and lost 10% on five around, is not their cell's. A prior's config keeps its cell against one
-// that is 1% faster, and not against one that is 5% faster.
+// and lost 10% on five around, is not their cell's. If the problem was searched in full, it has its
+// own cell and no other. A prior's config keeps its cell against one that is 1% faster, and not
+// against one that is 5% faster.
 func TestOneProblemDecidesNothing(t *testing.T) {
 	s := newSim(1, 0)
 	at := sized(classProblem(kernels.RMSNorm, kernels.Fwd), 4096, 1024)
@@ -196,12 +197,16 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	other := kernels.Variant{Family: f.Name, Config: f.Base(at,
 		s.info).With(kernels.Setting{Knob: kernels.Warps, Value: 2})}
 	assert.Must(t, other != base, "%v", base)
+	searched := int64(0)
 	fill := func(prior *rule.Map, us ...float64) *rule.Map {
 		var points []*Point
 		for i, m := range []int64{3000, 3500, 4096, 4800, 5400, 6000} {
 			p := &Point{Problem: sized(at, m, 1024), US: map[kernels.Variant]float64{base: 100,
 				other: us[i%len(us)]}}
 			p.BestUS = min(us[i%len(us)], 100)
+			if m == searched {
+				p.finals = map[kernels.Variant]bool{base: true, other: true}
+			}
 			points = append(points, p)
 		}
 		if prior == nil {
@@ -209,10 +214,17 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 		}
 		return fillerWith(prior).Fill(points)
 	}
-	m := fill(nil, 110, 110, 97, 110, 110, 110)
-	for _, rows := range []int64{3000, 4096, 6000} {
-		assert.Equal(t, cellOf(m, sized(at, rows, 1024)).Variant, base, rows)
+	for _, searched = range []int64{0, 4096} {
+		m := fill(nil, 110, 110, 97, 110, 110, 110)
+		for _, rows := range []int64{1500, 4096, 6000} {
+			want := base
+			if rows == searched {
+				want = other
+			}
+			assert.Equal(t, cellOf(m, sized(at, rows, 1024)).Variant, want, rows, "rows, searched", searched)
+		}
 	}
+	searched = 0
 	prior := fill(nil, 110)
 	for us, want := range map[float64]kernels.Variant{99: base, 95: other} {
 		assert.Equal(t, cellOf(fill(prior, us), at).Variant, want,
@@ -275,6 +287,23 @@ func TestSmallBudget(t *testing.T) {
 	worse, err := Judge(context.Background(), l, plain.Fill(d.Points), 6, func(string) {})
 	assert.That(t, err == nil && worse.Summary.Mean > sum.Mean+0.05,
 		"a bad map loses %.3f, a good one %.3f (%v)", worse.Summary.Mean, sum.Mean, err)
+}
+
+// Of a problem that was searched in full the best time is one of the finals, whatever a search saw
+// on its way.
+func TestBestOfFinals(t *testing.T) {
+	for phases, want := range map[[3]string]float64{
+		{record.PhaseSearch, record.PhaseSearch, record.PhaseSearch}: 1,
+		{record.PhaseSearch, record.PhaseFinal, record.PhaseSearch}:  2,
+	} {
+		p := &Point{US: map[kernels.Variant]float64{}}
+		for i, phase := range phases {
+			p.add(&record.Entry{Status: kernels.StatusOK, Summary: stats.Summary{Median: 3 - float64(i)},
+				Variant: kernels.Variant{Family: string(rune('a' + i))},
+				Run:     &record.Run{Protocol: record.Protocol{Phase: phase}}})
+		}
+		assert.Equal(t, p.best(), want, phases)
+	}
 }
 
 // Of a run with other classes beside only their part counts.
