@@ -211,15 +211,14 @@ func TestCheckValid(t *testing.T) {
 	}
 }
 
-// What a reader makes of a text: testdata/read.txt, by what a shell writes that has the lines of a run
-// and of two records as run, rec and last. A torn end is left out with a note, all else that is wrong
-// is an error with its line. A line that went through sealed has the checksum of what comes of it.
-func TestRead(t *testing.T) {
+// readTexts reads the texts of testdata/read.txt: what a shell writes in dir, which has the lines of a
+// run, of two records and of three finals as run, rec, last and finals. A line that went through sealed
+// has the checksum of what comes of it. A torn end is left out with a note, all else that is wrong is an
+// error with its line.
+func readTexts(t testing.TB, dir string) (texts []string) {
 	run := testRun("r1")
-	runLine, rec := lines(t, run), lines(t, testRecord(run, 0))
-	dir := t.TempDir()
-	for name, text := range map[string]string{"run": runLine, "rec": rec,
-		"last": lines(t, testRecord(run, 1))} {
+	for name, text := range map[string]string{"run": lines(t, run), "rec": lines(t, testRecord(run, 0)),
+		"last": lines(t, wrongRecord(run, 1)), "finals": appended(t, sinkLines(finals(run, 3))...)} {
 		assert.Write(t, filepath.Join(dir, name), text)
 	}
 	assert.Lines(t, "testdata/read.txt", func(commands string) string {
@@ -229,6 +228,7 @@ func TestRead(t *testing.T) {
 		assert.NoError(t, err, commands)
 		text := regexp.MustCompile(`.*\?"}\n`).ReplaceAllStringFunc(string(out),
 			func(line string) string { return altered(line, "", "") })
+		texts = append(texts, text)
 		path := filepath.Join(dir, "F")
 		assert.Write(t, path, text)
 		recs, _, notes, err := readAll(path)
@@ -240,6 +240,13 @@ func TestRead(t *testing.T) {
 		}
 		return strings.ReplaceAll(strings.Join(said, "\n"), path, "F")
 	})
+	return texts
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	readTexts(t, dir)
+	run, rec := assert.File(t, filepath.Join(dir, "run")), assert.File(t, filepath.Join(dir, "rec"))
 
 	for path, want := range map[string]string{
 		filepath.Join(dir, "gone"): "records " + filepath.Join(dir, "gone") +
@@ -249,11 +256,11 @@ func TestRead(t *testing.T) {
 		_, err := Load(path)
 		assert.Equal(t, strings.Split(assert.Refusal(t, err), "\n")[0], want)
 	}
-	long := writeFile(t, runLine+`{"schema":2,"kind":"`+strings.Repeat("x", maxLine)+"\n")
+	long := writeFile(t, string(run)+`{"schema":2,"kind":"`+strings.Repeat("x", maxLine)+"\n")
 	_, err := Load(long)
 	assert.Error(t, err, "line 2 is longer than 16 MiB")
 	stop := errors.New("stop")
-	path := writeFile(t, runLine+rec+rec)
+	path := writeFile(t, string(slices.Concat(run, rec, rec)))
 	_, err = Read(path, func(*Record, *Run) error { return stop })
 	assert.That(t, errors.Is(err, stop) && strings.HasPrefix(err.Error(), path+":2: "),
 		"got %v", err)
