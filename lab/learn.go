@@ -65,10 +65,7 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 		return nil, hint.Errorf("`normbench tune RECORDS` fills a map from them",
 			"learn draws its problems, and recorded times are of others")
 	}
-	if err := checkResults(s.Out, info.ID, tune.FileName, "learn.svg"); err != nil {
-		return nil, err
-	}
-	w, err := l.OpenWriter(s.Out, info.ID)
+	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName, "learn.svg")
 	if err != nil {
 		return nil, err
 	}

@@ -64,20 +64,6 @@ func CheckPlace(p durable.Place) error {
 	return hint.Errorf(durable.Help(err), "cannot write %s: %w", p, durable.Cause(err))
 }
 
-// checkResults refuses a results folder of a device in which the files of that name cannot be
-// written.
-func checkResults(out, device string, names ...string) error {
-	if err := record.CheckFolder(out, device); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := CheckPlace(durable.Place{Root: out, Name: filepath.Join(device, name)}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Late is an error of what a command wrote after it had measured: its hint says where the records
 // are.
 func (l *Lab) Late(err error) error {
@@ -100,11 +86,20 @@ func (l *Lab) Write(p durable.Place, data []byte) error {
 	return nil
 }
 
-// OpenWriter opens a results folder for records, and says what of it was not read. Until it is read
-// a signal ends the program: nothing is measured yet.
-func (l *Lab) OpenWriter(out, id string) (*record.Writer, error) {
+// OpenWriter opens the results folder of a device for records, and says what of it was not read. A
+// folder in which the other files of that name cannot be written is refused. Until it is read a signal
+// ends the program: nothing is measured yet.
+func (l *Lab) OpenWriter(out, id string, others ...string) (*record.Writer, error) {
 	stop := context.AfterFunc(l.Ctx, l.quit)
 	defer stop()
+	if err := record.CheckFolder(out, id); err != nil {
+		return nil, err
+	}
+	for _, name := range others {
+		if err := CheckPlace(durable.Place{Root: out, Name: filepath.Join(id, name)}); err != nil {
+			return nil, err
+		}
+	}
 	w, notes, err := record.OpenWriter(out, id)
 	if err != nil {
 		return nil, err

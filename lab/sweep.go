@@ -158,10 +158,7 @@ type SweepResult struct {
 func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	o, info := &s.Options, s.info()
 	pr, unit := o.Run.Protocol, "variants"
-	if err := checkResults(s.Out, info.ID, tune.FileName); err != nil {
-		return nil, err
-	}
-	w, err := l.OpenWriter(s.Out, info.ID)
+	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName)
 	if err != nil {
 		return nil, err
 	}
@@ -196,27 +193,25 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	o.Observe = p.Observe
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.End()
+	cut := err != nil
+	if errors.Is(err, context.Canceled) && l.Ctx.Err() != nil {
+		err = Interruptedf("%d records are kept in %s, the same command goes on from there", sum.Measured,
+			w.Path())
+	}
 	l.Notes(report.RunNotes(sum, slices.Concat(s.Devices, more)))
 	if err := w.CheckUnchanged(); err != nil { // nothing can be concluded from another's file
 		return nil, err
 	}
-	if err != nil {
-		// The table has the finished problems and is shown, whatever ended the sweep.
-		found, bad := l.conclude(s, fold, true)
-		if errors.Is(err, context.Canceled) && l.Ctx.Err() != nil {
-			err = Interruptedf("%d records are kept in %s, the same command goes on from there", sum.Measured,
-				w.Path())
+	if !cut && sum.Short > 0 {
+		if sum.Short == sum.Problems {
+			return nil, search.ErrShort(s.Problems[0], sum.Problems, s.Search.Budget.String(), sum.Wall)
 		}
-		return found, cmp.Or(bad, err)
-	}
-	if sum.Short > 0 && sum.Short == sum.Problems {
-		return nil, search.ErrShort(s.Problems[0], sum.Problems, s.Search.Budget.String(), sum.Wall)
-	}
-	if sum.Short > 0 {
 		l.Notef("budget %s: on %d of %s no more than the base was measured", s.Search.Budget, sum.Short,
 			console.Count(sum.Problems, "problem"))
 	}
-	return l.conclude(s, fold, false)
+	// The table has the finished problems and is shown, whatever ended the sweep.
+	found, bad := l.conclude(s, fold, cut)
+	return found, cmp.Or(bad, err)
 }
 
 // conclude writes the tuned table of a results folder's records, and compares base with best on the
