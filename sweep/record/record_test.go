@@ -338,7 +338,7 @@ func TestLoad(t *testing.T) {
 	r1, r2 := testRun("r1"), testRun("r2")
 	again := testRecord(r2, 0)
 	again.Run, again.SamplesUS = "r2", []float64{3, 1, 2}
-	again.Check.Differing = 4
+	again.Check.Differing, again.SearchUS = 4, 1
 	stale := testRecord(r1, 2)
 	stale.Source, stale.Reason = "fedcba9876543210", ""
 	stale.Key = Key(stale.Problem, stale.Variant(), r1.Device, stale.Source, r1.Protocol)
@@ -353,8 +353,8 @@ func TestLoad(t *testing.T) {
 	for _, list := range [][]Entry{copies(f.entries), copies(f.Latest())} {
 		for _, e := range list {
 			fmt.Fprintf(&got, "%s: %s of %s, %s %q, base %t, source %s, %d bytes, %.4g us of %d, stream %g, "+
-				"%d differ\n", e.Run.ID, e.Variant, e.Problem, e.Status, e.Reason, e.Base, e.Source, e.Bytes,
-				e.Median, len(e.SamplesUS), e.StreamUS, e.Differing)
+				"%d differ, place %d\n", e.Run.ID, e.Variant, e.Problem, e.Status, e.Reason, e.Base, e.Source,
+				e.Bytes, e.Median, len(e.SamplesUS), e.StreamUS, e.Differing, e.Finals().Place)
 		}
 		got.WriteString("\n")
 	}

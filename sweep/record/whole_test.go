@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -99,28 +98,6 @@ func TestAppendHoles(t *testing.T) {
 			t.Errorf("a hole at %d goes unnoticed", at)
 			w.Close()
 		}
-	}
-}
-
-// Finals of which some are missing are left out also in the middle of a file, and
-// of two groups the later in the file counts, whatever the clock said.
-func TestFinalsInOrderOfFile(t *testing.T) {
-	first, second := testRun("1"), testRun("2")
-	first.Protocol.Phase, second.Protocol.Phase = PhaseFinal, PhaseFinal
-	second.Time = first.Time.Add(-time.Hour) // a clock that was set back
-	a, b := finals(first, 3), finals(second, 3)
-	for i := range a {
-		a[i].SearchUS, b[i].SearchUS = 1, 1
-	}
-	cut := strings.Join(strings.SplitAfter(appended(t, sinkLines(a)...), "\n")[:2], "")
-	path := writeFile(t, lines(t, first)+cut+lines(t, second)+appended(t, sinkLines(b)...))
-	f, err := Load(path)
-	assert.Must(t, err == nil && len(f.at) == 3 && len(f.Notes) == 1 &&
-		strings.Contains(f.Notes[0], ":2: left out 2 lines of an append"),
-		"%d entries, %v, notes %q", len(f.at), err, f.Notes)
-	for i, e := range copies(f.entries) {
-		assert.That(t, e.Run.ID == "2" && e.Finals().Place == i,
-			"%s of run %s at %d", e.Variant, e.Run.ID, e.Finals().Place)
 	}
 }
 
