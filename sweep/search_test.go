@@ -9,6 +9,7 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 )
@@ -25,6 +26,16 @@ func contesting(rounds int) Options {
 	o := options(rounds)
 	o.Contest, o.Run.Protocol = rounds, ContestProtocol(o.Run.Protocol, "test", rounds)
 	return o
+}
+
+// found are the records of a search, and those of its finals.
+func found(t *testing.T, ts []Task, o Options, f *devicetest.Fake) (sum Summary, searched,
+	finals []*record.Record) {
+	t.Helper()
+	sink := &memory{}
+	sum = mustRun(t, ts, sink, o, f)
+	searched, finals = byPhase(sink)
+	return sum, searched, finals
 }
 
 func byPhase(m *memory) (searched, finals []*record.Record) {
@@ -156,9 +167,7 @@ func TestSearchFailures(t *testing.T) {
 		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
 			return failIf(test.fails(v), test.status)
 		}
-		sink := &memory{}
-		mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), f)
-		_, finals := byPhase(sink)
+		_, _, finals := found(t, ts, searching(search.Auto, search.Budget{}), f)
 		last := finals[len(finals)-1]
 		assert.That(t, last.Base && (last.Status == kernels.StatusOK) == test.base,
 			"%s: the last final is %s: %s %s", name, last.Variant(), last.Status, last.Reason)
@@ -193,9 +202,7 @@ func TestSearchFreshInputs(t *testing.T) {
 		return 20e-6
 	}
 	for _, want := range []string{"ok: fastest", "wrong: "} {
-		sink := &memory{}
-		mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
-		_, finals := byPhase(sink)
+		_, _, finals := found(t, ts, searching(search.Grid, search.Budget{}), f)
 		for _, r := range finals {
 			assert.That(t, r.Variant() != winner || fmt.Sprint(r.Status, ": ", r.Chosen) == want &&
 				(r.Chosen != "" || strings.HasPrefix(r.Reason, "on fresh inputs: ")),
@@ -216,20 +223,15 @@ func TestSearchBudgets(t *testing.T) {
 		strings.HasPrefix(hint.Of(err), "give 2 or more"), "%v (%s)", err, hint.Of(err))
 	err = search.ErrShort(ts[0].Problem, 2, "1ms", 300*time.Millisecond)
 	assert.That(t, strings.HasPrefix(hint.Of(err), "give 2s or more"), "%v (%s)", err, hint.Of(err))
-	sink := &memory{}
-	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: time.Nanosecond}),
-		fake())
+	sum, _, finals := found(t, ts, searching(search.Auto, search.Budget{Time: time.Nanosecond}), fake())
 	assert.That(t, sum.Short == 2 && sum.Problems == 2, "a nanosecond: %+v", sum)
 	// The finals are within the budget too: of the base alone, one round.
-	_, finals := byPhase(sink)
 	for _, r := range finals {
 		assert.That(t, len(r.Visits) <= 1, "%s: %d rounds", r.Problem, len(r.Visits))
 	}
 	// Whatever is left for them, the finals have a rival in as many rounds as an interval needs.
 	for budget := time.Millisecond; budget < time.Second; budget *= 4 {
-		sink := &memory{}
-		sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: budget}), fake())
-		_, finals := byPhase(sink)
+		sum, _, finals := found(t, ts, searching(search.Auto, search.Budget{Time: budget}), fake())
 		rivals := 0
 		for _, r := range finals {
 			if !r.Base && len(r.Visits) >= leastRounds {
@@ -238,14 +240,10 @@ func TestSearchBudgets(t *testing.T) {
 		}
 		assert.That(t, rivals >= sum.Problems-sum.Short, "%s: %d rivals, %+v", budget, rivals, sum)
 	}
-	sink = &memory{}
 	o := searching(search.Auto, search.Budget{Time: time.Hour})
-	mustRun(t, ts, sink, o, fake())
-	_, finals = byPhase(sink)
+	_, _, finals = found(t, ts, o, fake())
 	assert.That(t, len(finals) >= 4 && len(finals[0].Visits) == o.Search.Rounds,
 		"an hour: %d finals", len(finals))
-	sink = &memory{}
-	mustRun(t, ts, sink, searching(search.Random, search.Budget{Configs: 20}), fake())
-	searched, _ := byPhase(sink)
+	_, searched, _ := found(t, ts, searching(search.Random, search.Budget{Configs: 20}), fake())
 	assert.Equal(t, len(searched), 20, "variants of a budget of 20")
 }

@@ -76,20 +76,20 @@ func TestPrepare(t *testing.T) {
 func TestPrepareTrouble(t *testing.T) {
 	theirs, _ := prepared(t)
 	start := time.Now()
-	got, err := theirs.Prepare(t.Context(), cells(t, []string{"hangs", "prints"},
-		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 3 * time.Second})
+	prepare := func(jobs int, names ...string) (Preparation, error) {
+		return theirs.Prepare(t.Context(), cells(t, names, "rmsnorm/fwd/8x64/bf16"),
+			PrepareOptions{Jobs: jobs, Limit: 3 * time.Second})
+	}
+	got, err := prepare(1, "hangs", "prints")
 	assert.That(t, err == nil && got.Failed == 1 &&
 		strings.Contains(got.First.Error(), "no answer within 3s") &&
 		time.Since(start) <= time.Minute, "hangs: %+v, %v", got, err)
 	t.Setenv("NORMBENCH_TEST_BUILDER", "none")
-	got, err = theirs.Prepare(t.Context(), cells(t, []string{"right", "prints"},
-		"rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 2, Limit: 10 * time.Second})
+	got, err = prepare(2, "right", "prints")
 	assert.That(t, err == nil && got.Failed == 2 &&
 		strings.Contains(got.First.Error(), "it compiles nothing"), "none: %+v, %v", got, err)
-	if got, err := theirs.Prepare(t.Context(), cells(t, []string{"right"}, "rmsnorm/fwd/8x64/bf16"),
-		PrepareOptions{}); err != nil || got.Failed != 0 || got.Cells != 1 {
-		t.Errorf("no jobs: %+v, %v", got, err)
-	}
+	got, err = prepare(0, "right")
+	assert.That(t, err == nil && got.Failed == 0 && got.Cells == 1, "no jobs: %+v, %v", got, err)
 }
 
 // An interrupt ends them at once.

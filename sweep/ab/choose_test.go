@@ -8,15 +8,13 @@ import (
 	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
-	"normbench/kernels/families"
 	"normbench/sweep"
 )
 
 // Peers are visited until they are decided, those far behind twice; what fails is last. Our own get
 // one round.
 func TestChoose(t *testing.T) {
-	r := families.New()
-	p := testDuel(t, r).Problem
+	p := testDuel(t).Problem
 	us := map[string]float64{"a": 20, "b": 10, "c": 11, "d": 30}
 	named := func(name func(string) kernels.Variant) (vs []kernels.Variant) {
 		for _, n := range []string{"a", "b", "c", "d", "e"} {
@@ -37,7 +35,7 @@ func TestChoose(t *testing.T) {
 				return us[v.Family[len(v.Family)-1:]] / 1e6
 			},
 			Fail: devicetest.Failing(kernels.StatusLaunch, c.vs[4])}
-		v, arms, err := Choose(t.Context(), &sweep.Session{Device: f, Registry: r, Problem: p,
+		v, arms, err := Choose(t.Context(), &sweep.Session{Device: f, Registry: registry, Problem: p,
 			Protocol: sweep.ColdProtocol(f.Info(), 4)}, c.vs, nil)
 		var samples []int
 		for _, a := range arms {
@@ -50,10 +48,9 @@ func TestChoose(t *testing.T) {
 
 // A device that does not come back is the error.
 func TestChooseLost(t *testing.T) {
-	r := families.New()
-	d := testDuel(t, r)
+	d := testDuel(t)
 	gone := errors.New("gone")
-	f := &devicetest.Fake{Registry: r,
+	f := &devicetest.Fake{Registry: registry,
 		Fail: func(kernels.Problem, kernels.Variant) *kernels.Failure {
 			return &kernels.Failure{Status: kernels.StatusCrash, Broken: true}
 		},
@@ -63,7 +60,7 @@ func TestChooseLost(t *testing.T) {
 			}
 			return nil
 		}}
-	s := &sweep.Session{Device: f, Registry: r, Problem: d.Problem,
+	s := &sweep.Session{Device: f, Registry: registry, Problem: d.Problem,
 		Protocol: sweep.ColdProtocol(f.Info(), 4)}
 	_, _, err := Choose(t.Context(), s, []kernels.Variant{d.A, d.A}, nil)
 	assert.That(t, errors.Is(err, gone), "%v, want %v", err, gone)

@@ -14,19 +14,21 @@ import (
 	"normbench/sweep/verdict"
 )
 
+var registry = families.New()
+
 // fight is a duel of six rounds.
-func fight(t *testing.T, r *kernels.Registry, dev kernels.Device, d Duel, seed uint64) *Result {
+func fight(t *testing.T, dev kernels.Device, d Duel, seed uint64) *Result {
 	t.Helper()
-	c := &Compare{Registry: r, Device: dev, Protocol: sweep.ColdProtocol(devicetest.H200(), 4)}
+	c := &Compare{Registry: registry, Device: dev, Protocol: sweep.ColdProtocol(devicetest.H200(), 4)}
 	res, err := c.duel(t.Context(), d, seed, func(c verdict.Cell) bool { return len(c.Rounds) < 6 })
 	assert.NoError(t, err)
 	return res
 }
 
-func testDuel(t *testing.T, r *kernels.Registry) Duel {
+func testDuel(t *testing.T) Duel {
 	t.Helper()
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x1024/bf16")
-	v, err := r.Base(p, devicetest.H200())
+	v, err := registry.Base(p, devicetest.H200())
 	assert.NoError(t, err)
 	return Duel{Problem: p, A: v, B: v}
 }
@@ -34,9 +36,8 @@ func testDuel(t *testing.T, r *kernels.Registry) Duel {
 // Every round visits every arm once, and keeps
 // every sample but the first of a visit.
 func TestFight(t *testing.T) {
-	r := families.New()
-	d := testDuel(t, r)
-	res := fight(t, r, &devicetest.Fake{Registry: r}, d, 1)
+	d := testDuel(t)
+	res := fight(t, &devicetest.Fake{Registry: registry}, d, 1)
 	assert.Must(t, res.Status == kernels.StatusOK, "%+v", res)
 	assert.Must(t, len(res.Rounds) == 6 && len(res.Visits) == 24 && len(res.States) == 6,
 		"%d rounds, %d visits, %d states", len(res.Rounds), len(res.Visits), len(res.States))
@@ -53,34 +54,32 @@ func TestFight(t *testing.T) {
 // Rounds in an unfit state are kept and do not count; too many make the cell unfit:
 // testdata/unfit.txt, by a state and how many readings have it.
 func TestFightUnfit(t *testing.T) {
-	r := families.New()
-	d := testDuel(t, r)
+	d := testDuel(t)
 	assert.Lines(t, "testdata/unfit.txt", func(input string) string {
 		x := assert.Value[struct {
 			Calls   int
 			Reading kernels.Reading
 		}](t, input)
-		dev := &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r},
+		dev := &devicetest.Sensed{Fake: &devicetest.Fake{Registry: registry},
 			Reading: func(call int) kernels.Reading {
 				if call < x.Calls {
 					return x.Reading
 				}
 				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
 			}}
-		res := fight(t, r, dev, d, 1)
+		res := fight(t, dev, d, 1)
 		return fmt.Sprintf("%s, %d states %s", res.Status, len(res.States), res.Reason)
 	})
 }
 
 // A variant that fails or answers wrong is a result, named by its arm.
 func TestFightFailures(t *testing.T) {
-	r := families.New()
-	d := testDuel(t, r)
+	d := testDuel(t)
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
 	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
 		kernels.StatusTimeout} {
-		f := &devicetest.Fake{Registry: r, Fail: devicetest.Failing(status, d.B)}
-		res := fight(t, r, f, d, 1)
+		f := &devicetest.Fake{Registry: registry, Fail: devicetest.Failing(status, d.B)}
+		res := fight(t, f, d, 1)
 		assert.That(t, res.Status == status && strings.HasPrefix(res.Reason, "B: ") &&
 			len(res.Rounds) == 0, "%s: %+v", status, res)
 	}
@@ -88,11 +87,10 @@ func TestFightFailures(t *testing.T) {
 
 // A duel visits its arms in orders of its own problem, the same for one seed.
 func TestOrdersOfDuels(t *testing.T) {
-	r := families.New()
 	visits := func(seed uint64, m int64) (s string) {
-		d := testDuel(t, r)
+		d := testDuel(t)
 		d.Problem.M = m
-		res := fight(t, r, &devicetest.Fake{Registry: r}, d, seed)
+		res := fight(t, &devicetest.Fake{Registry: registry}, d, seed)
 		assert.Must(t, len(res.Visits) == 24, "%+v", res)
 		for _, v := range res.Visits {
 			s += v.Arm
