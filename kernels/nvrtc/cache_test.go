@@ -2,6 +2,7 @@ package nvrtc
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"os"
 	"path/filepath"
@@ -48,56 +49,44 @@ func entry(t *testing.T, c *Cache, src Source) (file string, data []byte) {
 
 var fakeOptions = Options{Arch: "sm_90"}
 
+// A unit is a source with all that its key holds.
+//
+//go:embed testdata/unit.json
+var unit string
+
 // What another process has compiled is read. A comment, an indent, an empty line or another order of
-// macros compiles nothing again, unless it reaches the cubin; whatever else is another does.
+// macros compiles nothing again, unless it reaches the cubin; whatever else is another does:
+// testdata/keys.txt, by an edit of testdata/unit.json. -lineinfo brings comments into the cubin.
 func TestCacheKey(t *testing.T) {
-	const text = "#define F(x) x // one\nint a = F(1) + 2;\nchar c[] = \"a b\";"
-	for what, tt := range map[string]struct {
-		change func(s *Source, o *Options)
-		hit    bool
-	}{
-		"comments": {func(s *Source, _ *Options) {
-			s.Text = "/* other */ " + strings.ReplaceAll(s.Text, "// one\n", "\n\n// more\n  ")
-			s.Headers["y.cuh"] += " // b"
-		}, true},
-		"order of macros": {func(_ *Source, o *Options) { slices.Reverse(o.Defines) }, true},
-		"code":            {func(s *Source, _ *Options) { s.Text += "int c;" }, false},
-		"a header's code": {func(s *Source, _ *Options) { s.Headers["y.cuh"] = "int c;" }, false},
-		"a header's name": {func(s *Source, _ *Options) { s.Headers = map[string]string{"z.cuh": "int b;"} }, false},
-		"name":            {func(s *Source, _ *Options) { s.Name = "l.cu" }, false},
-		"lines":           {func(s *Source, _ *Options) { s.Text = strings.Replace(s.Text, "// one\n", "", 1) }, false},
-		"a string":        {func(s *Source, _ *Options) { s.Text = strings.Replace(s.Text, "a b", "a  b", 1) }, false},
-		"arch":            {func(_ *Source, o *Options) { o.Arch = "sm_90a" }, false},
-		"macro value":     {func(_ *Source, o *Options) { o.Defines[0].Value = "3" }, false},
-		"extra":           {func(_ *Source, o *Options) { o.Extra = []string{"-G"} }, false},
-		"version":         {nil, false},
-		"line info": {func(s *Source, o *Options) {
-			s.Text, o.Extra = s.Text+"//", []string{"-lineinfo"} // brings comments into the cubin
-		}, false},
-	} {
-		calls := 0
-		first := fakeCache(filepath.Join(t.TempDir(), "cache"), &calls)
-		second := fakeCache(first.dir, &calls)
-		src := Source{"k.cu", text, map[string]string{"y.cuh": "int b;"}}
-		opt := Options{Arch: "sm_90", Defines: []Define{{"B", "2"}, {"A", "1"}}}
-		if what == "line info" {
-			opt.Extra = []string{"-lineinfo"}
+	assert.Lines(t, "testdata/keys.txt", func(input string) string {
+		edit, lines := strings.CutPrefix(input, "-lineinfo: ")
+		text := unit
+		if lines {
+			text = strings.Replace(text, `"Extra":[]`, `"Extra":["-lineinfo"]`, 1)
 		}
-		a, err1 := first.Compile(src, opt)
-		assert.Equal(t, opt.Defines[0].Name, "B", "the caller's macros are sorted")
-		if tt.change == nil {
-			second.version = "12.9"
-		} else {
-			tt.change(&src, &opt)
+		old, now, _ := strings.Cut(edit, " becomes ")
+		assert.That(t, strings.Contains(text, old), "no %s", old)
+		dir, calls := filepath.Join(t.TempDir(), "cache"), 0
+		var made [2]*Binary
+		for i, text := range []string{text, strings.Replace(text, old, now, 1)} {
+			x := assert.Value[struct {
+				Source
+				Options
+				Version string
+			}](t, text)
+			c, first := fakeCache(dir, &calls), x.Defines[0]
+			c.version = x.Version
+			var err error
+			made[i], err = c.Compile(x.Source, x.Options)
+			assert.That(t, err == nil && x.Defines[0] == first, "%v, or the caller's macros are sorted", err)
 		}
-		b, err2 := second.Compile(src, opt)
-		assert.Must(t, err1 == nil && err2 == nil && !a.Cached && b.Cached == tt.hit,
-			"%s: cached %v, %v, %v", what, b.Cached, err1, err2)
-		a.Cached = true
-		assert.That(t, !tt.hit || calls == 1 && reflect.DeepEqual(a, b), "read %+v, wrote %+v", b, a)
-		left, err := filepath.Glob(filepath.Join(first.dir, "*", ".*.tmp-*"))
-		assert.That(t, err == nil && len(left) == 0, "temporary files left: %v, %v", left, err)
-	}
+		left, err := filepath.Glob(filepath.Join(dir, "*", ".*.tmp-*"))
+		assert.That(t, err == nil && len(left) == 0 && !made[0].Cached, "temporary files left: %v, %v", left, err)
+		made[0].Cached = true
+		assert.That(t, made[1].Cached == (calls == 1) && (calls > 1 || reflect.DeepEqual(made[0], made[1])),
+			"read %+v, wrote %+v", made[1], made[0])
+		return map[bool]string{true: "the same", false: "another"}[made[1].Cached]
+	})
 }
 
 // An entry under another's name, or that somebody else may have written, is compiled again, and the
