@@ -8,29 +8,6 @@ import (
 	"normbench/internal/assert"
 )
 
-// Benjamini and Hochberg 1995, section 3.1: 15 tests of thrombolysis, of which
-// Bonferroni rejects 3 and they 4. The adjusted values are R's p.adjust.
-func TestAdjusted(t *testing.T) {
-	p := []float64{.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262,
-		.5719, .6528, .7590, 1}
-	holm := []float64{.0015, .0056, .0247, .114, .2211, .278, .278, .278, .3213, 1, 1, 1, 1, 1, 1}
-	q := []float64{.0015, .003, .0095, .035625, .0603, .063857, .063857, .0645, .0765, .486,
-		.581182, .714875, .753231, .813214, 1}
-	order := rand.New(rand.NewPCG(1, 2)).Perm(len(p))
-	shuffled := make([]float64, len(p))
-	for i, j := range order {
-		shuffled[i] = p[j]
-	}
-	h, b := Holm(shuffled), BenjaminiHochberg(shuffled)
-	for i, j := range order {
-		assert.That(t, math.Abs(h[i]-holm[j]) <= 1e-6 && math.Abs(b[i]-q[j]) <= 1e-6,
-			"p = %g: Holm %g, want %g; q %g, want %g", p[j], h[i], holm[j], b[i], q[j])
-	}
-	assert.That(t, len(Holm(nil)) == 0 && len(BenjaminiHochberg(nil)) == 0,
-		"of none there are some")
-	assert.Same(t, Holm([]float64{0.03, 0.04}), []float64{0.06, 0.06}, "Holm of 0.03 and 0.04")
-}
-
 func TestTimerStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	read := func(n int, us, noise, step float64) []float64 {

@@ -38,6 +38,12 @@ func TestSamples(t *testing.T) {
 			out = append(out, walshRank(int(in[0]), in[1]))
 		case "median-rank":
 			out = append(out, medianRank(int(in[0])))
+		case "holm", "benjamini-hochberg":
+			adjust := map[string]func([]float64) []float64{"holm": Holm,
+				"benjamini-hochberg": BenjaminiHochberg}[what]
+			for _, p := range adjust(x) {
+				out = append(out, p)
+			}
 		case "quantile":
 			out = append(out, Quantile(in[0], x))
 		case "summary":
