@@ -21,23 +21,6 @@ type Filler struct {
 	Prior *rule.Book
 
 	classes map[rule.Class]*class // of the last Fill
-	asked   sync.Map              // acceptance to bool: a loop fills the same cells again and again
-}
-
-// An acceptance asks whether a variant is accepted in all of a box.
-type acceptance struct {
-	box     rule.Box
-	variant kernels.Variant
-}
-
-func (f *Filler) accepts(b rule.Box, v kernels.Variant) bool {
-	key := acceptance{b, v}
-	yes, ok := f.asked.Load(key)
-	if !ok {
-		yes = b.Accepts(f.Registry, f.Device, v)
-		f.asked.Store(key, yes)
-	}
-	return yes.(bool)
 }
 
 const (
@@ -95,6 +78,7 @@ type square struct {
 	line, cell int
 	box        rule.Box
 	options    []guess // the least regret first
+	accepted   int     // so many of the first are known to be accepted in all of the box
 }
 
 // Fill makes a map from points: each cell runs the config with the least regret that is expected
@@ -136,10 +120,10 @@ func (f *Filler) raster(c *class, align int64) *rule.Raster {
 			if b.Empty() {
 				continue
 			}
-			s := &square{len(r.Lines), cell, b, f.options(c, b)}
+			s := &square{line: len(r.Lines), cell: cell, box: b, options: f.options(c, b)}
 			whole, saved = append(whole, s), saved+f.least(s)
 			for i, part := range parts(b) {
-				h := &square{len(r.Lines) + i, cell, part, f.options(c, part)}
+				h := &square{line: len(r.Lines) + i, cell: cell, box: part, options: f.options(c, part)}
 				halves, saved = append(halves, h), saved-f.least(h)/float64(len(parts(b)))
 			}
 		}
@@ -180,10 +164,15 @@ func (f *Filler) least(s *square) float64 {
 // option is the i-th option of a square that is accepted and not out; those before it are.
 func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess, ok bool) {
 	for i < len(s.options) {
-		if g = s.options[i]; !out[g.variant] && f.accepts(s.box, g.variant) {
+		known := i < s.accepted
+		if g = s.options[i]; !out[g.variant] && (known || s.box.Accepts(f.Registry, f.Device, g.variant)) {
+			s.accepted = max(s.accepted, i+1)
 			return g, true
 		}
 		s.options = slices.Delete(s.options, i, i+1)
+		if known {
+			s.accepted--
+		}
 	}
 	return g, false
 }

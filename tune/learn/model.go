@@ -57,6 +57,9 @@ const (
 // alike is the weight of a measurement at one place for another, 1 at the same: a Gaussian kernel.
 func alike(a, b place) float64 {
 	n, m := (a.columns-b.columns)/reachColumns, (a.rows-b.rows)/reachRows
+	if n*n+m*m > 20 { // most points are that far off, and do not count
+		return 0
+	}
 	k := math.Exp(-(n*n + m*m) / 2)
 	if a.step != b.step {
 		k *= otherStep
