@@ -93,6 +93,8 @@ func TestSpace(t *testing.T) {
 	assert.Golden(t, "testdata/space.txt", got.String())
 }
 
+// What a registry of one visible family has for a problem, and makes of a variant whose config is a part:
+// testdata/registry.txt.
 func TestRegistry(t *testing.T) {
 	hidden := toy()
 	hidden.Name, hidden.Hidden = "toy/hidden", true
@@ -100,32 +102,24 @@ func TestRegistry(t *testing.T) {
 		Default: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
 			return kernels.Variant{Family: "toy", Config: toy().Base(p, d)}
 		}}
-	p, d := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
-
-	fs := r.FamiliesFor(p)
-	assert.That(t, len(fs) == 1 && fs[0].Name == "toy",
-		"FamiliesFor gave %d families; want the visible one alone", len(fs))
-	for _, s := range []string{"rmsnorm/bwd/8x64/bf16", "layernorm/fwd/8x64/bf16",
-		"rmsnorm/fwd/8x64/bf16+bias"} {
-		fs := r.FamiliesFor(devicetest.Problem(t, s))
-		assert.Equal(t, len(fs), 0, "families that serve", s)
-	}
-	if v, err := r.Base(p, d); err != nil || v.String() != "toy@br2.w8.k0" {
-		t.Errorf("Base = %v, %v", v, err)
-	}
-	// A partial config is completed from the base.
-	f, v, plan, err := r.Resolve(p, kernels.Variant{Family: "toy",
-		Config: kernels.NewConfig(set(kernels.BlockRows, 1))}, d)
-	assert.That(t, err == nil && f.Name == "toy" && v.String() == "toy@br1.w8.k0" &&
-		plan.Launches[0].Grid[0] == 8, "Resolve = %v, %v, %v, %v", f, v, plan, err)
-	for variant, want := range map[string]string{"nobody@br1": `unknown family "nobody"`,
-		"toy@st2": `toy has no knob "st"`,
-		"toy@br4": "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: four rows do not fit"} {
-		_, _, _, err = r.Resolve(p, devicetest.Variant(t, variant), d)
-		assert.Refused(t, err, want, variant)
-	}
-	_, _, _, err = r.Resolve(devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+bias"), v, d)
-	assert.Refused(t, err, "toy does not serve rmsnorm/fwd/8x64/bf16+bias: no bias")
+	assert.Lines(t, "testdata/registry.txt", func(input string) string {
+		text, variant, _ := strings.Cut(input, " ")
+		p, d := devicetest.Problem(t, text), kernels.DeviceInfo{SMs: 2}
+		if variant == "" {
+			v, err := r.Base(p, d)
+			assert.NoError(t, err)
+			names := "families:"
+			for _, f := range r.FamiliesFor(p) {
+				names += " " + f.Name
+			}
+			return fmt.Sprint(names, ", base ", v)
+		}
+		f, v, plan, err := r.Resolve(p, devicetest.Variant(t, variant), d)
+		if err != nil {
+			return assert.Refusal(t, err)
+		}
+		return fmt.Sprint(f.Name, " ", v, " ", plan.Launches[0].Grid)
+	})
 }
 
 // leaves are the numbers, texts and switches in a value, by their names.

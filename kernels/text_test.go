@@ -48,6 +48,20 @@ func TestTexts(t *testing.T) {
 			again, bad := json.Marshal(list)
 			assert.NoError(t, bad, text)
 			return fmt.Sprint(string(again), err != nil)
+		case "argument": // its bits in its slot, and of whole numbers the range
+			name, number, _ := strings.Cut(text, " ")
+			k, ok := kernels.ParseArgKind(name)
+			if !ok {
+				return "no number"
+			}
+			assert.Equal(t, k.String(), name)
+			a := kernels.Arg{Kind: k, Float: assert.Value[float64](t, number)}
+			if k.IsFloat() {
+				return fmt.Sprintf("%x", a.Bits())
+			}
+			a.Int = int64(a.Float)
+			lo, hi := k.Range()
+			return fmt.Sprintf("%x of %d to %d", a.Bits(), lo, hi)
 		case "printable":
 			return strconv.QuoteToASCII(kernels.Printable(text, 100))
 		}
