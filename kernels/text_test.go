@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 )
 
 // What users and devices write is read as testdata/texts.txt says, or refused with a hint.
@@ -34,6 +35,10 @@ func TestTexts(t *testing.T) {
 			got, err = kernels.ParseVariant(text)
 		case "dtype":
 			got, err = kernels.ParseDType(text)
+		case "fits": // into so many bytes
+			bytes, problem, _ := strings.Cut(text, " ")
+			d := kernels.DeviceInfo{Name: "small gpu", MemoryBytes: assert.Value[int64](t, bytes)}
+			err = devicetest.Problem(t, problem).CheckFits(d)
 		case "id":
 			err = kernels.CheckID(text)
 		case "slug":

@@ -13,7 +13,8 @@ import (
 	"normbench/internal/hint"
 )
 
-// The folders are those of the variable, of a toolkit, and of wheels.
+// The folders are those of the variable, of a toolkit, and of wheels: testdata/folders.txt, by the
+// library.
 func TestIncludeFolders(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -28,24 +29,14 @@ func TestIncludeFolders(t *testing.T) {
 	assert.NoError(t, os.Mkdir(at("cuda/lib64"), 0o777))
 	assert.NoError(t,
 		os.Symlink(at("cuda/targets/x/lib/libnvrtc.so.13.0.88"), at("cuda/lib64/libnvrtc.so.13")))
-	for file, want := range map[string][]string{
-		"cuda/lib64/libnvrtc.so.13": {"cuda/targets/x/include",
-			"cuda/targets/x/include/cccl"},
-		"12/nvidia/cuda_nvrtc/lib/libnvrtc.so.12": {"12/nvidia/cuda_runtime/include",
-			"12/nvidia/cuda_cccl/include"},
-		"13/nvidia/cu13/lib/libnvrtc.so.13": {"13/nvidia/cu13/include"},
-		"none/lib/libnvrtc.so.13":           nil,
-	} {
-		var paths []string
-		for _, name := range want {
-			paths = append(paths, at(name))
-		}
+	assert.Lines(t, "testdata/folders.txt", func(file string) string {
 		t.Setenv("NORMBENCH_INCLUDE", "")
-		assert.Same(t, includeFolders(at(file), 0), paths, file)
+		without := includeFolders(at(file), 0)
 		t.Setenv("NORMBENCH_INCLUDE", "/a"+string(filepath.ListSeparator)+"/b")
-		assert.Same(t, includeFolders(at(file), 0), append([]string{"/a", "/b"}, paths...),
-			file, "with NORMBENCH_INCLUDE")
-	}
+		with := includeFolders(at(file), 0)
+		assert.Same(t, with, append([]string{"/a", "/b"}, without...), file, "with NORMBENCH_INCLUDE")
+		return strings.ReplaceAll(fmt.Sprint(without), root+string(filepath.Separator), "")
+	})
 }
 
 // What the preprocessor takes for an inclusion is found, however it is written, and nothing else

@@ -5,6 +5,7 @@ package driver
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"runtime"
@@ -53,23 +54,12 @@ func TestNoDevice(t *testing.T) {
 	t.Log(err)
 }
 
+// What an error says, and whether it leaves the context unusable: testdata/errors.txt.
 func TestError(t *testing.T) {
-	for _, tt := range []struct {
-		err    error
-		want   string
-		sticky bool
-	}{
-		{&Error{"cuMemAlloc", CodeOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
-			"cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)", false},
-		{&Error{"cuLaunchKernel", 700, ""}, "cuLaunchKernel: CUDA error 700", true},
-		{&Error{"cuStreamSynchronize", 719, "CUDA_ERROR_LAUNCH_FAILED"},
-			"cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719)", true},
-		{&Error{"cuLaunchKernel", CodeOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
-			"cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)", false},
-	} {
-		assert.That(t, tt.err.Error() == tt.want && IsSticky(tt.err) == tt.sticky,
-			"got %q, sticky %v, want %q, %v", tt.err, IsSticky(tt.err), tt.want, tt.sticky)
-	}
+	assert.Lines(t, "testdata/errors.txt", func(input string) string {
+		e := assert.Value[Error](t, input)
+		return fmt.Sprint(&e, ", sticky ", IsSticky(&e))
+	})
 	assert.That(t, !IsSticky(nil) && !IsSticky(ErrNoDriver) && newError("x", 0) == nil &&
 		wrap("x", nil) == nil, "no error is one")
 	var e *Error
