@@ -159,23 +159,13 @@ func TestRunFlaky(t *testing.T) {
 	}
 }
 
-// The chance is that of the binomial test where much is known of the device, and larger where
-// little is.
+// The chance is that of the binomial test where much is known of the device, and larger where little
+// is: testdata/chances.txt, by the answers and deaths of a variant and of the device.
 func TestChance(t *testing.T) {
-	for _, x := range []struct {
-		variant, own tally
-		low, high    float64
-	}{
-		{tally{0, 1}, tally{99, 0}, 0.0099, 0.01},
-		{tally{3, 0}, tally{99, 0}, 0.999, 1.001},
-		{tally{0, 3}, tally{999000, 1000}, 0.99e-9, 1.02e-9},
-		{tally{1, 2}, tally{90000, 10000}, 0.0279, 0.0281},
-		{tally{0, 4}, tally{5, 5}, 0.06, 0.12},
-	} {
-		p := chance(x.variant, x.own)
-		assert.That(t, p >= x.low && p <= x.high,
-			"%v at %v: %g, want %g to %g", x.variant, x.own, p, x.low, x.high)
-	}
+	assert.Lines(t, "testdata/chances.txt", func(input string) string {
+		x := assert.Value[[4]int](t, input)
+		return fmt.Sprintf("%.3g", chance(tally{x[0], x[1]}, tally{x[2], x[3]}))
+	})
 }
 
 // A device is retired for dying, not for a long wait before its first death; and at once for dying

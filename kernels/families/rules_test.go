@@ -138,33 +138,29 @@ func TestSteps(t *testing.T) {
 	var got []string
 	for _, k := range rule.KnownDevices() {
 		err := kernels.CheckID(k.ID)
-		assert.That(t, err == nil && k.Source != "" && k.Arch != "" && k.SMs >= 1 &&
+		assert.That(t, err == nil && k.Arch != "" && k.SMs >= 1 &&
 			k.CacheBytes >= 1 && k.SharedPerBlock >= 48<<10, "%s: %v, %+v", k.Key, err, k)
 		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()},
 			&k.DeviceInfo).Near))
 	}
+	sources := strings.Count(string(assert.File(t, "../rule/devices.json")), `"source": "`)
+	assert.Equal(t, sources, len(got), "devices with a source")
 	want := fmt.Sprint([]string{"h200 3", "h100 2", "a100 0", "b200 1", "l40s 0", "rtx5090 1"})
 	assert.Equal(t, fmt.Sprint(got), want, got)
 }
 
-// TestClassesBehind: a class that a device's own map lacks is answered by the next map's cells.
+// TestClassesBehind: a class that a device's own map lacks is answered by the next map's cells:
+// testdata/steps.txt, by a device and a problem.
 func TestClassesBehind(t *testing.T) {
-	for _, k := range rule.KnownDevices()[:2] {
-		step := families.Step(k.DeviceInfo)
-		for text, device := range map[string]string{
-			"rmsnorm/fwd/4096x4096/bf16":               k.ID,
-			"rmsnorm/bwd/4096x4096/fp16":               k.ID,
-			"layernorm/fwd/1x13895/bf16+bias+residual": "nvidia-h100-80gb-hbm3",
-			"rmsnorm/bwd/512x1000/fp32":                "nvidia-h100-80gb-hbm3",
-		} {
-			p, err := kernels.ParseProblem(text)
-			assert.NoError(t, err)
-			from := step.For(rule.ClassOf(p))
-			a := families.Book(families.With(), step, k.DeviceInfo).Answer(p)
-			assert.That(t, from.Map.Device.ID == device && a.Match == rule.MatchCell,
-				"%s on %s: %s, %+v", p, k.Key, from, a)
-		}
-	}
+	assert.Lines(t, "testdata/steps.txt", func(input string) string {
+		key, text, _ := strings.Cut(input, " ")
+		i := slices.IndexFunc(rule.KnownDevices(), func(k rule.KnownDevice) bool { return k.Key == key })
+		d, p := rule.KnownDevices()[i].DeviceInfo, devicetest.Problem(t, text)
+		step := families.Step(d)
+		a := families.Book(families.With(), step, d).Answer(p)
+		assert.Equal(t, a.Match, rule.MatchCell, input)
+		return step.For(rule.ClassOf(p)).Map.Device.ID
+	})
 }
 
 // TestRefused: what is wrong with a map's configs is named. Nothing is wrong with those of the maps

@@ -27,21 +27,27 @@ func rounds(n int, effect, control, noise float64) Cell {
 	return c
 }
 
+// cellOf is a cell of such settings as testdata/verdicts.txt says.
+func cellOf(t *testing.T, settings string) Cell {
+	set := map[string]float64{}
+	for _, word := range strings.Fields(settings) {
+		name, text, _ := strings.Cut(word, "=")
+		set[name] = assert.Numbers(t, text)[0]
+	}
+	c := rounds(int(set["n"]), set["b"], set["a2"], set["noise"])
+	c.Step = set["step"]
+	for i := range c.Rounds {
+		if every := int(set["modes"]); every > 0 && i%every == 0 {
+			c.Rounds[i].B *= 1.07
+		}
+	}
+	return c
+}
+
 // What is called, and why not, by the settings of a cell: testdata/verdicts.txt.
 func TestVerdicts(t *testing.T) {
 	assert.Lines(t, "testdata/verdicts.txt", func(input string) string {
-		set := map[string]float64{}
-		for _, word := range strings.Fields(input) {
-			name, text, _ := strings.Cut(word, "=")
-			set[name] = assert.Numbers(t, text)[0]
-		}
-		c := rounds(int(set["n"]), set["b"], set["a2"], set["noise"])
-		c.Step = set["step"]
-		for i := range c.Rounds {
-			if every := int(set["modes"]); every > 0 && i%every == 0 {
-				c.Rounds[i].B *= 1.07
-			}
-		}
+		c := cellOf(t, input)
 		j := Judge([]Cell{c}, Default())[0]
 		_, err := json.Marshal(j)
 		assert.That(t, err == nil && j.Problem == c.Problem &&
@@ -117,30 +123,25 @@ func TestRules(t *testing.T) {
 	assert.That(t, r.CheckValid() != nil, "the least effect is no number")
 }
 
+// What many cells come to, each of its own shape: testdata/summaries.txt, by their settings.
 func TestSummarize(t *testing.T) {
-	cells := []Cell{rounds(12, -0.05, 0, 0.002), rounds(12, 0.001, 0, 0.002),
-		rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
-	for i := range cells {
-		cells[i].Problem.M = int64(i + 1)
-	}
-	judged := Judge(cells, Default())
-	s := Summarize(judged)
-	assert.That(t, s.Cells == 4 && s.Faster == 1 && s.Slower == 1 && s.Same == 1 &&
-		s.Inconclusive == 2 && s.Worst != nil && s.Worst.Effect == judged[2].Effect, "%+v", s)
-	product := 1.0
-	for _, j := range judged[:4] {
-		product *= j.Effect
-	}
-	assert.That(t, math.Abs(s.Mean-math.Pow(product, 0.25)) <= 1e-12 &&
-		s.Lo < s.Mean && s.Mean < s.Hi, "mean %g [%g, %g] of %g", s.Mean, s.Lo, s.Hi, product)
-	// A good mean does not hide a bad cell.
-	for i := range 30 {
-		cells = append(cells, rounds(12, -0.1, 0, 0.002))
-		cells[len(cells)-1].Problem.M = int64(100 + i)
-	}
-	if s := Summarize(Judge(cells, Default())); s.Hi > 0.95 || s.Worst.Effect < 1.02 {
-		t.Errorf("%+v", s)
-	}
+	assert.Lines(t, "testdata/summaries.txt", func(input string) string {
+		var cells []Cell
+		for i, settings := range strings.Split(input, "; ") {
+			cells = append(cells, cellOf(t, settings))
+			cells[i].Problem.M = int64(i + 1)
+		}
+		judged, product := Judge(cells, Default()), 0.0
+		for _, j := range judged {
+			product += math.Log(max(j.Effect, 1e-300))
+		}
+		s := Summarize(judged)
+		assert.That(t, s.Cells < len(cells) || math.Abs(s.Mean-math.Exp(product/float64(s.Cells))) <= 1e-12,
+			"%s: mean %g", input, s.Mean)
+		return fmt.Sprintf("%d cells of %d shapes, %.4f [%.4f, %.4f], worst %.4f; %d faster, %d slower, %d same, "+
+			"%d inconclusive", s.Cells, s.Shapes, s.Mean, s.Lo, s.Hi, s.Worst.Effect, s.Faster, s.Slower,
+			s.Same, s.Inconclusive)
+	})
 	assert.Equal(t, Summarize(nil), (Summary{}), "of none")
 }
 
