@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -103,7 +104,7 @@ func outcome(t *testing.T, b kernels.Bench, name, op string) string {
 	return text
 }
 
-// What a peer may do, each beside one that does right before and after it.
+// What a peer may do, each beside one that does right before and after it: testdata/protocol.txt.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
@@ -113,28 +114,11 @@ func TestProtocol(t *testing.T) {
 	b, err := d.Open(t.Context(), p, 1<<63+7)
 	assert.NoError(t, err)
 	defer b.Close()
-	for name, want := range map[string]string{
-		"absent":  "refused: peer absent is not there",
-		"plain":   "refused: Plain has no residual and no zero-centered weight",
-		"raises":  "launch: it raised ValueError: as asked",
-		"exits":   "launch: it raised SystemExit: as asked",
-		"context": "launch: RuntimeError: CUDA error: an illegal memory access was encountered",
-		"crashes": "crash: the worker ended: exit status 3 (double: crashing as asked)",
-		"hangs":   "timeout: no answer within 3s",
-		"prints":  "",
-		"shape":   "wrong: y has shape (1, 1), want (8, 64)",
-	} {
-		for _, op := range []string{"check", "time"} {
-			if op == "time" && name == "hangs" {
-				continue // one time is enough
-			}
-			assert.Equal(t, outcome(t, b, name, op), want, op, name)
-			assert.Equal(t, outcome(t, b, "right", op), "", op, "right after", name)
-		}
-	}
-	assert.Equal(t, outcome(t, b, "wrong", "check"),
-		"y is wrong in 1 of 512 elements, first at 3: got NaN, want 1.5")
-	assert.Equal(t, outcome(t, b, "wrong", "time"), "wrong: y is wrong in 1 of 10 elements")
+	assert.Lines(t, "testdata/protocol.txt", func(input string) string {
+		op, name, _ := strings.Cut(input, " ")
+		defer func() { assert.Equal(t, outcome(t, b, "right", op), "", op, "right after", name) }()
+		return cmp.Or(outcome(t, b, name, op), "right")
+	})
 	text := "the host takes 40.0 us for a call, which is in no time here: up to 75% host-bound, " +
 		"on 1 of 1 problems"
 	if got := d.HostBound("peer/right"); got != text || d.HostBound("peer/wrong") != "" {
