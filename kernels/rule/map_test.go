@@ -66,23 +66,6 @@ func cellOf(m *Map, p kernels.Problem) Answer {
 	return m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N, m.Device.SMs)
 }
 
-func TestCellAt(t *testing.T) {
-	m := scattered(2)
-	r := rand.New(rand.NewPCG(3, 1))
-	for range 100000 {
-		c := m.Rasters[r.IntN(len(m.Rasters))].Class
-		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 1+r.Int64N(1<<r.IntN(17)))
-		if !Inside(p.M, p.N) {
-			continue
-		}
-		a := cellOf(m, p)
-		assert.Must(t, a.Match == MatchCell, "%s: %+v", p, a)
-		b := a.Raster.Box(a.Line, a.Cell, m.Device.SMs)
-		assert.Must(t, p.N >= b.NLo && p.N <= b.NHi && p.M >= b.MLo && p.M <= b.MHi &&
-			AlignOf(p.N, c.Bytes) == a.Raster.Align, "%s is in the cell %+v", p, b)
-	}
-}
-
 // TestMerge: of two maps each cell has the better-evidenced config, whatever their lines and
 // bounds, and of two alike next's.
 func TestMerge(t *testing.T) {
