@@ -113,23 +113,12 @@ const freeBudgets = 10
 // A FreeRow is a strategy on a free space.
 type FreeRow struct {
 	Strategy string
-	Regret   [freeBudgets][]float64 // by share of the space and seed: of the pick over the best
+	Mean     [freeBudgets]float64 // over seeds of the regret, the pick over the best, by share
+	Within   float64              // share of seeds within Goal at the last share
 	// Score is 0 where the strategy is as good as what random draws are expected to find, and 1
 	// where it finds the optimum at once: (random - strategy) / (random - optimum), the mean over
 	// the shares (Willemsen et al. 2024).
 	Score float64
-}
-
-// Mean is the mean regret at a share in hundredths, and the share of seeds within Goal.
-func (r *FreeRow) Mean(share int) (mean, within float64) {
-	n := float64(len(r.Regret[share-1]))
-	for _, x := range r.Regret[share-1] {
-		mean += x / n
-		if x <= Goal {
-			within += 1 / n
-		}
-	}
-	return mean, within
 }
 
 // valid are the configs with a time.
@@ -175,36 +164,32 @@ func Draws(f *Free, share int) int {
 }
 
 // RunFree searches a free space from seeds random valid starts by each strategy.
-func RunFree(ctx context.Context, f *Free, strategies []string, seeds int) ([]FreeRow, error) {
-	rows := make([]FreeRow, len(strategies))
-	for k, name := range strategies {
-		r := &rows[k]
-		r.Strategy = name
-		for i := range r.Regret {
-			r.Regret[i] = make([]float64, seeds)
-		}
-		err := parallel(ctx, seeds, func(ctx context.Context, seed int) error {
-			best, err := searchFree(ctx, f, name, uint64(seed))
-			if err != nil {
-				return err
-			}
-			for i := range r.Regret {
-				found := best[min(Draws(f, i+1), len(best))-1]
-				r.Regret[i][seed] = found/slices.Min(f.Times) - 1
-			}
-			return nil
+func RunFree(ctx context.Context, f *Free, strategies []string, seeds int) (rows []FreeRow, err error) {
+	for _, name := range strategies {
+		r, found := FreeRow{Strategy: name}, make([][]float64, seeds)
+		err := parallel(ctx, seeds, func(ctx context.Context, seed int) (err error) {
+			found[seed], err = searchFree(ctx, f, name, uint64(seed))
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		for i := range freeBudgets {
+		for i := range r.Mean {
+			r.Within = 0
+			for _, best := range found {
+				regret := best[min(Draws(f, i+1), len(best))-1]/slices.Min(f.Times) - 1
+				r.Mean[i] += regret / float64(seeds)
+				if regret <= Goal {
+					r.Within += 1 / float64(seeds)
+				}
+			}
 			score := 1.0
 			if random := RandomRegret(f, i+1); random > 0 {
-				mean, _ := r.Mean(i + 1)
-				score -= mean / random
+				score -= r.Mean[i] / random
 			}
 			r.Score += score / freeBudgets
 		}
+		rows = append(rows, r)
 	}
 	return rows, nil
 }
@@ -260,10 +245,9 @@ func TestFreeSpaces(t *testing.T) {
 		sum, n = sum+auto.Score, n+1
 		assert.That(t, auto.Score >= 0.4, "%s: auto scores %.2f", name, auto.Score)
 		for _, share := range []int{3, 6, 10} {
-			mean, _ := auto.Mean(share)
-			assert.That(t, mean <= RandomRegret(f, share),
-				"%s: auto's regret at %d%% is %.3f, random's %.3f", name, share, mean,
-				RandomRegret(f, share))
+			mean, random := auto.Mean[share-1], RandomRegret(f, share)
+			assert.That(t, mean <= random, "%s: auto's regret at %d%% is %.3f, random's %.3f", name,
+				share, mean, random)
 		}
 	}
 	assert.That(t, sum/n >= 0.75, "auto scores %.2f in the mean", sum/n)

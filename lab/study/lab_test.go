@@ -184,21 +184,18 @@ func naiveTable(title string, rows []Row) string {
 func freeTable(f *Free, rows []FreeRow, seeds int) string {
 	title := fmt.Sprintf("%s on %s, %d configs of %d knobs, %d seeds", f.Kernel, f.Device,
 		len(f.Times), len(f.Axes), seeds)
-	cells := [][]string{{"random draws, expected", "0.000"}}
+	shares := []int{1, 3, 6, 10}
+	random := []string{"random draws, expected", "0.000"}
+	for _, share := range shares {
+		random = append(random, fixed(2, 100*RandomRegret(f, share)))
+	}
+	cells := [][]string{append(random, "")}
 	for _, r := range rows {
-		cells = append(cells, []string{r.Strategy, fixed(3, r.Score)})
-	}
-	for _, share := range []int{1, 3, 6, 10} {
-		cells[0] = append(cells[0], fixed(2, 100*RandomRegret(f, share)))
-		for i := range rows {
-			mean, _ := rows[i].Mean(share)
-			cells[i+1] = append(cells[i+1], fixed(2, 100*mean))
+		row := []string{r.Strategy, fixed(3, r.Score)}
+		for _, share := range shares {
+			row = append(row, fixed(2, 100*r.Mean[share-1]))
 		}
-	}
-	cells[0] = append(cells[0], "")
-	for i := range rows {
-		_, within := rows[i].Mean(10)
-		cells[i+1] = append(cells[i+1], pc(within))
+		cells = append(cells, append(row, pc(r.Within)))
 	}
 	return markdown(title, []string{"strategy", "score", "regret at 1 % %", "3 %", "6 %", "10 %",
 		"searches within 1 %"}, cells)
