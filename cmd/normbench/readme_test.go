@@ -110,6 +110,7 @@ func TestReadme(t *testing.T) {
 var (
 	assignment = regexp.MustCompile(`^[A-Z_]+=`)
 	inQuotes   = regexp.MustCompile(`'[^']*'|"[^"]*"`)
+	asksPython = regexp.MustCompile(`^normbench list peers|examples/triton|examples/liger|verify py:`)
 )
 
 // checkCommand runs a line, and says whether it could.
@@ -129,17 +130,16 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	if len(words) == 0 {
 		return false
 	}
-	if len(words) > 2 && words[0] == "go" && words[1] == "run" && words[2] == "./cmd/normbench" {
-		words = append([]string{"normbench"}, words[3:]...)
+	if strings.HasPrefix(text, "go run ./cmd/normbench ") {
+		words = words[2:]
 	}
-	program := strings.TrimPrefix(strings.TrimPrefix(words[0], "./"), "bin/")
-	switch {
-	case program == "make":
+	switch program := strings.TrimPrefix(strings.TrimPrefix(words[0], "./"), "bin/"); program {
+	case "make":
 		checkTargets(t, root, words[1:])
 		return true
-	case program == "normbench":
+	case "normbench", "cmd/normbench":
 		words = words[1:]
-	case program == "go":
+	case "go":
 		// Not run: it would build and test what this very test is part of. Its packages exist.
 		for _, w := range words {
 			if dir, ok := strings.CutPrefix(w, "./"); ok {
@@ -153,13 +153,8 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		return false
 	}
 	checkOutputs(t, words)
-	// there is no Python in $PATH
-	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text,
-		"examples/triton") ||
-		strings.Contains(text, "examples/liger") || strings.Contains(text, "verify py:") {
-		code, _, stderr := normbench(words)
-		assert.That(t, code == exitTrouble && strings.Contains(stderr, "Python"),
-			"%s: exit code %d, not for the want of Python\n%s", text, code, stderr)
+	if asksPython.MatchString(text) { // there is none in $PATH
+		checkRefused(t, words, "Python")
 		return true
 	}
 	if strings.Contains(text, "--device cuda") {
@@ -253,17 +248,20 @@ func normbench(args []string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
+// checkRefused wants a command to be refused for a reason.
+func checkRefused(t *testing.T, words []string, why string) {
+	code, _, stderr := normbench(words)
+	assert.That(t, code == exitTrouble && strings.Contains(stderr, why),
+		"%s: exit code %d, not as %s\n%s", strings.Join(words, " "), code, why, stderr)
+}
+
 // checkGPU holds a command for a GPU to what can be told without: it gets as far as the device that
 // is not there, and a sweep's other flags are right, as they would be on a cpu.
 func checkGPU(t *testing.T, words []string) {
-	why, remote := "built without CUDA", slices.Contains(words, "--worker")
-	if remote {
-		why = "does not start"
-	}
-	if remote || !lab.HaveCUDA {
-		code, _, stderr := normbench(words)
-		assert.That(t, code == exitTrouble && strings.Contains(stderr, why),
-			"%s: exit code %d, not as it %s\n%s", strings.Join(words, " "), code, why, stderr)
+	if slices.Contains(words, "--worker") {
+		checkRefused(t, words, "does not start")
+	} else if !lab.HaveCUDA {
+		checkRefused(t, words, "built without CUDA")
 	}
 	if words[0] == "sweep" {
 		var rest []string // without what names the device
@@ -294,17 +292,16 @@ func checkGPU(t *testing.T, words []string) {
 func checkTargets(t *testing.T, root string, targets []string) {
 	files, err := filepath.Glob(filepath.Join(root, "scripts", "*.mk"))
 	assert.NoError(t, err)
-	var makefiles []byte
+	makefiles := ""
 	for _, name := range append(files, filepath.Join(root, "Makefile")) {
-		b := assert.File(t, name)
-		makefiles = append(append(makefiles, '\n'), b...)
+		makefiles += "\n" + string(assert.File(t, name))
 	}
 	for _, target := range targets {
 		if strings.HasPrefix(target, "-") || strings.Contains(target, "=") {
 			continue
 		}
 		assert.That(t,
-			regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(target)+`:`).Match(makefiles),
+			regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(target)+`:`).MatchString(makefiles),
 			"there is no target %q to make", target)
 	}
 }
