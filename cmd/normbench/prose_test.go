@@ -33,31 +33,26 @@ func TestLinks(t *testing.T) {
 	}
 	shallow, err := git("rev-parse", "--is-shallow-repository")
 	history := err == nil && shallow == "false"
-	// The rows of results that name this commit are measured anew; the commit itself has not
-	// landed.
-	commits := map[string]bool{}
-	checked := 0
+	commits, checked := map[string]bool{}, 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md",
 		"results/*/*/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
 		assert.NoError(t, err)
 		for _, page := range pages {
-			text := assert.File(t, page)
-			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""),
-				-1) {
+			text := string(assert.File(t, page))
+			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 				_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
 				assert.That(t, err == nil, "%s: %v", page, err)
 				checked++
 			}
-			for _, hash := range commitHash.FindAllString(string(text), -1) {
+			for _, hash := range commitHash.FindAllString(text, -1) {
 				// A word of digits alone is a date or a seed.
 				if !history || commits[hash] || !strings.ContainsAny(hash, "0123456789") ||
 					!strings.ContainsAny(hash, "abcdef") {
 					continue
 				}
 				_, err := git("cat-file", "-e", hash+"^{commit}")
-				assert.That(t, err == nil,
-					"%s names commit %s, which is not in the history", page, hash)
+				assert.That(t, err == nil, "%s names commit %s, which is not in the history", page, hash)
 				commits[hash] = true
 			}
 		}
