@@ -30,18 +30,15 @@ func TestLab(t *testing.T) {
 		t.Skip("NORMBENCH_LAB names no records: see `make lab`")
 	}
 	t.Chdir(filepath.Join("..", ".."))
+	seeds, _ := strconv.Atoi(os.Getenv("NORMBENCH_LAB_SEEDS"))
 	for _, path := range paths {
 		st, err := os.Stat(path)
 		assert.NoError(t, err)
-		lab, seeds := labCache, 24
 		if st.IsDir() {
-			lab, seeds = labGrids, 100
+			labGrids(t, path, cmp.Or(seeds, 100))
+		} else {
+			labCache(t, path, cmp.Or(seeds, 24))
 		}
-		if text := os.Getenv("NORMBENCH_LAB_SEEDS"); text != "" {
-			seeds, err = strconv.Atoi(text)
-			assert.Must(t, err == nil, "%v", err)
-		}
-		lab(t, path, seeds)
 	}
 }
 
@@ -77,20 +74,16 @@ func naive() []Setup {
 		{Label: "base alone", Strategy: search.Random, Share: 1e-9},
 		{Label: "naive base alone", Strategy: search.Random, Share: 1e-9, Naive: true},
 	}
-	for _, naive := range []bool{false, true} {
-		from, alone := " from the base", "auto alone, base"
-		if naive {
-			from, alone = " from a naive base", "auto alone, naive base"
-		}
-		for _, s := range []Setup{
-			{Label: search.Auto + from, Strategy: search.Auto, Transfer: true},
-			{Label: alone, Strategy: search.Auto},
-			{Label: search.Random + from, Strategy: search.Random},
-		} {
-			s.Naive = naive
-			for _, s.Share = range naiveShares {
-				list = append(list, s)
-			}
+	for _, s := range []Setup{
+		{Label: "auto from the base", Strategy: search.Auto, Transfer: true},
+		{Label: "auto alone, base", Strategy: search.Auto},
+		{Label: "random from the base", Strategy: search.Random},
+		{Label: "auto from a naive base", Strategy: search.Auto, Transfer: true, Naive: true},
+		{Label: "auto alone, naive base", Strategy: search.Auto, Naive: true},
+		{Label: "random from a naive base", Strategy: search.Random, Naive: true},
+	} {
+		for _, s.Share = range naiveShares {
+			list = append(list, s)
 		}
 	}
 	return list
@@ -164,18 +157,16 @@ func strategyTable(title string, rows []Row) string {
 
 func naiveTable(title string, rows []Row) string {
 	var cells [][]string
-	for len(rows) > 0 {
-		n := 1
-		for n < len(rows) && rows[n].Label == rows[0].Label {
-			n++
+	for n := 0; len(rows) > 0; rows = rows[n:] {
+		n = min(len(naiveShares), len(rows))
+		if rows[0].Share < naiveShares[0] { // a base alone has no budget
+			n = 1
 		}
-		row := []string{rows[0].Label}
-		for k := range naiveShares { // a base alone has no budget
+		row, last := []string{rows[0].Label}, rows[n-1]
+		for k := range naiveShares {
 			row = append(row, fixed(2, 100*rows[min(k, n-1)].Mean))
 		}
-		last := rows[n-1]
 		cells = append(cells, append(row, pc(last.Within), fixed(0, last.Variants), pc(last.GPU)))
-		rows = rows[n:]
 	}
 	return markdown(title, []string{"strategy", "regret 1%", "3%", "6%", "10%", "in 1%", "configs",
 		"GPU %"}, cells)
