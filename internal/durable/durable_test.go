@@ -46,18 +46,19 @@ func TestStale(t *testing.T) {
 		"MakeFolder": func(dir string) error { return MakeFolder(filepath.Split(dir)) },
 	} {
 		dir := t.TempDir()
-		old := time.Now().Add(-2 * staleAfter)
-		for file, at := range map[string]time.Time{".a.json.tmp-12": old, ".check.tmp-7": old,
-			".a.json.tmp-13": time.Now(), ".a.json.tmp-x": old, "a.tmp-1": old} {
-			assert.NoError(t,
-				errors.Join(os.WriteFile(filepath.Join(dir, file), nil, 0o600),
-					os.Chtimes(filepath.Join(dir, file), at, at)))
+		files := map[string]time.Duration{".a.json.tmp-12": -2 * staleAfter, // and their age
+			".check.tmp-7": -2 * staleAfter, ".a.json.tmp-13": 0, ".a.json.tmp-x": -2 * staleAfter,
+			"a.tmp-1": -2 * staleAfter}
+		for file, age := range files {
+			assert.NoError(t, os.WriteFile(filepath.Join(dir, file), nil, 0o600))
+			at := time.Now().Add(age)
+			assert.NoError(t, os.Chtimes(filepath.Join(dir, file), at, at))
 		}
 		assert.NoError(t, write(dir))
-		for file, want := range map[string]bool{".a.json.tmp-12": false, ".check.tmp-7": false,
-			".a.json.tmp-13": true, ".a.json.tmp-x": true, "a.tmp-1": true} {
+		for file := range files {
 			_, err := os.Lstat(filepath.Join(dir, file))
-			assert.Equal(t, (err == nil), want, name, file, err)
+			gone := file == ".a.json.tmp-12" || file == ".check.tmp-7"
+			assert.Equal(t, err != nil, gone, name, file, err)
 		}
 	}
 }
@@ -105,22 +106,20 @@ func TestPlaceStaysBelow(t *testing.T) {
 func TestVerify(t *testing.T) {
 	data := SealText([]byte(`{
 "n": 12, "s": "a <b> & \u003c", "l": [1e-7]}`))
-	for name, text := range map[string][]byte{
-		"as written": data,
-		"line ends":  bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")),
-		"layout":     bytes.ReplaceAll(data, []byte("  "), []byte("\t")),
-		"no sum":     []byte(`{"n": 12}`),
-		"not JSON":   []byte(`{"n": `),
-	} {
+	change := func(from, to string) []byte { return bytes.ReplaceAll(data, []byte(from), []byte(to)) }
+	for name, text := range map[string][]byte{"as written": data, "line ends": change("\n", "\r\n"),
+		"layout": change("  ", "\t"), "no sum": []byte(`{"n": 12}`), "not JSON": []byte(`{"n": `)} {
 		assert.NoError(t, Verify(text), name)
 	}
-	for name, text := range map[string][]byte{
-		"a digit":  bytes.Replace(data, []byte("12"), []byte("13"), 1),
-		"not last": []byte(`{"crc":"00000000","n":12}`),
-	} {
+	for name, text := range map[string][]byte{"a digit": change("12", "13"),
+		"not last": []byte(`{"crc":"00000000","n":12}`)} {
 		err := Verify(text)
 		assert.That(t, err != nil && strings.Contains(hint.Of(err), `"crc"`), "%s: %v", name, err)
 	}
+	// Of two fields with one name encoding/json takes the last in silence.
+	assert.Lines(t, "testdata/json.txt", func(text string) string {
+		return fmt.Sprint(Verify([]byte(text)))
+	})
 }
 
 // The hint names the cause, where it is not that one may not write.
@@ -175,11 +174,4 @@ func TestLongNames(t *testing.T) {
 	}
 	err := writeFile(filepath.Join(dir, strings.Repeat("a", 256)), "")
 	assert.That(t, errors.Is(err, syscall.ENAMETOOLONG), "256 bytes: %v", err)
-}
-
-// Of two fields with one name encoding/json takes the last in silence.
-func TestTwice(t *testing.T) {
-	assert.Lines(t, "testdata/json.txt", func(text string) string {
-		return fmt.Sprint(Verify([]byte(text)))
-	})
 }
