@@ -2,7 +2,6 @@ package export
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,8 +9,6 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/internal/hint"
-	"normbench/kernels"
-	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 )
 
@@ -55,20 +52,6 @@ func TestBenchfmt(t *testing.T) {
 	var b strings.Builder
 	assert.NoError(t, WriteBenchfmt(&b, load(t)))
 	assert.Golden(t, "testdata/benchfmt.txt", b.String())
-}
-
-// Problems that differ are benchmarks that differ.
-func TestBenchNames(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	of := map[string]kernels.Problem{}
-	for range 20_000 {
-		p := devicetest.Draw(rng, 2, 2)
-		name := benchName(p)
-		q, ok := of[name]
-		assert.Must(t, !ok || q == p, "%s and %s are both %s", p, q, name)
-		of[name] = p
-	}
-	assert.That(t, len(of) >= 1000, "only %d problems", len(of))
 }
 
 func TestMixed(t *testing.T) {
