@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,38 +12,34 @@ import (
 // -update writes them.
 func TestMade(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	const results = "results/nvidia-h200"
-	made := map[string][]string{} // commands by what they print or, with --plot, draw
-	for _, from := range []string{results, "results/nvidia-h100-80gb-hbm3"} {
-		made[from+"/table.txt"] = []string{"compare", from + "#base", from}
-	}
-	for _, pass := range []string{"fwd", "bwd"} {
-		for _, op := range []string{"rmsnorm", "layernorm"} {
-			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op +
-				"-" + pass + ".json.gz"}
-		}
-		made["docs/growth-"+pass+".svg"] = []string{"report", results + "/growth-peers#peers",
-			results + "/growth-peers#base", "--pass", pass}
+	const peers = "report results/nvidia-h200/peers/"
+	const growth = "report results/nvidia-h200/growth-peers#peers results/nvidia-h200/growth-peers#base "
+	made := map[string]string{ // commands by what they print or, with --plot, draw
+		"results/nvidia-h200/table.txt": "compare results/nvidia-h200#base results/nvidia-h200",
+		"results/nvidia-h100-80gb-hbm3/table.txt": "compare results/nvidia-h100-80gb-hbm3#base " +
+			"results/nvidia-h100-80gb-hbm3",
+		"docs/peers-rmsnorm-fwd.svg":   peers + "rmsnorm-fwd.json.gz",
+		"docs/peers-rmsnorm-bwd.svg":   peers + "rmsnorm-bwd.json.gz",
+		"docs/peers-layernorm-fwd.svg": peers + "layernorm-fwd.json.gz",
+		"docs/peers-layernorm-bwd.svg": peers + "layernorm-bwd.json.gz",
+		"docs/growth-fwd.svg":          growth + "--pass fwd",
+		"docs/growth-bwd.svg":          growth + "--pass bwd",
 	}
 	drawn := filepath.Join(t.TempDir(), "x.svg")
-	for name, args := range made {
+	for name, command := range made {
+		args := strings.Fields(command)
 		if filepath.Ext(name) == ".svg" {
 			args = append(args, "--plot", drawn)
 		}
 		code, stdout, stderr := normbench(args)
-		got := []byte(stdout)
+		got := stdout
 		if filepath.Ext(name) == ".svg" {
-			got, _ = os.ReadFile(drawn)
+			got = string(assert.File(t, drawn))
 		}
-		if *assert.Update && code == 0 {
-			assert.NoError(t, os.WriteFile(name, got, 0o644))
-		}
-		kept, err := os.ReadFile(name)
-		assert.That(t, err == nil && code == 0 && bytes.Equal(kept, got),
-			"%s is not what %s makes (%v, exit code %d)\n%s", name, args, err, code, stderr)
+		assert.Must(t, code == 0, "%s: exit code %d\n%s", command, code, stderr)
+		assert.Golden(t, name, got)
 		assert.That(t,
-			!strings.HasPrefix(name, "docs/peers") || strings.Contains(stdout,
-				"A = peer:best, B = tuned:"),
-			"%s does not say who is who\n%s", args, stdout)
+			!strings.HasPrefix(name, "docs/peers") || strings.Contains(stdout, "A = peer:best, B = tuned:"),
+			"%s does not say who is who\n%s", command, stdout)
 	}
 }

@@ -134,17 +134,13 @@ func (f *Free) valid() (is []int) {
 // RandomRegret is what draws without replacement of a share in hundredths, of which the first is a
 // valid one, are expected to find, over the optimum.
 func RandomRegret(f *Free, share int) float64 {
-	var times []float64
-	for _, i := range f.valid() {
-		times = append(times, f.Times[i])
-	}
-	slices.Sort(times)
-	n, m, draws := len(f.Times), len(times), Draws(f, share)
+	times := slices.Sorted(slices.Values(f.Times))
+	n, m, draws := len(times), len(f.valid()), Draws(f, share)
 	// The chance that the best is the i-th: one of the draws has it, or is it the first, and
 	// none has a faster one.
 	none := 1.0 // chance that nothing faster than the i-th was drawn
 	sum := 0.0
-	for i, t := range times {
+	for i, t := range times[:m] {
 		// The start is not among the i+1 fastest, and neither is any of the others.
 		next := float64(m-i-1) / float64(m)
 		for d := range i + 1 {
