@@ -64,12 +64,7 @@ func TestClaims(t *testing.T) {
 			for _, f := range append(faults, unmarked(want)...) {
 				t.Errorf("%s: %s", page, f)
 			}
-			if want != text && *assert.Update {
-				err = os.WriteFile(page, []byte(want), 0o644)
-				assert.NoError(t, err)
-				continue
-			}
-			assert.Same(t, text, want, page, "is not what the files have (-update writes it)")
+			assert.Golden(t, page, want)
 		}
 	}
 	assert.That(t, claims >= 30, "%d claims", claims)
