@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"normbench/internal/hint"
@@ -89,6 +90,9 @@ func (s *server) do(req *request, a *answer) (err error) {
 			return err
 		}
 	}
+	if req.Problem == nil && slices.Contains([]string{"prefetch", "prepare", "open"}, req.Op) {
+		return fmt.Errorf("%s without a problem", req.Op)
+	}
 	switch req.Op {
 	case "hello":
 		a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
@@ -103,27 +107,6 @@ func (s *server) do(req *request, a *answer) (err error) {
 		if sensor, ok := s.dev.(kernels.Sensor); ok {
 			*a.Reading, err = sensor.Sense(s.ctx)
 		}
-	case "prefetch", "prepare", "open":
-		if req.Problem == nil {
-			return fmt.Errorf("%s without a problem", req.Op)
-		}
-		return s.ahead(req)
-	case "check", "time":
-		if s.bench == nil {
-			return fmt.Errorf("%s without an open problem", req.Op)
-		}
-		return s.measure(req, a)
-	case "close":
-		return s.closeBench()
-	default:
-		return fmt.Errorf("unknown op %q", req.Op)
-	}
-	return err
-}
-
-// ahead does what comes before a problem's variants are measured.
-func (s *server) ahead(req *request) (err error) {
-	switch req.Op {
 	case "prefetch":
 		s.dev.Prefetch(*req.Problem, req.Variants)
 	case "prepare":
@@ -133,12 +116,21 @@ func (s *server) ahead(req *request) (err error) {
 	case "open":
 		s.closeBench()
 		s.bench, err = s.dev.Open(s.ctx, *req.Problem, req.Seed)
+	case "check", "time":
+		return s.measure(req, a)
+	case "close":
+		return s.closeBench()
+	default:
+		return fmt.Errorf("unknown op %q", req.Op)
 	}
 	return err
 }
 
 func (s *server) measure(req *request, a *answer) error {
-	if len(req.Variants) != 1 {
+	switch {
+	case s.bench == nil:
+		return fmt.Errorf("%s without an open problem", req.Op)
+	case len(req.Variants) != 1:
 		return fmt.Errorf("%s takes one variant", req.Op)
 	}
 	v := req.Variants[0]
