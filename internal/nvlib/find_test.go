@@ -28,11 +28,10 @@ func TestFind(t *testing.T) {
 		assert.NoError(t, os.MkdirAll(filepath.Dir(file), 0o777))
 		assert.NoError(t, os.WriteFile(file, nil, 0o666))
 	}
-	t.Setenv("CUDA_HOME", home)
-	t.Setenv("CUDA_PATH", "")
-	t.Setenv("VIRTUAL_ENV", venv)
-	t.Setenv("CONDA_PREFIX", "")
-	t.Setenv("NORMBENCH_PROBE", "")
+	for name, value := range map[string]string{"CUDA_HOME": home, "CUDA_PATH": "", "VIRTUAL_ENV": venv,
+		"CONDA_PREFIX": "", "NORMBENCH_PROBE": ""} {
+		t.Setenv(name, value)
+	}
 	want := append(slices.Clone(probe.Sonames), files...)
 	for good := range len(want) + 1 { // which one loads, none at the end
 		var tried []string

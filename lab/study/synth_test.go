@@ -32,20 +32,6 @@ func synthetic(names int, values [][]float64, of func(x []float64) float64) *Fre
 	return f
 }
 
-func powers(from, n int) (vs []float64) {
-	for i := range n {
-		vs = append(vs, float64(from<<i))
-	}
-	return vs
-}
-
-func steps(from, by, n int) (vs []float64) {
-	for i := range n {
-		vs = append(vs, float64(from+i*by))
-	}
-	return vs
-}
-
 // rough is a lognormal factor of a config that is the same each time.
 func rough(seed uint64, x []float64, sd float64) float64 {
 	h := seed
@@ -60,8 +46,8 @@ func synthetics() map[string]*Free {
 	sq := func(x float64) float64 { return x * x }
 	return map[string]*Free{
 		// Half are invalid, by the product of most knobs, and the fastest lie at that border.
-		"border": synthetic(0, [][]float64{powers(8, 6), powers(1, 6), steps(1, 1, 8), powers(1, 4),
-			{0, 1, 2}}, func(x []float64) float64 {
+		"border": synthetic(0, [][]float64{{8, 16, 32, 64, 128, 256}, {1, 2, 4, 8, 16, 32},
+			{1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 4, 8}, {0, 1, 2}}, func(x []float64) float64 {
 			use := x[0] * x[1] * x[2] * (1 + x[4]) * (1 + 0.3*x[3])
 			if use > 9000 || x[4] == 2 && x[3] < 2 {
 				return math.Inf(1)
@@ -70,8 +56,8 @@ func synthetics() map[string]*Free {
 			return rough(6, x, 0.02) * (1 + 3e3/use) * shape * (1 - 0.1*x[4])
 		}),
 		// A good one among names whose others are bad.
-		"trap": synthetic(2, [][]float64{steps(0, 1, 6), steps(0, 1, 4), steps(0, 1, 8),
-			powers(1, 6), steps(0, 1, 4)}, func(x []float64) float64 {
+		"trap": synthetic(2, [][]float64{{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3}, {0, 1, 2, 3, 4, 5, 6, 7},
+			{1, 2, 4, 8, 16, 32}, {0, 1, 2, 3}}, func(x []float64) float64 {
 			base := []float64{1.2, 1.6, 1.3, 1.9, 1.4, 1.7}[int(x[0])] * []float64{1.1, 1.2, 1,
 				1.3}[int(x[1])]
 			if x[0] == 3 && x[1] == 1 {
