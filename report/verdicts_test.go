@@ -138,7 +138,7 @@ func TestVerdicts(t *testing.T) {
 func TestRecordedAlike(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "results", "*", "records.jsonl.gz"))
 	assert.Must(t, err == nil && len(files) >= 2, "%v %v", files, err)
-	pairs, bound := 0, 0
+	pairs := 0
 	for _, name := range files {
 		f, err := record.Load(name)
 		assert.NoError(t, err)
@@ -150,11 +150,7 @@ func TestRecordedAlike(t *testing.T) {
 			j := verdict.JudgeRounds(x.Rounds, x.BaseAgain, nil, step, x.Of-1)
 			assert.That(t, j.Verdict != verdict.Faster && j.Verdict != verdict.Slower,
 				"%s of %s: %+v", e.Problem, name, j)
-			if verdict.IsAhead(x.Rounds, x.BaseAgain, 0) || verdict.IsAhead(x.BaseAgain, x.Rounds, 0) {
-				bound++
-			}
 		}
 	}
-	t.Logf("%d pairs; a bound above zero alone calls %d", pairs, bound)
 	assert.That(t, pairs >= 500, "%d pairs", pairs)
 }

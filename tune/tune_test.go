@@ -102,18 +102,15 @@ func TestWriteRead(t *testing.T) {
 	}
 	st, err := os.Stat(path)
 	assert.That(t, err == nil && st.Mode().Perm() == 0o644, "mode %v, %v", st.Mode(), err)
-	data, _ := os.ReadFile(path)
-	golden := filepath.Join("testdata", "tuned.json")
-	assert.Golden(t, golden, string(data))
+	assert.Golden(t, "testdata/tuned.json", string(assert.File(t, path)))
 	got, err := Read(path)
 	diff := cmp.Diff(want, got, sameConfig)
 	assert.That(t, diff == "" && err == nil, "%v %v", diff, err)
 	e, m := got.Lookup(devicetest.Problem(t, p1))
 	assert.That(t, m && e.Config.String() == "w4" &&
 		e.Variants == (Counts{Measured: 4, OK: 3, Failed: 1}), "lookup: %+v %v", e, m)
-	if e, m := got.Lookup(devicetest.Problem(t, "rmsnorm/bwd/1x8/bf16")); m || e.Family != "" {
-		t.Errorf("lookup of nothing: %+v %v", e, m)
-	}
+	e, m = got.Lookup(devicetest.Problem(t, "rmsnorm/bwd/1x8/bf16"))
+	assert.That(t, !m && e.Family == "", "lookup of nothing: %+v %v", e, m)
 	gone := filepath.Join(t.TempDir(), "no", "such", FileName)
 	_, err = Read(gone)
 	for _, err := range []error{err, want.Write(durable.Place{Name: gone})} {
