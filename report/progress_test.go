@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"normbench/internal/assert"
@@ -24,10 +25,7 @@ func TestProgressChosen(t *testing.T) {
 			Family: family, Status: kernels.StatusOK, Base: family == "base", Chosen: chosen,
 			StreamUS: 5, SamplesUS: samples}
 		if run == "r-finals" {
-			r.SearchUS, r.Finals, r.Visits = 1, 3, make([]int, len(samples))
-			for i := range r.Visits {
-				r.Visits[i] = 1
-			}
+			r.SearchUS, r.Finals, r.Visits = 1, 3, slices.Repeat([]int{1}, len(samples))
 		}
 		p.Observe(sweep.Event{Record: r, Median: stats.Median(samples), Left: left, Done: 1, Total: 6})
 	}

@@ -49,9 +49,8 @@ func TestPickFinal(t *testing.T) {
 	// Rounds that prove it faster and samples that have it slower prove nothing.
 	odd := chosen
 	odd.Median = 101
-	if e := Pick([]record.Entry{odd, base})[0]; e.Variant() != base.Variant || !e.Proven() {
-		t.Errorf("picked %+v", e)
-	}
+	e := Pick([]record.Entry{odd, base})[0]
+	assert.That(t, e.Variant() == base.Variant && e.Proven(), "picked %+v", e)
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
 	table.countSearched(record.Entries{&chosen, &base, &failed, &stream})
 	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
@@ -102,25 +101,21 @@ func TestReplaces(t *testing.T) {
 	assert.Equal(t, m.Entries[0].MedianUS, 200,
 		"a newer measurement of the same variant was left out")
 	e.Entries[0].Samples = 1
-	if m, _ := merge(o, e, asOf(o)); m.Entries[0].MedianUS == 200 {
-		t.Error("one sample replaced thirty")
-	}
+	m, _ = merge(o, e, asOf(o))
+	assert.That(t, m.Entries[0].MedianUS != 200, "one sample replaced thirty")
 	// Of stale entries nothing stays that was measured anew.
 	e = table(t)
 	e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "h", Source: "s",
 		MedianUS: 500, Samples: 20}}
-	if m, n := merge(o, e, func(string) string { return "other" }); n != 1 ||
-		len(m.Entries) != 3 || m.Entries[1].Family != "h" {
-		t.Errorf("%d replaced: %+v", n, m.Entries)
-	}
+	m, n := merge(o, e, func(string) string { return "other" })
+	assert.That(t, n == 1 && len(m.Entries) == 3 && m.Entries[1].Family == "h", "%d replaced: %+v", n, m.Entries)
 	// Nothing of a warm table stays beside a cold one.
 	e = table(t)
 	e.Protocol.Cold = false
 	o.Entries, e.Entries = e.Entries, e.Entries[:1]
-	if m, _ := merge(e, o, asOf(e)); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
-		t.Errorf("a cold table over a warm one has %d entries, cold: %v", len(m.Entries),
-			m.Protocol.Cold)
-	}
+	m, _ = merge(e, o, asOf(e))
+	assert.That(t, m.Protocol.Cold && len(m.Entries) == len(o.Entries),
+		"a cold table over a warm one has %d entries, cold: %v", len(m.Entries), m.Protocol.Cold)
 }
 
 // asOf says that the code is as it was when a table was measured.
