@@ -26,20 +26,8 @@ var Formats = []string{"go", "python", "cpp", "json"}
 //go:embed export.*.txt
 var codeFiles embed.FS
 
-var codes = template.Must(template.New("").Funcs(template.FuncMap{"list": list, "join": join}).
+var codes = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).
 	ParseFS(codeFiles, "export.*.txt"))
-
-// join writes texts as one, each in a line.
-func join(items []string) string { return strings.Join(items, "\n") }
-
-// list writes texts, each in a line.
-func list(items []string) string {
-	var b strings.Builder
-	for _, item := range items {
-		fmt.Fprintf(&b, "\n%q,", item)
-	}
-	return b.String()
-}
 
 // A Range is the answer of a cell with the first and the last rows that have its config.
 type Range struct {
