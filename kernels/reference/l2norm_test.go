@@ -1,0 +1,26 @@
+package reference
+
+import (
+	"math"
+	"testing"
+
+	"normbench/internal/assert"
+)
+
+// A row shorter than eps is divided by eps, so its gradient is too; on one a bit longer it has the
+// part along the row taken away.
+func TestL2NormOfShortRows(t *testing.T) {
+	for scale, along := range map[float64]bool{1e-14: false, 1e-11: true} {
+		x, g, dx := []float64{3 * scale, 4 * scale}, []float64{1, 2}, make([]float64, 2)
+		rnorm := l2Norm.statistics(x)[0]
+		l2Norm.gradient(dx, g, []float64{x[0] * rnorm, x[1] * rnorm}, rnorm)
+		c := 0.0
+		if along {
+			c = g[0]*0.6 + g[1]*0.8
+		}
+		for j, unit := range []float64{0.6, 0.8} {
+			want := (g[j] - c*unit) * rnorm
+			assert.That(t, math.Abs(dx[j]-want) <= 1e-9*rnorm, "scale %g: dx[%d] is %g, not %g", scale, j, dx[j], want)
+		}
+	}
+}
