@@ -42,7 +42,7 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 	if len(records) == 0 { // the stages are not known yet
 		stages = []string{"*"}
 	}
-	t := NewTable(strings.Join(append([]string{title}, Timer(run)...), "\n"), rows,
+	t := NewTable(strings.Join(append([]string{title}, Timer([]*record.Run{run})...), "\n"), rows,
 		benchColumns(stages))
 	t.Notes, t.Group = notes, ByProblem
 	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}

@@ -242,7 +242,7 @@ func (c *Comparison) sortedRows() []Row {
 
 // summarize adds what all rows say together.
 func (c *Comparison) summarize(a, b Side) {
-	c.Timer = timer(a.runs(), b.runs())
+	c.Timer = Timer(a.runs(), b.runs())
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 && (c.Worst == nil || r.Speedup < c.Worst.Speedup) {
 			c.Worst = r

@@ -12,12 +12,10 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Timer says how good the clock of some runs was: the floor of those on a GPU, and what failed in
-// their selftests. It has no lines for runs on a cpu.
-func Timer(runs ...*record.Run) []string { return timer(runs) }
-
-// timer is Timer of the runs of sides, which are named by letters where their floors differ.
-func timer(sides ...[]*record.Run) (lines []string) {
+// Timer says how good the clock was of the runs of sides, which are named by letters where they
+// differ: the floor of those on a GPU, and what failed in their selftests. It has no lines for runs on
+// a cpu.
+func Timer(sides ...[]*record.Run) (lines []string) {
 	if floors, _ := perSide(floorText, "%[2]s %[1]s", sides...); floors != "" {
 		lines = append(lines, "floor (an empty launch): "+floors)
 	}

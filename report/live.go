@@ -34,7 +34,7 @@ func (l *Live) Comparison() *Comparison {
 		}
 	}
 	c.summarize(sides[0], sides[1])
-	c.Timer = Timer(c.Runs...)
+	c.Timer = Timer(c.Runs)
 	return c
 }
 

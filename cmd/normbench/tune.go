@@ -105,7 +105,7 @@ func fillMap(e *env, cfg *tuneConfig) error {
 func showMap(e *env, got *lab.LearnResult, x *common, more ...report.Fact) error {
 	m := got.Map
 	t := report.MapTable(m)
-	for _, line := range report.Timer(got.Data.Runs...) {
+	for _, line := range report.Timer(got.Data.Runs) {
 		t.Title += "\n" + line
 	}
 	lost := e.writePage(x.html, func() *report.Page { return got.Page(t, more) })
