@@ -70,10 +70,11 @@ func TestSelect(t *testing.T) {
 }
 
 var positioned = regexp.MustCompile(
-	`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is not YAML: .|: .)`)
+	`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is empty$| is not YAML: .|: .)`)
 
 func FuzzParse(f *testing.F) {
 	f.Add(normbench.ShapesYAML)
+	f.Add("\r")
 	f.Add("b: [{shape: [1, 2], note: x}]\na: {union: [b]}\n")
 	f.Add("a: &x [[1, 2]]\nb: *x\n<<: *x\n")
 	f.Add("? [a]\n: - !!str 7\n--- |\n  x")
