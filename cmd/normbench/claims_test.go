@@ -245,8 +245,8 @@ func claimFiles(pattern string) ([]string, error) {
 	return nil, fmt.Errorf("no file %s", pattern)
 }
 
-// tableValues are the numbers of a query's column, where the query does not count, in the rows of
-// the first table of a text that have all words of the query. The columns of the table are
+// tableValues are the numbers of a query's column in the first table of a text, unless the query
+// counts. They are of the rows that have all words of the query. The columns of the table are
 // underlined. A row of a table in groups has its group's name too.
 func tableValues(text, query string, counts bool) (values []float64, err error) {
 	lines := strings.Split(text, "\n")

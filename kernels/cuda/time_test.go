@@ -27,8 +27,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What the spin ahead of a batch of 20 operations takes next, in ns, by what it took, how long the host
-// took in us, and whether the spin had ended before: testdata/enqueue.txt.
+// What the spin ahead of a batch of 20 operations takes next, in ns: testdata/enqueue.txt. It follows
+// from what it took, how long the host took in us, and whether the spin had ended before.
 func TestNextEnqueue(t *testing.T) {
 	assert.Lines(t, "testdata/enqueue.txt", func(input string) string {
 		var given uint64

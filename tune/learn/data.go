@@ -32,8 +32,8 @@ type Data struct {
 type Point struct {
 	Problem kernels.Problem
 	US      map[kernels.Variant]float64 // median times in microseconds; infinite without a right answer
-	// BestUS is the least of them; where a sweep searched the problem in full, of those in its finals,
-	// as what a search sees on the way has few samples.
+	// BestUS is the least of them. Where a sweep searched the problem in full it is the least in its
+	// finals: what a search sees on the way has few samples.
 	BestUS float64
 	Stream float64 // median time of a copy; 0 where none was measured
 
