@@ -10,8 +10,8 @@
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   same-peers  the default against itself
-#   learn       LEARN (440s) of learning from PRIOR (none), then the records that can be checked in, and their map.
-#               RECORDS=FILE.gz: beside these, of a sweep, whose winners become rivals, or of an earlier learn
+#   learn       LEARN (575s) of learning from PRIOR (auto), then what can be checked in: its records beside the
+#               finals of results/DEVICE, and the map that these fill
 #   judge       60 fresh problems searched in full, beside what was learned
 #   learn-types 15 minutes of learning of the TYPES beside plain bf16 (residual fp32 fp8 accumulate)
 #   judge-types 10 fresh problems of each of them
@@ -138,16 +138,18 @@ compare() {
 learn() {
 	local folder=$1 name=$2
 	shift 2
-	run "$name" "$bin" learn "${gpu[@]}" --prior "${PRIOR:-none}" --out "$state/measured/$folder" "$@"
+	run "$name" "$bin" learn "${gpu[@]}" --out "$state/measured/$folder" "$@"
 }
 
-# thin FOLDER: the records that can be checked in of a learn, and the map that they fill, which is
-# the one to judge.
+# thin FOLDER PRIOR RECORDS...: the records that can be checked in of a learn, beside those of a sweep, and the map
+# that they fill, which is the one to judge.
 thin() {
-	local from=$state/measured/$1/$card to=$state/$1/$card
+	local folder=$1 prior=$2 to=$state/$1/$card
+	shift 2
 	mkdir -p "$to"
-	run "thinned-$1" "$python" scripts/thin-records.py --map "$from/tuned.json" "$from/records.jsonl.gz" "$to/records.jsonl.gz"
-	run "tuned-$1" "$bin" tune "$to" --prior "${PRIOR:-none}" --out "$to/tuned.json"
+	run "thinned-$folder" "$python" scripts/thin-records.py "$@" "$state/measured/$folder/$card/records.jsonl.gz" \
+		"$to/records.jsonl.gz"
+	run "tuned-$folder" "$bin" tune "$to" --prior "$prior" --out "$to/tuned.json"
 }
 
 part() {
@@ -166,17 +168,14 @@ part() {
 		compare "$state/live/same-peers.json" same-peers base base --baseline-kernels "$state/copy" --shapes peers
 		;;
 	learn)
-		if [ -n "${RECORDS:-}" ] && [ ! -d "$state/measured/learn/$card" ]; then
-			mkdir -p "$state/measured/learn/$card"
-			cp "$RECORDS" "$state/measured/learn/$card/records.jsonl.gz"
-		fi
-		learn learn learn --budget "${LEARN:-440s}" && thin learn
+		learn learn learn --prior "${PRIOR:-auto}" --budget "${LEARN:-575s}" &&
+			thin learn none "results/$card/records.jsonl.gz"
 		;;
 	learn-types) # each into the same folder: budgets are of the classes that are asked for
 		for name in ${TYPES:-residual fp32 fp8 accumulate}; do
-			learn learn-types "$name" ${types[$name]} --budget "${budgets[$name]}" || return
+			learn learn-types "$name" ${types[$name]} --prior "${PRIOR:-none}" --budget "${budgets[$name]}" || return
 		done
-		thin learn-types
+		thin learn-types "${PRIOR:-none}"
 		;;
 	judge)
 		[ -d "$state/judge" ] || cp -r "$state/learn" "$state/judge"
