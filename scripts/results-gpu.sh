@@ -10,8 +10,8 @@
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   same-peers  the default against itself
-#   learn       LEARN (575s) of learning from PRIOR (auto), then what can be checked in: its records beside the
-#               finals of results/DEVICE, and the map that these fill
+#   learn       LEARN (575s) of learning beside the picks of PRIOR (auto), then what can be checked in: its records
+#               and the finals of results/DEVICE, and the map that both alone fill
 #   judge       60 fresh problems searched in full, beside what was learned
 #   learn-types 15 minutes of learning of the TYPES beside plain bf16 (residual fp32 fp8 accumulate)
 #   judge-types 10 fresh problems of each of them
@@ -141,15 +141,15 @@ learn() {
 	run "$name" "$bin" learn "${gpu[@]}" --out "$state/measured/$folder" "$@"
 }
 
-# thin FOLDER PRIOR RECORDS...: the records that can be checked in of a learn, beside those of a sweep, and the map
-# that they fill, which is the one to judge.
+# thin FOLDER [RECORDS]: the records that can be checked in of a learn, beside those of a sweep, and the map that they
+# alone fill, which is the one to judge.
 thin() {
-	local folder=$1 prior=$2 to=$state/$1/$card
-	shift 2
+	local folder=$1 to=$state/$1/$card
+	shift
 	mkdir -p "$to"
 	run "thinned-$folder" "$python" scripts/thin-records.py "$@" "$state/measured/$folder/$card/records.jsonl.gz" \
 		"$to/records.jsonl.gz"
-	run "tuned-$folder" "$bin" tune "$to" --prior "$prior" --out "$to/tuned.json"
+	run "tuned-$folder" "$bin" tune "$to" --prior none --out "$to/tuned.json"
 }
 
 part() {
@@ -169,23 +169,23 @@ part() {
 		;;
 	learn)
 		learn learn learn --prior "${PRIOR:-auto}" --budget "${LEARN:-575s}" &&
-			thin learn none "results/$card/records.jsonl.gz"
+			thin learn $(ls "results/$card/records.jsonl.gz" 2>/dev/null || true) # a card's first has none
 		;;
 	learn-types) # each into the same folder: budgets are of the classes that are asked for
 		for name in ${TYPES:-residual fp32 fp8 accumulate}; do
-			learn learn-types "$name" ${types[$name]} --prior "${PRIOR:-none}" --budget "${budgets[$name]}" || return
+			learn learn-types "$name" ${types[$name]} --prior none --budget "${budgets[$name]}" || return
 		done
-		thin learn-types "${PRIOR:-none}"
+		thin learn-types
 		;;
 	judge)
 		[ -d "$state/judge" ] || cp -r "$state/learn" "$state/judge"
 		# A budget that is spent: nothing more is measured for the map.
-		run judged "$bin" learn "${gpu[@]}" --budget 1s --prior "${PRIOR:-none}" --out "$state/judge" --judge 60
+		run judged "$bin" learn "${gpu[@]}" --budget 1s --prior none --out "$state/judge" --judge 60
 		;;
 	judge-types)
 		[ -d "$state/judge-types" ] || cp -r "$state/learn-types" "$state/judge-types"
 		for name in ${TYPES:-residual fp32 fp8 accumulate}; do
-			run "judged-$name" "$bin" learn "${gpu[@]}" ${types[$name]} --budget 1s --prior "${PRIOR:-none}" \
+			run "judged-$name" "$bin" learn "${gpu[@]}" ${types[$name]} --budget 1s --prior none \
 				--out "$state/judge-types" --judge 10 || return
 		done
 		;;
