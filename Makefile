@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all nightly lint fuzz faults lab mutants
+.PHONY: help build test test-all nightly lint fuzz faults lab mutants weights
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -36,6 +36,14 @@ faults: ## inject faults and print what came of them: docs/reliability.md (FAULT
 
 mutants: ## change one line after the other that safety rests on: a test must fail of each (scripts/mutants.txt; M=pattern)
 	scripts/mutants.sh '$(M)'
+
+weights: ## lines of each room, by language; tests apart
+	@git ls-files '*.go' '*.cu' '*.cuh' '*.c' '*.h' '*.cpp' '*.py' '*.sh' '*.yaml' | grep -vE '^(results|examples)/|testdata/' | xargs wc -l | awk '\
+		$$2 == "total" { next } \
+		{ n = split($$2, d, "/"); room = n > 2 ? d[1] "/" d[2] : n > 1 ? d[1] : "."; ext = $$2; sub(/.*\./, "", ext); \
+		  if ($$2 ~ /_test\.go$$/ || $$2 ~ /^(kernels\/devicetest|internal\/(assert|durable\/powercut))\//) ext = "test"; \
+		  sum[room " " ext] += $$1 } \
+		END { for (k in sum) { split(k, f, " "); printf "%-24s %-5s %6d\n", f[1], f[2], sum[k] } }' | sort
 
 LAB ?= results/nvidia-h200/grids
 lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)
