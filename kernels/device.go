@@ -66,9 +66,9 @@ type Device interface {
 	// Prefetch announces variants of a problem that will be asked for soon, so
 	// that the device can compile them in the background.
 	Prefetch(p Problem, vs []Variant)
-	// Open puts a problem on the device: its inputs, drawn from seed, and its
-	// float64 answers. One problem is open at a time.
-	Open(ctx context.Context, p Problem, seed uint64) (Bench, error)
+	// Open puts a problem on the device: its inputs and its float64 answers. One problem is open at
+	// a time.
+	Open(ctx context.Context, p Problem, in Inputs) (Bench, error)
 	Close() error
 }
 
@@ -137,8 +137,9 @@ func (r *Reading) Unfit(minClock float64) string {
 type Bench interface {
 	// Check runs v on poisoned outputs and compares each output with the
 	// float64 answer, then runs it repeats-1 more times and compares the bits
-	// with those of the first run. The error is a *Failure where v could not
-	// run; a wrong answer is not an error but a Check that is not OK.
+	// with those of the first run. After each run the inputs must be what they were, and what lies
+	// behind outputs and scratch must be untouched, where the device can see that. The error is a
+	// *Failure where v could not run; a wrong answer is not an error but a Check that is not OK.
 	Check(ctx context.Context, v Variant, repeats int) (Check, error)
 	// Time takes samples of v's run time.
 	Time(ctx context.Context, v Variant, o TimeOptions) (Timing, error)
@@ -194,7 +195,11 @@ type StageSeconds struct {
 type Check struct {
 	Outputs []OutputCheck `json:"outputs"`
 	// Unwritten are the problem's outputs that the family does not write (Family.Unwritten).
-	Unwritten []string   `json:"unwritten,omitempty"`
+	Unwritten []string `json:"unwritten,omitempty"`
+	// Changed are the inputs whose bits a run has changed.
+	Changed []string `json:"changed,omitempty"`
+	// Beyond says where a run has written behind the end of a buffer, "" for nowhere.
+	Beyond    string     `json:"beyond,omitempty"`
 	Resources []Resource `json:"resources,omitempty"`
 	Repeats   int        `json:"repeats"`             // runs whose bits were compared
 	Differing int64      `json:"differing,omitempty"` // elements whose bits changed between runs
@@ -218,15 +223,41 @@ func (c *Check) OK() bool { return c.Reason() == "" }
 // that should not.
 func (c *Check) Breaks() bool { return c.Differing > 0 && !c.Unordered }
 
-// Reason names the first output that is wrong, or is "".
+// Reason says what is wrong: inputs that have changed, a write behind a buffer, the first output that
+// is wrong. It is "" if nothing is.
 func (c *Check) Reason() string {
+	var reasons []string
+	if len(c.Changed) > 0 {
+		reasons = append(reasons, "it has changed its input "+strings.Join(c.Changed, ", "))
+	}
+	if c.Beyond != "" {
+		reasons = append(reasons, c.Beyond)
+	}
 	for _, o := range c.Outputs {
-		if o.Bad > 0 {
-			return fmt.Sprintf("%s is wrong in %d of %d elements, first at %d: got %g, want %g", o.Name,
-				o.Bad, o.Elems, o.First, o.Got, o.Want)
+		if why := o.reason(); why != "" {
+			reasons = append(reasons, why)
+			break
 		}
 	}
-	return ""
+	return strings.Join(reasons, "; ")
+}
+
+func (o *OutputCheck) reason() string {
+	switch {
+	case o.Void:
+		return fmt.Sprintf("%s is not checked: less than half of its %d answers are finite", o.Name, o.Elems)
+	case o.Bad == 0:
+		return ""
+	case o.Unwritten == o.Bad:
+		return fmt.Sprintf("%s is never written in %d of %d elements, first at %d: want %g", o.Name, o.Bad, o.Elems,
+			o.First, o.Want)
+	}
+	unwritten := ""
+	if o.Unwritten > 0 {
+		unwritten = fmt.Sprintf(" (%d of them never written)", o.Unwritten)
+	}
+	return fmt.Sprintf("%s is wrong in %d of %d elements%s, first at %d: got %g, want %g", o.Name, o.Bad, o.Elems,
+		unwritten, o.First, o.Got, o.Want)
 }
 
 // Timed is the Failure of a variant whose outputs after so many timed runs are wrong, or nil.
@@ -249,9 +280,13 @@ func (c *Check) Main() *Resource {
 
 // OutputCheck compares one output with its float64 answer.
 type OutputCheck struct {
-	Name   string  `json:"name"`
-	Elems  int64   `json:"elems"`
-	Bad    int64   `json:"bad,omitempty"`     // elements outside the tolerance, unwritten ones included
+	Name  string `json:"name"`
+	Elems int64  `json:"elems"`
+	Bad   int64  `json:"bad,omitempty"` // elements outside the tolerance, unwritten ones included
+	// Unwritten is how many elements are as they were poisoned.
+	Unwritten int64 `json:"unwritten,omitempty"`
+	// Void says that less than half of the answers are finite, though the inputs are.
+	Void   bool    `json:"void,omitempty"`
 	MaxErr float64 `json:"max_err,omitempty"` // largest |got-want| / tolerance; at most 1 passes
 	RelL2  float64 `json:"rel_l2,omitempty"`  // ||got-want|| / ||want||
 	First  int64   `json:"first,omitempty"`

@@ -146,13 +146,17 @@ func (m *Memory) Store(off int64, src []float32) {
 	}
 }
 
-// Poison sets all bits, so that an element that a kernel does not write is NaN and cannot pass for
-// a right answer.
+// Poison sets all bits, so that an element that a kernel does not write is a NaN that no kernel
+// computes: see Unwritten.
 func (m *Memory) Poison() {
 	for n := copy(m.Bytes, []byte{0xff}); 0 < n && n < len(m.Bytes); n *= 2 {
 		copy(m.Bytes[n:], m.Bytes[:n])
 	}
 }
+
+// Unwritten says whether element i is as Poison left it. No arithmetic of a GPU or of a CPU makes a
+// NaN of which all bits are set: theirs are 7fff... or ffc0... .
+func (m *Memory) Unwritten(i int64) bool { return m.bits(i) == 1<<(8*m.DType.Size())-1 }
 
 // Clone copies the memory.
 func (m *Memory) Clone() *Memory { return &Memory{m.DType, slices.Clone(m.Bytes)} }

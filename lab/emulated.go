@@ -130,7 +130,7 @@ func (l *Lab) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []s
 
 // emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
 // nothing, and the verification has them as not run.
-func (l *Lab) emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, seed uint64) error {
+func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 	step := l.Wait("building the emulator")
 	defer step.End()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
@@ -140,7 +140,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := l.emulatedTasks(refs, ps, info)
+	tasks, none := l.emulatedTasks(refs, asked.Problems, info)
 	for _, name := range none {
 		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
@@ -161,5 +161,5 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return l.check(v, dev, verify.Emulated, refs, tasks, seed, 1)
+	return l.check(v, dev, verify.Emulated, refs, tasks, asked, 1)
 }

@@ -123,6 +123,7 @@ type Verify struct {
 	All      bool       // every config of the families that Refs are, or of all
 	HostOnly bool       // on a cpu: no CUDA code in the emulator
 	Seed     uint64
+	Hostile  bool // add draws of extreme and of non-finite rows
 	Repeats  int
 }
 
@@ -158,7 +159,7 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 	if onHost {
 		code = verify.Host
 	}
-	if err = l.check(v, c.Device, code, refs, tasks, c.Seed, c.Repeats); err != nil || !onHost {
+	if err = l.check(v, c.Device, code, refs, tasks, c, c.Repeats); err != nil || !onHost {
 		return v, err
 	}
 	if c.HostOnly {
@@ -169,7 +170,7 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 	}
 	cuda, err := l.emulatedRefs(c.Refs, guests, tasks)
 	if err == nil && len(cuda) > 0 {
-		err = l.emulate(v, cuda, c.Problems, c.Seed)
+		err = l.emulate(v, cuda, c)
 	}
 	return v, err
 }
@@ -215,7 +216,7 @@ func (l *Lab) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 // check runs the checks of all tasks of refs on dev, which runs code, and adds their rows: one per
 // output of a variant. Beside an error stands what was found before.
 func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*ref.Ref,
-	tasks []sweep.Task, seed uint64, repeats int) error {
+	tasks []sweep.Task, asked *Verify, repeats int) error {
 	step := l.Wait("checking")
 	defer step.End()
 	done, total, where := 0, 0, ""
@@ -226,7 +227,8 @@ func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*re
 	if code == verify.Emulated {
 		where = " in the emulator"
 	}
-	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: seed, Repeats: repeats,
+	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: asked.Seed,
+		Hostile: asked.Hostile, Repeats: repeats,
 		Refs: l.namesOf(refs, dev.Info())}
 	c.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)

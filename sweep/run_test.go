@@ -182,7 +182,7 @@ func TestRun(t *testing.T) {
 		bad := false
 		switch c.Op {
 		case "open":
-			bad = c.Seed != o.Seed
+			bad = c.Inputs.Seed != o.Seed
 		case "check":
 			bad = !isStream(c.Variants[0]) && c.Repeats != Repeats
 		case "time":

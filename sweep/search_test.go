@@ -210,7 +210,7 @@ func TestSearchFreshInputs(t *testing.T) {
 		}
 		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
 			opens := f.Calls("open")
-			return failIf(v == winner && opens[len(opens)-1].Seed != 7, kernels.StatusWrong)
+			return failIf(v == winner && opens[len(opens)-1].Inputs.Seed != 7, kernels.StatusWrong)
 		}
 	}
 }

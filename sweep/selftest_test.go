@@ -19,8 +19,8 @@ type keeping struct {
 	plain, ours float64
 }
 
-func (k keeping) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	b, err := k.Fake.Open(ctx, p, seed)
+func (k keeping) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
+	b, err := k.Fake.Open(ctx, p, in)
 	return keepingBench{b, k}, err
 }
 

@@ -19,8 +19,9 @@ type Session struct {
 	Registry *kernels.Registry
 	Problem  kernels.Problem
 	Protocol record.Protocol
-	Seed     uint64  // of the inputs; close the session to change it
-	Busy     float64 // seconds that the device was at work
+	Seed     uint64       // of the inputs; close the session to change it
+	Draw     kernels.Draw // of the inputs, likewise
+	Busy     float64      // seconds that the device was at work
 
 	// an empty launch less a step of the timer, microseconds; 0 where not known
 	EmptyUS  float64
@@ -74,7 +75,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if s.ledger == nil {
 		s.ledger = newLedger(0)
 	}
-	if s.bench, err = s.Device.Open(ctx, s.Problem, s.Seed); err != nil {
+	if s.bench, err = s.Device.Open(ctx, s.Problem, kernels.Inputs{Seed: s.Seed, Draw: s.Draw}); err != nil {
 		s.bench = nil
 	} else if s.lost {
 		err = s.prove(ctx)

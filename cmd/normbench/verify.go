@@ -12,7 +12,6 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels/nvrtc"
-	"normbench/kernels/reference"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/tune/ref"
@@ -49,7 +48,7 @@ func verifyCommand(e *env) *cli.Command {
 				Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in " +
 					"the emulator"},
 			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile",
-				Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
+				Usage: "add inputs with huge and vanishing numbers, infinities and NaN"},
 			&cli.BoolFlag{Destination: &cfg.verbose, Name: "verbose", Aliases: []string{"v"},
 				Usage: "on a cpu, show all that a compiler says of a kernel that it refuses"},
 		}, cfg.peerFlags()),
@@ -73,10 +72,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	defer lab.Close(cfg.devices)
 	c := &lab.Verify{Config: &cfg.Config, Device: cfg.devices[0], Problems: cfg.problems, Refs: refs,
-		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Repeats: cfg.repeats}
-	if cfg.hostile {
-		c.Seed |= reference.Hostile
-	}
+		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile, Repeats: cfg.repeats}
 	v, err := e.Verify(c)
 	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {
 		fmt.Fprintln(e.Err, strings.TrimSpace(failed.Log))

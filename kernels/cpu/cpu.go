@@ -4,6 +4,7 @@
 package cpu
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -87,14 +88,14 @@ func (d *Device) Prefetch(kernels.Problem, []kernels.Variant) {}
 func (d *Device) Close() error { return nil }
 
 // Open implements kernels.Device.
-func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
 	if err := p.CheckFits(d.info); err != nil {
 		return nil, err
 	}
 	// The answers of a large problem take seconds and ask no context; who is stopped does not
 	// wait for them.
 	opened := make(chan *bench, 1)
-	go func() { opened <- d.open(p, seed) }()
+	go func() { opened <- d.open(p, in) }()
 	select {
 	case b := <-opened:
 		return b, nil
@@ -103,32 +104,48 @@ func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 	}
 }
 
-func (d *Device) open(p kernels.Problem, seed uint64) *bench {
-	b := &bench{d: d, p: p, seed: seed, mem: reference.Inputs(p, seed)}
+func (d *Device) open(p kernels.Problem, in kernels.Inputs) *bench {
+	b := &bench{d: d, p: p, in: in, mem: reference.Inputs(p, in), drawn: map[string]*kernels.Memory{}}
 	b.want = reference.Answers(p, b.mem)
 	b.tol = map[string]reference.Tolerance{}
 	for _, t := range p.Tensors() {
 		if t.Role == kernels.Output {
 			b.mem[t.Name] = kernels.NewMemory(t.DType, t.Elems())
-			b.tol[t.Name] = reference.ToleranceFor(p, t, b.want.Scale[t.Name])
-		} else if b.mem[t.Name] == nil { // a saved statistic
+			b.tol[t.Name] = reference.ToleranceFor(p, t)
+			continue
+		}
+		if b.mem[t.Name] == nil { // a saved statistic
 			m := kernels.NewMemory(t.DType, t.Elems())
 			for i, v := range b.want.Values[t.Name] {
 				m.Set(int64(i), float32(v))
 			}
 			b.mem[t.Name] = m
 		}
+		b.drawn[t.Name] = b.mem[t.Name].Clone()
 	}
 	return b
 }
 
 type bench struct {
-	d    *Device
-	p    kernels.Problem
-	seed uint64
-	mem  map[string]*kernels.Memory
-	want reference.Answer
-	tol  map[string]reference.Tolerance
+	d     *Device
+	p     kernels.Problem
+	in    kernels.Inputs
+	mem   map[string]*kernels.Memory
+	drawn map[string]*kernels.Memory // the inputs once more, which no variant gets hold of
+	want  reference.Answer
+	tol   map[string]reference.Tolerance
+}
+
+// restoreInputs names the inputs that a run has changed, in order, and puts them back.
+func (b *bench) restoreInputs() (changed []string) {
+	for name, drawn := range b.drawn {
+		if !bytes.Equal(b.mem[name].Bytes, drawn.Bytes) {
+			changed = append(changed, name)
+			copy(b.mem[name].Bytes, drawn.Bytes)
+		}
+	}
+	slices.Sort(changed)
+	return changed
 }
 
 // A ready variant has its plan and scratch at hand.
@@ -168,9 +185,11 @@ func (b *bench) saved(plan kernels.Plan) {
 		return
 	}
 	if b.p.Bias {
-		b.mem["b"] = reference.BiasDraw(b.p).Fill(b.seed)
+		b.mem["b"] = reference.BiasOf(b.p).Fill(b.in)
+		b.drawn["b"] = b.mem["b"].Clone()
 	}
 	b.mem["y"] = reference.SavedOutput(b.p, b.mem, b.mem["b"])
+	b.drawn["y"] = b.mem["y"].Clone()
 }
 
 // run does one launch: its CTAs are dealt to the goroutines one by one, as
@@ -243,8 +262,9 @@ func (b *bench) written(r *ready, want reference.Answer) []kernels.Tensor {
 // compare holds the outputs against their answers.
 func (b *bench) compare(r *ready, want reference.Answer) (checks []kernels.OutputCheck) {
 	for _, t := range b.written(r, want) {
-		tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, want.Scale[t.Name])
-		checks = append(checks, reference.Compare(t, b.mem[t.Name], want.Values[t.Name], tol))
+		tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name)
+		checks = append(checks, reference.Compare(t, b.mem[t.Name], want.Values[t.Name], want.Scale[t.Name], tol,
+			b.in.Draw))
 	}
 	return checks
 }
@@ -277,6 +297,10 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 		}
 		if run == 0 {
 			c.Outputs = b.compare(r, want)
+		}
+		if c.Changed = b.restoreInputs(); c.Changed != nil {
+			c.Repeats = run + 1
+			break
 		}
 	}
 	c.Busy = time.Since(start).Seconds()

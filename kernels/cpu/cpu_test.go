@@ -58,7 +58,7 @@ func TestWorkerSurvives(t *testing.T) {
 // A done context ends a run between two launches, with the context's error. So it ends opening, which
 // may take seconds.
 func TestCancelled(t *testing.T) {
-	b, err := cpu.New(families.New()).Open(t.Context(), devicetest.Problem(t, "rmsnorm/bwd/4x64/bf16"), 1)
+	b, err := cpu.New(families.New()).Open(t.Context(), devicetest.Problem(t, "rmsnorm/bwd/4x64/bf16"), kernels.Inputs{Seed: 1})
 	assert.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -68,7 +68,7 @@ func TestCancelled(t *testing.T) {
 	_, err = b.Time(ctx, v, kernels.TimeOptions{Samples: 1})
 	assert.Equal(t, err, context.Canceled, "time")
 	p := devicetest.Problem(t, "rmsnorm/bwd/2048x1024/fp32")
-	_, err = cpu.New(families.New()).Open(ctx, p, 1)
+	_, err = cpu.New(families.New()).Open(ctx, p, kernels.Inputs{Seed: 1})
 	assert.Equal(t, err, context.Canceled, "open")
 }
 
@@ -80,7 +80,7 @@ func TestPanicIsAFailure(t *testing.T) {
 	assert.NoError(t, err)
 	f.Host = map[string]kernels.HostStage{
 		"wrong": func(h *kernels.HostRun, pid int) { h.Mem["nothing"].At(0) }}
-	b, err := cpu.New(r).Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/4x64/bf16"), 1)
+	b, err := cpu.New(r).Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/4x64/bf16"), kernels.Inputs{Seed: 1})
 	assert.NoError(t, err)
 	_, err = b.Check(t.Context(), kernels.Variant{Family: devicetest.Wrong}, 1)
 	assert.Error(t, err, "crash: host stage wrong: ")

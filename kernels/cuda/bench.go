@@ -20,31 +20,32 @@ import (
 type bench struct {
 	d        *Device
 	p        kernels.Problem
-	seed     uint64
-	mem      map[string]driver.Ptr // tensors
+	in       kernels.Inputs
+	mem      map[string]driver.Ptr // tensors; a band follows each output
 	want     map[string]driver.Ptr // float64 answers
 	tol      map[string]reference.Tolerance
-	scale    map[string]float64    // of the answers' terms; see reference.Answer
+	scale    scales                // of the answers' terms
 	first    map[string]driver.Ptr // outputs of a first run, for comparing bits
-	results  driver.Ptr            // outcomes of compare, hashes, a count of differing elements, a digest
-	moved    map[string]driver.Ptr // answers of the stream, once asked for
+	results  driver.Ptr            // what a check finds: see results
+	drawn    map[string]uint64     // fingerprints of the inputs as they were drawn, once asked for
+	moved    map[string]driver.Ptr // answers of the stream, once asked for, and the scale of their rows
 	programs map[kernels.Variant]*program
 	modules  []*driver.Module
 }
 
 // Open implements kernels.Device. Inputs and answers are made on the GPU; the
 // conformance suite holds them against package reference.
-func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+func (d *Device) Open(_ context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
 	if err := p.CheckFits(d.info); err != nil {
 		return nil, err
 	}
 	var b *bench
 	err := d.call(func() error {
 		for {
-			b = &bench{d: d, p: p, seed: seed, mem: map[string]driver.Ptr{},
+			b = &bench{d: d, p: p, in: in, mem: map[string]driver.Ptr{},
 				want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
 				tol: map[string]reference.Tolerance{}, programs: map[kernels.Variant]*program{}}
-			err := b.open(seed)
+			err := b.open()
 			if err == nil {
 				return nil
 			}
@@ -71,7 +72,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 	return b, nil
 }
 
-func (b *bench) open(seed uint64) error {
+func (b *bench) open() error {
 	d, p := b.d, b.p
 	alloc := func(m map[string]driver.Ptr, name string, bytes int64) error {
 		ptr, err := d.ctx.Alloc(bytes)
@@ -79,7 +80,11 @@ func (b *bench) open(seed uint64) error {
 		return err
 	}
 	for _, t := range p.Tensors() {
-		if err := alloc(b.mem, t.Name, t.Bytes()); err != nil {
+		behind := int64(0)
+		if t.Role == kernels.Output {
+			behind = bandBytes
+		}
+		if err := alloc(b.mem, t.Name, t.Bytes()+behind); err != nil {
 			return err
 		}
 		if t.Role == kernels.Output {
@@ -94,29 +99,53 @@ func (b *bench) open(seed uint64) error {
 		}
 	}
 	var err error
-	if b.results, err = d.ctx.Alloc(maxOutputs*(outcomeBytes+8) + 16); err != nil {
+	if b.results, err = d.ctx.Alloc(resultsBytes); err != nil {
 		return err
 	}
-	if err := d.inputs(p, seed, b.mem); err != nil {
+	if b.scale, err = d.newScales(p.M); err != nil {
 		return err
 	}
-	scale, err := d.answers(p, b.mem, b.want)
-	if err != nil {
-		return err
-	}
-	b.scale = scale
 	for _, t := range p.Tensors() {
 		if t.Role == kernels.Output {
-			b.tol[t.Name] = reference.ToleranceFor(p, t, scale[t.Name])
-		} else if b.want[t.Name] != 0 { // a saved statistic
-			n := t.Elems()
-			if err := d.each(d.support.roundTo, n, uint64(b.mem[t.Name]), uint64(b.want[t.Name]),
-				uint64(n), uint64(t.DType)); err != nil {
-				return err
-			}
+			b.tol[t.Name] = reference.ToleranceFor(p, t)
 		}
 	}
+	if err := d.inputs(p, b.in, b.mem); err != nil {
+		return err
+	}
+	if err := d.answers(p, b.mem, b.want, &b.scale); err != nil {
+		return err
+	}
+	if err := b.saveStatistics(); err != nil {
+		return err
+	}
 	return d.stream.Synchronize()
+}
+
+// saveStatistics rounds the answers that a forward has saved for a backward.
+func (b *bench) saveStatistics() error {
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output || b.want[t.Name] == 0 {
+			continue
+		}
+		n := t.Elems()
+		if err := b.d.each(b.d.support.roundTo, n, uint64(b.mem[t.Name]), uint64(b.want[t.Name]), uint64(n),
+			uint64(t.DType)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redraw puts all inputs back.
+func (b *bench) redraw() error {
+	if err := b.d.inputs(b.p, b.in, b.mem); err != nil {
+		return err
+	}
+	if err := b.saveStatistics(); err != nil || b.mem["y"] == 0 || b.p.Pass != kernels.Bwd {
+		return err
+	}
+	return b.d.savedOutput(b.p, b.in, b.mem)
 }
 
 // free gives everything back.
@@ -124,7 +153,8 @@ func (b *bench) free() {
 	for _, m := range b.modules {
 		m.Unload()
 	}
-	for _, mem := range []map[string]driver.Ptr{b.mem, b.want, b.first, b.moved, {"results": b.results}} {
+	for _, mem := range []map[string]driver.Ptr{b.mem, b.want, b.first, b.moved,
+		{"results": b.results, "scale": b.scale.sums}} {
 		b.d.freeAll(mem)
 	}
 }
@@ -146,9 +176,10 @@ type program struct {
 	launches []loadedLaunch
 	plan     kernels.Plan
 	offsets  map[string]int64 // of scratch buffers in the device's scratch
-	scratch  int64            // bytes
-	compile  float64          // seconds, of all its units
-	hashes   []byte           // of its outputs, 8 bytes each, once they were found right
+	ends     []scratchEnd
+	scratch  int64   // bytes
+	compile  float64 // seconds, of all its units
+	hashes   []byte  // of its outputs, 8 bytes each, once they were found right
 }
 
 // prepare makes a variant ready. It waits for its compilation off the driver's
@@ -230,11 +261,18 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, err
 	return ld, err
 }
 
-// place gives scratch buffers their places.
+// A scratchEnd is where a buffer ends in the device's scratch.
+type scratchEnd struct {
+	name string
+	at   int64
+}
+
+// place gives scratch buffers their places, each with a band behind it.
 func (r *program) place(scratch []kernels.Scratch) {
 	for _, s := range scratch {
 		r.offsets[s.Name] = r.scratch
-		r.scratch += (s.Bytes() + 255) &^ 255
+		r.ends = append(r.ends, scratchEnd{s.Name, r.scratch + s.Bytes()})
+		r.scratch += (s.Bytes() + bandBytes + 255) &^ 255
 	}
 }
 
@@ -330,11 +368,12 @@ func (b *bench) makeSaved(plan kernels.Plan) error {
 		return err
 	}
 	maps.Copy(mem, made)
-	if err := b.d.savedOutput(b.p, b.seed, mem); err != nil {
+	if err := b.d.savedOutput(b.p, b.in, mem); err != nil {
 		b.d.freeAll(made)
 		return err
 	}
 	maps.Copy(b.mem, made)
+	b.drawn = nil // there are more inputs now
 	return nil
 }
 

@@ -43,34 +43,57 @@ __device__ __forceinline__ u64 mix(u64 z) {
 
 #define EACH(i, n) (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
 
-// ordeal is what a hostile seed makes of an element: package reference,
-// Draw.ordeal.
-__device__ float ordeal(u64 seed, i64 i, i64 cols, int type, int hostility, float v) {
-  i64 row = i / cols, col = i % cols, one = row * 7919 % cols;
-  int kind = (int)(((u64)row + seed % 8) % 8);
-  if (hostility == 2) return kind == 6 && col == one ? __uint_as_float(0x7f800000u) : v;
+// The roles of tensors and the kinds of rows: package reference, RowRole and RowKind.
+enum { PLAIN = 0, X = 1, SCALED = 2, DY = 3 };
+enum { UNIT = 0, ZERO = 1, TINY = 2, LARGE = 3, MEAN = 4, VAST = 5, LOST = 6, INF = 7, ANAN = 8, INF_DY = 9 };
+
+// special is what becomes of an element of a row of some kind: package reference, Input.special.
+__device__ float special(u64 seed, i64 row, i64 cols, i64 col, int type, int role, int kind, float v) {
+  bool hit = col == row * 7919 % cols;
+  if (role == DY) return kind == INF_DY && hit ? __uint_as_float(0x7f800000u) : v;
+  if (role == X) {
+    if (kind == MEAN) {
+      u64 z = mix(mix(seed + 17 * 0x9e3779b97f4a7c15ull) + (u64)row * 0x9e3779b97f4a7c15ull);
+      float m = (float)(37 + (int)(z & 63));
+      return __fadd_rn(v, z & 64 ? -m : m);
+    }
+    if (kind == INF && hit) return __uint_as_float(0xff800000u);
+    if (kind == ANAN && hit) return __uint_as_float(0x7fc00000u);
+  }
   switch (kind) {
-  case 1: return 0.f;
-  case 2: return v * (type == FP16 ? 0x1p12f : 0x1p50f);
-  case 3: return v * 0x1p-12f;
-  case 4: return col == one ? __uint_as_float(0xff800000u) : v;
-  case 5: return col == one ? __uint_as_float(0x7fc00000u) : v;
-  case 7: return v * 0x1p-80f;
+  case ZERO: return 0.f;
+  case TINY: return v * 0x1p-12f;
+  case LARGE: return v * (type == FP16 ? 0x1p9f : 0x1p20f);
+  case VAST: return v * (type == FP16 ? 0x1p12f : 0x1p50f);
+  case LOST: return v * 0x1p-80f;
   }
   return v;
 }
 
-// fill draws a tensor: package reference, Draw.Value, to the bit.
+// fill draws a tensor: package reference, Input.Value, to the bit. Rows r0 to r7 (-1 for none) are of the
+// kinds in the bytes of kinds; row r is of the kind in byte (r + shift) % 8 of cycle or, if that is UNIT,
+// of the kind all.
 extern "C" __global__ void fill(void *out, i64 n, i64 type, u64 seed, u64 stream, float unit, float scale, float offset,
-                                i64 cols, i64 hostility) {
+                                i64 cols, i64 role, i64 all, i64 shift, u64 cycle, u64 kinds, i64 r0, i64 r1, i64 r2,
+                                i64 r3, i64 r4, i64 r5, i64 r6, i64 r7) {
   u64 start = mix(seed + stream * 0x9e3779b97f4a7c15ull);
+  const i64 listed[8] = {r0, r1, r2, r3, r4, r5, r6, r7};
   for EACH(i, n) {
     u64 z = mix(start + (u64)i * 0x9e3779b97f4a7c15ull);
     int sum = (int)(z & 0xffff) + (int)(z >> 16 & 0xffff) + (int)(z >> 32 & 0xffff) + (int)(z >> 48) - 131070;
     // Explicit roundings: a fused multiply-add would give other bits.
     float v = __fmul_rn((float)sum, unit);
     v = __fadd_rn(__fmul_rn(v, scale), offset);
-    narrow(out, i, (int)type, hostility ? ordeal(seed, i, cols, (int)type, (int)hostility, v) : v);
+    if (role) {
+      i64 row = i / cols;
+      int kind = (int)(cycle >> 8 * ((row + shift) % 8) & 255);
+      if (!kind) kind = (int)all;
+#pragma unroll
+      for (int k = 0; k < 8; k++)
+        if (listed[k] == row) kind = (int)(kinds >> 8 * k & 255);
+      if (kind) v = special(seed, row, cols, i - row * cols, (int)type, (int)role, kind, v);
+    }
+    narrow(out, i, (int)type, v);
   }
 }
 
@@ -93,13 +116,15 @@ __device__ __forceinline__ double blockSum(double v) {
 __device__ __forceinline__ double finite(double v) { return isfinite(v) ? v : 0; }
 
 // rows gives the float64 answers that belong to rows: the statistics, and y or
-// dx. scale collects sums of squares of terms: [0] x, [1] y or dx, [2] dw,
-// [3] db, [4] rstd; see reference.Answer. res is added to x in a forward, whose
-// sum goes to resout, and to dx in a backward. Without w the weight is one. centered, unit and
-// eps are kernels.OpSpec's, rstd is its r.
+// dx. outScale and xScale have the scale of the terms of each row of y or dx, and of x; sums
+// collects the squares of the terms of [0] dw and [1] db; see reference.Answer. res is added to x
+// in a forward, whose sum goes to resout, and to dx in a backward. Without w the weight is one.
+// centered, unit and eps are kernels.OpSpec's, rstd is its r. meanShare and bias, the scale of b in
+// that of dw, are package reference's.
 extern "C" __global__ void rows(const void *x, const void *dy, const void *w, const void *b, const void *res, double *out,
-                                double *resout, double *rstd, double *mean, double *scale, i64 M, i64 N, i64 xtype,
-                                i64 wtype, i64 centered, i64 unit, i64 backward, i64 zeroCentered, double eps) {
+                                double *resout, double *rstd, double *mean, double *outScale, double *xScale,
+                                double *sums, i64 M, i64 N, i64 xtype, i64 wtype, i64 centered, i64 unit, i64 backward,
+                                i64 zeroCentered, double eps, double meanShare, double bias) {
   auto input = [&](i64 i) { return (double)widen(x, i, xtype) + (res && !backward ? (double)widen(res, i, xtype) : 0); };
   auto weight = [&](i64 j) { return (w ? (double)widen(w, j, wtype) : 1) + (zeroCentered ? 1 : 0); };
   for (i64 r = blockIdx.x; r < M; r += gridDim.x) {
@@ -115,10 +140,11 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
       x2 += finite(v * v);
       v2 += (v - mu) * (v - mu);
     }
+    x2 = blockSum(x2);
     v2 = blockSum(v2);
     bool least = unit && sqrt(v2) < eps; // r is then constant
     double rs = least ? 1 / eps : unit ? 1 / sqrt(v2) : 1 / sqrt(v2 / N + eps);
-    double c1 = 0, c2 = 0, sdx = 0, sdw = 0, sdb = 0;
+    double c1 = 0, c2 = 0, terms = 0, weights = 0, sdw = 0, sdb = 0;
     if (backward) {
       double s1 = 0, s2 = 0;
       for (i64 j = threadIdx.x; j < N; j += blockDim.x) {
@@ -126,35 +152,43 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
         double g = d * weight(j);
         s1 += g * h;
         s2 += g;
-        sdx += finite(rs * g * rs * g);
-        sdw += finite(d * d * rs * rs * (v * v + mu * mu));
+        terms += finite(g * g);
+        sdw += finite(d * d * (rs * rs * (v * v + mu * mu) + bias * bias));
         sdb += finite(d * d);
       }
       c1 = blockSum(s1);
       if (!unit) c1 /= N;
       if (least) c1 = 0;
-      c2 = centered ? blockSum(s2) / N : 0;
+      c2 = blockSum(s2) / N;
     }
-    double sy = 0;
     for (i64 j = threadIdx.x; j < N; j += blockDim.x) {
       double h = (input(at + j) - mu) * rs, wf = weight(j);
       double v;
       if (backward) {
-        v = rs * ((double)widen(dy, at + j, xtype) * wf - h * c1 - c2) + (res ? (double)widen(res, at + j, xtype) : 0);
+        v = rs * ((double)widen(dy, at + j, xtype) * wf - h * c1 - (centered ? c2 : 0)) +
+            (res ? (double)widen(res, at + j, xtype) : 0);
       } else {
-        v = h * wf + (b ? (double)widen(b, j, wtype) : 0);
-        sy += finite(v * v);
+        double add = b ? (double)widen(b, j, wtype) : 0;
+        v = h * wf + add;
+        terms += finite(h * wf * h * wf + add * add);
+        weights += wf * wf;
       }
       out[at + j] = v;
     }
-    double sums[5] = {x2, backward ? sdx : sy, sdw, sdb, threadIdx.x ? 0 : finite(rs * rs)};
-    for (int k = 0; k < 5; k++) {
-      double t = blockSum(sums[k]);
-      if (threadIdx.x == 0) atomicAdd(scale + k, t);
-    }
+    terms = sqrt(blockSum(terms) / N);
+    weights = sqrt(blockSum(weights) / N);
+    sdw = blockSum(sdw);
+    sdb = blockSum(sdb);
     if (threadIdx.x == 0) {
+      double moved = meanShare * rs * fabs(mu); // by the error of the mean
+      outScale[r] = backward ? finite(rs * (terms + moved * (fabs(c1) + fabs(c2)))) : terms + finite(moved) * weights;
+      xScale[r] = sqrt(x2 / N);
       rstd[r] = rs;
       if (centered) mean[r] = mu;
+      if (backward) {
+        atomicAdd(sums, sdw);
+        atomicAdd(sums + 1, sdb);
+      }
     }
   }
 }
@@ -185,19 +219,31 @@ extern "C" __global__ void wide(double *out, const void *in, i64 n, i64 type) {
   for EACH(i, n) out[i] = widen(in, i, (int)type);
 }
 
-// moved gives the answers of a stream: the sum of a, b and c, clamped for fp8.
-extern "C" __global__ void moved(const void *a, const void *b, const void *c, double *out, i64 n, i64 type, double limit) {
-  for EACH(i, n) {
-    double s = widen(a, i, (int)type);
-    if (b) s += widen(b, i, (int)type);
-    if (c) s += widen(c, i, (int)type);
-    out[i] = isnan(s) ? s : fmax(-limit, fmin(limit, s));
+// moved gives the answers of a stream: the sum of a, b and c, clamped for fp8, and the scale of the
+// terms of each row.
+extern "C" __global__ void moved(const void *a, const void *b, const void *c, double *out, double *scale, i64 M, i64 N,
+                                 i64 type, double limit) {
+  for (i64 r = blockIdx.x; r < M; r += gridDim.x) {
+    double squares = 0;
+    for (i64 i = r * N + threadIdx.x; i < (r + 1) * N; i += blockDim.x) {
+      double s = 0;
+      for (const void *p : {a, b, c}) {
+        if (!p) continue;
+        double v = widen(p, i, (int)type);
+        s += v;
+        squares += finite(v * v);
+      }
+      out[i] = isnan(s) ? s : fmax(-limit, fmin(limit, s));
+    }
+    squares = blockSum(squares);
+    if (threadIdx.x == 0) scale[r] = sqrt(squares / N);
   }
 }
 
 // quantize turns the answer y into what is stored of it in fp8: package
-// reference, fp8. amax is zero before.
-extern "C" __global__ void quantize(double *y, double *yt, i64 M, i64 N, const float *scale, u64 *amax, double *scaleInv) {
+// reference, fp8. amax is zero before. rowScale is the scale of each row's terms.
+extern "C" __global__ void quantize(double *y, double *yt, i64 M, i64 N, const float *scale, u64 *amax, double *scaleInv,
+                                    double *rowScale) {
   u64 most = 0;
   double s = *scale;
   for EACH(i, M * N) {
@@ -209,6 +255,7 @@ extern "C" __global__ void quantize(double *y, double *yt, i64 M, i64 N, const f
     y[i] = v;
     if (yt) yt[i % N * M + i / N] = v;
   }
+  for EACH(r, M) rowScale[r] *= s;
   atomicMax(amax, most);
   if (blockIdx.x == 0 && threadIdx.x == 0) *scaleInv = 1 / s;
 }
@@ -224,33 +271,66 @@ extern "C" __global__ void digest(const void *p, i64 n, i64 size, u64 *sum) {
   atomicAdd(sum, h);
 }
 
-// squares adds up the squares of n answers.
-extern "C" __global__ void squares(const double *in, i64 n, double *sum) {
-  double s = 0;
-  for EACH(i, n) s += finite(in[i] * in[i]);
-  s = blockSum(s);
-  if (threadIdx.x == 0) atomicAdd(sum, s);
+// untouched looks at the bands behind buffers, of n poisoned bytes each, a CTA a band: first[k] becomes
+// the first byte behind buffer k that is not poison any more.
+extern "C" __global__ void untouched(u64 *first, i64 n, const unsigned char *p0, const unsigned char *p1,
+                                     const unsigned char *p2, const unsigned char *p3, const unsigned char *p4,
+                                     const unsigned char *p5, const unsigned char *p6, const unsigned char *p7) {
+  const unsigned char *bands[8] = {p0, p1, p2, p3, p4, p5, p6, p7}, *p = nullptr;
+#pragma unroll
+  for (int k = 0; k < 8; k++)
+    if (k == blockIdx.x) p = bands[k];
+  for (i64 i = threadIdx.x; i < n; i += blockDim.x)
+    if (p[i] != 0xff) atomicMin(first + blockIdx.x, (u64)i);
+}
+
+// fingerprint adds up a hash of the place and bits of n bytes, 16 at a time.
+extern "C" __global__ void fingerprint(const void *p, i64 n, u64 *sum) {
+  u64 h = 0;
+  for EACH(i, n / 16) {
+    uint4 v = ((const uint4 *)p)[i];
+    h += mix(((u64)v.y << 32 | v.x) ^ mix(((u64)v.w << 32 | v.z) + (u64)i));
+  }
+  if (blockIdx.x == 0 && threadIdx.x < n % 16) {
+    i64 i = n / 16 * 16 + threadIdx.x;
+    h += mix((u64)i << 8 | ((const unsigned char *)p)[i]);
+  }
+  for (int d = 16; d > 0; d /= 2) h += __shfl_xor_sync(0xffffffffu, h, d);
+  if (threadIdx.x % 32 == 0) atomicAdd(sum, h);
 }
 
 // Outcome is package cuda's struct of the same name.
 struct Outcome {
   u64 bad, first, worst; // worst is the bits of a double that is not negative
   double err2, want2;
+  u64 unwritten, finite;
 };
 
-// compare checks a tensor against its answers: package reference, Compare.
-extern "C" __global__ void compare(const void *got, const double *want, i64 n, i64 type, double rel, double abs_, double limit,
-                                   Outcome *o) {
+__device__ __forceinline__ bool poisoned(const void *p, i64 i, int type) {
+  if (type == FP32) return ((const u32 *)p)[i] == 0xffffffffu;
+  if (type == E4M3) return ((const unsigned char *)p)[i] == 0xff;
+  return ((const unsigned short *)p)[i] == 0xffff;
+}
+
+// compare checks a tensor against its answers: package reference, Compare. Element i's scale is
+// scale[i / cols], or scale[i % -cols] where cols is negative, or zero without a scale.
+extern "C" __global__ void compare(const void *got, const double *want, i64 n, i64 type, double rel, double terms,
+                                   double abs_, const double *scale, i64 cols, double limit, i64 onlyNaN, Outcome *o) {
   double err2 = 0, want2 = 0, worst = 0;
-  u64 bad = 0, first = ~0ull;
+  u64 bad = 0, first = ~0ull, unwritten = 0, known = 0;
+  bool small = n < 1ll << 32;
   for EACH(i, n) {
     double g = widen(got, i, (int)type), w = want[i];
     if (fabs(w) >= limit) w = copysign(1.0 / 0.0, w);
-    if (g == w || (isnan(g) && isnan(w))) {
+    known += isfinite(w);
+    bool poison = poisoned(got, i, (int)type);
+    bool same = g == w || (isnan(g) && isnan(w)) || (onlyNaN && isnan(g) == isnan(w));
+    if (same && !poison) {
       want2 += finite(w * w);
       continue;
     }
-    double diff = fabs(g - w), ratio = diff / (abs_ + rel * fabs(w));
+    i64 row = !scale ? 0 : cols < 0 ? i % -cols : small ? (u32)i / (u32)cols : i / cols;
+    double diff = fabs(g - w), ratio = diff / (abs_ + (scale ? terms * scale[row] : 0) + rel * fabs(w));
     if (isnan(ratio)) {
       ratio = 1.0 / 0.0;
     } else {
@@ -261,6 +341,7 @@ extern "C" __global__ void compare(const void *got, const double *want, i64 n, i
       bad++;
       if ((u64)i < first) first = i;
     }
+    unwritten += poison;
     worst = fmax(worst, ratio);
   }
   err2 = blockSum(err2);
@@ -269,6 +350,9 @@ extern "C" __global__ void compare(const void *got, const double *want, i64 n, i
     atomicAdd(&o->err2, err2);
     atomicAdd(&o->want2, want2);
   }
+  for (int d = 16; d > 0; d /= 2) known += __shfl_xor_sync(0xffffffffu, known, d);
+  if (threadIdx.x % 32 == 0) atomicAdd(&o->finite, known);
+  if (unwritten) atomicAdd(&o->unwritten, unwritten);
   if (bad) {
     atomicAdd(&o->bad, bad);
     atomicMin(&o->first, first);

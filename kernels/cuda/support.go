@@ -14,7 +14,7 @@ import (
 
 // support holds the entries of support.cu.
 type support struct {
-	fill, rows, columns, roundTo, wide, moved, quantize, squares, compare, differing, digest, flush,
+	fill, rows, columns, roundTo, wide, moved, quantize, untouched, fingerprint, compare, differing, digest, flush,
 	letGo, spin driver.Function
 }
 
@@ -31,7 +31,7 @@ func (d *Device) loadSupport() error {
 	s := &d.support
 	for name, f := range map[string]*driver.Function{
 		"fill": &s.fill, "rows": &s.rows, "columns": &s.columns, "roundTo": &s.roundTo, "moved": &s.moved,
-		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "squares": &s.squares,
+		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "untouched": &s.untouched, "fingerprint": &s.fingerprint,
 		"compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "letGo": &s.letGo,
 		"spin": &s.spin,
 	} {
@@ -76,9 +76,9 @@ func float(f float32) uint64  { return uint64(math.Float32bits(f)) }
 func double(f float64) uint64 { return math.Float64bits(f) }
 
 // inputs fills the random inputs of p.
-func (d *Device) inputs(p kernels.Problem, seed uint64, mem map[string]driver.Ptr) error {
-	for _, w := range reference.Draws(p) {
-		if err := d.draw(w, seed, mem[w.Tensor.Name]); err != nil {
+func (d *Device) inputs(p kernels.Problem, in kernels.Inputs, mem map[string]driver.Ptr) error {
+	for _, x := range reference.InputsOf(p) {
+		if err := d.draw(x, in, mem[x.Tensor.Name]); err != nil {
 			return err
 		}
 	}
@@ -86,20 +86,29 @@ func (d *Device) inputs(p kernels.Problem, seed uint64, mem map[string]driver.Pt
 }
 
 // draw fills one tensor.
-func (d *Device) draw(w reference.Draw, seed uint64, out driver.Ptr) error {
-	n, hostility := w.Tensor.Elems(), reference.Tame
-	if seed&reference.Hostile != 0 {
-		hostility = w.Hostile
+func (d *Device) draw(x reference.Input, in kernels.Inputs, out driver.Ptr) error {
+	n, rows := x.Tensor.Elems(), reference.RowsOf(in, x.Tensor.Rows)
+	var cycle, kinds uint64
+	for k, kind := range rows.Cycle {
+		cycle |= uint64(kind) << (8 * k)
 	}
-	return d.each(d.support.fill, n, uint64(out), uint64(n), uint64(w.Tensor.DType), seed, w.Stream,
-		float(reference.Unit), float(w.Scale), float(w.Offset), uint64(w.Tensor.Cols), uint64(hostility))
+	listed := [8]uint64{}
+	for k := range listed {
+		if listed[k] = math.MaxUint64; k < len(rows.Special) { // no row
+			listed[k] = uint64(rows.Special[k].Row)
+			kinds |= uint64(rows.Special[k].Kind) << (8 * k)
+		}
+	}
+	return d.each(d.support.fill, n, append([]uint64{uint64(out), uint64(n), uint64(x.Tensor.DType), in.Seed, x.Stream,
+		float(reference.Unit), float(x.Scale), float(x.Offset), uint64(x.Tensor.Cols), uint64(x.Rows),
+		uint64(rows.All), uint64(rows.Shift), cycle, kinds}, listed[:]...)...)
 }
 
 // savedOutput fills y with what the forward of p has written, and b with its
 // bias.
-func (d *Device) savedOutput(p kernels.Problem, seed uint64, mem map[string]driver.Ptr) error {
+func (d *Device) savedOutput(p kernels.Problem, in kernels.Inputs, mem map[string]driver.Ptr) error {
 	if p.Bias {
-		if err := d.draw(reference.BiasDraw(p), seed, mem["b"]); err != nil {
+		if err := d.draw(reference.BiasOf(p), in, mem["b"]); err != nil {
 			return err
 		}
 	}
@@ -109,11 +118,11 @@ func (d *Device) savedOutput(p kernels.Problem, seed uint64, mem map[string]driv
 		return err
 	}
 	defer d.ctx.Free(out)
-	scale, err := d.ctx.Alloc(8 * scaleSlots)
+	scale, err := d.newScales(p.M)
 	if err != nil {
 		return err
 	}
-	defer d.ctx.Free(scale)
+	defer d.ctx.Free(scale.sums)
 	want := map[string]driver.Ptr{"y": out}
 	for i, name := range p.Op.Spec().Saved {
 		want[name] = out + driver.Ptr(8*(n+int64(i)*p.M))
@@ -124,85 +133,97 @@ func (d *Device) savedOutput(p kernels.Problem, seed uint64, mem map[string]driv
 	return d.each(d.support.roundTo, n, uint64(mem["y"]), uint64(out), uint64(n), uint64(p.DType))
 }
 
-// scaleSlots are the places of the sums of squares: those of the entry rows,
-// then that of resout.
-const (
-	scaleSlots  = 6
-	resoutScale = 5
-)
+// scales are those of the terms of a problem's answers, see reference.Answer: of each row of y or dx and
+// of x, and the sums of squares of dw and db. They are one allocation, which sums begins.
+type scales struct {
+	sums, out, x driver.Ptr
+	dw, db       float64
+}
+
+func (d *Device) newScales(rows int64) (s scales, err error) {
+	if s.sums, err = d.ctx.Alloc(8 * (2 + 2*rows)); err != nil {
+		return s, err
+	}
+	s.out = s.sums + 16
+	s.x = s.out + driver.Ptr(8*rows)
+	return s, d.ctx.Memset8(d.stream, s.sums, 0, 16)
+}
 
 // rows launches the entry of that name over the rows of p. res is the tensor
 // that is added to x or dx, 0 for none.
 func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr,
-	mem, want map[string]driver.Ptr, scale driver.Ptr) error {
-	out := want["y"]
+	mem, want map[string]driver.Ptr, scale scales) error {
+	out, bias := want["y"], 0.0
 	if backward {
 		out = want["dx"]
+	}
+	if p.Bias {
+		bias = reference.BiasScale
 	}
 	spec := p.Op.Spec()
 	args := []uint64{
 		uint64(mem["x"]), uint64(mem["dy"]), uint64(mem["w"]), uint64(mem["b"]), uint64(res),
 		uint64(out), uint64(want["resout"]),
-		uint64(want[spec.Saved[0]]), uint64(want["mean"]), uint64(scale), uint64(p.M), uint64(p.N),
-		uint64(p.DType), uint64(p.Weight),
+		uint64(want[spec.Saved[0]]), uint64(want["mean"]), uint64(scale.out), uint64(scale.x), uint64(scale.sums),
+		uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
 		boolArg(spec.Centered), boolArg(spec.Unit), boolArg(backward), boolArg(p.ZeroCentered),
-		double(spec.Eps),
+		double(spec.Eps), double(reference.MeanShare), double(bias),
 	}
 	blocks := int(min(p.M, int64(d.info.SMs)*8))
 	return d.launch(d.support.rows, [3]int{blocks, 1, 1}, args)
 }
 
-// answers computes the float64 answers of p into want and returns their
-// scales. want holds rstd, and mean in layernorm, also for a backward.
-func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (map[string]float64, error) {
-	scale, err := d.ctx.Alloc(8 * scaleSlots)
-	if err != nil {
-		return nil, err
-	}
-	defer d.ctx.Free(scale)
-	if err := d.ctx.Memset8(d.stream, scale, 0, 8*scaleSlots); err != nil {
-		return nil, err
-	}
+// answers computes the float64 answers of p into want, and their scales. want holds rstd, and mean in
+// layernorm, also for a backward.
+func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr, s *scales) error {
 	bwd := p.Pass == kernels.Bwd
-	out, res := "y", mem["res"]
+	res := mem["res"]
 	if bwd {
-		out, res = "dx", mem["dres"]
+		res = mem["dres"]
 	}
-	all := uint64(p.M * p.N)
-	if err := d.rows(p, bwd, res, mem, want, scale); err != nil {
-		return nil, err
+	if err := d.rows(p, bwd, res, mem, want, *s); err != nil {
+		return err
 	}
 	if p.FP8 {
-		if err := d.quantized(p, mem, want, scale+8); err != nil {
-			return nil, err
-		}
-	}
-	if p.Residual && !bwd {
-		if err := d.each(d.support.squares, int64(all), uint64(want["resout"]), all,
-			uint64(scale)+8*resoutScale); err != nil {
-			return nil, err
+		if err := d.quantized(p, mem, want, s.out); err != nil {
+			return err
 		}
 	}
 	if bwd {
 		if err := d.columns(p, mem, want); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	sums, err := d.float64s(scale, scaleSlots)
+	sums, err := d.float64s(s.sums, 2)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	elems, cols := float64(p.M*p.N), float64(p.N)
-	return map[string]float64{
-		"mean":   math.Sqrt(sums[0] / elems),
-		out:      math.Sqrt(sums[1] / elems),
-		"yt":     math.Sqrt(sums[1] / elems),
-		"resout": math.Sqrt(sums[resoutScale] / elems),
-		"dw":     math.Sqrt(sums[2] / cols),
-		"db":     math.Sqrt(sums[3] / cols),
+	s.dw, s.db = math.Sqrt(sums[0]/float64(p.N)), math.Sqrt(sums[1]/float64(p.N))
+	return nil
+}
 
-		p.Op.Spec().Saved[0]: math.Sqrt(sums[4] / float64(p.M)),
-	}, nil
+// scaleOf is where the scale of the terms of an output's elements is, with the columns of a row of it,
+// negative where rows are columns; or the one number of all.
+func (s *scales) scaleOf(p kernels.Problem, t kernels.Tensor, want map[string]driver.Ptr) (
+	rows driver.Ptr, cols int64, one float64) {
+	saved := p.Op.Spec().Saved
+	switch t.Name {
+	case "y", "dx":
+		return s.out, p.N, 0
+	case "yt":
+		return s.out, -p.M, 0
+	case "resout":
+		return s.x, p.N, 0
+	case saved[0]: // its answers are their own scale
+		return want[t.Name], 1, 0
+	case saved[len(saved)-1]:
+		return s.x, 1, 0
+	case "dw":
+		return 0, 1, s.dw
+	case "db":
+		return 0, 1, s.db
+	}
+	return 0, 1, 0
 }
 
 // columns computes dw and db of a backward.
@@ -229,21 +250,13 @@ func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (er
 	})
 }
 
-// quantized turns the answer y into that of fp8, and takes its scale again.
+// quantized turns the answer y into that of fp8, with the scale of its rows.
 func (d *Device) quantized(p kernels.Problem, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
-	n := p.M * p.N
 	if err := d.ctx.Memset8(d.stream, want["amax"], 0, 8); err != nil {
 		return err
 	}
-	if err := d.each(d.support.quantize, n, uint64(want["y"]), uint64(want["yt"]), uint64(p.M),
-		uint64(p.N), uint64(mem["scale"]),
-		uint64(want["amax"]), uint64(want["scale_inv"])); err != nil {
-		return err
-	}
-	if err := d.ctx.Memset8(d.stream, scale, 0, 8); err != nil {
-		return err
-	}
-	return d.each(d.support.squares, n, uint64(want["y"]), uint64(n), uint64(scale))
+	return d.each(d.support.quantize, p.M*p.N, uint64(want["y"]), uint64(want["yt"]), uint64(p.M), uint64(p.N),
+		uint64(mem["scale"]), uint64(want["amax"]), uint64(want["scale_inv"]), uint64(scale))
 }
 
 // float64s reads n doubles, after all work in the stream.
@@ -261,6 +274,8 @@ type outcome struct {
 	Bad, First  uint64
 	Worst       float64
 	Err2, Want2 float64
+	// elements as they were poisoned, answers that are finite
+	Unwritten, Finite uint64
 }
 
-const outcomeBytes = 40
+const outcomeBytes = 56

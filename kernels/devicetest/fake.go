@@ -67,7 +67,7 @@ type Call struct {
 	Op       string
 	Problem  kernels.Problem
 	Variants []kernels.Variant // as they were given
-	Seed     uint64
+	Inputs   kernels.Inputs
 	Repeats  int
 	Options  kernels.TimeOptions
 }
@@ -126,11 +126,11 @@ func (f *Fake) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 }
 
 // Open implements kernels.Device.
-func (f *Fake) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+func (f *Fake) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err // nothing was opened, so nothing will be closed
 	}
-	defer f.enter(Call{Op: "open", Problem: p, Seed: seed})()
+	defer f.enter(Call{Op: "open", Problem: p, Inputs: in})()
 	if f.bench != nil {
 		panic("devicetest: open while a problem is open")
 	}

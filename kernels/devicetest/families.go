@@ -25,6 +25,8 @@ const (
 	Spin      = "test/spin"      // never ends
 	Crash     = "test/crash"     // ends its process (cpu) or faults (cuda)
 	Racy      = "test/racy"      // right, but not with the same bits every time
+	Spoiling  = "test/spoiling"  // right, and changes the element of x whose index is knob p
+	Overrun   = "test/overrun"   // right, and writes the first element behind y (cuda)
 	Lazy      = "test/lazy"      // right in its first four runs on some inputs, then does nothing
 )
 
@@ -44,10 +46,11 @@ func misbehaving(norm kernels.HostStage) []*kernels.Family {
 			spoil(h, pid, func(y *kernels.Memory, i int64) { y.Set(i, 1000) })
 		}),
 		family(Unwritten, "unwritten", func(h *kernels.HostRun, pid int) {
-			var was float32
-			spoil(h, pid, func(y *kernels.Memory, i int64) { was = y.At(i) })
+			var was []byte // as bits: a NaN does not survive being widened
+			bits := func(y *kernels.Memory, i int64) []byte { return y.Bytes[i*y.DType.Size():][:y.DType.Size()] }
+			spoil(h, pid, func(y *kernels.Memory, i int64) { was = slices.Clone(bits(y, i)) })
 			norm(h, pid)
-			spoil(h, pid, func(y *kernels.Memory, i int64) { y.Set(i, was) })
+			spoil(h, pid, func(y *kernels.Memory, i int64) { copy(bits(y, i), was) })
 		}),
 		family(Spin, "spin", func(*kernels.HostRun, int) {
 			for {
@@ -65,6 +68,11 @@ func misbehaving(norm kernels.HostStage) []*kernels.Family {
 				r[0] = math.Float32frombits(math.Float32bits(r[0]) ^ runs.Add(1)&1)
 			}
 		}),
+		family(Spoiling, "spoiling", func(h *kernels.HostRun, pid int) {
+			norm(h, pid)
+			spoil(h, pid, func(_ *kernels.Memory, i int64) { h.Mem["x"].Set(i, -h.Mem["x"].At(i)-1) })
+		}),
+		family(Overrun, "overrun", norm), // Go sees that by itself
 		family(Lazy, "lazy", func(h *kernels.HostRun, pid int) {
 			if seen(h.Mem["x"], pid == 0) < 4 {
 				norm(h, pid)

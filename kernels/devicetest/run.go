@@ -63,6 +63,7 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Device, r *kernels.Regist
 		{"Failures", s.failures},
 		{"Remembering", s.remembering},
 		{"Mistakes", s.mistakes},
+		{"Draws", s.draws},
 		{"Reference", s.reference},
 	} {
 		t.Run(test.name, test.run)
@@ -84,11 +85,19 @@ func each(t *testing.T, run func(t *testing.T, p kernels.Problem), texts ...stri
 // bench opens a problem for the length of the test.
 func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Bench {
 	t.Helper()
-	b, err := s.dev.Open(t.Context(), p, seed)
+	b, err := s.dev.Open(t.Context(), p, kernels.Inputs{Seed: seed})
 	assert.NoError(t, err, "open", p)
 	t.Cleanup(func() {
 		assert.NoError(t, b.Close(), "close", p)
 	})
+	return b
+}
+
+// drawn opens a problem on a draw for the length of the test.
+func (s *suite) drawn(t *testing.T, p kernels.Problem, draw kernels.Draw) kernels.Bench {
+	t.Helper()
+	b, err := s.dev.Open(t.Context(), p, kernels.Inputs{Seed: 9, Draw: draw})
+	assert.NoError(t, err, "open", p, draw.About())
 	return b
 }
 
@@ -349,7 +358,7 @@ func (s *suite) failures(t *testing.T) {
 	} else {
 		huge := Problem(t, "rmsnorm/fwd/1x65536/bf16")
 		huge.M = memory/(huge.N*4) + 1 // x and y alone are more
-		_, err := s.dev.Open(t.Context(), huge, 7)
+		_, err := s.dev.Open(t.Context(), huge, kernels.Inputs{Seed: 7})
 		var f *kernels.Failure
 		assert.That(t, err != nil && !errors.As(err, &f) && hint.Of(err) != "",
 			"open %s in %s of memory: %v with hint %q", huge, kernels.FormatBytes(memory), err,
@@ -380,6 +389,19 @@ func (s *suite) mistakes(t *testing.T) {
 					(family != Wrong || got == 1000), "%s: got %g", v, got)
 			}
 		}
+		// An input that a run has changed is named, whatever the outputs are, and is put back.
+		last := element(Spoiling, p.M*p.N-1)
+		for range 2 {
+			c, err := b.Check(t.Context(), last, 2)
+			assert.That(t, err == nil && !c.OK() && slices.Equal(c.Changed, []string{"x"}) &&
+				strings.HasPrefix(c.Reason(), "it has changed its input x"), "%s: %v, %q", last, err, c.Reason())
+		}
+		s.right(t, b, p, s.base(t, p))
+		if s.dev.Info().Kind == kernels.KindCUDA {
+			c, err := b.Check(t.Context(), kernels.Variant{Family: Overrun}, 1)
+			assert.That(t, err == nil && c.Reason() == "it has written 0 bytes behind the end of y",
+				"a write behind y: %v, %q", err, c.Reason())
+		}
 		for repeats := range 2 { // run once, nothing differs
 			c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, repeats+1)
 			assert.That(t, err == nil && c.OK() && c.Differing == int64(repeats),
@@ -388,20 +410,50 @@ func (s *suite) mistakes(t *testing.T) {
 	}, "rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc")
 }
 
+// draws: every base is right on every draw, and what is wrong shows on each of them, also where the
+// answers have NaN.
+func (s *suite) draws(t *testing.T) {
+	each(t, func(t *testing.T, p kernels.Problem) {
+		base := s.base(t, p)
+		for _, draw := range kernels.CheckDraws(p, true) {
+			b := s.drawn(t, p, draw)
+			c, err := b.Check(t.Context(), base, 2)
+			assert.That(t, err == nil && c.OK() && !c.Breaks(), "%s on %s of %s: %v, %s", base, draw.About(), p, err,
+				c.Reason())
+			if p.Op == kernels.RMSNorm && p.Pass == kernels.Fwd && !p.Residual {
+				for at := range min(p.M, 8) {
+					c, err := b.Check(t.Context(), element(Unwritten, at*p.N), 1)
+					assert.That(t, err == nil && len(c.Outputs) > 0 && c.Outputs[0].Bad == 1 && c.Outputs[0].Unwritten == 1,
+						"an unwritten y in row %d on %s of %s: %v, %+v", at, draw.About(), p, err, c.Outputs)
+				}
+			}
+			assert.NoError(t, b.Close())
+		}
+	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/2x130/fp16+zc", "rmsnorm/fwd/19x1028/fp32+residual",
+		"rmsnorm/bwd/33x541/fp16", "layernorm/fwd/21x1024/fp32+bias", "layernorm/bwd/1x541/bf16+bias",
+		"layernorm/bwd/40x2048/fp16-wfp32+bias", "l2norm/fwd/9x541/fp16", "l2norm/bwd/3x541/fp16",
+		"layernorm/fwd/64x512/bf16+bias+fp8t")
+}
+
 // reference holds inputs and answers, which a device may make by itself, to
 // those of package reference: a wrong element shows the answer beside it.
 func (s *suite) reference(t *testing.T) {
 	each(t, func(t *testing.T, p kernels.Problem) {
 		const seed = 1<<63 + 12345 // more bits than a float64 or an int32 would keep
-		want := reference.Answers(p, reference.Inputs(p, seed)).Values["y"]
-		b := s.bench(t, p, seed)
-		for i := range 8 {
-			at := i * (len(want) - 1) / 7
-			c, err := b.Check(t.Context(), element(Wrong, int64(at)), 1)
-			assert.Must(t, err == nil && c.Outputs[0].First == int64(at), "%d: %v, %+v", at, err, c.Outputs)
-			got := float64(c.Outputs[0].Want)
-			assert.That(t, math.Abs(got-want[at]) <= 1e-11*math.Max(math.Abs(want[at]), 1),
-				"y[%d] should be %.17g, the device wants %.17g", at, want[at], got)
+		for _, draw := range []kernels.Draw{kernels.DrawUnit, kernels.DrawMean, kernels.DrawExtreme} {
+			in := kernels.Inputs{Seed: seed, Draw: draw}
+			want := reference.Answers(p, reference.Inputs(p, in)).Values["y"]
+			b, err := s.dev.Open(t.Context(), p, in)
+			assert.NoError(t, err)
+			for i := range 8 {
+				at := i * (len(want) - 1) / 7
+				c, err := b.Check(t.Context(), element(Wrong, int64(at)), 1)
+				assert.Must(t, err == nil && c.Outputs[0].First == int64(at), "%d: %v, %+v", at, err, c.Outputs)
+				got := float64(c.Outputs[0].Want)
+				assert.That(t, math.Abs(got-want[at]) <= 1e-11*math.Max(math.Abs(want[at]), 1),
+					"%s: y[%d] should be %.17g, the device wants %.17g", in, at, want[at], got)
+			}
+			assert.NoError(t, b.Close())
 		}
 	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias",
 		"rmsnorm/fwd/19x130/fp32-wbf16+zc")
@@ -417,7 +469,7 @@ func (s *suite) remembering(t *testing.T) {
 		_, err := b.Time(t.Context(), v, kernels.TimeOptions{Samples: 8})
 		var f *kernels.Failure
 		assert.Must(t, errors.As(err, &f) && f.Status == kernels.StatusWrong && !f.Broken &&
-			strings.Contains(f.Reason, "after 8 timed runs y is wrong"),
+			strings.Contains(f.Reason, "after 8 timed runs y is never written"),
 			"a kernel that remembers passes: %v", err)
 	}
 }
@@ -444,7 +496,7 @@ func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.
 			dev := open(t, test.limit)
 			defer dev.Close()
 			for _, op := range test.ops {
-				b, err := dev.Open(t.Context(), p, 7)
+				b, err := dev.Open(t.Context(), p, kernels.Inputs{Seed: 7})
 				assert.NoError(t, err, "open before", op)
 				_, err = b.Check(t.Context(), good, 1)
 				assert.Must(t, err == nil, "before %s: %v", op, err)
@@ -464,7 +516,7 @@ func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.
 					"%s after %s: %v, want a broken bench", good, v, err)
 				assert.NoError(t, b.Close(), "close")
 			}
-			b, err := dev.Open(context.Background(), p, 7)
+			b, err := dev.Open(context.Background(), p, kernels.Inputs{Seed: 7})
 			assert.NoError(t, err, "open after", test.family)
 			c, err := b.Check(t.Context(), good, 1)
 			assert.That(t, err == nil && len(c.Outputs) != 0, "after %s: %v", test.family, err)

@@ -65,6 +65,22 @@ extern "C" __global__ void racy(const X *x, const W *w, const W *b, X *y, float 
   if (blockIdx.x == 0 && threadIdx.x == 0) rstd[0] = __uint_as_float(__float_as_uint(rstd[0]) ^ (atomicAdd(&runs, 1u) & 1u));
 }
 
+// spoiling: right, but one element of x, its input, is another afterwards. Its rows are read before.
+extern "C" __global__ void spoiling(X *x, const W *w, const W *b, X *y, float *rstd, i64 rows, i64 cols, i64 element, float eps) {
+  norm(x, w, b, y, rstd, rows, cols, eps, -1);
+  __syncwarp();
+  if (blockIdx.x != element / cols % gridDim.x || threadIdx.x != 0) return;
+  float v[1] = {-at(x, element) - 1};
+  store<sizeof(X)>(x + element, pack<X_TYPE, 1>(v));
+}
+
+// overrun: right, but the first element behind y is written too.
+extern "C" __global__ void overrun(const X *x, const W *w, const W *b, X *y, float *rstd, i64 rows, i64 cols, i64 element, float eps) {
+  norm(x, w, b, y, rstd, rows, cols, eps, -1);
+  float v[1] = {1.f};
+  if (blockIdx.x == 0 && threadIdx.x == 0) store<sizeof(X)>(y + rows * cols, pack<X_TYPE, 1>(v));
+}
+
 // lazy: right in its first four runs, then it does nothing. The blocks of a run may see the
 // counter move: what counts is that it stops.
 __device__ u32 lazyRuns;

@@ -93,7 +93,7 @@ func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo,
 		assert.NoError(t, err)
 		vs = append(vs, v)
 	}
-	b, err := device(t, e, r, d).Open(t.Context(), p, 7)
+	b, err := device(t, e, r, d).Open(t.Context(), p, kernels.Inputs{Seed: 7})
 	assert.NoError(t, err)
 	defer b.Close()
 	for _, v := range vs {

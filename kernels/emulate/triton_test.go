@@ -29,7 +29,7 @@ func TestTriton(t *testing.T) {
 		assert.NoError(t, err)
 		p, err := kernels.ParseProblem(problem)
 		assert.NoError(t, err)
-		b, err := device(t, e, r, small()).Open(t.Context(), p, today())
+		b, err := device(t, e, r, small()).Open(t.Context(), p, kernels.Inputs{Seed: today()})
 		assert.NoError(t, err)
 		defer b.Close()
 		return b.Check(t.Context(), kernels.Variant{Family: fs[i].Name, Config: fs[i].Base(p,

@@ -13,7 +13,6 @@ import (
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/reference"
 )
 
 // problems are those of all ops and passes, of rows, columns, types and options as text: ? is a bias in
@@ -87,7 +86,7 @@ func TestHostStages(t *testing.T) {
 	ran := map[string]int{}
 	for i, p := range corners() {
 		if assert.Sampled(i, 3) {
-			checkAll(t, p, 7, ran)
+			checkAll(t, p, kernels.Inputs{Seed: 7}, ran)
 		}
 	}
 	for design, labels := range published {
@@ -98,12 +97,13 @@ func TestHostStages(t *testing.T) {
 	}
 }
 
-// Zeros, huge and tiny rows, infinities and NaN come out as the reference has them: of a hostile seed
-// at least one row of each ordeal.
-func TestHostile(t *testing.T) {
+// Zeros, huge and tiny rows, rows with a mean, infinities and NaN come out as the reference has them.
+func TestHostStagesOnEveryDraw(t *testing.T) {
 	for _, p := range problems("24x136/bf16?", "24x136/fp16?", "24x136/fp32?", "16x136/bf16+fp8",
-		"16x136/bf16+fp8t") {
-		checkAll(t, p, reference.Hostile+3, map[string]int{})
+		"16x136/bf16+fp8t", "2x136/bf16?", "1x541/fp16?") {
+		for _, draw := range kernels.CheckDraws(p, true)[1:] {
+			checkAll(t, p, kernels.Inputs{Seed: 3, Draw: draw}, map[string]int{})
+		}
 	}
 }
 
@@ -118,11 +118,11 @@ func checkRight(t *testing.T, b kernels.Bench, p kernels.Problem, v kernels.Vari
 }
 
 // checkAll checks every config, and counts the published ones that ran.
-func checkAll(t *testing.T, p kernels.Problem, seed uint64, ran map[string]int) {
+func checkAll(t *testing.T, p kernels.Problem, in kernels.Inputs, ran map[string]int) {
 	t.Helper()
 	r := families.New()
 	dev := cpu.New(r)
-	b, err := dev.Open(context.Background(), p, seed)
+	b, err := dev.Open(context.Background(), p, in)
 	assert.NoError(t, err)
 	served := 0
 	for _, f := range r.Families {

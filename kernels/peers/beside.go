@@ -78,12 +78,12 @@ func (d *Device) Sense(ctx context.Context) (kernels.Reading, error) {
 
 // Open implements kernels.Device. The peers get the problem with the first
 // variant of theirs: it takes memory in each process.
-func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	ours, err := d.ours.Open(ctx, p, seed)
+func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
+	ours, err := d.ours.Open(ctx, p, in)
 	if err != nil {
 		return nil, err
 	}
-	return &bench{d: d, p: p, seed: seed, ours: ours}, nil
+	return &bench{d: d, p: p, in: in, ours: ours}, nil
 }
 
 // Close implements kernels.Device.
@@ -92,7 +92,7 @@ func (d *Device) Close() error { return errors.Join(d.ours.Close(), d.theirs.Clo
 type bench struct {
 	d      *Device
 	p      kernels.Problem
-	seed   uint64
+	in     kernels.Inputs
 	ours   kernels.Bench
 	theirs kernels.Bench // nil until a peer is asked for, and after one has taken its process down
 }
@@ -154,7 +154,7 @@ func (b *bench) call(ctx context.Context, v kernels.Variant, f func(kernels.Benc
 	}
 	err := error(nil)
 	for try := 0; b.theirs == nil && try < 2; try++ { // it may have to start again
-		if b.theirs, err = b.d.theirs.Open(ctx, b.p, b.seed); err == nil {
+		if b.theirs, err = b.d.theirs.Open(ctx, b.p, b.in); err == nil {
 			break
 		}
 		b.theirs = nil // a nil Client's bench is no nil Bench

@@ -23,32 +23,39 @@ func matches(re, s string) bool { return regexp.MustCompile(re).MatchString(s) }
 type fixture struct {
 	Problem    kernels.Problem           `json:"problem"`
 	Seed       uint64                    `json:"seed"`
+	Draw       kernels.Draw              `json:"draw"`
 	Inputs     map[string]string         `json:"inputs"`  // the bits of all elements, in hexadecimal
 	Answers    map[string]string         `json:"answers"` // float64, as text, one after a space
-	Scale      map[string]float64        `json:"scale"`
+	Scale      map[string][]float64      `json:"scale"`   // by row
 	Tolerances map[string]map[string]any `json:"tolerances"`
 }
 
 var fixtures = []struct {
 	problem string
 	seed    uint64
+	draw    kernels.Draw
 }{
 	// a seed with more bits than an int64 or a float64 would keep
-	{"rmsnorm/fwd/5x33/bf16", 1<<63 + 12345},
-	{"rmsnorm/bwd/5x33/fp16", 7},
-	{"layernorm/fwd/9x17/fp32+bias", 1},
-	{"layernorm/bwd/9x17/bf16-wfp32+bias", 2},
-	{"rmsnorm/bwd/4x8/bf16+noweight+residual", 3},
-	{"rmsnorm/fwd/4x8/fp32+zc+residual", 4},
-	{"rmsnorm/fwd/16x9/bf16", reference.Hostile | 5},
-	{"layernorm/bwd/16x9/fp16+bias", reference.Hostile | 6},
+	{"rmsnorm/fwd/5x33/bf16", 1<<63 + 12345, kernels.DrawUnit},
+	{"rmsnorm/bwd/19x33/fp16", 7, kernels.DrawUnit},
+	{"layernorm/fwd/9x17/fp32+bias", 1, kernels.DrawUnit},
+	{"layernorm/bwd/9x17/bf16-wfp32+bias", 2, kernels.DrawMean},
+	{"rmsnorm/bwd/4x8/bf16+noweight+residual", 3, kernels.DrawLarge},
+	{"rmsnorm/fwd/17x8/fp32+zc+residual", 4, kernels.DrawUnit},
+	{"layernorm/fwd/2x8/fp16+bias", 5, kernels.DrawMean},
+	{"layernorm/bwd/2x8/fp16+bias", 1<<62 + 5, kernels.DrawTiny},
+	{"rmsnorm/bwd/2x8/bf16", 5, kernels.DrawZeros},
+	{"rmsnorm/fwd/16x9/bf16", 5, kernels.DrawExtreme},
+	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawExtreme},
+	{"rmsnorm/fwd/16x9/bf16", 5, kernels.DrawNonFinite},
+	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawNonFinite},
 }
 
-func fixtureOf(t *testing.T, text string, seed uint64) fixture {
+func fixtureOf(t *testing.T, text string, draw kernels.Inputs) fixture {
 	p := devicetest.Problem(t, text)
-	f := fixture{Problem: p, Seed: seed, Inputs: map[string]string{}, Answers: map[string]string{},
-		Scale: map[string]float64{}, Tolerances: map[string]map[string]any{}}
-	mem := reference.Inputs(p, seed)
+	f := fixture{Problem: p, Seed: draw.Seed, Draw: draw.Draw, Inputs: map[string]string{}, Answers: map[string]string{},
+		Scale: map[string][]float64{}, Tolerances: map[string]map[string]any{}}
+	mem := reference.Inputs(p, draw)
 	for name, m := range mem {
 		var b strings.Builder
 		for bits := range slices.Chunk(m.Bytes, int(m.DType.Size())) {
@@ -69,8 +76,8 @@ func fixtureOf(t *testing.T, text string, seed uint64) fixture {
 		}
 		f.Answers[tensor.Name] = b.String()
 		f.Scale[tensor.Name] = ans.Scale[tensor.Name]
-		tol := reference.ToleranceFor(p, tensor, ans.Scale[tensor.Name])
-		f.Tolerances[tensor.Name] = map[string]any{"rel": tol.Rel, "abs": tol.Abs}
+		tol := reference.ToleranceFor(p, tensor)
+		f.Tolerances[tensor.Name] = map[string]any{"rel": tol.Rel, "terms": tol.Terms, "abs": tol.Abs}
 	}
 	return f
 }
@@ -82,7 +89,7 @@ const fixtureFile = "testdata/reference.json"
 func TestFixture(t *testing.T) {
 	var all []fixture
 	for _, f := range fixtures {
-		all = append(all, fixtureOf(t, f.problem, f.seed))
+		all = append(all, fixtureOf(t, f.problem, kernels.Inputs{Seed: f.seed, Draw: f.draw}))
 	}
 	want, err := json.MarshalIndent(all, "", " ")
 	assert.NoError(t, err)

@@ -36,7 +36,7 @@ from typing import Any, Callable
 from peerbench.peer import PEERS, callable_of, located
 from peerbench.trouble import Failure, Trouble, one_line
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 LOST = re.compile(r"CUDA (driver )?error|Triton Error \[CUDA\]")  # as PyTorch, its driver API and Triton say it
@@ -74,7 +74,7 @@ def serve(device: Callable[[], Any], requests: Any, answer: Callable[[str], None
             if op == "hello":
                 a["hello"] = {"protocol": PROTOCOL, "kernels": "", "info": dev.info(), "peers": dev.about}
             elif op == "open":
-                dev.open(r["problem"], r.get("seed", 0))
+                dev.open(r["problem"], r["inputs"]["seed"], r["inputs"].get("draw", ""))
             elif op == "close":
                 dev.close()
             elif op == "sense":

@@ -111,7 +111,7 @@ func TestProtocol(t *testing.T) {
 	ours := &devicetest.Fake{}
 	d, err := Join(ours, double(t, 3*time.Second))
 	assert.NoError(t, err)
-	b, err := d.Open(t.Context(), p, 1<<63+7)
+	b, err := d.Open(t.Context(), p, kernels.Inputs{Seed: 1<<63 + 7})
 	assert.NoError(t, err)
 	defer b.Close()
 	assert.Lines(t, "testdata/protocol.txt", func(input string) string {
@@ -139,7 +139,7 @@ func TestSense(t *testing.T) {
 		Reading: func(int) kernels.Reading { return kernels.Reading{ClockMHz: 1980} }}
 	d, err := Join(ours, double(t, time.Minute))
 	assert.NoError(t, err)
-	b, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), 1)
+	b, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.Inputs{Seed: 1})
 	assert.NoError(t, err)
 	seen := func() []int {
 		r, err := d.Sense(t.Context())

@@ -109,7 +109,7 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 }
 
 func prepare(ctx context.Context, c *worker.Client, cell Cell) error {
-	b, err := c.Open(ctx, cell.Problem, 1)
+	b, err := c.Open(ctx, cell.Problem, kernels.Inputs{Seed: 1})
 	if err != nil {
 		return err
 	}

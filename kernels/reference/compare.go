@@ -6,36 +6,38 @@ import (
 	"normbench/kernels"
 )
 
-// A Tolerance bounds |got-want| by Abs + Rel*|want|.
-type Tolerance struct{ Rel, Abs float64 }
+// A Tolerance bounds |got-want| of an element by Abs + Terms*scale + Rel*|want|, where scale is that
+// of the terms of the element's row (Answer.Scale).
+type Tolerance struct{ Rel, Terms, Abs float64 }
 
-// ToleranceFor is what an output may err, given the scale of its terms
-// (Answer.Scale).
+// ToleranceFor is what an output may err.
 //
 // Rel is one rounding to the output's type (half its epsilon) plus the noise of
-// fp32 arithmetic; Abs is that noise at the scale of the terms, for elements
-// that are small because large terms cancel, and half a step of the type's
+// fp32 arithmetic; Terms is that noise at the scale of the terms, for elements
+// that are small because large terms cancel; Abs is half a step of the type's
 // subnormal numbers, in which fp16 has all below 6e-5. The noise grows with the square
 // root of the number of terms that an element sums, as a random walk of
 // rounding errors does: N for what is computed per row, M for dw and db
 // (quack's tests use the same law, atol 5e-6*sqrt(M)).
-func ToleranceFor(p kernels.Problem, t kernels.Tensor, scale float64) Tolerance {
+func ToleranceFor(p kernels.Problem, t kernels.Tensor) Tolerance {
 	terms := p.N
 	if t.Name == "dw" || t.Name == "db" {
 		terms = p.M
 	}
 	noise := 0x1p-24 * (16 + math.Sqrt(float64(terms)))
-	return Tolerance{Rel: 1.02*t.DType.Epsilon()/2 + noise, Abs: 4*noise*scale + t.DType.Smallest()/2}
+	return Tolerance{Rel: 1.02*t.DType.Epsilon()/2 + noise, Terms: 4 * noise, Abs: t.DType.Smallest() / 2}
 }
 
-// Loosen allows for what a plan rounds on the way to an output: terms that err
-// by half an epsilon each, independently, sum up to an error of half an epsilon
-// of their scale (over root three) in the mean; eight times that leaves five
-// deviations and the largest of many columns.
-func (tol Tolerance) Loosen(rounds []kernels.Rounding, output string, scale float64) Tolerance {
+// Loosen allows for what a plan rounds on the way to an output. An element of one term errs by half an
+// epsilon more. Terms that err by half an epsilon each, independently, sum up to an error of half an
+// epsilon of their scale (over root three) in the mean; eight times that leaves five deviations and
+// the largest of many columns.
+func (tol Tolerance) Loosen(rounds []kernels.Rounding, output string) Tolerance {
 	for _, r := range rounds {
 		if r.Output == output {
-			tol.Abs += 4*r.DType.Epsilon()/2*scale + r.DType.Smallest()/2
+			tol.Rel += 1.02 * r.DType.Epsilon() / 2
+			tol.Terms += 4 * r.DType.Epsilon() / 2
+			tol.Abs += r.DType.Smallest() / 2
 		}
 	}
 	return tol
@@ -54,26 +56,41 @@ func Limit(d kernels.DType) float64 {
 	return 0x1.ffffffp127
 }
 
-// Compare checks got against want, element by element. An element is bad where
-// the difference exceeds the tolerance, where one of the two is NaN, or where an
-// infinity (or what overflows t's type) is not met by the same infinity.
-func Compare(t kernels.Tensor, got *kernels.Memory, want []float64, tol Tolerance) kernels.OutputCheck {
+// SumsRows says whether an output is a sum or a maximum over rows. One NaN in the inputs makes much
+// of it NaN, or all.
+func SumsRows(output string) bool { return output == "dw" || output == "db" || output == "amax" }
+
+// Compare checks got against want, element by element, on inputs of a draw. An element is bad where
+// the difference exceeds the tolerance, where one of the two is NaN, where an
+// infinity (or what overflows t's type) is not met by the same infinity, and where all its bits are
+// set, as poison leaves it. With non-finite inputs what sums over rows is compared for being NaN
+// alone: the finite draws have its values.
+func Compare(t kernels.Tensor, got *kernels.Memory, want, scale []float64, tol Tolerance,
+	draw kernels.Draw) kernels.OutputCheck {
 	c := kernels.OutputCheck{Name: t.Name, Elems: t.Elems()}
-	limit := Limit(t.DType)
+	limit, finite := Limit(t.DType), int64(0)
+	onlyNaN := draw == kernels.DrawNonFinite && SumsRows(t.Name)
+	row := rowOf(t, len(scale))
 	var err2, want2 float64
 	for i, w := range want {
 		g := float64(got.At(int64(i)))
 		if math.Abs(w) >= limit {
 			w = math.Copysign(math.Inf(1), w)
 		}
-		if g == w || math.IsNaN(g) && math.IsNaN(w) {
-			if !math.IsNaN(w) && !math.IsInf(w, 0) {
+		known := !math.IsNaN(w) && !math.IsInf(w, 0)
+		if known {
+			finite++
+		}
+		unwritten := got.Unwritten(int64(i))
+		same := g == w || math.IsNaN(g) && math.IsNaN(w) || onlyNaN && math.IsNaN(g) == math.IsNaN(w)
+		if same && !unwritten {
+			if known {
 				want2 += w * w
 			}
 			continue
 		}
 		diff := math.Abs(g - w)
-		ratio := diff / (tol.Abs + tol.Rel*math.Abs(w))
+		ratio := diff / (tol.Abs + tol.Terms*scale[row(int64(i))] + tol.Rel*math.Abs(w))
 		if math.IsNaN(ratio) {
 			ratio = math.Inf(1)
 		} else {
@@ -86,8 +103,12 @@ func Compare(t kernels.Tensor, got *kernels.Memory, want []float64, tol Toleranc
 			}
 			c.Bad++
 		}
+		if unwritten {
+			c.Unwritten++
+		}
 		c.MaxErr = max(c.MaxErr, ratio)
 	}
+	c.Void = Void(draw, finite, c.Elems)
 	c.MaxErr = min(c.MaxErr, math.MaxFloat32) // infinity has no JSON form
 	if want2 > 0 {
 		c.RelL2 = math.Sqrt(err2 / want2)
@@ -96,4 +117,22 @@ func Compare(t kernels.Tensor, got *kernels.Memory, want []float64, tol Toleranc
 		}
 	}
 	return c
+}
+
+// Void says that a comparison proves nothing: on finite inputs less than half of the wanted elements
+// are finite.
+func Void(draw kernels.Draw, finite, elems int64) bool {
+	return draw != kernels.DrawNonFinite && 2*finite < elems
+}
+
+// rowOf gives the place in a scale of n numbers of an element of t.
+func rowOf(t kernels.Tensor, n int) func(i int64) int64 {
+	switch {
+	case n == 1:
+		return func(int64) int64 { return 0 }
+	case t.Name == "yt": // rows are its columns
+		return func(i int64) int64 { return i % int64(n) }
+	}
+	cols := t.Elems() / int64(n)
+	return func(i int64) int64 { return i / cols }
 }

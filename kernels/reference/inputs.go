@@ -6,85 +6,152 @@ import (
 	"normbench/kernels"
 )
 
-// A Draw says how one input tensor is filled from a seed. Every device fills
-// it with the same bits; see Value.
-type Draw struct {
+// An Input says how one input tensor is filled. Every device fills it with the same bits; see Value.
+type Input struct {
 	Tensor        kernels.Tensor
 	Stream        uint64 // separates the tensors of one seed
 	Scale, Offset float32
-	// Hostile is which rows of a hostile seed are extraordinary: see Ordeal.
-	Hostile Hostility
+	Rows          RowRole
 }
 
-// A Hostility says what a hostile seed does to a tensor.
-type Hostility uint8
+// A RowRole says which special rows a tensor takes part in.
+type RowRole uint8
 
-// The hostilities. They are the fill kernel's too.
+// The roles. They are arguments of the fill kernel of package cuda too.
 const (
-	Tame  Hostility = iota // nothing
-	HostX                  // rows of zeros, huge and tiny ones, infinities and NaN
-	HostD                  // a row with an infinity
+	RowsPlain  RowRole = iota // none: a row is like every other
+	RowsX                     // x: scaled, shifted, with an infinity or a NaN
+	RowsScaled                // what is added to x: scaled as x is
+	RowsDY                    // dy: with an infinity
 )
 
-// Hostile marks a seed whose inputs try what a kernel does at the ends of the
-// number range. Devices need not know it: it is a bit of the seed.
-const Hostile = 1 << 62
+// A RowKind is what is special about a row.
+type RowKind uint8
 
-// The ordeals of a row, by (row + seed) modulo ordeals; the others are ordinary.
+// The kinds. They are arguments of the fill kernel of package cuda too.
 const (
-	ordeals  = 8
-	zeroRow  = 1
-	hugeRow  = 2
-	tinyRow  = 3
-	infRow   = 4
-	nanRow   = 5
-	infDYRow = 6
-	lostRow  = 7 // so tiny that its squares vanish
+	RowUnit  RowKind = iota
+	RowZero          // zeros: what eps is for
+	RowTiny          // times 2^-12: eps counts more than the squares
+	RowLarge         // times 2^9 in fp16, whose squares it cannot hold, else times 2^20
+	RowMean          // plus a whole number from 37 to 100, of either sign
+	RowHuge          // times 2^12 in fp16, else 2^50: a sum of their squares is just inside fp32
+	RowLost          // times 2^-80: squares vanish
+	RowInf           // minus infinity in one column
+	RowNaN           // NaN in one column
+	RowInfDY         // infinity in one column of dy
 )
 
-// Draws lists the random inputs of p. x has a mean well away from zero, so
-// that a layernorm that forgets it is caught; weights scatter around one
-// (zero-centered: around zero) as trained ones do. fp8's scale leaves some of y
-// beyond 448, so that a missing clamp shows. The saved statistics are not
-// drawn: they are the float64 answers, rounded to fp32.
-func Draws(p kernels.Problem) []Draw {
-	var ds []Draw
-	for _, t := range p.Tensors() {
-		if t.Role != kernels.Input {
-			continue
+// specialOrder is the kinds of the special rows among unit rows.
+var specialOrder = [8]RowKind{RowZero, RowTiny, RowLarge, RowTiny, RowLarge, RowZero, RowTiny, RowLarge}
+
+// hostileOrder is the kinds of rows of the hostile draws, by (row + seed) modulo 8.
+var hostileOrder = map[kernels.Draw][8]RowKind{
+	kernels.DrawExtreme:   {1: RowZero, 2: RowHuge, 3: RowTiny, 7: RowLost},
+	kernels.DrawNonFinite: {4: RowInf, 5: RowNaN, 6: RowInfDY},
+}
+
+// Rows says what is special about the rows of one draw.
+type Rows struct {
+	// All is the kind of every row, if no row is listed in Special.
+	All RowKind
+	// Cycle is the kinds by (row + Shift) modulo 8, if it has any.
+	Cycle [8]RowKind
+	Shift int64
+	// Special lists single rows; the others are unit rows.
+	Special []SpecialRow
+}
+
+// A SpecialRow is one row and its kind.
+type SpecialRow struct {
+	Row  int64
+	Kind RowKind
+}
+
+// RowsOf lays out the rows of a problem with m rows.
+func RowsOf(in kernels.Inputs, m int64) Rows {
+	r := Rows{Shift: int64(in.Seed % 8)}
+	switch in.Draw {
+	case kernels.DrawUnit:
+		n := kernels.SpecialRows(m)
+		start := int64(Bits(in.Seed, rowStream, 0) >> 1)
+		for k := range n { // they stand apart, and anywhere
+			r.Special = append(r.Special, SpecialRow{(start%m + k*(m/n)) % m, specialOrder[k]})
 		}
-		if d, ok := draw(p, t); ok {
-			ds = append(ds, d)
+	case kernels.DrawMean:
+		r.All = RowMean
+	case kernels.DrawZeros:
+		r.All = RowZero
+	case kernels.DrawTiny:
+		r.All = RowTiny
+	case kernels.DrawLarge:
+		r.All = RowLarge
+	default:
+		r.Cycle = hostileOrder[in.Draw]
+	}
+	return r
+}
+
+// Kind is what is special about a row.
+func (r *Rows) Kind(row int64) RowKind {
+	for _, s := range r.Special {
+		if s.Row == row {
+			return s.Kind
 		}
 	}
-	return ds
+	if kind := r.Cycle[(row+r.Shift)%8]; kind != RowUnit {
+		return kind
+	}
+	return r.All
 }
 
-// BiasDraw is the bias of the forward that p is the backward of.
-func BiasDraw(p kernels.Problem) Draw {
-	d, _ := draw(p, kernels.Tensor{Name: "b", DType: p.Weight, Rows: 1, Cols: p.N})
-	return d
-}
+// Streams of random numbers beside those of the tensors.
+const (
+	rowStream  = 16 // where the special rows are
+	meanStream = 17 // the means of RowMean
+)
 
-// draws are those of the inputs by name.
-var draws = map[string]Draw{
-	"x":     {Stream: 1, Scale: 1, Offset: 0.25, Hostile: HostX},
-	"dy":    {Stream: 2, Scale: 1, Hostile: HostD},
+// inputs are those of the tensors by name. x has a mean well away from zero, so that a layernorm that
+// forgets it is caught; weights scatter around one (zero-centered: around zero) as trained ones do.
+// fp8's scale leaves some of y beyond 448, so that a missing clamp shows.
+var inputs = map[string]Input{
+	"x":     {Stream: 1, Scale: 1, Offset: 0.25, Rows: RowsX},
+	"dy":    {Stream: 2, Scale: 1, Rows: RowsDY},
 	"w":     {Stream: 3, Scale: 0.25, Offset: 1},
 	"b":     {Stream: 4, Scale: 0.25},
 	"scale": {Stream: 5, Scale: 8, Offset: 96},
-	"res":   {Stream: 6, Scale: 1, Offset: -0.125},
+	"res":   {Stream: 6, Scale: 1, Offset: -0.125, Rows: RowsScaled},
 	"dres":  {Stream: 7, Scale: 1},
 	"dw_in": {Stream: 8, Scale: 1},
 	"db_in": {Stream: 9, Scale: 1},
 }
 
-func draw(p kernels.Problem, t kernels.Tensor) (d Draw, ok bool) {
-	d, ok = draws[t.Name]
-	if d.Tensor = t; t.Name == "w" && p.ZeroCentered {
-		d.Offset = 0
+// InputsOf lists the tensors of p that are drawn. The saved statistics are not: they are the float64
+// answers, rounded to fp32.
+func InputsOf(p kernels.Problem) (list []Input) {
+	for _, t := range p.Tensors() {
+		if t.Role != kernels.Input {
+			continue
+		}
+		if x, ok := input(p, t); ok {
+			list = append(list, x)
+		}
 	}
-	return d, ok
+	return list
+}
+
+// BiasOf is the bias of the forward that p is the backward of.
+func BiasOf(p kernels.Problem) Input {
+	x, _ := input(p, kernels.Tensor{Name: "b", DType: p.Weight, Rows: 1, Cols: p.N})
+	return x
+}
+
+func input(p kernels.Problem, t kernels.Tensor) (x Input, ok bool) {
+	x, ok = inputs[t.Name]
+	if x.Tensor = t; t.Name == "w" && p.ZeroCentered {
+		x.Offset = 0
+	}
+	return x, ok
 }
 
 // Value is element i of a tensor, before it is rounded to the tensor's type: a
@@ -92,50 +159,74 @@ func draw(p kernels.Problem, t kernels.Tensor) (d Draw, ok bool) {
 // tails that end at 3.5), scaled to unit variance. Sums of small integers and
 // two rounded float32 operations give the same bits on every device.
 //
-// The 64 random bits are splitmix64 (Steele, Lea and Flood 2014) of a counter.
-func (d Draw) Value(seed uint64, i int64) float32 {
-	z := Bits(seed, d.Stream, i)
+// The 64 random bits are splitmix64 (Steele, Lea and Flood 2014) of a counter. rows are RowsOf in.
+func (x Input) Value(in kernels.Inputs, rows *Rows, i int64) float32 {
+	z := Bits(in.Seed, x.Stream, i)
 	sum := int32(z&0xffff) + int32(z>>16&0xffff) + int32(z>>32&0xffff) + int32(z>>48) - 131070
 	v := float32(sum) * Unit
 	// The conversion keeps Go from fusing the product into the sum.
-	v = float32(v*d.Scale) + d.Offset
-	if seed&Hostile == 0 || d.Hostile == Tame {
+	v = float32(v*x.Scale) + x.Offset
+	if x.Rows == RowsPlain {
 		return v
 	}
-	return d.ordeal(seed, i, v)
+	row := i / x.Tensor.Cols
+	return x.special(in.Seed, rows.Kind(row), row, i%x.Tensor.Cols, v)
 }
 
-// ordeal is what a hostile seed makes of an element. Factors are powers of two,
-// so that all devices agree on the bits. Huge rows stop where the sum of their
-// squares would leave fp32, or themselves fp16.
-func (d Draw) ordeal(seed uint64, i int64, v float32) float32 {
-	row, col := i/d.Tensor.Cols, i%d.Tensor.Cols
-	kind := (uint64(row) + seed%ordeals) % ordeals
-	one := row * 7919 % d.Tensor.Cols // the column of a row's one infinity or NaN
-	inf := float32(math.Inf(1))
-	if d.Hostile == HostD {
-		if kind == infDYRow && col == one {
-			return inf
+// special is what becomes of an element of a row of some kind. Factors are powers of two and means
+// whole numbers, so that all devices agree on the bits.
+func (x Input) special(seed uint64, kind RowKind, row, col int64, v float32) float32 {
+	hit := col == row*7919%x.Tensor.Cols // the column of a row's one infinity or NaN
+	switch x.Rows {
+	case RowsDY:
+		if kind == RowInfDY && hit {
+			return float32(math.Inf(1))
 		}
 		return v
+	case RowsX:
+		switch {
+		case kind == RowMean:
+			return v + meanOf(seed, row)
+		case kind == RowInf && hit:
+			return float32(math.Inf(-1))
+		case kind == RowNaN && hit:
+			return float32(math.NaN())
+		}
 	}
+	if kind == RowZero {
+		return 0 // not minus zero
+	}
+	return v * rowScale(kind, x.Tensor.DType)
+}
+
+// rowScale is the factor of the rows of a kind.
+func rowScale(kind RowKind, d kernels.DType) float32 {
+	fp16 := d == kernels.FP16
 	switch {
-	case kind == zeroRow:
-		return 0
-	case kind == hugeRow && d.Tensor.DType == kernels.FP16:
-		return v * 0x1p12
-	case kind == hugeRow:
-		return v * 0x1p50
-	case kind == tinyRow:
-		return v * 0x1p-12
-	case kind == infRow && col == one:
-		return -inf
-	case kind == nanRow && col == one:
-		return float32(math.NaN())
-	case kind == lostRow:
-		return v * 0x1p-80
+	case kind == RowTiny:
+		return 0x1p-12
+	case kind == RowLarge && fp16:
+		return 0x1p9
+	case kind == RowLarge:
+		return 0x1p20
+	case kind == RowHuge && fp16:
+		return 0x1p12
+	case kind == RowHuge:
+		return 0x1p50
+	case kind == RowLost:
+		return 0x1p-80
 	}
-	return v
+	return 1
+}
+
+// meanOf is the mean of a row of RowMean, beside that of all x.
+func meanOf(seed uint64, row int64) float32 {
+	z := Bits(seed, meanStream, row)
+	m := float32(37 + z&63)
+	if z&64 != 0 {
+		return -m
+	}
+	return m
 }
 
 // Unit scales a sum of four uniform 16-bit numbers to unit variance:
@@ -155,20 +246,21 @@ func mix(z uint64) uint64 {
 }
 
 // Inputs draws every random input of p.
-func Inputs(p kernels.Problem, seed uint64) map[string]*kernels.Memory {
+func Inputs(p kernels.Problem, in kernels.Inputs) map[string]*kernels.Memory {
 	mem := map[string]*kernels.Memory{}
-	for _, d := range Draws(p) {
-		mem[d.Tensor.Name] = d.Fill(seed)
+	for _, x := range InputsOf(p) {
+		mem[x.Tensor.Name] = x.Fill(in)
 	}
 	return mem
 }
 
 // Fill draws the whole tensor.
-func (d Draw) Fill(seed uint64) *kernels.Memory {
-	m := kernels.NewMemory(d.Tensor.DType, d.Tensor.Elems())
+func (x Input) Fill(in kernels.Inputs) *kernels.Memory {
+	m := kernels.NewMemory(x.Tensor.DType, x.Tensor.Elems())
+	rows := RowsOf(in, x.Tensor.Rows)
 	eachSpan(m.Len(), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
-			m.Set(i, d.Value(seed, i))
+			m.Set(i, x.Value(in, &rows, i))
 		}
 	})
 	return m

@@ -15,12 +15,21 @@ import (
 // statistics "rstd" and "mean" also for a backward.
 type Answer struct {
 	Values map[string][]float64
-	// Scale is the root mean square, per output, of the terms that an element
-	// is made of, a sum's terms taken together (the root of the sum of their
-	// squares). Where terms cancel, rounding errors have this scale and not
-	// that of the result.
-	Scale map[string]float64
+	// Scale is the root mean square of the terms that an element is made of, a sum's terms taken
+	// together (the root of the sum of their squares). Where terms cancel, rounding errors have this
+	// scale and not that of the result. It has one number for each row of what is computed by row,
+	// so that one row does not widen what another may err, and one for all of dw and of db.
+	Scale map[string][]float64
 }
+
+// MeanShare is the part that the mean has in the scale of what xhat enters: x - mean cancels, and
+// its error is that of the mean. Of rows with a mean of 100 standard deviations, fp32 kernels
+// that sum the mean in any order stay below half of what this allows.
+const MeanShare = 0.25
+
+// BiasScale is the size of b over that of the smaller w. A kernel may compute xhat as (y-b)/w from the
+// y that the forward has saved: its rounding errors have the scale of b/w where xhat is small.
+const BiasScale = 0.5
 
 // ops are the definitions, each of a file.
 var ops = map[kernels.Op]op{kernels.RMSNorm: rmsNorm, kernels.LayerNorm: layerNorm, "l2norm": l2Norm}
@@ -65,30 +74,33 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 	if p.Pass == kernels.Fwd && p.Bias {
 		s.bias = wide(mem["b"])
 	}
+	s.scale = map[string][]float64{}
+	for _, name := range []string{"y", "dx", "x"} {
+		s.scale[name] = make([]float64, p.M)
+	}
 	var mu sync.Mutex
 	var squares terms
 	eachSpan(p.M, func(lo, hi int64) {
 		span := s.rows(lo, hi)
 		mu.Lock()
 		defer mu.Unlock()
-		squares.x, squares.dx = squares.x+span.x, squares.dx+span.dx
 		squares.dw, squares.db = squares.dw+span.dw, squares.db+span.db
 		addTo(s.ans["dw"], span.sumDW)
 		addTo(s.ans["db"], span.sumDB)
 	})
-	all, cols := float64(p.M*p.N), float64(p.N)
-	fp8(p, mem, s.ans)
-	scale := map[string]float64{
-		"y":      rms(s.ans["y"]),
-		"yt":     rms(s.ans["y"]),
-		"resout": rms(s.ans["resout"]),
-		"dx":     math.Sqrt(squares.dx / all),
-		"dw":     math.Sqrt(squares.dw / cols),
-		"db":     math.Sqrt(squares.db / cols),
+	cols := float64(p.N)
+	s.fp8()
+	scale := map[string][]float64{
+		"y": s.scale["y"], "yt": s.scale["y"], "dx": s.scale["dx"], "resout": s.scale["x"],
+		"dw": {math.Sqrt(squares.dw / cols)}, "db": {math.Sqrt(squares.db / cols)},
+		"amax": {0}, "scale_inv": {0},
 	}
 	for i, name := range p.Op.Spec().Saved {
-		if scale[name] = rms(s.ans[name]); i > 0 {
-			scale[name] = math.Sqrt(squares.x / all)
+		if scale[name] = s.scale["x"]; i == 0 {
+			scale[name] = make([]float64, p.M)
+			for r, v := range s.ans[name] {
+				scale[name][r] = finite(math.Abs(v))
+			}
 		}
 	}
 	return Answer{Values: s.ans, Scale: scale}
@@ -101,12 +113,13 @@ type state struct {
 	mem      map[string]*kernels.Memory
 	ans      map[string][]float64
 	wf, bias []float64
+	scale    map[string][]float64 // by row, of y, dx and x
 }
 
 // terms are sums of the squares of terms, and the sums of dw and db, over some rows.
 type terms struct {
-	x, dx, dw, db float64
-	sumDW, sumDB  []float64
+	dw, db       float64
+	sumDW, sumDB []float64
 }
 
 // rows answers for rows lo to hi.
@@ -116,9 +129,7 @@ func (s *state) rows(lo, hi int64) terms {
 	t := terms{sumDW: make([]float64, N), sumDB: make([]float64, N)}
 	for i := lo; i < hi; i++ {
 		s.input(x, i)
-		for _, v := range x {
-			t.x += finite(v * v)
-		}
+		s.scale["x"][i] = rms(x)
 		saved, mean := s.op.statistics(x), 0.0
 		for k, name := range s.Op.Spec().Saved {
 			s.ans[name][i] = saved[k]
@@ -130,10 +141,14 @@ func (s *state) rows(lo, hi int64) terms {
 			xhat[j] = (v - mean) * saved[0]
 		}
 		if s.Pass == kernels.Fwd {
-			y := s.ans["y"][i*N:][:N]
+			y, squares, weights := s.ans["y"][i*N:][:N], 0.0, 0.0
 			for j, h := range xhat {
 				y[j] = h*s.wf[j] + s.bias[j]
+				squares += finite(h*s.wf[j]*h*s.wf[j] + s.bias[j]*s.bias[j])
+				weights += s.wf[j] * s.wf[j]
 			}
+			s.scale["y"][i] = math.Sqrt(squares/float64(N)) +
+				MeanShare*finite(saved[0]*math.Abs(mean))*math.Sqrt(weights/float64(N))
 			continue
 		}
 		s.backward(i, x, xhat, g, saved[0], mean, &t)
@@ -155,15 +170,23 @@ func (s *state) input(x []float64, i int64) {
 
 // backward answers for dx of row i and adds its part of dw and db.
 func (s *state) backward(i int64, x, xhat, g []float64, r, mean float64, t *terms) {
+	squares, c1, c2, bias := 0.0, 0.0, 0.0, 0.0
+	if s.Bias {
+		bias = BiasScale
+	}
 	for j, h := range xhat {
 		dy := float64(s.mem["dy"].At(i*s.N + int64(j)))
 		t.sumDW[j] += dy * h
 		t.sumDB[j] += dy
 		g[j] = dy * s.wf[j]
-		t.dw += finite(dy * dy * r * r * (x[j]*x[j] + mean*mean)) // xhat is a difference
+		t.dw += finite(dy * dy * (r*r*(x[j]*x[j]+mean*mean) + bias*bias)) // xhat is a difference
 		t.db += finite(dy * dy)
-		t.dx += finite(r * g[j] * r * g[j])
+		squares += finite(g[j] * g[j])
+		c1, c2 = c1+g[j]*h, c2+g[j]
 	}
+	// The mean's error moves xhat by r*mean, which enters dx times the means of g*xhat and g.
+	N := float64(s.N)
+	s.scale["dx"][i] = finite(r * (math.Sqrt(squares/N) + MeanShare*r*math.Abs(mean)*(math.Abs(c1)+math.Abs(c2))/N))
 	dx := s.ans["dx"][i*s.N:][:s.N]
 	s.op.gradient(dx, g, xhat, r)
 	if s.Residual {
@@ -217,12 +240,12 @@ func wide(m *kernels.Memory) []float64 {
 }
 
 // fp8 turns the answer y into what is stored of it: scaled, clamped, transposed.
-func fp8(p kernels.Problem, mem map[string]*kernels.Memory, ans map[string][]float64) {
-	if !p.FP8 {
+func (s *state) fp8() {
+	if !s.FP8 {
 		return
 	}
-	scale, amax := float64(mem["scale"].At(0)), 0.0
-	y := ans["y"]
+	scale, amax := float64(s.mem["scale"].At(0)), 0.0
+	y := s.ans["y"]
 	for i, v := range y {
 		// math.Max prefers an infinity to a NaN; kernels compare the bits.
 		if math.IsNaN(amax) || math.IsNaN(v) {
@@ -232,15 +255,18 @@ func fp8(p kernels.Problem, mem map[string]*kernels.Memory, ans map[string][]flo
 		}
 		y[i] = math.Max(-kernels.MaxE4M3, math.Min(kernels.MaxE4M3, v*scale))
 	}
-	ans["amax"][0], ans["scale_inv"][0] = amax, 1/scale
-	if p.Transpose {
+	for r := range s.scale["y"] {
+		s.scale["y"][r] *= scale
+	}
+	s.ans["amax"][0], s.ans["scale_inv"][0] = amax, 1/scale
+	if s.Transpose {
 		yt := make([]float64, len(y))
-		for i := range p.M {
-			for j := range p.N {
-				yt[j*p.M+i] = y[i*p.N+j]
+		for i := range s.M {
+			for j := range s.N {
+				yt[j*s.M+i] = y[i*s.N+j]
 			}
 		}
-		ans["yt"] = yt
+		s.ans["yt"] = yt
 	}
 }
 
@@ -289,13 +315,18 @@ func eachSpan(n int64, f func(lo, hi int64)) {
 // of all (M,N) inputs, and yt is that sum too, not transposed.
 func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 	all := p.M * p.N
-	sum := make([]float64, all)
+	sum, scale := make([]float64, all), make([]float64, p.M)
 	for _, t := range p.Full(kernels.Input) {
 		for i := range sum {
-			sum[i] += float64(mem[t.Name].At(int64(i)))
+			v := float64(mem[t.Name].At(int64(i)))
+			sum[i] += v
+			scale[int64(i)/p.N] += finite(v * v)
 		}
 	}
-	ans := Answer{Values: map[string][]float64{}, Scale: map[string]float64{}}
+	for r := range scale {
+		scale[r] = math.Sqrt(scale[r] / float64(p.N))
+	}
+	ans := Answer{Values: map[string][]float64{}, Scale: map[string][]float64{}}
 	for _, t := range p.Full(kernels.Output) {
 		out := sum
 		if t.DType == kernels.E4M3 {
@@ -304,7 +335,7 @@ func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 				out[i] = math.Max(-kernels.MaxE4M3, math.Min(kernels.MaxE4M3, v))
 			}
 		}
-		ans.Values[t.Name], ans.Scale[t.Name] = out, rms(out)
+		ans.Values[t.Name], ans.Scale[t.Name] = out, scale
 	}
 	return ans
 }

@@ -25,7 +25,7 @@ func each(t *testing.T, pass kernels.Pass, seed uint64, shapes [][2]int64,
 	for _, kind := range kinds {
 		for _, s := range shapes {
 			p := devicetest.Problem(t, fmt.Sprintf(kind, pass, s[0], s[1]))
-			f(p, reference.Inputs(p, seed))
+			f(p, reference.Inputs(p, kernels.Inputs{Seed: seed}))
 		}
 	}
 }
@@ -153,13 +153,13 @@ func constant(v float32) func(int64) float32 { return func(int64) float32 { retu
 // How many cores share the work must not show beyond the last bits of a sum.
 func TestDeterminism(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/37x29/fp32+bias")
-	one := reference.Answers(p, reference.Inputs(p, 11)).Values
+	one := reference.Answers(p, reference.Inputs(p, kernels.Inputs{Seed: 11})).Values
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(7))
-	in := reference.Inputs(p, 11)
+	in := reference.Inputs(p, kernels.Inputs{Seed: 11})
 	for name, want := range one {
 		near(t, name, reference.Answers(p, in).Values[name], want, 1e-14)
 	}
-	for name, m := range reference.Inputs(p, 11) {
+	for name, m := range reference.Inputs(p, kernels.Inputs{Seed: 11}) {
 		assert.Equal(t, m.Differing(in[name]), 0, name, "of the same seed differs in", "elements")
 	}
 }
@@ -195,8 +195,8 @@ func TestCompare(t *testing.T) {
 		for i, v := range values {
 			m.Set(int64(i), float32(v))
 		}
-		c := reference.Compare(tensor(d, m.Len()), m, assert.Numbers(t, want), reference.Tolerance{Rel: 0x1p-8,
-			Abs: 0x1p-10})
+		c := reference.Compare(tensor(d, m.Len()), m, assert.Numbers(t, want), []float64{0},
+			reference.Tolerance{Rel: 0x1p-8, Abs: 0x1p-10}, kernels.DrawNonFinite)
 		// MaxErr tells the same story, and both numbers fit into JSON.
 		assert.That(t, c.Elems == m.Len() && c.Name == "y" && (c.MaxErr > 1) == (c.Bad > 0) &&
 			!math.IsInf(c.MaxErr, 0) && !math.IsNaN(c.RelL2) && !math.IsInf(c.RelL2, 0),
@@ -209,7 +209,8 @@ func TestCompare(t *testing.T) {
 	m := kernels.NewMemory(kernels.FP32, 2)
 	m.Set(0, 3)
 	m.Set(1, 4.5)
-	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, reference.Tolerance{Rel: 1})
+	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, []float64{0},
+		reference.Tolerance{Rel: 1}, kernels.DrawUnit)
 	assert.That(t, math.Abs(c.RelL2-0.1) <= 1e-15 && c.MaxErr == 0.125,
 		"relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
 }
@@ -219,7 +220,7 @@ func TestCompare(t *testing.T) {
 // not.
 func TestTolerance(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/512x64/bf16+bias")
-	in := reference.Inputs(p, 21)
+	in := reference.Inputs(p, kernels.Inputs{Seed: 21})
 	ans := reference.Answers(p, in)
 	tensors := map[string]kernels.Tensor{}
 	for _, t := range p.Tensors() {
@@ -272,8 +273,8 @@ func TestTolerance(t *testing.T) {
 		for i := range ten.Elems() {
 			m.Set(i, float32(test.value(int(i))))
 		}
-		tol := reference.ToleranceFor(p, ten, ans.Scale[ten.Name])
-		c := reference.Compare(ten, m, ans.Values[ten.Name], tol)
+		tol := reference.ToleranceFor(p, ten)
+		c := reference.Compare(ten, m, ans.Values[ten.Name], ans.Scale[ten.Name], tol, kernels.DrawUnit)
 		assert.Equal(t, (c.Bad == 0), test.ok,
 			test.name, c.Bad, c.Elems, "bad, max err", c.MaxErr, "of the tolerance", tol)
 	}
@@ -286,8 +287,8 @@ func TestScale(t *testing.T) {
 	sign := func(int64) float32 { return float32(rng.IntN(2)*2 - 1) }
 	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign,
 		"w": constant(1)}))
-	for name, want := range map[string]float64{"dw": 20, "db": 20, "dx": 1} {
-		got := a.Scale[name]
+	for name, want := range map[string]float64{"dw": 20 * math.Sqrt(1+0.5*0.5), "db": 20, "dx": 1} {
+		got := a.Scale[name][0]
 		assert.That(t, math.Abs(got-want) <= 1e-4*want,
 			"scale of %s is %g, want %g", name, got, want)
 	}
@@ -296,15 +297,17 @@ func TestScale(t *testing.T) {
 	ln := devicetest.Problem(t, "layernorm/bwd/400x50/fp32+bias")
 	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign,
 		"w": constant(1)}))
-	assert.Equal(t, a.Scale["mean"], 1, "scale of the mean", "1")
-	got, want := a.Scale["dw"], 20*math.Sqrt(2/kernels.Eps)
+	assert.Equal(t, a.Scale["mean"][0], 1, "scale of the mean", "1")
+	got, want := a.Scale["dw"][0], 20*math.Sqrt(2/kernels.Eps)
 	assert.That(t, math.Abs(got-want) <= 1e-3*want,
 		"scale of dw with constant rows is %g, want %g", got, want)
 	// Infinities in the input must not make every tolerance infinite.
-	in := reference.Inputs(p, 1)
+	in := reference.Inputs(p, kernels.Inputs{Seed: 1})
 	in["x"].Set(0, float32(math.Inf(1)))
 	in["dy"].Set(1, float32(math.NaN()))
-	for name, s := range reference.Answers(p, in).Scale {
-		assert.That(t, !math.IsInf(s, 0) && !math.IsNaN(s), "scale of %s is %g", name, s)
+	for name, scale := range reference.Answers(p, in).Scale {
+		for row, s := range scale {
+			assert.That(t, !math.IsInf(s, 0) && !math.IsNaN(s), "scale of %s is %g in row %d", name, s, row)
+		}
 	}
 }

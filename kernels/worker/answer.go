@@ -105,6 +105,13 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 		return fmt.Errorf("a check of %d repeats, %d of them differing, %d launches and %g s",
 			c.Repeats, c.Differing, len(c.Resources), c.Busy)
 	}
+	c.Beyond = kernels.Printable(c.Beyond, maxReason)
+	if len(c.Changed) > maxList {
+		return fmt.Errorf("a check of %d changed inputs", len(c.Changed))
+	}
+	for i := range c.Changed {
+		c.Changed[i] = kernels.Printable(c.Changed[i], maxName)
+	}
 	for i := range c.Resources {
 		c.Resources[i].Stage = kernels.Printable(c.Resources[i].Stage, maxName)
 	}
@@ -142,6 +149,7 @@ func checkOutputs(c *kernels.Check, p kernels.Problem) (missing int, err error) 
 		}
 		delete(left, o.Name)
 		if o.Elems != elems || o.Bad < 0 || o.Bad > elems || o.First < 0 || o.First >= elems ||
+			o.Unwritten < 0 || o.Unwritten > elems ||
 			!finite(o.MaxErr) || !finite(o.RelL2) {
 			return 0, fmt.Errorf("output %s with %d of %d elements bad, first at %d, by %g: it has %d",
 				o.Name, o.Bad, o.Elems, o.First, o.MaxErr, elems)

@@ -193,11 +193,11 @@ func (c *Client) Sense(ctx context.Context) (kernels.Reading, error) {
 }
 
 // Open implements kernels.Device.
-func (c *Client) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+func (c *Client) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
 	if err := p.CheckFits(c.info); err != nil {
 		return nil, err
 	}
-	if _, err := c.call(ctx, &request{Op: "open", Problem: &p, Seed: seed}); err != nil {
+	if _, err := c.call(ctx, &request{Op: "open", Problem: &p, Inputs: &in}); err != nil {
 		return nil, err
 	}
 	return &remoteBench{c, c.proc, p}, nil

@@ -169,7 +169,7 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 		return err == nil
 	}
 	c.Prefetch(small, []kernels.Variant{good})
-	b, err := c.Open(t.Context(), small, 7)
+	b, err := c.Open(t.Context(), small, kernels.Inputs{Seed: 7})
 	if !note("open", err) {
 		return seen
 	}
@@ -206,7 +206,7 @@ func TestGone(t *testing.T) {
 	_, err := b.Check(t.Context(), good, 1)
 	assert.That(t, err != nil, "a dead worker answers")
 	for range 3 {
-		_, err := c.Open(t.Context(), small, 7)
+		_, err := c.Open(t.Context(), small, kernels.Inputs{Seed: 7})
 		var f *kernels.Failure
 		assert.Must(t, errors.As(err, &f) && f.Broken && f.Before &&
 			strings.Contains(err.Error(), "exit status 255 (connection refused)"), "%v", err)
@@ -222,7 +222,7 @@ func TestGone(t *testing.T) {
 		c, gone := start(t, "cpu"), (*kernels.DeviceLoss)(nil)
 		change(&c.info)
 		c.kill()
-		_, err := c.Open(t.Context(), small, 7)
+		_, err := c.Open(t.Context(), small, kernels.Inputs{Seed: 7})
 		assert.That(t, errors.As(err, &gone) &&
 			strings.Contains(err.Error(), "came back as another device"), "%v", err)
 	}
@@ -240,7 +240,7 @@ func TestStopHanging(t *testing.T) {
 		time.AfterFunc(50*time.Millisecond, cancel)
 		start := time.Now()
 		if c.Prefetch(small, []kernels.Variant{good}); step == "close" {
-			b, err := c.Open(t.Context(), small, 7)
+			b, err := c.Open(t.Context(), small, kernels.Inputs{Seed: 7})
 			assert.NoError(t, err)
 			b.Close()
 		}

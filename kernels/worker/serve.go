@@ -93,6 +93,9 @@ func (s *server) do(req *request, a *answer) (err error) {
 	if req.Problem == nil && slices.Contains([]string{"prefetch", "prepare", "open"}, req.Op) {
 		return fmt.Errorf("%s without a problem", req.Op)
 	}
+	if req.Op == "open" && req.Inputs == nil {
+		return errors.New("open without inputs")
+	}
 	switch req.Op {
 	case "hello":
 		a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
@@ -115,7 +118,7 @@ func (s *server) do(req *request, a *answer) (err error) {
 		}
 	case "open":
 		s.closeBench()
-		s.bench, err = s.dev.Open(s.ctx, *req.Problem, req.Seed)
+		s.bench, err = s.dev.Open(s.ctx, *req.Problem, *req.Inputs)
 	case "check", "time":
 		return s.measure(req, a)
 	case "close":

@@ -10,7 +10,7 @@
 //	hello [timeout_s]                  -> hello: protocol, kernels, info, peers
 //	prefetch problem variants          -> (nothing but the id)
 //	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
-//	open problem seed                  -> (nothing but the id)
+//	open problem inputs                -> (nothing but the id); inputs are a seed and a draw
 //	check variant repeats              -> check
 //	time variant options               -> timing
 //	sense [beside]                     -> reading; beside are no other processes: kernels.Neighbour
@@ -26,13 +26,13 @@ package worker
 import "normbench/kernels"
 
 // Protocol is the version of this wire format.
-const Protocol = 1
+const Protocol = 2
 
 type request struct {
 	ID       int                  `json:"id"`
 	Op       string               `json:"op"`
 	Problem  *kernels.Problem     `json:"problem,omitempty"`
-	Seed     uint64               `json:"seed,omitempty"`
+	Inputs   *kernels.Inputs      `json:"inputs,omitempty"`
 	Variants []kernels.Variant    `json:"variants,omitempty"`
 	Repeats  int                  `json:"repeats,omitempty"`
 	Options  *kernels.TimeOptions `json:"options,omitempty"`

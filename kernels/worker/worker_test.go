@@ -123,7 +123,7 @@ func start(t *testing.T, mode string) *Client {
 
 func open(t *testing.T, c *Client) kernels.Bench {
 	t.Helper()
-	b, err := c.Open(t.Context(), small, 7)
+	b, err := c.Open(t.Context(), small, kernels.Inputs{Seed: 7})
 	assert.NoError(t, err)
 	return b
 }
@@ -302,7 +302,7 @@ func TestServeMistakes(t *testing.T) {
 	assert.Lines(t, "testdata/requests.txt", func(input string) string {
 		input, opened := strings.CutPrefix(input, "open ")
 		if opened {
-			input = `{"id":1,"op":"open","problem":"rmsnorm/fwd/8x8/bf16"}` + "\n" + input
+			input = `{"id":1,"op":"open","problem":"rmsnorm/fwd/8x8/bf16","inputs":{"seed":1}}` + "\n" + input
 		}
 		answers, raw, err := serve(input + "\n" + `{"id":3,"op":"hello"}` + "\n")
 		if err != nil {

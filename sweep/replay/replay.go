@@ -89,8 +89,8 @@ func (d *Device) Variants(p kernels.Problem) (vs []kernels.Variant, timed map[ke
 }
 
 // Open implements kernels.Device. What it draws depends on the device's seed, the
-// problem and seed.
-func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+// problem and the seed of the inputs.
+func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks the problem %s", d.source, p)
 	}
 	h := fnv.New64a()
-	fmt.Fprint(h, p.String(), " ", seed)
+	fmt.Fprint(h, p.String(), " ", in.Seed)
 	return &bench{d: d, p: p, of: of, rng: rand.New(rand.NewPCG(d.seed, h.Sum64()))}, nil
 }
 

@@ -32,7 +32,7 @@ func TestReplay(t *testing.T) {
 	d, p := device(t, 1)
 	assert.Equal(t, d.Info().ID, "replay-gpu", "it says it")
 	draw := func(d *Device, seed uint64) []float64 {
-		b, err := d.Open(t.Context(), p, seed)
+		b, err := d.Open(t.Context(), p, kernels.Inputs{Seed: seed})
 		assert.NoError(t, err)
 		defer b.Close()
 		o, err := b.Time(t.Context(), devicetest.Variant(t, "f@w4"),
@@ -52,7 +52,7 @@ func TestReplay(t *testing.T) {
 	other, _ := device(t, 2)
 	assert.That(t, !slices.Equal(a, draw(d, 6)) && !slices.Equal(a, draw(other, 5)),
 		"another seed drew the same")
-	b, err := d.Open(t.Context(), p, 1)
+	b, err := d.Open(t.Context(), p, kernels.Inputs{Seed: 1})
 	assert.NoError(t, err)
 	c, err := b.Check(t.Context(), devicetest.Variant(t, "f@w4"), 2)
 	assert.That(t, err == nil && c.Busy == 0.5, "%+v %v", c, err)
@@ -70,7 +70,7 @@ func TestReplay(t *testing.T) {
 		assert.That(t, errors.As(err, &f) && f.Error() == want, "%s: %v", v, err)
 	}
 	var f *kernels.Failure
-	_, err = d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"), 1)
+	_, err = d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"), kernels.Inputs{Seed: 1})
 	assert.That(t, errors.As(err, &f) && strings.Contains(f.Reason, "lacks the problem"), "%v", err)
 	_, err = New(kernels.DeviceInfo{ID: "x"}, "none", 1, nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)

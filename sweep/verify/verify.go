@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"normbench/kernels"
@@ -27,32 +28,33 @@ type Checker struct {
 	Device   kernels.Device
 	Code     string // that the device runs
 	Seed     uint64 // of the inputs
-	Repeats  int    // runs of a variant, whose bits are compared
+	Hostile  bool   // add draws of extreme and of non-finite rows
+	Repeats  int    // runs of a variant on the first draw, whose bits are compared
 	// Refs names the operands that a variant is of; Now hears what is checked next.
 	Refs func(p kernels.Problem, v kernels.Variant) string
 	Now  func(p kernels.Problem, family string)
 }
 
-// Check checks the variants of a task: the verdicts of each family and REF. Beside an error stands
-// what was found before.
+// Check checks the variants of a task on every draw of inputs: the verdicts of each family and REF.
+// The bits of several runs are compared on the first draw. Beside an error stands what was found
+// before.
 func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts, err error) {
-	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: task.Problem, Seed: c.Seed,
-		Base: task.Base}
-	defer s.Close()
-	if err := s.Open(ctx); err != nil {
-		return nil, err
-	}
-	if c.Code != Emulated { // all of its tasks are ahead already
-		c.Device.Prefetch(task.Problem, task.Variants)
+	outcomes := make([]outcome, len(task.Variants))
+	for i, draw := range kernels.CheckDraws(task.Problem, c.Hostile) {
+		repeats := 1
+		if i == 0 {
+			repeats = c.Repeats
+		}
+		if err = c.checkOn(ctx, task, draw, repeats, outcomes); err != nil {
+			break
+		}
 	}
 	digests := map[string]map[uint64]bool{} // of each family
 	of := map[[2]string]*Verdicts{}
-	for _, v := range task.Variants {
-		c.Now(task.Problem, v.Family)
-		got, err := s.Check(ctx, v, c.Repeats)
-		var f *kernels.Failure
-		if err != nil && (ctx.Err() != nil || !errors.As(err, &f)) {
-			return found, err // the stop may have caused the failure
+	for i, v := range task.Variants {
+		o := &outcomes[i]
+		if o.draws == 0 || err != nil && o.failure == nil {
+			continue // it was not checked, or not on all draws
 		}
 		at := [2]string{v.Family, c.Refs(task.Problem, v)}
 		k := of[at]
@@ -62,26 +64,96 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 			}
 			k = &Verdicts{Refs: at[1], Code: c.Code, digests: digests[v.Family],
 				Outputs: map[string]kernels.OutputCheck{}}
-			if k.Family, err = c.Registry.Lookup(v.Family); err != nil {
-				return found, err
+			family, unknown := c.Registry.Lookup(v.Family)
+			if unknown != nil {
+				return found, unknown
 			}
+			k.Family = family
 			if _, ok := kernels.PeerName(v.Family); ok {
 				k.Code = Peer
 			}
 			of[at], found = k, append(found, k)
 		}
+		f := o.failure
 		switch {
 		case f == nil:
-			k.add(v, &got)
-		case c.Code == Emulated && f.Status == kernels.StatusCompile:
+			k.add(v, o)
+		case k.Code == Emulated && f.Status == kernels.StatusCompile:
 			k.Unrun = f.Reason
 		case k.Code == Peer && f.Status == kernels.StatusRefused:
 			k.Unrun = f.Error()
 		default:
-			k.fail(v, f.Error())
+			k.fail(v, o.on+f.Error())
 		}
 	}
-	return found, nil
+	return found, err
+}
+
+// An outcome is what a variant came to on the draws so far.
+type outcome struct {
+	draws   int
+	first   kernels.Check         // on the first draw
+	worst   []kernels.OutputCheck // of all draws, in the order of the first
+	wrong   string                // why it is wrong, on the first draw where it is
+	failure *kernels.Failure      // it did not run
+	on      string                // the draw of the failure, if it is not the first
+}
+
+// checkOn checks the variants that have not failed on one draw.
+func (c *Checker) checkOn(ctx context.Context, task sweep.Task, draw kernels.Draw, repeats int,
+	outcomes []outcome) error {
+	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: task.Problem, Seed: c.Seed, Draw: draw,
+		Base: task.Base}
+	defer s.Close()
+	if err := s.Open(ctx); err != nil {
+		return err
+	}
+	if c.Code != Emulated { // all of its tasks are ahead already
+		c.Device.Prefetch(task.Problem, task.Variants)
+	}
+	for i, v := range task.Variants {
+		o := &outcomes[i]
+		if o.failure != nil || o.wrong != "" {
+			continue
+		}
+		if o.draws == 0 {
+			c.Now(task.Problem, v.Family)
+		}
+		got, err := s.Check(ctx, v, repeats)
+		var f *kernels.Failure
+		if err != nil && (ctx.Err() != nil || !errors.As(err, &f)) {
+			return err // the stop may have caused the failure
+		}
+		o.add(&got, f, draw)
+	}
+	return nil
+}
+
+// add adds what was found on one more draw.
+func (o *outcome) add(c *kernels.Check, f *kernels.Failure, draw kernels.Draw) {
+	on := ""
+	if draw != kernels.DrawUnit {
+		on = "on " + draw.About() + ": "
+	}
+	if o.draws++; f != nil {
+		o.failure, o.on = f, on
+		return
+	}
+	if why := c.Reason(); why != "" {
+		o.wrong = on + why
+	}
+	if o.draws == 1 {
+		o.first, o.worst = *c, slices.Clone(c.Outputs)
+		return
+	}
+	for i := range o.worst {
+		for _, next := range c.Outputs {
+			if next.Name == o.worst[i].Name {
+				o.worst[i].MaxErr = max(o.worst[i].MaxErr, next.MaxErr)
+				o.worst[i].RelL2 = max(o.worst[i].RelL2, next.RelL2)
+			}
+		}
+	}
 }
 
 // Verdicts are what was found of one family on one problem, for the REFs that name it.
@@ -92,6 +164,7 @@ type Verdicts struct {
 	Configs, Failed int
 	Order           []string
 	Outputs         map[string]kernels.OutputCheck // the worst of each
+	Runs            int                            // whose bits were compared: the most of a config
 	Differing       int64
 	Reasons         []string
 	digests         map[uint64]bool // the results of the family's configs
@@ -104,19 +177,21 @@ func (k *Verdicts) fail(v kernels.Variant, reason string) {
 	k.Reasons = append(k.Reasons, strings.TrimPrefix(v.Config.String()+": "+reason, ": "))
 }
 
-func (k *Verdicts) add(v kernels.Variant, c *kernels.Check) {
-	for _, o := range c.Outputs {
-		w, ok := k.Outputs[o.Name]
+func (k *Verdicts) add(v kernels.Variant, o *outcome) {
+	for _, out := range o.worst {
+		w, ok := k.Outputs[out.Name]
 		if !ok {
-			k.Order = append(k.Order, o.Name)
+			k.Order = append(k.Order, out.Name)
 		}
-		w.Name, w.MaxErr, w.RelL2 = o.Name, max(w.MaxErr, o.MaxErr), max(w.RelL2, o.RelL2)
-		k.Outputs[o.Name] = w
+		w.Name, w.MaxErr, w.RelL2 = out.Name, max(w.MaxErr, out.MaxErr), max(w.RelL2, out.RelL2)
+		k.Outputs[out.Name] = w
 	}
+	c := &o.first
 	k.Differing += c.Differing
+	k.Runs = max(k.Runs, c.Repeats)
 	switch {
-	case !c.OK():
-		k.fail(v, c.Reason())
+	case o.wrong != "":
+		k.fail(v, o.wrong)
 	case c.Breaks():
 		k.fail(v, fmt.Sprintf("%d elements change from run to run, but the family is %s",
 			c.Differing, k.Family.Bits))

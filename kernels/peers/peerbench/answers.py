@@ -12,6 +12,7 @@ from peerbench.trouble import Failure
 EPSILON = {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
 SMALLEST = {"fp32": 2.0**-149, "bf16": 2.0**-133, "fp16": 2.0**-24}  # above zero, subnormal
 LIMIT = {"fp32": float.fromhex("0x1.ffffffp127"), "bf16": float.fromhex("0x1.ffp127"), "fp16": 65520.0}
+MOST = 2.0**127 * (2 - 2.0**-23)  # stands for infinity, which JSON has not
 Tensors = dict[str, Any]
 
 
@@ -38,54 +39,72 @@ def saved(p: Problem, t: Tensors) -> Tensors:
     return {"rstd": rstd, "mean": mean} if p.op == "layernorm" else {"rstd": rstd}
 
 
-def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
-    """The answers by name, and the scale of the terms that each is made of."""
+MEAN_SHARE, BIAS_SCALE = 0.25, 0.5  # of package reference
+
+
+def norm(v: Any) -> Any:
+    """The root mean square of each row's finite elements."""
+    return torch.sqrt(finite(v * v).mean(1, keepdim=True))
+
+
+def answers(p: Problem, t: Tensors) -> tuple[Tensors, Tensors]:
+    """The answers by name, and the scale of the terms that each is made of: of each row, of dw and db one number."""
     device = t["x"].device
-    want = {n: torch.zeros(p.shape(n), dtype=torch.float64, device=device) for n in p.outputs()}
-    squares = {n: torch.zeros((), dtype=torch.float64, device=device) for n in want}
-    wf = torch.ones(p.N, dtype=torch.float64, device=device) if p.noweight else t["w"].double()
+
+    def zeros(*shape: int) -> Any:
+        return torch.zeros(shape, dtype=torch.float64, device=device)
+
+    want = {n: zeros(*p.shape(n)) for n in p.outputs()}
+    scale = {n: zeros(1) if n in ("dw", "db") else zeros(p.M) for n in want}
+    wf = zeros(p.N) + 1 if p.noweight else t["w"].double()
     if p.zc:
         wf = wf + 1
+    bias = BIAS_SCALE if p.bias else 0.0
     for at, h, mean, rstd in rows(p, t):
         if "res" in t:
             want["resout"][at] = h
-            squares["resout"] += finite(h * h).sum()
+            scale["resout"][at] = norm(h)[:, 0]
         xhat = (h - mean) * rstd
+        moved = MEAN_SHARE * rstd * mean.abs()  # by the error of the mean
         if p.pas == "fwd":
             y = xhat * wf
-            if p.bias:
-                y = y + t["b"].double()
-            want["y"][at] = y
-            squares["y"] += finite(y * y).sum()
+            b = t["b"].double() if p.bias else zeros(p.N)
+            want["y"][at] = y + b
+            terms = torch.sqrt(finite(y * y + b * b).mean(1, keepdim=True))
+            scale["y"][at] = (terms + finite(moved) * torch.sqrt((wf * wf).mean()))[:, 0]
             continue
         dy = t["dy"][at].double()
         g = dy * wf
-        dx = g - xhat * (g * xhat).mean(1, keepdim=True)
+        c1, c2 = (g * xhat).mean(1, keepdim=True), g.mean(1, keepdim=True)
+        dx = g - xhat * c1
         if p.op == "layernorm":
-            dx = dx - g.mean(1, keepdim=True)
+            dx = dx - c2
         dx = dx * rstd
         if "dres" in t:
             dx = dx + t["dres"][at].double()
         want["dx"][at] = dx
-        squares["dx"] += finite((rstd * g) ** 2).sum()
+        scale["dx"][at] = finite(rstd * (norm(g) + moved * (c1.abs() + c2.abs())))[:, 0]
         # xhat is a difference: errors have the scale of x and the mean.
-        for name, term, size2 in (("dw", dy * xhat, (dy * rstd) ** 2 * (h * h + mean * mean)), ("db", dy, dy * dy)):
+        size2 = dy**2 * (rstd**2 * (h * h + mean * mean) + bias * bias)
+        for name, term, squares in (("dw", dy * xhat, size2), ("db", dy, dy * dy)):
             if name in want:
                 want[name] += term.sum(0)
-                squares[name] += finite(size2).sum()
-    # Of dw and db, per column: the terms of a sum are taken together.
-    return want, {n: math.sqrt(s.item() / want[n].numel()) for n, s in squares.items()}
+                scale[name] += finite(squares).sum()
+    for name in ("dw", "db"):  # per column: the terms of a sum are taken together
+        if name in want:
+            scale[name] = torch.sqrt(scale[name] / p.N)
+    return want, scale
 
 
-def tolerance(p: Problem, name: str, scale: float, roundings: int) -> tuple[float, float]:
-    """The relative and the absolute part: reference.ToleranceFor. Each rounding to the tensors' type on the way to
-    an output may cost half an epsilon of it and, where terms cancel, eight times the mean error of their scale:
-    reference.Tolerance.Loosen."""
+def tolerance(p: Problem, name: str, roundings: int) -> tuple[float, float, float]:
+    """What an element may err: relatively, in scales of its row's terms, absolutely: reference.ToleranceFor. Each
+    rounding to the tensors' type on the way to an output may cost half an epsilon of it and, where terms cancel, eight
+    times the mean error of their scale: reference.Tolerance.Loosen."""
     noise = 2.0**-24 * (16 + math.sqrt(p.M if name in ("dw", "db") else p.N))
     half = EPSILON[p.type(name)] / 2
     way = roundings * EPSILON[p.dtype] / 2
     steps = (SMALLEST[p.type(name)] + roundings * SMALLEST[p.dtype]) / 2
-    return 1.02 * (half + way) + noise, 4 * noise * scale + 4 * way * scale + steps
+    return 1.02 * (half + way) + noise, 4 * noise + 4 * way, steps
 
 
 def spans(n: int) -> Iterator[slice]:
@@ -98,23 +117,38 @@ def number(f: float) -> Any:
     return f if math.isfinite(f) else "NaN" if f != f else "+Inf" if f > 0 else "-Inf"
 
 
-def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings: int,
+def bits_of(v: Any) -> Any:
+    return v.view({2: torch.int16, 4: torch.int32}[v.element_size()])
+
+
+def compare(p: Problem, name: str, got: Any, want: Any, scale: Any, roundings: int, how: str = "",
             parts: Optional[list[slice]] = None) -> dict[str, Any]:
+    """What is wrong of an output on inputs of a draw: reference.Compare."""
     if tuple(got.shape) != p.shape(name):
         raise Failure("wrong", f"{name} has shape {tuple(got.shape)}, want {p.shape(name)}")
     if got.dtype != dtype_of(p.type(name)):
         raise Failure("wrong", f"{name} is {got.dtype}, want {dtype_of(p.type(name))}")
-    rel, absolute = tolerance(p, name, scale, roundings)
+    rel, terms, absolute = tolerance(p, name, roundings)
     limit = LIMIT[p.type(name)]
-    got, want = got.reshape(-1), want.reshape(-1)
+    got, want = got.contiguous().reshape(-1), want.reshape(-1)
     out = {"name": name, "elems": got.numel(), "bad": 0, "max_err": 0.0, "rel_l2": 0.0}
     err2 = want2 = 0.0
+    known = unwritten = looked = 0
+    only_nan = how == "nonfinite" and name in ("dw", "db")
+    cols = got.numel() // scale.numel()
     for at in parts or spans(got.numel()):
         g, w = got[at].double(), want[at]
         w = torch.where(w.abs() >= limit, torch.sign(w) * math.inf, w)
+        looked += w.numel()
+        known += int(torch.isfinite(w).sum())
+        poison = bits_of(got[at]) == -1
         same = (g == w) | (torch.isnan(g) & torch.isnan(w))
+        if only_nan:
+            same = torch.isnan(g) == torch.isnan(w)
+        same &= ~poison
         diff = (g - w).abs()
-        ratio = torch.where(same, 0.0, diff / (absolute + rel * w.abs()))
+        row = torch.arange(at.start, at.start + w.numel(), device=w.device) // cols
+        ratio = torch.where(same, 0.0, diff / (absolute + terms * scale[row] + rel * w.abs()))
         ratio = torch.where(torch.isnan(ratio), math.inf, ratio)
         met = torch.isfinite(ratio)
         err2 += finite(torch.where(met & ~same, diff * diff, 0.0)).sum().item()
@@ -125,7 +159,10 @@ def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings:
             first = int(torch.nonzero(bad)[0])
             out.update(first=at.start + first, got=number(g[first].item()), want=number(w[first].item()))
         out["bad"] += count
-        out["max_err"] = max(out["max_err"], min(ratio.max().item(), 3.4e38))
+        unwritten += int(poison.sum())
+        out["max_err"] = max(out["max_err"], min(ratio.max().item(), MOST))
+    out.update({"unwritten": unwritten} if unwritten else {})
+    out.update({"void": True} if how != "nonfinite" and 2 * known < looked else {})
     if want2 > 0:
-        out["rel_l2"] = min(math.sqrt(err2 / want2), 3.4e38)
+        out["rel_l2"] = min(math.sqrt(err2 / want2), MOST)
     return out

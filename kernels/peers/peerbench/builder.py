@@ -75,7 +75,7 @@ class Builder(Device):
         peer.load()
         if peer.builds:
             with thrown_away() if peer.builds == TUNES or tunes() else contextlib.nullcontext():
-                call = ready(peer, p, {n: draw(p, n, self.seed, self.device) for n in p.inputs()})
+                call = ready(peer, p, {n: draw(p, n, self.seed, self.how, self.device) for n in p.inputs()})
                 if call.before:
                     call.before()
                 call.run()

@@ -15,12 +15,13 @@ from peerbench.trouble import Failure
 class Call:
     """A peer on a problem: run returns the outputs by name. before puts back, outside the timed interval, what the
     call before has overwritten. rounds says how often an output is rounded to the tensors' type on the way. left is
-    what the last timed run returned."""
+    what the last timed run returned. inputs are the tensors that it was given, by the problem's names."""
 
     run: Callable[[], Tensors]
     before: Optional[Callable[[], None]] = None
     rounds: dict[str, int] = field(default_factory=dict)
     left: Optional[Tensors] = None
+    inputs: Tensors = field(default_factory=dict)
 
 
 def ready(peer: Peer, p: Problem, t: Tensors) -> Call:

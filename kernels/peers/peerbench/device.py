@@ -11,16 +11,30 @@ from typing import Any, Optional
 
 import torch
 
-from peerbench.answers import Tensors, answers, compare
+from peerbench.answers import Tensors, answers, bits_of, compare
 from peerbench.call import Call, ready
-from peerbench.inputs import CHUNK, draw, dtype_of
-from peerbench.peer import PEERS
+from peerbench.inputs import CHUNK, draw, dtype_of, mix
+from peerbench.peer import PEERS, TENSORS
 from peerbench.problem import Problem
 from peerbench.profiler import trace
 from peerbench.timing import Clock, Stopwatch
 from peerbench.trouble import Failure, Trouble, one_line
 
 CPU = os.environ.get("NORMBENCH_PEERS_CPU") == "1"
+
+
+def poison_tensor(t: Any) -> None:
+    bits_of(t).fill_(-1) if t.is_contiguous() else t.fill_(math.nan)
+
+
+def fingerprint(t: Any) -> int:
+    """A hash of the place and bits of all elements."""
+    v, total = bits_of(t.detach().reshape(-1)), 0
+    for lo in range(0, v.numel(), CHUNK):
+        part = v[lo : lo + CHUNK].to(torch.int64)
+        place = torch.arange(lo, lo + part.numel(), dtype=torch.int64, device=v.device)
+        total += int(mix(mix(place) + part).sum())
+    return total
 
 
 class Device:
@@ -67,15 +81,16 @@ class Device:
     def forget(self) -> None:
         self.tensors: Tensors = {}
         self.want: Tensors = {}
-        self.scale: dict[str, float] = {}
+        self.scale: Tensors = {}
+        self.drawn: dict[str, int] = {}  # fingerprints of the inputs
         self.calls: dict[str, list[Call]] = {}
         self.visits = 0
         self.verdicts: dict[str, str] = {}  # of the peers checked: what is wrong, or ""
 
-    def open(self, problem: str, seed: int) -> None:
+    def open(self, problem: str, seed: int, how: str = "") -> None:
         if self.problem:
             self.close()
-        self.problem, self.seed = Problem.parse(problem), seed
+        self.problem, self.seed, self.how = Problem.parse(problem), seed, how
         if problem != self.last:
             if "torch._dynamo" in sys.modules:
                 torch._dynamo.reset()  # else it gives up after eight problems
@@ -95,8 +110,9 @@ class Device:
             raise Failure("refused", f"peer {name} is not there: {peer.missing if peer else 'unknown'}")
         peer.refuse(p)
         if not self.tensors:
-            tensors = {n: draw(p, n, self.seed, self.device) for n in p.inputs()}
+            tensors = {n: draw(p, n, self.seed, self.how, self.device) for n in p.inputs()}
             self.want, self.scale = answers(p, tensors)
+            self.drawn = {n: fingerprint(t) for n, t in tensors.items()}
             self.tensors = tensors  # not before: there may be no memory for the answers
         calls = self.calls.setdefault(name, [])
         if not calls:
@@ -104,31 +120,37 @@ class Device:
             # ones would double the memory.
             own = {n: t.clone() if t.dim() == 1 or peer.own() else t.detach() for n, t in self.tensors.items()}
             calls.append(ready(peer, p, own))
+            calls[0].inputs = own
             gc.freeze()  # a visit's collection would else look through all of torch, for longer than the visit takes
         return calls
 
     def poison(self, call: Call) -> None:
-        """Leaves NaN in what the call has returned before, which a peer may hand out once more, and in the memory that
-        new outputs will be put into, as far as the allocator goes along."""
+        """Leaves NaN with all bits set in what the call has returned before, which a peer may hand out once more, and in
+        the memory that new outputs will be put into, as far as the allocator goes along. No arithmetic makes that NaN."""
         p = self.problem
         for t in (call.left or {}).values():
-            t.detach().fill_(math.nan)
+            poison_tensor(t.detach())
         call.left = None
-        for t in [torch.full(p.shape(n), math.nan, dtype=dtype_of(p.type(n)), device=self.device) for n in p.outputs()]:
+        for t in [torch.empty(p.shape(n), dtype=dtype_of(p.type(n)), device=self.device) for n in p.outputs()]:
+            poison_tensor(t)
             del t
 
     def check(self, name: str, repeats: int) -> dict[str, Any]:
         start = time.perf_counter()
         call = self.ready(name)[0]
 
+        changed: list[str] = []
+
         def run() -> Tensors:
             self.poison(call)
             if call.before:
                 call.before()
-            return self.whole(call.run())
+            out = self.whole(call.run())
+            changed.extend(n for n in self.changed(call) if n not in changed)
+            return out
 
         first, rounds = run(), call.rounds
-        outputs = [compare(self.problem, n, first[n], self.want[n], self.scale[n], rounds.get(n, 0)) for n in self.problem.outputs()]
+        outputs = [compare(self.problem, n, first[n], self.want[n], self.scale[n], rounds.get(n, 0), self.how) for n in self.problem.outputs()]
         differing = 0
         if repeats > 1:
             first = {n: first[n].clone() for n in self.problem.outputs()}  # a peer may write into the same buffers again
@@ -138,8 +160,16 @@ class Device:
             differing += sum(int((again[n].view(bits[t.element_size()]) != t.view(bits[t.element_size()])).sum()) for n, t in first.items())
         bad = next((o for o in outputs if o["bad"]), None)
         self.verdicts[name] = f"{bad['name']} is wrong in {bad['bad']} of {bad['elems']} elements" if bad else ""
+        if changed:
+            self.verdicts[name] = "it has changed its input " + ", ".join(changed)
+            self.tensors, self.calls = {}, {}  # all are drawn again
         # Nobody states of a peer that its bits stay the same.
-        return {"outputs": outputs, "repeats": max(repeats, 1), "differing": differing, "unordered": True, "busy": time.perf_counter() - start}
+        return {"outputs": outputs, "changed": changed, "repeats": max(repeats, 1), "differing": differing, "unordered": True, "busy": time.perf_counter() - start}
+
+    def changed(self, call: Call) -> list[str]:
+        """The inputs that a call has overwritten, by the names that its function has for them."""
+        names = {tensor: parameter for parameter, tensor in TENSORS.items()}
+        return [names.get(n, n) for n, t in call.inputs.items() if fingerprint(t) != self.drawn[n]]
 
     def time(self, name: str, o: dict[str, Any]) -> dict[str, Any]:
         if name not in self.verdicts:
@@ -178,7 +208,7 @@ class Device:
         for n in self.problem.outputs():
             size = self.want[n].numel()
             start = self.visits * CHUNK % (-(-size // CHUNK) * CHUNK)
-            bad = compare(self.problem, n, got[n], self.want[n], self.scale[n], call.rounds.get(n, 0), [slice(start, start + CHUNK)])
+            bad = compare(self.problem, n, got[n], self.want[n], self.scale[n], call.rounds.get(n, 0), self.how, [slice(start, min(start + CHUNK, size))])
             if bad["bad"]:
                 raise Failure("wrong", f"after {runs} timed runs {n} is wrong in {bad['bad']} of {bad['elems']} elements, first at "
                                        f"{bad['first']}: got {bad['got']}, want {bad['want']}")

@@ -28,11 +28,11 @@ def same(a: float, b: float, rel: float) -> bool:
 
 begin(f"holding inputs and answers to {sys.argv[1]}, on a {'CPU' if CPU else 'GPU'}")
 for f in json.load(open(sys.argv[1])):
-    p, seed = Problem.parse(f["problem"]), f["seed"]
+    p, seed, how = Problem.parse(f["problem"]), f["seed"], f["draw"]
     extra = {"b"} if p.pas == "bwd" else set()  # a peer's own forward needs it
     want(set(p.inputs()) - extra == set(f["inputs"]), f"{p.text}: inputs {p.inputs()}, want {list(f['inputs'])}")
     want(sorted(p.outputs()) == sorted(f["answers"]), f"{p.text}: outputs {p.outputs()}, want {list(f['answers'])}")
-    t = {n: draw(p, n, seed, "cpu" if CPU else "cuda") for n in p.inputs()}
+    t = {n: draw(p, n, seed, how, "cpu" if CPU else "cuda") for n in p.inputs()}
     for n, text in f["inputs"].items():
         size = t[n].element_size()
         bits = t[n].reshape(-1).view({2: torch.int16, 4: torch.int32}[size]).tolist()
@@ -46,30 +46,39 @@ for f in json.load(open(sys.argv[1])):
         exact = [float(v) for v in text.split()]
         got = answer[n].reshape(-1).tolist()
         # Sums in float64 in another order, of terms as large as scale, or as the largest of a hostile row.
-        size = max([f["scale"][n]] + [abs(v) for v in exact if math.isfinite(v)]) * 1e-12
+        size = max(f["scale"][n] + [abs(v) for v in exact if math.isfinite(v)]) * 1e-12
         bad = [i for i, (g, w) in enumerate(zip(got, exact)) if not same(g, w, 1e-11) and not abs(g - w) <= size]
         want(len(got) == len(exact) and not bad, f"{p.text} seed {seed}: answer {n} differs at {bad[:5]}")
-        want(same(scale[n], f["scale"][n], 1e-9), f"{p.text}: scale of {n} is {scale[n]}, want {f['scale'][n]}")
-        rel, absolute = tolerance(p, n, scale[n], 0)
+        sizes = list(zip(scale[n].tolist(), f["scale"][n]))
+        want(len(sizes) == len(scale[n]) and all(same(a, b, 1e-9) for a, b in sizes), f"{p.text} {how}: scales of {n} are {sizes[:5]}")
         tol = f["tolerances"][n]
-        want(same(rel, tol["rel"], 1e-9) and same(absolute, tol["abs"], 1e-9), f"{p.text}: tolerance of {n} is {rel}, {absolute}, want {tol}")
+        pairs = list(zip(tolerance(p, n, 0), (tol["rel"], tol["terms"], tol["abs"])))
+        want(all(same(a, b, 1e-9) for a, b in pairs), f"{p.text}: tolerance of {n} is {pairs}")
 
 # The comparison: right, one wrong element, NaN, infinities, a wrong shape and type.
 p = Problem.parse("rmsnorm/fwd/3x5/bf16")
 exact = torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5).to("cpu" if CPU else "cuda")
+one = torch.ones(3, dtype=torch.float64, device=exact.device)
 exact[0, 0] = math.nan
 exact[2, 4] = 1e39
 got = exact.to(torch.bfloat16)
-c = compare(p, "y", got, exact, 1.0, 0)
+c = compare(p, "y", got, exact, one, 0, "nonfinite")
 want(c["bad"] == 0 and 0 < c["max_err"] <= 1 and c["rel_l2"] < 0.01, f"right: {c}")
 for value in (1000.0, math.nan, math.inf):
     wrong = got.clone()
     wrong[1, 2] = value
-    c = compare(p, "y", wrong, exact, 1.0, 0)
+    c = compare(p, "y", wrong, exact, one, 0, "nonfinite")
     want(c["bad"] == 1 and c["first"] == 7 and c["got"] == number(value) and c["max_err"] > 1, f"{value}: {c}")
+# An element that nobody has written has all bits set, which is no answer, not even where NaN is wanted.
+wrong = got.clone()
+wrong.view(torch.int16)[0, 0] = -1
+c = compare(p, "y", wrong, exact, one, 0, "nonfinite")
+want(c["bad"] == 1 and c["unwritten"] == 1, f"unwritten: {c}")
+# With finite inputs an answer of which less than half is finite proves nothing.
+want(compare(p, "y", got, torch.full_like(exact, math.nan), one, 0)["void"], "a void check")
 for wrong in (got[:2], got.float()):
     try:
-        compare(p, "y", wrong, exact, 1.0, 0)
+        compare(p, "y", wrong, exact, one, 0)
         want(False, f"{wrong.dtype} {wrong.shape} passed")
     except Failure as e:
         want(e.status == "wrong", str(e))
@@ -279,6 +288,7 @@ with tempfile.TemporaryDirectory() as folder:
             got = f"{e.status}: {e}"
         want(got == told, f"{name} on {text}: {got}")
     d.open("rmsnorm/fwd/33x54/bf16", 11)
-    bad = [d.check(name, 1)["outputs"][0]["bad"] for name in ("greedy", "eager")]
-    want(bad[0] > 0 and bad[1] == 0, f"a function that overwrites its input, and the next one: {bad}")
+    found = [d.check(name, 2) for name in ("greedy", "eager")]
+    want([c["changed"] for c in found] == [["x"], []], f"a function that overwrites its input, and the next one: {found}")
+    want(not found[1]["outputs"][0]["bad"], f"the next one: {found[1]}")
 finish(f"with torch {torch.__version__}")

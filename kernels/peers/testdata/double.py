@@ -26,7 +26,7 @@ class Double:
         return {"id": "nvidia-h200", "kind": "cuda", "name": "NVIDIA H200", "uuid": self.uuid, "arch": "sm_90", "sms": 132,
                 "compiler": "double", "cache_bytes": 60 << 20, "memory_bytes": 141 * 10**9}
 
-    def open(self, problem, seed):
+    def open(self, problem, seed, how):
         self.problem, self.seed = Problem.parse(problem), seed
 
     def close(self):
