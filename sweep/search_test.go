@@ -205,7 +205,7 @@ func TestSearchFreshInputs(t *testing.T) {
 		_, _, finals := found(t, ts, searching(search.Grid, search.Budget{}), f)
 		for _, r := range finals {
 			assert.That(t, r.Variant() != winner || fmt.Sprint(r.Status, ": ", r.Chosen) == want &&
-				(r.Chosen != "" || strings.HasPrefix(r.Reason, "on fresh inputs: ")),
+				(r.Chosen != "" || strings.HasPrefix(r.Reason, "on fresh inputs of rows with a mean: ")),
 				"the winner is %s: %s, %s; want %s", r.Status, r.Reason, r.Chosen, want)
 		}
 		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {

@@ -170,6 +170,7 @@ func ColdProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 		StageSamples: max(samples/2, 1),
 		Flush:        2 * d.CacheBytes,
 		Cold:         true,
+		Inputs:       kernels.InputsVersion,
 	}
 }
 

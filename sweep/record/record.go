@@ -111,6 +111,8 @@ type Protocol struct {
 	Flush        int64  `json:"flush"`            // bytes moved through the cache before each sample
 	Rotate       bool   `json:"rotate,omitempty"` // of earlier versions: each sample on another copy of the tensors
 	Cold         bool   `json:"cold"`             // the cache holds nothing of the problem before each sample
+	// Inputs is the kernels.InputsVersion that was checked and timed; 0 stands for 1.
+	Inputs int `json:"inputs,omitempty"`
 	// Phase is empty for a grid; PhaseSearch for what a search saw on its way,
 	// some of it once, and PhaseFinal for its best, measured again in turns.
 	Phase string `json:"phase,omitempty"`
