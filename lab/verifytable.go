@@ -69,6 +69,8 @@ func wordOf(k *Finding) (word, reason, text string) {
 		return "refused", k.Unrun, k.Unrun
 	case k.Unrun != "":
 		return "not run", k.Unrun, k.Unrun
+	case k.Partly != "":
+		return "stopped", k.Partly, "stopped: " + k.Partly
 	}
 	return "ok", "", "ok"
 }

@@ -40,7 +40,8 @@ type Checker struct {
 // before.
 func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts, err error) {
 	outcomes := make([]outcome, len(task.Variants))
-	for i, draw := range kernels.CheckDraws(task.Problem, c.Hostile) {
+	draws := kernels.CheckDraws(task.Problem, c.Hostile)
+	for i, draw := range draws {
 		repeats := 1
 		if i == 0 {
 			repeats = c.Repeats
@@ -53,8 +54,8 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 	of := map[[2]string]*Verdicts{}
 	for i, v := range task.Variants {
 		o := &outcomes[i]
-		if o.draws == 0 || err != nil && o.failure == nil {
-			continue // it was not checked, or not on all draws
+		if o.draws == 0 {
+			continue
 		}
 		at := [2]string{v.Family, c.Refs(task.Problem, v)}
 		k := of[at]
@@ -76,6 +77,8 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 		}
 		f := o.failure
 		switch {
+		case f == nil && o.wrong == "" && o.draws < len(draws):
+			k.Partly = fmt.Sprintf("right on %d of %d draws of inputs, then it was stopped", o.draws, len(draws))
 		case f == nil:
 			k.add(v, o)
 		case k.Code == Emulated && f.Status == kernels.StatusCompile:
@@ -161,6 +164,7 @@ type Verdicts struct {
 	Family          *kernels.Family
 	Refs, Code      string
 	Unrun           string // what the emulator lacks to run it, or why a peer refuses the problem
+	Partly          string // how far the checks of a config came that were stopped
 	Configs, Failed int
 	Order           []string
 	Outputs         map[string]kernels.OutputCheck // the worst of each
