@@ -1,6 +1,9 @@
 package lab
 
 import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +13,10 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/report"
+	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/search"
 )
 
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
@@ -34,6 +40,105 @@ func TestTimerOfCards(t *testing.T) {
 		assert.That(t, strings.Contains(text, "device 2 of 2: stream 11") == (want != "") &&
 			strings.Contains(text, want), "%g us: %q", us, text)
 	}
+}
+
+// CPUs are tested too. Their floor is not kept: a kernel on an idle core may be shorter than an empty
+// launch on a busy one.
+func TestTimerOfCPUs(t *testing.T) {
+	cpu := func(us float64) kernels.Device {
+		return &devicetest.Fake{DeviceInfo: devicetest.CPU(), Seconds: devicetest.Always(us * 1e-6)}
+	}
+	var said strings.Builder
+	l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
+	var run record.Run
+	assert.NoError(t, l.TestTimer(&run, cpu(10), cpu(20)))
+	assert.That(t, len(run.SelfTest) >= 7 && run.Failures() != "", "tested: %+v", run.SelfTest)
+	assert.Equal(t, run.FloorUS, 0.0, "a floor of a cpu")
+	assert.That(t, !strings.Contains(said.String(), "differ"), "noise is taken for a difference: %s", &said)
+}
+
+// sweepOn sweeps small problems on a fake into a folder and returns what people see: the text on
+// stderr, and the table.
+func sweepOn(t *testing.T, dev kernels.Device, out, strategy string, shapes ...string) (progress, table string) {
+	t.Helper()
+	var said, shown strings.Builder
+	l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
+	s := &Sweep{Config: &Config{}, Devices: []kernels.Device{dev}, Out: out}
+	for _, text := range shapes {
+		s.Problems = append(s.Problems, devicetest.Problem(t, text))
+	}
+	s.Search.Strategy = strategy
+	s.Options = sweep.Options{Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7)), Seed: 1}
+	s.Options.Run.Tool = "test"
+	assert.NoError(t, l.LayOut(s))
+	found, err := l.Sweep(s)
+	assert.Must(t, err == nil && found != nil, "%v: %s", err, &said)
+	assert.NoError(t, report.Render(&shown, found.Comparison, report.FormatText))
+	return said.String(), shown.String()
+}
+
+// machine is a CPU on which the base of each problem takes 100 us, two_pass takes fast and all else
+// more than either. Its noise makes a launch up to so much slower, each by chance.
+func machine(fast, noise float64) *devicetest.Fake {
+	registry := families.New()
+	return &devicetest.Fake{DeviceInfo: devicetest.CPU(), Registry: registry,
+		Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+			us := 120.0
+			base, _ := registry.Base(p, devicetest.CPU())
+			switch {
+			case strings.HasSuffix(v.Family, "/stream"):
+				us = 50
+			case v == base:
+				us = 100
+			case v.Family == "rms_fwd/two_pass":
+				us = fast
+			}
+			h := fnv.New64a()
+			fmt.Fprint(h, p, v, sample)
+			return us * 1e-6 * (1 + noise*rand.New(rand.NewPCG(h.Sum64(), 1)).Float64())
+		}}
+}
+
+const smallProblem = "rmsnorm/fwd/64x256/bf16"
+
+// A sweep on a cpu has what one on a GPU has: a selftest, whose failures stand above the table, and
+// finals, by whose rounds the table and the progress line name one winner.
+func TestSweepOfCPU(t *testing.T) {
+	dev, out := machine(60, 1e-3), t.TempDir()
+	progress, table := sweepOn(t, dev, out, search.Auto, smallProblem)
+	above, rows, _ := strings.Cut(table, "verdict")
+	assert.That(t, strings.Contains(above, "selftest: ") &&
+		strings.Contains(strings.Join(strings.Fields(above), " "), "; do not trust small differences"),
+		"an unfit machine is not named above the table: %s", table)
+	assert.That(t, strings.Contains(rows, "FASTER") && strings.Contains(rows, "paired: by the finals' rounds"),
+		"no finals: %s", rows)
+	assert.That(t, strings.Contains(progress, ": chosen 60.0 us (83% of stream, 1.67x base, FASTER) "+
+		"rms_fwd/two_pass@"), "progress: %s", progress)
+	again, _ := sweepOn(t, machine(60, 1e-3), out, search.Auto, smallProblem)
+	assert.That(t, strings.Contains(again, " 0 variants measured") && !strings.Contains(again, "selftest"),
+		"a sweep that is done tests the timer: %s", again)
+}
+
+// What noise alone makes fast is not called: the row says that the base was kept, and which median
+// was not proven; the progress line says the same.
+func TestSweepKeepsBase(t *testing.T) {
+	var shapes []string
+	for m := range 16 {
+		shapes = append(shapes, fmt.Sprintf("rmsnorm/fwd/%dx256/bf16", 16+m))
+	}
+	progress, table := sweepOn(t, machine(97, 1.5), t.TempDir(), search.Auto, shapes...)
+	kept := strings.Count(table, " us not proven\n")
+	assert.That(t, kept > 0 && kept+strings.Count(table, "  = base\n") == len(shapes), "%s", table)
+	assert.Equal(t, strings.Count(progress, ", = base) rms_fwd/"), len(shapes), "lines: ", progress)
+}
+
+// A grid has no rounds that two variants share, so its table has times and a ratio, and no verdict.
+func TestSweepOfGrid(t *testing.T) {
+	progress, table := sweepOn(t, machine(60, 1e-3), t.TempDir(), search.Grid, smallProblem)
+	assert.That(t, strings.Contains(table, "1.67x  not paired") && !strings.Contains(table, "FASTER\n") &&
+		strings.Contains(table, "`normbench compare A B --live`"), "%s", table)
+	assert.That(t, strings.Contains(progress, ": least median 60.0 us (83% of stream, not paired) "),
+		"progress: %s", progress)
 }
 
 // What is emulated is small, three problems of each op and pass to a family, with each set of types

@@ -134,14 +134,15 @@ func (l *Lab) NewRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 	}
 }
 
-// TestTimer tests the timer of each GPU. The first one's result is kept with the run, with what the
+// TestTimer tests the timer of each device. The first one's result is kept with the run, with what the
 // others failed and the least floor; cards that differ by more than the noise are named. A failed
-// check does not end the command: the tables of the run say it. On a cpu the test takes as long as
-// a small sweep, so it is left to selftest.
+// check does not end the command: the tables of the run say it. CPUs are tested one by one, as they
+// may share a host. Their floor is not kept, because other programs move it by more than it is.
 func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
-	if _, replayed := devices[0].(*replay.Device); replayed || devices[0].Info().Kind != kernels.KindCUDA {
+	if _, replayed := devices[0].(*replay.Device); replayed {
 		return nil
 	}
+	gpu := devices[0].Info().Kind == kernels.KindCUDA
 	seen := map[string]bool{} // workers of one GPU take turns
 	devices = slices.DeleteFunc(slices.Clone(devices), func(d kernels.Device) bool {
 		id := d.Info().UUID
@@ -151,6 +152,9 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 	})
 	tests := make([]record.Run, len(devices))
 	var g errgroup.Group
+	if !gpu {
+		g.SetLimit(1)
+	}
 	for i, dev := range devices {
 		g.Go(func() (err error) {
 			tests[i].SelfTest, tests[i].FloorUS, err = sweep.SelfTest(l.Ctx, l.Registry, dev)
@@ -160,7 +164,10 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	run.SelfTest, run.FloorUS = slices.Clone(tests[0].SelfTest), tests[0].FloorUS
+	run.SelfTest, run.FloorUS = slices.Clone(tests[0].SelfTest), 0
+	if gpu {
+		run.FloorUS = tests[0].FloorUS
+	}
 	var cards []string
 	var rates, floors []float64
 	for i, one := range tests {
@@ -170,7 +177,9 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 				run.SelfTest = append(run.SelfTest, x)
 			}
 		}
-		run.FloorUS = min(run.FloorUS, one.FloorUS)
+		if gpu {
+			run.FloorUS = min(run.FloorUS, one.FloorUS)
+		}
 		rates, floors = append(rates, one.StreamRate()), append(floors, one.FloorUS)
 		cards = append(cards, fmt.Sprintf("device %d of %d: stream %.0f GB/s, an empty launch %.2f us",
 			i+1, len(devices), rates[i], floors[i]))
@@ -178,8 +187,8 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 	if failed := run.Failures(); failed != "" {
 		l.Notef("%s", failed)
 	}
-	if slices.Max(rates) > cardsDiffer*slices.Min(rates) ||
-		slices.Max(floors)-slices.Min(floors) > floorsDiffer {
+	if gpu && (slices.Max(rates) > cardsDiffer*slices.Min(rates) ||
+		slices.Max(floors)-slices.Min(floors) > floorsDiffer) {
 		l.Notes(append([]string{"the cards differ, and a time is of the one that took the problem"},
 			cards...))
 	}

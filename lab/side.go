@@ -80,7 +80,7 @@ func tableSide(text, path string) (report.Side, error) {
 	if err != nil {
 		return report.Side{}, err
 	}
-	s := report.Side{Label: text, Cells: map[kernels.Problem]report.Cell{}}
+	s := report.Side{Label: text, Records: path, Cells: map[kernels.Problem]report.Cell{}}
 	floors := map[string]float64{}
 	for _, r := range t.Runs {
 		floors[r.ID] = r.FloorUS
@@ -122,6 +122,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
 	}
 	latest := f.Latest()
 	s, searched := of(latest, won), of(f.SearchEntries(), nil)
+	s.Records = f.Path
 	if len(searched.Cells) == 0 {
 		return s
 	}

@@ -19,6 +19,7 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
+	"normbench/sweep/verdict"
 	"normbench/tune"
 )
 
@@ -47,8 +48,7 @@ func (s *Sweep) info() kernels.DeviceInfo { return s.Devices[0].Info() }
 // A SearchPlan is what is asked of a search.
 type SearchPlan struct {
 	sweep.SearchOptions
-	Asked bool     // for a search, by a flag of one
-	Keep  []string // REFs
+	Keep []string // REFs
 }
 
 // LayOut lays out the tasks of a sweep.
@@ -78,15 +78,10 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 	return l.planSearch(s)
 }
 
-// smallSweep is the most variants of a sweep on a cpu that auto measures all of: it
-// takes seconds, and its times are for tests and first looks.
-const smallSweep = 500
-
 // planSearch sets a sweep up for a search, if this is to be one.
 func (l *Lab) planSearch(s *Sweep) error {
 	p := &s.Search
-	small := s.info().Kind == kernels.KindCPU && s.Variants <= smallSweep
-	if p.Strategy == search.Grid || p.Strategy == search.Auto && small && !p.Asked {
+	if p.Strategy == search.Grid {
 		return nil
 	}
 	if err := sweep.CheckBudget(p.Budget, len(s.Tasks)); err != nil {
@@ -97,12 +92,11 @@ func (l *Lab) planSearch(s *Sweep) error {
 	}
 	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which
 	// gains of 1 or 2% are lost; a GPU has the time for more.
-	if p.Rounds == 0 {
-		p.Rounds = 12
-		if s.info().Kind == kernels.KindCUDA {
-			p.Rounds = 24
-		}
+	rounds, finals := 24, 8
+	if s.info().Kind == kernels.KindCPU {
+		rounds, finals = 12, sweep.CPUFinals
 	}
+	p.Rounds, p.Finals = cmp.Or(p.Rounds, rounds), cmp.Or(p.Finals, finals)
 	s.Options.SearchBy(&p.SearchOptions)
 	return nil
 }
@@ -172,11 +166,8 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.TestTimer(&o.Run, s.Devices...); err != nil {
-		return nil, err
-	}
+	o.Test = func(run *record.Run) error { return l.TestTimer(run, s.Devices...) }
 	if p := o.Search; p != nil {
-		p.Final.SelfTest, p.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
 		p.Known = fold.History()
 		o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &p.Final) }
 		if err := fold.Resume(); err != nil {
@@ -214,6 +205,29 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	return found, cmp.Or(bad, err)
 }
 
+// unproven is the fastest of a problem's variants whose median is ahead of the base's by more than
+// verdict.Rule's least effect, where the base was picked all the same; nil for none. A base of finals
+// is held against the others of the same finals.
+func unproven(variants []*record.Entry, picked kernels.Variant) (fastest *record.Entry) {
+	var base *record.Entry
+	for _, x := range variants {
+		if x.Base && x.Variant == picked {
+			base = x
+		}
+	}
+	if base == nil {
+		return nil
+	}
+	least := base.Median / (1 + verdict.Default().MinEffect)
+	for _, x := range variants {
+		alike := (x.Final == nil) == (base.Final == nil) && (x.Final == nil || x.Run == base.Run)
+		if alike && x.Status == kernels.StatusOK && x.Median > 0 && x.Median < least {
+			least, fastest = x.Median, x
+		}
+	}
+	return fastest
+}
+
 // conclude writes the tuned table of a results folder's records, and compares base with best on the
 // problems at hand. Of a sweep that was cut off there may be nothing at all.
 func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error) {
@@ -225,8 +239,10 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 		}
 	}
 	found := &SweepResult{}
-	base := report.Side{Label: "base", Cells: map[kernels.Problem]report.Cell{}}
-	best := report.Side{Label: "best", Cells: map[kernels.Problem]report.Cell{}}
+	path := filepath.Join(s.Dir(), record.FileName) // both sides are of one recording
+	base := report.Side{Label: "base", Records: path, Cells: map[kernels.Problem]report.Cell{}}
+	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Cell{}}
+	ahead := map[kernels.Problem]report.Cell{}
 	some, right := false, false
 	var failed *record.Entry // the first that is not right
 	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
@@ -243,6 +259,11 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 		if slices.Contains(s.Problems, p) {
 			add(base, func(x *record.Entry) bool { return x.Base })
 			add(best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
+			if len(picks) > 0 {
+				if x := unproven(variants, picks[0].Variant()); x != nil {
+					ahead[p] = report.Cell{Entry: *x}
+				}
+			}
 		}
 	})
 	if cut && !some {
@@ -256,6 +277,9 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 		return nil, cmp.Or(found.Lost, nothingRight(failed))
 	}
 	found.Comparison = report.Compare(base, best)
+	for i := range found.Rows {
+		found.Rows[i].Unproven = ahead[found.Rows[i].Problem]
+	}
 	return found, nil
 }
 

@@ -19,16 +19,18 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// TieBand is how far from 1 a speedup must be to be called one where both sides
-// come from one run, or from no samples at all. Medians of two measurements of
-// the same code in one run differ by up to about that much. Two runs may differ
-// by more: see verdict.Rule.Unpaired.
+// TieBand is how far from 1 a speedup must be to be called one where a side has a median and no
+// samples. Medians of two measurements of the same code in one run differ by up to about that much.
+// Two runs may differ by more: see verdict.Rule.Unpaired.
 const TieBand = 0.02
 
 // A Side is one operand of a comparison.
 type Side struct {
 	Label string // "base", a file name, FAMILY@LABEL
-	Cells map[kernels.Problem]Cell
+	// Records is the file that the cells were read from, "" where it is not known. Two sides of one
+	// file are two choices from one recording.
+	Records string
+	Cells   map[kernels.Problem]Cell
 }
 
 // A Cell is what one side has for a problem: an entry of records, or what another file has of one.
@@ -79,14 +81,23 @@ type Row struct {
 	A, B    Cell    // of a side that lacks the problem, the status Missing alone
 	Speedup float64 // A's median over B's, or by the rounds; 0 where one has none
 	// Verdict is on B; "= base" or "= A" where both sides are one variant of one run, so that there is
-	// nothing to judge. A row without a time on both sides has none.
+	// nothing to judge; NotPaired where one recording has no rounds of both. A row without a time on
+	// both sides has none.
 	Verdict verdict.Verdict
+	// Unproven is the fastest other variant of the run, where B is the base because nothing proved
+	// that one faster; without a status where there is none.
+	Unproven Cell
 
 	judged *verdict.Judgement // where both sides were in one run's rounds
 	why    string             // Verdict is this, where the table has a note of it
 	duel   *ab.Result         // of a live compare, with what its second run said
 	second *ab.Second
 }
+
+// NotPaired is in place of a verdict where both sides are of one recording that has no rounds of
+// the two: B was chosen among others by the same times, and what drifted between its visits and A's
+// is part of their ratio.
+const NotPaired verdict.Verdict = "not paired"
 
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
@@ -103,6 +114,7 @@ type Mean struct {
 	Lo, Hi  float64 // 0 of fewer than ten shapes
 
 	Faster, Same, Slower, Unclear int
+	Unpaired                      int // NotPaired
 	Equal                         int // one variant of one run on both sides
 	Without                       int // rows without a speedup
 }
@@ -118,7 +130,7 @@ func Compare(a, b Side) *Comparison {
 	c := newComparison(a, b, slices.SortedFunc(maps.Keys(all), record.CompareProblems))
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 {
-			r.judge()
+			r.judge(a.Records != "" && a.Records == b.Records)
 		}
 	}
 	c.Notes = slices.Concat(coverage(c), differences(a.runs(), b.runs()))
@@ -161,9 +173,10 @@ func alone(c Cell, lacks string) Cell {
 	return Cell{Entry: record.Entry{Status: c.Status, Reason: reason}}
 }
 
-// judge judges a row of two times: by the rounds that both sides share, else by their medians. One
-// variant of one run on both sides needs neither.
-func (r *Row) judge() {
+// judge judges a row of two times: by the rounds that both sides share, else by their medians if
+// they are of two recordings. One variant of one run on both sides needs neither. Of one recording
+// oneFile says that both sides are.
+func (r *Row) judge(oneFile bool) {
 	a, b := r.A, r.B
 	oneRun := a.run().ID != "" && a.run().ID == b.run().ID
 	x, y := a.Finals(), b.Finals()
@@ -192,8 +205,10 @@ func (r *Row) judge() {
 		func(c Cell) bool { return c.run().Protocol.Phase == record.PhaseSearch }):
 		// A search keeps the fastest of many configs, each seen a few times, which is no result.
 		r.why = whySearch
+	case oneFile || oneInvocation(a, b):
+		r.Verdict = NotPaired
 	default:
-		r.judgeMedians(oneRun)
+		r.judgeMedians()
 	}
 }
 
@@ -217,12 +232,12 @@ func (r *Row) interval() (lo, hi float64) {
 	return 1 / r.judged.Hi, 1 / r.judged.Lo
 }
 
-// judgeMedians judges a row by the medians of both sides and their intervals, which a few samples
-// do not have.
-func (r *Row) judgeMedians(oneRun bool) {
+// judgeMedians judges a row of two recordings by the medians of both sides and their intervals,
+// which a few samples do not have.
+func (r *Row) judgeMedians() {
 	rule := verdict.Default()
 	least := rule.Unpaired
-	if oneRun || len(r.A.SamplesUS) == 0 || len(r.B.SamplesUS) == 0 {
+	if len(r.A.SamplesUS) == 0 || len(r.B.SamplesUS) == 0 {
 		least = TieBand
 	}
 	band, ok := widenBand(rule.RecordedBand(least, r.A.StreamUS, r.B.StreamUS), r.A, r.B)
@@ -317,6 +332,8 @@ func newMean(kind string, rows []Row) Mean {
 			m.Slower++
 		case r.Verdict == verdict.Same:
 			m.Same++
+		case r.Verdict == NotPaired:
+			m.Unpaired++
 		case r.Verdict != "":
 			m.Unclear++
 		}

@@ -194,6 +194,8 @@ func (r Row) speedup() string {
 // verdict is the row's for people, with what stands against it.
 func (r Row) verdict() string {
 	switch {
+	case r.Unproven.us() > 0:
+		return fmt.Sprintf("kept base: %s us not proven", Micros(r.Unproven.us()))
 	case r.duel != nil && r.judged == nil:
 		return strings.ToUpper(string(r.duel.Status)) + ": " + r.duel.Reason
 	case r.duel != nil && r.judged.Gate != r.judged.Verdict:
@@ -205,6 +207,9 @@ func (r Row) verdict() string {
 func (r Row) reason() string {
 	a, b := r.A.Reason, r.B.Reason
 	switch {
+	case r.Unproven.us() > 0:
+		return fmt.Sprintf("the median of %s is %s us, which is not proved faster than the base",
+			r.Unproven.Variant, Micros(r.Unproven.us()))
 	case r.judged != nil:
 		return r.judged.Reason
 	case a != "" && b != "" && a != b:
@@ -240,10 +245,12 @@ func meanTable(c *Comparison) *Table {
 		number("faster", func(m Mean) int { return m.Faster }),
 		number("same", func(m Mean) int { return m.Same }),
 		number("slower", func(m Mean) int { return m.Slower }),
-		number("inconclusive", func(m Mean) int { return m.Unclear }),
-		number("equal", func(m Mean) int { return m.Equal })}
-	if c.All.Equal == 0 {
-		columns = columns[:len(columns)-1]
+		number("inconclusive", func(m Mean) int { return m.Unclear })}
+	if c.All.Unpaired > 0 {
+		columns = append(columns, number("not paired", func(m Mean) int { return m.Unpaired }))
+	}
+	if c.All.Equal > 0 {
+		columns = append(columns, number("equal", func(m Mean) int { return m.Equal }))
 	}
 	t := NewTable("", append(slices.Clone(c.Kinds), c.All), columns)
 	t.Notes = append([]string{"speedup is A's time over B's; FASTER and SLOWER are about B."},

@@ -13,13 +13,15 @@ import (
 )
 
 // Timer says how good the clock was of the runs of sides, which are named by letters where they
-// differ: the floor of those on a GPU, and what failed in their selftests. It has no lines for runs on
-// a cpu.
+// differ: the floor of those on a GPU, and what failed in their selftests.
 func Timer(sides ...[]*record.Run) (lines []string) {
 	if floors, _ := perSide(floorText, "%[2]s %[1]s", sides...); floors != "" {
 		lines = append(lines, "floor (an empty launch): "+floors)
 	}
-	return append(lines, words((*record.Run).Failures, sides...)...)
+	for _, failed := range words((*record.Run).Failures, sides...) {
+		lines = append(lines, failed+"; do not trust small differences")
+	}
+	return lines
 }
 
 // differences say how the runs of sides were not alike.
@@ -77,12 +79,17 @@ func floorText(r *record.Run) string {
 	return fmt.Sprintf("%.2f us", r.FloorUS)
 }
 
-// widenBand is verdict.WidenBand for two cells. Within one run, and on a cpu, floors do not differ.
+// oneInvocation says whether one invocation measured both cells: a search and its finals are two
+// runs of one.
+func oneInvocation(a, b Cell) bool {
+	id := func(c Cell) string { return strings.TrimSuffix(c.run().ID, record.FinalsSuffix) }
+	return id(a) != "" && id(a) == id(b)
+}
+
+// widenBand is verdict.WidenBand for two cells of two runs. On a cpu floors do not differ.
 func widenBand(band float64, a, b Cell) (float64, bool) {
 	x, y := a.run(), b.run()
-	id := func(r *record.Run) string { return strings.TrimSuffix(r.ID, record.FinalsSuffix) }
-	if id(x) != "" && id(x) == id(y) ||
-		x.Device.Kind != kernels.KindCUDA && y.Device.Kind != kernels.KindCUDA {
+	if x.Device.Kind != kernels.KindCUDA && y.Device.Kind != kernels.KindCUDA {
 		return band, true
 	}
 	return verdict.WidenBand(band, x.FloorUS, y.FloorUS, min(a.Median, b.Median))

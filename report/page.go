@@ -128,7 +128,7 @@ func (c *Comparison) Page(title string) *Page {
 		always      bool
 	}{{all.Faster, "faster", "good", true}, {all.Same, "same", "same", true},
 		{all.Slower, "slower", "bad", true}, {all.Unclear, "inconclusive", "open", true},
-		{all.Equal, "equal", "same", false}, {all.Without, "without a time", "bad", false}} {
+		{all.Unpaired, "not paired", "open", false}, {all.Equal, "equal", "same", false}, {all.Without, "without a time", "bad", false}} {
 		if t.n > 0 || t.always {
 			p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.class})
 		}

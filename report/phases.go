@@ -40,7 +40,16 @@ var methodNotes = []rowNote{
 		func(r *Row) bool { return r.judged != nil && r.judged.Lo == 0 }},
 	{text: whyAlone},
 	{"= says that both sides are one variant of one run, not measured against itself. It counts " +
-		"as 1.00x.", (*Row).alike},
+		"as 1.00x.", func(r *Row) bool { return r.alike() && r.Unproven.us() == 0 }},
+	{"kept base: the rounds do not prove that another, with this median, is faster. Chance makes one of " +
+		"many look fast. It counts as 1.00x.",
+		func(r *Row) bool { return r.Unproven.us() > 0 && len(r.Unproven.Finals().Rounds) > 0 }},
+	{"kept base: the times do not prove that another, with this median, is faster. Chance makes one of " +
+		"many look fast. It counts as 1.00x.",
+		func(r *Row) bool { return r.Unproven.us() > 0 && len(r.Unproven.Finals().Rounds) == 0 }},
+	{"not paired: of one recording, and not measured in turns, so {n} without a verdict. A search's " +
+		"finals and `normbench compare A B --live` measure in turns.",
+		func(r *Row) bool { return r.Verdict == NotPaired }},
 	{fmt.Sprintf("UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
 		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
 		"what the stream moved.", 100*TieBand, 100*verdict.Default().Unpaired), (*Row).byMedians},
@@ -49,7 +58,9 @@ var methodNotes = []rowNote{
 }
 
 // byMedians says that a row was judged by medians.
-func (r *Row) byMedians() bool { return r.Speedup > 0 && r.judged == nil && !r.alike() }
+func (r *Row) byMedians() bool {
+	return r.Speedup > 0 && r.judged == nil && !r.alike() && r.Verdict != NotPaired
+}
 
 // rowNotes are those of a list that hold for a row.
 func (c *Comparison) rowNotes(list []rowNote) (notes []string) {

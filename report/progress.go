@@ -12,8 +12,9 @@ import (
 	"normbench/sweep/replay"
 )
 
-// A Progress tells how a run goes: a note for each finished problem with the best variant so far,
-// and after every few silent seconds one of what is measured.
+// A Progress tells how a run goes: a note for each finished problem with what the finals chose or, of
+// a run without finals, with the least median; and after every few silent seconds one of what is
+// measured. It claims no more than the table that follows.
 type Progress struct {
 	console  *console.Console
 	step     *console.Step
@@ -24,9 +25,8 @@ type Progress struct {
 
 // progressOf is what is known of a problem so far.
 type progressOf struct {
-	best            sweep.Event
-	base            *record.Record
-	failed, refused int // refused by the device
+	best, base      sweep.Event // base is the last of the base
+	failed, refused int         // refused by the device
 }
 
 // NewProgress begins a run. unit is of Event.Done: "variants", or "problems" of a search, whose
@@ -63,7 +63,7 @@ func (p *Progress) Observe(e sweep.Event) {
 	case e.Left == 0:
 		p.console.Notef("[%d/%d] %s%s", e.Done, e.Total, r.Problem, x)
 	case x.best.Record != nil:
-		now = fmt.Sprintf(" %s, best %.1f us", r.Problem, x.best.Median)
+		now = fmt.Sprintf(" %s, least median %.1f us", r.Problem, x.best.Median)
 	}
 	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.pace(e), now)
 }
@@ -73,7 +73,7 @@ func (x *progressOf) note(e sweep.Event) {
 		return
 	}
 	if e.Record.Base {
-		x.base = e.Record
+		x.base = e
 	}
 	// What the finals chose may be slower than what the search saw.
 	old := x.best.Record
@@ -89,23 +89,26 @@ func (x *progressOf) String() (s string) {
 	if x.refused > 0 {
 		s += fmt.Sprintf(": %d refused", x.refused)
 	}
-	best := x.best.Record
-	if best == nil {
+	best, word := x.best, "least median"
+	if best.Record == nil {
 		return s + ": nothing right so far"
 	}
-	word := "best"
-	if best.Chosen != "" {
+	if best.Record.Chosen != "" {
 		word = "chosen"
+		if b := x.base; b.Record != nil && b.Record.Run == best.Record.Run && b.Median < best.Median {
+			best = b // as tune.Pick has it: the medians of all samples do not confirm the choice
+		}
 	}
-	s += fmt.Sprintf(": %s %.1f us", word, x.best.Median)
-	if st := best.StreamUS; st > 0 {
-		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/x.best.Median, gain(x.base, best))
+	s += fmt.Sprintf(": %s %.1f us", word, best.Median)
+	if st := best.Record.StreamUS; st > 0 {
+		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/best.Median, gain(x.base.Record, best.Record))
 	}
-	return s + " " + best.Variant().String()
+	return s + " " + best.Record.Variant().String()
 }
 
-// gain is what the table will say of two records of one problem, ", 1.11x base", or "" where it
-// says nothing: base may be nil, or be of the search and not of the finals.
+// gain is what the table will say of two records of one problem, ", 1.11x base, FASTER" or
+// ", not paired", or "" where it says nothing: base may be nil, or be of the search and not of the
+// finals.
 func gain(base, best *record.Record) string {
 	if base == nil || base.Run != best.Run {
 		return ""
@@ -115,7 +118,7 @@ func gain(base, best *record.Record) string {
 		return Side{Cells: map[kernels.Problem]Cell{r.Problem: {Entry: x}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
-	if row.alike() {
+	if row.alike() || row.Verdict == NotPaired {
 		return ", " + string(row.Verdict)
 	}
 	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)

@@ -45,4 +45,38 @@ func TestProgressChosen(t *testing.T) {
 	observe("r-finals", "base", "", 0, base...)
 	assert.Equal(t, out.String(), "normbench: [1/6] rmsnorm/fwd/8x64/bf16: chosen 9.0 us "+
 		"(55% of stream, 1.02x base, INCONCLUSIVE) chosen@\n")
+	// What is ahead by its rounds and behind by the median of all samples the tuned table does not take.
+	out.Reset()
+	slow := slices.Clone(chosen)
+	for i := range slow {
+		slow[i] *= 1.3
+	}
+	observe("r-finals", "chosen", "fastest", 1, slow...)
+	observe("r-finals", "base", "", 0, base...)
+	assert.Equal(t, out.String(), "normbench: [1/6] rmsnorm/fwd/8x64/bf16: chosen 10.0 us "+
+		"(50% of stream, = base) base@\n")
+}
+
+// Without finals the line has the least median and says that nothing pairs it with the base's: the
+// table has no verdict of it either.
+func TestProgressUnpaired(t *testing.T) {
+	for least, want := range map[string]string{
+		"other": "least median 5.0 us (100% of stream, not paired) other@",
+		"base":  "least median 5.0 us (100% of stream, = base) base@",
+	} {
+		var out bytes.Buffer
+		p := NewProgress(console.New(t.Context(), nil, &out), "variants")
+		for i, family := range []string{"base", "other"} {
+			us := 10.0
+			if family == least {
+				us = 5
+			}
+			r := &record.Record{Run: "r", Problem: devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"),
+				Family: family, Status: kernels.StatusOK, Base: family == "base", StreamUS: 5,
+				SamplesUS: slices.Repeat([]float64{us}, 9)}
+			p.Observe(sweep.Event{Record: r, Median: us, Left: 1 - i, Done: i + 1, Total: 2})
+		}
+		p.End()
+		assert.Equal(t, out.String(), "normbench: [2/2] rmsnorm/fwd/8x64/bf16: "+want+"\n")
+	}
 }

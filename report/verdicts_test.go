@@ -32,15 +32,12 @@ func rounds(family string, n int, factor func(i int) float64) Cell {
 // Two sides are told apart by the rounds that they share, else by their medians and intervals, of
 // which the floors and the streams of their runs say how far they can be trusted. The notes say how.
 func TestVerdicts(t *testing.T) {
-	flat := func(f float64) func(int) float64 {
-		return func(i int) float64 { return f * (1 + 1e-5*float64(i)) }
-	}
 	twice := func(again float64) Cell {
-		c := rounds("a", 12, flat(1))
-		c.Base, c.Final.BaseAgain = true, rounds("a", 12, flat(again)).Final.Rounds
+		c := rounds("a", 12, steady(1))
+		c.Base, c.Final.BaseAgain = true, rounds("a", 12, steady(again)).Final.Rounds
 		return c
 	}
-	base, b := twice(1.0003), rounds("b", 12, flat(1/1.02))
+	base, b := twice(1.0003), rounds("b", 12, steady(1/1.02))
 	alone := base
 	alone.Final = &record.Final{Of: 1, Rounds: base.Final.Rounds[:1]}
 	of := func(run *record.Run, c Cell) Cell { c.Run = run; return c }
@@ -73,12 +70,13 @@ func TestVerdicts(t *testing.T) {
 		a, b Cell
 	}{
 		{"rounds, faster", base, b},
-		{"rounds, slower", base, rounds("b", 12, flat(1/0.97))},
-		{"rounds, below the band", base, rounds("b", 12, flat(1/1.007))},
+		{"rounds, slower", base, rounds("b", 12, steady(1/0.97))},
+		{"rounds, below the band", base, rounds("b", 12, steady(1/1.007))},
 		{"rounds, noise", base, rounds("b", 12, func(i int) float64 { return 1.02 - 0.04*float64(i%2) })},
 		{"rounds, copies differ", twice(1.02), b},
-		{"eight rounds", rounds("a", 8, flat(1)), rounds("b", 8, flat(1/1.3))},
+		{"eight rounds", rounds("a", 8, steady(1)), rounds("b", 8, steady(1/1.3))},
 		{"rounds of two runs", base, of(&record.Run{ID: "r2"}, b)},
+		{"a search and its finals", of(&record.Run{ID: "r1"}, ok(12)), of(&record.Run{ID: "r1-finals"}, b)},
 		{"one variant, the base", base, base},
 		{"one variant", b, b},
 		{"one variant, no finals", alone, alone},
@@ -131,6 +129,69 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 	assert.Golden(t, "testdata/verdicts.txt", got.String())
+}
+
+// Two choices from one records file, whatever the runs in it, get a verdict of paired rounds only.
+func TestVerdictsOfOneFile(t *testing.T) {
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	of := func(run string, us float64) Cell {
+		c := ok(us)
+		c.Run, c.Variant.Family = coldRun(run, "d"), fmt.Sprint(us)
+		return c
+	}
+	side := func(file string, c Cell) Side {
+		return Side{Records: file, Cells: map[kernels.Problem]Cell{p: c}}
+	}
+	for _, x := range []struct {
+		a, b Side
+		want verdict.Verdict
+	}{
+		{side("f", of("r1", 100)), side("f", of("r2", 50)), NotPaired},
+		{side("f", of("r1", 100)), side("g", of("r2", 50)), verdict.Faster},
+		{side("", of("r1", 100)), side("", of("r2", 50)), verdict.Faster},
+		{side("f", of("r1", 100)), side("g", of("r1", 50)), NotPaired},
+		{side("f", rounds("a", 12, steady(1))), side("f", rounds("b", 12, steady(0.5))), verdict.Faster},
+	} {
+		c := Compare(x.a, x.b)
+		r := c.Rows[0]
+		assert.Equal(t, r.Verdict, x.want, x.a.Records, x.b.Records, r.A.Run.ID, r.B.Run.ID)
+		assert.That(t, r.Speedup > 1.9, "times and ratio stay: %v", r.Speedup)
+		unpaired := 0
+		if x.want == NotPaired {
+			unpaired = 1
+		}
+		assert.Equal(t, c.All.Unpaired, unpaired, "in the means")
+		notes := strings.Join(meanTable(c).Notes, "\n")
+		assert.That(t, strings.Contains(notes, "compare A B --live") == (unpaired == 1),
+			"how to get a verdict: %s", notes)
+	}
+}
+
+// steady is a factor of rounds that differ by what the clock shows.
+func steady(f float64) func(int) float64 {
+	return func(i int) float64 { return f * (1 + 1e-5*float64(i)) }
+}
+
+// A row whose base was kept names the median that nothing proved; an unfit machine stands above the
+// table, in every format that has a title.
+func TestUnprovenAndUnfit(t *testing.T) {
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	base := rounds("a", 12, steady(1))
+	base.Base, base.Run.SelfTest = true, []record.Trial{{Name: "timer step", Found: "2 us",
+		Wanted: "at most 1 us"}, {Name: "floor", OK: true}}
+	side := Side{Label: "base", Cells: map[kernels.Problem]Cell{p: base}}
+	c := Compare(side, side)
+	c.Rows[0].Unproven = ok(6.4)
+	for _, format := range []string{FormatText, FormatMarkdown} {
+		var out strings.Builder
+		assert.NoError(t, Render(&out, c, format))
+		above, table, _ := strings.Cut(out.String(), "verdict")
+		assert.That(t, strings.Contains(strings.Join(strings.Fields(above), " "), "selftest: 1 of 2 checks "+
+			"failed: timer step is 2 us, wanted at most 1 us; do not trust small differences"),
+			"%s: above the table stands %q", format, above)
+		assert.That(t, strings.Contains(table, "kept base: 6.400 us not proven") &&
+			strings.Contains(table, "many look fast"), "%s: %s", format, table)
+	}
 }
 
 // The base and its second copy, as the sweeps of results recorded them, are the same code: no

@@ -27,6 +27,11 @@ const leastRounds = 6
 // freshSeed draws other inputs than a search's.
 const freshSeed = 0x5851f42d4c957f2d
 
+// CPUFinals are the variants in the finals of a search on a cpu, beside the base and what a task
+// keeps. A sample there is mostly the flush, of milliseconds, and of fewer variants the rounds prove
+// more: each has a larger share of verdict.Rule's Alpha.
+const CPUFinals = 4
+
 // finals measures the best of a search again, with the base, what the job keeps, a second copy of
 // the base and the stream, in rounds of random order, chooses the winner, and checks it on fresh
 // inputs. Its records end with the base's. If less than their time is left, in seconds, fewer are
@@ -36,7 +41,8 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) (
 	recs []*record.Record, err error) {
 	o := m.v.run.o.Search
 	in := b.Finalists(m.finalists(b, left))
-	f := &final{base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base}}
+	f := &final{base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base},
+		strict: m.v.run.info.Kind == kernels.KindCPU}
 	for i, k := range in {
 		v := m.j.Variants[k]
 		f.arms = append(f.arms, &Arm{Variant: v})
@@ -104,13 +110,14 @@ type final struct {
 	arms        []*Arm
 	base, entry int  // what runs untuned; the checked-in entry
 	second      *Arm // another copy of the base
+	strict      bool // the winner must be FASTER
 	winner      int
 	why         string
 	check       *kernels.Check // of the winner, on fresh inputs
 }
 
 // pick picks the winner of the finals. The base stays unless the rounds prove another
-// ahead (verdict.IsAhead, with the floor of two copies of the base). Of those that are, the winner is
+// ahead (isAhead, with the floor of two copies of the base). Of those that are, the winner is
 // the checked-in entry if it is within the band of the fastest, else the fastest by the median of its
 // rounds. There is no winner where none is left.
 func (f *final) pick() {
@@ -126,7 +133,7 @@ func (f *final) pick() {
 			continue
 		}
 		others++
-		if !runs(f.base) || verdict.IsAhead(f.arms[f.base].Rounds, a.Rounds, floor) {
+		if !runs(f.base) || f.isAhead(a, floor) {
 			ahead = append(ahead, i)
 		}
 	}
@@ -149,6 +156,20 @@ func (f *final) pick() {
 			f.winner, f.why = f.entry, fmt.Sprintf("checked in, within %.1f%% of the fastest", 100*band)
 		}
 	}
+}
+
+// isAhead says whether an arm may be chosen in place of the base, of whose copies the times differ by
+// floor. On a GPU a choice among ties costs little, and verdict.IsAhead will do. Of the noise of other
+// programs on a cpu that would choose another variant each time, so there the arm must be FASTER, by
+// the rule and the share of Alpha that the table has.
+func (f *final) isAhead(a *Arm, floor float64) bool {
+	base := f.arms[f.base]
+	if !f.strict {
+		return verdict.IsAhead(base.Rounds, a.Rounds, floor)
+	}
+	step := stats.TimerStep(slices.Concat(base.Samples, a.Samples))
+	j := verdict.JudgeRounds(base.Rounds, a.Rounds, f.second.Rounds, step, len(f.arms)-1)
+	return j.Verdict == verdict.Faster
 }
 
 // choose picks the winner and checks it with other inputs, for its answer and

@@ -36,6 +36,9 @@ type Options struct {
 	Seed        uint64 // of the inputs, of strategies and of the orders of rounds
 	Trace       bool   // time stages by CUPTI where the device has it
 	RetryFailed bool   // measure again what the sink holds as failed
+	// Test, where set, tests the devices and notes in the run what it found, once it is known that
+	// something is left to measure.
+	Test func(*record.Run) error
 	// More, where set, is asked for companions of the devices once it is known how many problems
 	// are left. The caller closes them.
 	More func(problems int) ([]kernels.Device, error)
@@ -98,6 +101,14 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	err := run.layOut(tasks)
 	if err != nil || len(run.queue) == 0 {
 		return *run.sum, err
+	}
+	if o.Test != nil {
+		if err := o.Test(&run.o.Run); err != nil {
+			return *run.sum, err
+		}
+		if s := run.o.Search; s != nil {
+			s.Final.SelfTest, s.Final.FloorUS = run.o.Run.SelfTest, run.o.Run.FloorUS
+		}
 	}
 	if o.More != nil {
 		more, err := o.More(len(run.queue))

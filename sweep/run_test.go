@@ -20,6 +20,7 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/sweep/record"
+	"normbench/sweep/search"
 	"normbench/sweep/stats"
 )
 
@@ -109,6 +110,33 @@ func grid(t testing.TB, problems ...string) []Task {
 	assert.NoError(t, err)
 	grids.Store(key, ts)
 	return ts
+}
+
+// The devices are tested once, if something is left to measure, and each run has what the test found.
+func TestRunTestsFirst(t *testing.T) {
+	ts, sink, tests := tasks(t, 20, pool[0]), &memory{}, 0
+	search := func() Options {
+		o := searching("auto", search.Budget{})
+		o.Test = func(run *record.Run) error {
+			tests++
+			run.SelfTest, run.FloorUS = []record.Trial{{Name: "noise", Found: "9%", Wanted: "1%"}}, 2
+			return nil
+		}
+		return o
+	}
+	f := fake()
+	mustRun(t, ts, sink, search(), f)
+	assert.That(t, tests == 1 && len(sink.runs) == 2, "%d tests, %d runs", tests, len(sink.runs))
+	for _, r := range sink.runs {
+		assert.That(t, r.Failures() != "" && r.FloorUS == 2, "%s lost the test: %+v", r.ID, r)
+	}
+	sink.remember()
+	mustRun(t, ts, sink, search(), f)
+	assert.Equal(t, tests, 1, "tests of a sweep that has nothing to measure, and of one that had")
+	o, failed := search(), errors.New("no device")
+	o.Test = func(*record.Run) error { return failed }
+	_, err := Run(t.Context(), registry, []kernels.Device{f}, ts, &memory{}, o)
+	assert.That(t, errors.Is(err, failed), "%v", err)
 }
 
 func options(samples int) Options {

@@ -44,6 +44,22 @@ func (b keepingBench) Time(ctx context.Context, v kernels.Variant, o kernels.Tim
 	return t, err
 }
 
+// On a cpu the selftest is short: its tensors are of a quarter of the cache, so that the float64
+// answers take no longer than the times, and what only a GPU has is left out.
+func TestSelfTestCPU(t *testing.T) {
+	fake := &devicetest.Fake{DeviceInfo: devicetest.CPU(), Seconds: devicetest.Always(10e-6)}
+	trials, _, err := sweep.SelfTest(t.Context(), families.New(), fake)
+	assert.NoError(t, err)
+	assert.Equal(t, len(trials), 7, "checks")
+	cache, samples := devicetest.CPU().CacheBytes, 0
+	for _, call := range fake.Calls("open", "time") {
+		assert.That(t, 2*call.Problem.M*call.Problem.N <= cache/4, "%s is large", call)
+		samples += call.Options.Samples
+		assert.That(t, call.Options.Flush <= 2*cache, "%s waits for a flush of %d", call, call.Options.Flush)
+	}
+	assert.That(t, samples <= 250, "%d samples, each behind a flush", samples)
+}
+
 // The trial of kept lines fails where the device's flush leaves them, and only there:
 // testdata/kept.txt, by what a plain flush and the device's own leave of the time.
 func TestSelfTestKept(t *testing.T) {

@@ -109,8 +109,9 @@ func (p *searchPlan) flags() []cli.Flag {
 		&cli.StringFlag{Destination: &p.limit, Name: "budget",
 			Usage: "limit of a search: wall `TIME` such as 5m, or configs such as 300 or 10%"},
 		&cli.IntFlag{Destination: &p.Finals, Name: "finals",
-			Usage: "number of variants that a search measures again, 1 to 32", Value: 8,
-			Action: within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
+			Usage:       "number of variants that a search measures again, 1 to 32",
+			DefaultText: "8 on a GPU, 4 on a cpu",
+			Action:      within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
 		&cli.IntFlag{Destination: &p.Rounds, Name: "rounds",
 			Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu",
 			Action: within("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
@@ -126,7 +127,7 @@ func (p *searchPlan) check(given map[string]bool) (err error) {
 	}
 	p.Keep = p.keep.Value()
 	for _, name := range []string{"budget", "finals", "rounds", "keep"} {
-		if p.Asked = p.Asked || given[name]; given[name] && p.Strategy == search.Grid {
+		if given[name] && p.Strategy == search.Grid {
 			return hint.Errorf("leave it out, or choose another strategy",
 				"--%s is for a search, and --strategy grid measures all", name)
 		}
