@@ -114,6 +114,9 @@ func TestSweepOfCPU(t *testing.T) {
 		"no finals: %s", rows)
 	assert.That(t, strings.Contains(progress, ": chosen 60.0 us (83% of stream, 1.67x base, FASTER) "+
 		"rms_fwd/two_pass@"), "progress: %s", progress)
+	// Half a percent is ahead in every round, and no result on a cpu.
+	progress, _ = sweepOn(t, machine(99.5, 1e-3), t.TempDir(), search.Auto, smallProblem)
+	assert.That(t, strings.Contains(progress, "chosen 100.0 us (50% of stream, = base)"), "%s", progress)
 	again, _ := sweepOn(t, machine(60, 1e-3), out, search.Auto, smallProblem)
 	assert.That(t, strings.Contains(again, " 0 variants measured") && !strings.Contains(again, "selftest"),
 		"a sweep that is done tests the timer: %s", again)

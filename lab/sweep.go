@@ -94,7 +94,7 @@ func (l *Lab) planSearch(s *Sweep) error {
 	// gains of 1 or 2% are lost; a GPU has the time for more.
 	rounds, finals := 24, 8
 	if s.info().Kind == kernels.KindCPU {
-		rounds, finals = 12, sweep.CPUFinals
+		rounds, finals, p.Launches = 12, sweep.CPUFinals, sweep.CPULaunches
 	}
 	p.Rounds, p.Finals = cmp.Or(p.Rounds, rounds), cmp.Or(p.Finals, finals)
 	s.Options.SearchBy(&p.SearchOptions)

@@ -23,7 +23,7 @@ type rowNote struct {
 const (
 	whySearch = "INCONCLUSIVE in {n}, as a side has times of a search only, which kept the fastest of " +
 		"many. Run both with --live."
-	whyAlone = "no finals in {n}: the budget left nothing but the base."
+	whyAlone = "no finals in {n}: there was nothing but the base, or the budget left nothing else."
 )
 
 var whyFloor = fmt.Sprintf("INCONCLUSIVE in {n} below %d us, as the floor of a run is unknown: two hosts "+

@@ -64,7 +64,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) (
 	}
 	start, before := time.Now(), m.Busy
 	over := func() bool { return max(time.Since(start).Seconds(), m.Busy-before) > left }
-	rounds := &Rounds{Session: m.Session, Launches: FinalLaunches, Rejects: o.Rounds,
+	rounds := &Rounds{Session: m.Session, Launches: o.Launches, Rejects: o.Rounds,
 		More: func(n int) bool { return n < o.Rounds && (n < least || !over()) }}
 	if err := rounds.Run(ctx, visited); err != nil {
 		return nil, err
@@ -92,13 +92,14 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) (
 
 // finalists is how many there are in the finals: as many as asked, or as there is time for.
 func (m *measurer) finalists(b *search.Board, left float64) int {
-	n := m.v.run.o.Search.Finals
+	o := m.v.run.o.Search
+	n := o.Finals
 	if b.Short {
 		return 1
 	}
 	if launches := b.Spent().Launches; !math.IsInf(left, 1) && launches > 0 {
 		// The time per launch so far includes the flush and the checks.
-		visit := m.Busy / float64(launches) * float64(FinalLaunches+m.Protocol.Discard)
+		visit := m.Busy / float64(launches) * float64(o.Launches+m.Protocol.Discard)
 		// The second copy and the stream are visited too.
 		n = min(max(int(left/visit/leastRounds)-2, 2), n)
 	}

@@ -22,11 +22,17 @@ type SearchOptions struct {
 	Final    record.Run      // the run under which the winners are measured again
 	Finals   int             // variants in the finals, beside the base and what a task keeps
 	Rounds   int             // of the finals
+	Launches int             // of a visit in the finals, beside those that are dropped; 0 is FinalLaunches
 	Known    *search.History // of problems before, to which the run adds its own; nil for nothing
 }
 
-// FinalLaunches are those of a visit in the finals.
-const FinalLaunches = 2
+// FinalLaunches are those of a visit in the finals. On a cpu a launch now and then waits for another
+// program, for longer than it takes: the median of CPULaunches stands one such, that of two is their
+// mean.
+const (
+	FinalLaunches = 2
+	CPULaunches   = 3
+)
 
 // SearchBy has a run, whose protocol is a grid's, search: it and its finals take times in their own
 // ways.
@@ -36,7 +42,8 @@ func (o *Options) SearchBy(s *SearchOptions) {
 	pr.Search = strings.TrimSpace(s.Strategy + " " + s.Budget.String())
 	s.Final = o.Run
 	s.Final.ID += record.FinalsSuffix
-	s.Final.Protocol.Phase, s.Final.Protocol.Samples = record.PhaseFinal, s.Rounds*FinalLaunches
+	s.Launches = cmp.Or(s.Launches, FinalLaunches)
+	s.Final.Protocol.Phase, s.Final.Protocol.Samples = record.PhaseFinal, s.Rounds*s.Launches
 	pr.Phase = record.PhaseSearch
 }
 
