@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all nightly lint fuzz faults lab mutants weights
+.PHONY: help build test test-all nightly lint fuzz faults lab mutants weights rates
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -48,5 +48,9 @@ weights: ## lines of each room, by language; tests apart
 LAB ?= results/nvidia-h200/grids
 lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)
 	NORMBENCH_LAB="$(LAB)" NORMBENCH_LAB_SEEDS=$(SEEDS) NORMBENCH_LAB_PLOT=$(PLOT) go test ./lab/study -count 1 -timeout 60m -run '^TestLab$$' -v
+
+SWEEPS ?= 40
+rates: ## how often a first table on this machine is wrong (SWEEPS=40: an hour; on a quiet machine)
+	NORMBENCH_RATES=$(SWEEPS) go test ./lab -count 1 -timeout 240m -run '^TestFirstTableRates$$' -v
 
 include scripts/cuda.mk

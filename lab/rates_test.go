@@ -88,8 +88,8 @@ func countRates(t *testing.T, sweeps int, slowed float64) (n rates) {
 		}
 		tasks = append(tasks, sweep.Task{Problem: p, Base: twin, Variants: []kernels.Variant{twin, first}})
 	}
-	start := time.Now()
 	for i := range sweeps {
+		start := time.Now()
 		l := New(t.Context(), console.New(t.Context(), nil, io.Discard), registry, func() {})
 		s := &Sweep{Config: &Config{}, Devices: []kernels.Device{dev}, Problems: ps, Out: t.TempDir(),
 			Tasks: tasks, Variants: 2 * len(tasks)}
@@ -101,9 +101,9 @@ func countRates(t *testing.T, sweeps int, slowed float64) (n rates) {
 		found, err := l.Sweep(s)
 		assert.Must(t, err == nil && found != nil, "%v", err)
 		n.count(t, found.Comparison, filepath.Join(s.Dir(), record.FileName))
+		t.Logf("sweep %d, %.0f s: of %d cells so far %d FASTER, %d SLOWER; the rounds tell %d pairs apart", i+1,
+			time.Since(start).Seconds(), n.cells, n.faster, n.slower, n.pairs)
 	}
-	t.Logf("%d sweeps, %.0f s each: of %d cells %d FASTER, %d SLOWER; of as many pairs of rounds %d are told apart",
-		sweeps, time.Since(start).Seconds()/float64(sweeps), n.cells, n.faster, n.slower, n.pairs)
 	return n
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
+	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
 
@@ -208,14 +209,28 @@ func (r Row) reason() string {
 	a, b := r.A.Reason, r.B.Reason
 	switch {
 	case r.Unproven.us() > 0:
-		return fmt.Sprintf("the median of %s is %s us, which is not proved faster than the base",
-			r.Unproven.Variant, Micros(r.Unproven.us()))
+		return r.unproven()
 	case r.judged != nil:
 		return r.judged.Reason
 	case a != "" && b != "" && a != b:
 		return a + "; " + b
 	}
 	return cmp.Or(a, b)
+}
+
+// unproven says which variant has a shorter median than the base that was kept, and what the rounds
+// have against it: noise, or a second copy of the base that differs as much.
+func (r Row) unproven() string {
+	u := r.Unproven
+	text := fmt.Sprintf("%s has a median of %s us, and nothing proves it faster", u.Variant, Micros(u.us()))
+	if x, y := r.A.Finals(), u.Finals(); len(x.Rounds) > 0 && len(x.Rounds) == len(y.Rounds) {
+		step := stats.TimerStep(slices.Concat(r.A.SamplesUS, u.SamplesUS))
+		j := verdict.JudgeRounds(x.Rounds, y.Rounds, x.BaseAgain, step, max(x.Of, y.Of)-1)
+		if j.Reason != "" {
+			text += ": " + j.Reason
+		}
+	}
+	return text
 }
 
 // ratioIn is a ratio with its interval, if there is one.

@@ -182,6 +182,12 @@ func TestUnprovenAndUnfit(t *testing.T) {
 	side := Side{Label: "base", Cells: map[kernels.Problem]Cell{p: base}}
 	c := Compare(side, side)
 	c.Rows[0].Unproven = ok(6.4)
+	assert.That(t, strings.HasSuffix(c.Rows[0].reason(), "nothing proves it faster"), "%s", c.Rows[0].reason())
+	noisy := rounds("b", 12, func(i int) float64 { return []float64{0.5, 1.6, 0.9}[i%3] })
+	noisy.Median = 6.4
+	c.Rows[0].Unproven = noisy
+	assert.That(t, strings.Contains(c.Rows[0].reason(), "nothing proves it faster: two modes"), "%s",
+		c.Rows[0].reason())
 	for _, format := range []string{FormatText, FormatMarkdown} {
 		var out strings.Builder
 		assert.NoError(t, Render(&out, c, format))

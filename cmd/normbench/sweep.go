@@ -34,7 +34,7 @@ func sweepCommand(e *env) *cli.Command {
 			"the tuned table",
 		Description: "A sweep searches a part of a large space. Then it measures the best variants again, " +
 			"in interleaved rounds with the base and the entry of the tuned table. Only these " +
-			"last numbers count. --strategy grid measures every config.\n\n" +
+			"last numbers count. --strategy grid measures every config, and proves none faster.\n\n" +
 			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its " +
 			"records when its problem is done. At the end the sweep writes " +
 			"OUT/<device>/tuned.json and prints the table of base against best. A second sweep " +
