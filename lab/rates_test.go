@@ -3,12 +3,14 @@ package lab
 import (
 	"fmt"
 	"io"
-
+	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/report"
 	"normbench/sweep"
@@ -43,22 +46,63 @@ func TestFirstTableRates(t *testing.T) {
 	if err != nil || sweeps < 1 {
 		t.Skipf("set %s to the number of sweeps of each kind, such as 40", ratesVariable)
 	}
+	here := func(r *kernels.Registry, _ uint64) kernels.Device { return cpu.New(r) }
 	t.Run("alike", func(t *testing.T) {
-		wrongCalls(t, sweeps)
+		wrongCalls(t, sweeps, here)
 	})
 	t.Run("alike, cores burn", func(t *testing.T) {
 		burn(t)
-		wrongCalls(t, sweeps)
+		wrongCalls(t, sweeps, here)
 	})
 	t.Run("base slowed by half", func(t *testing.T) {
-		n := countRates(t, max(1, sweeps/4), 0.5)
+		n := countRates(t, max(1, sweeps/4), 0.5, here)
 		assert.That(t, 10*n.faster >= 9*n.cells, "found in %d of %d cells", n.faster, n.cells)
 	})
 }
 
+// The same of a machine whose noise is scripted: other programs take launches' time, in bursts, and the
+// clock moves by a third. Where they take much, no copy is called; where they take little, a base that
+// takes half as long again is found.
+func TestSweepRates(t *testing.T) {
+	sweeps := 8
+	if assert.All {
+		sweeps = 40
+	}
+	wrongCalls(t, sweeps, func(r *kernels.Registry, seed uint64) kernels.Device { return shared(r, seed, 0.4, 0) })
+	n := countRates(t, 4, 0, func(r *kernels.Registry, seed uint64) kernels.Device {
+		return shared(r, seed, 0.05, 0.5)
+	})
+	assert.That(t, 10*n.faster >= 9*n.cells && n.slower == 0, "found in %d of %d cells", n.faster, n.cells)
+}
+
+// shared is a CPU that others take from so large a share of the launches, a millisecond or more each.
+// The base's twin takes so much longer, relatively.
+func shared(r *kernels.Registry, seed uint64, share, slowed float64) kernels.Device {
+	rng, launch, busy := rand.New(rand.NewPCG(seed, 1)), 0, false
+	return &devicetest.Fake{DeviceInfo: devicetest.CPU(), Registry: r,
+		Seconds: func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
+			launch++
+			us := 100 * (1.2 + 0.2*math.Sin(float64(launch)/70)) * (1 + 0.03*rng.NormFloat64())
+			if strings.HasSuffix(v.Family, twinSuffix) {
+				us *= 1 + slowed
+			}
+			if rng.Float64() < 0.2 { // a burst begins or ends
+				busy = rng.Float64() < share
+			}
+			if busy {
+				us += 1000 * (1 + rng.ExpFloat64())
+			}
+			return us * 1e-6
+		}}
+}
+
+// A deviceOf opens a device for a registry, and for the seed of a sweep.
+type deviceOf func(r *kernels.Registry, seed uint64) kernels.Device
+
 // wrongCalls sweeps copies that are alike, of which three cells in 640 may be called.
-func wrongCalls(t *testing.T, sweeps int) {
-	n := countRates(t, sweeps, 0)
+func wrongCalls(t *testing.T, sweeps int, open deviceOf) {
+	t.Helper()
+	n := countRates(t, sweeps, 0, open)
 	most := max(1, 3*n.cells/640)
 	assert.That(t, n.faster+n.slower <= most, "the tables call %d of %d cells", n.faster+n.slower, n.cells)
 	assert.That(t, n.pairs <= most, "the rounds call %d of %d pairs of copies", n.pairs, n.cells)
@@ -68,19 +112,23 @@ func wrongCalls(t *testing.T, sweeps int) {
 // a table does not show where the base is ahead.
 type rates struct{ cells, faster, slower, pairs int }
 
+// twinSuffix is behind the name of a family's copy, which is the base.
+const twinSuffix = "_twin"
+
 // countRates makes sweeps of two copies, of which the base takes so much longer, relatively.
-func countRates(t *testing.T, sweeps int, slowed float64) (n rates) {
+func countRates(t *testing.T, sweeps int, slowed float64, open deviceOf) (n rates) {
+	t.Helper()
 	registry, ps := families.New(), smoke(t)
-	dev, own := cpu.New(registry), registry.Default
+	own := registry.Default
 	registry.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
 		v := own(p, d)
-		v.Family += "_twin"
+		v.Family += twinSuffix
 		return v
 	}
 	var tasks []sweep.Task
 	for _, p := range ps {
-		first := own(p, dev.Info())
-		twin := registry.Default(p, dev.Info())
+		info := open(registry, 0).Info()
+		first, twin := own(p, info), registry.Default(p, info)
 		if _, err := registry.Lookup(twin.Family); err != nil {
 			f, err := registry.Lookup(first.Family)
 			assert.NoError(t, err)
@@ -90,6 +138,7 @@ func countRates(t *testing.T, sweeps int, slowed float64) (n rates) {
 	}
 	for i := range sweeps {
 		start := time.Now()
+		dev := open(registry, uint64(i+1))
 		l := New(t.Context(), console.New(t.Context(), nil, io.Discard), registry, func() {})
 		s := &Sweep{Config: &Config{}, Devices: []kernels.Device{dev}, Problems: ps, Out: t.TempDir(),
 			Tasks: tasks, Variants: 2 * len(tasks)}

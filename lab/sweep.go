@@ -91,12 +91,12 @@ func (l *Lab) planSearch(s *Sweep) error {
 		return err
 	}
 	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which
-	// gains of 1 or 2% are lost; a GPU has the time for more.
-	rounds, finals := 24, 8
+	// gains of 1 or 2% are lost, and one round that another program spoiled leaves no proof.
+	finals := 8
 	if s.info().Kind == kernels.KindCPU {
-		rounds, finals, p.Launches = 12, sweep.CPUFinals, sweep.CPULaunches
+		finals, p.Launches = sweep.CPUFinals, sweep.CPULaunches
 	}
-	p.Rounds, p.Finals = cmp.Or(p.Rounds, rounds), cmp.Or(p.Finals, finals)
+	p.Rounds, p.Finals = cmp.Or(p.Rounds, sweep.FinalRounds), cmp.Or(p.Finals, finals)
 	s.Options.SearchBy(&p.SearchOptions)
 	return nil
 }

@@ -113,7 +113,7 @@ func (p *searchPlan) flags() []cli.Flag {
 			DefaultText: "8 on a GPU, 4 on a cpu",
 			Action:      within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
 		&cli.IntFlag{Destination: &p.Rounds, Name: "rounds",
-			Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu",
+			Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24",
 			Action: within("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
 		&cli.StringSliceFlag{Destination: &p.keep, Name: "keep", Category: catWhat,
 			Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
