@@ -17,6 +17,7 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
+	"normbench/sweep/stats"
 )
 
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
@@ -133,6 +134,27 @@ func TestSweepKeepsBase(t *testing.T) {
 	kept := strings.Count(table, " us not proven\n")
 	assert.That(t, kept > 0 && kept+strings.Count(table, "  = base\n") == len(shapes), "%s", table)
 	assert.Equal(t, strings.Count(progress, ", = base) rms_fwd/"), len(shapes), "lines: ", progress)
+}
+
+// A base of the finals is held against the others of the same finals, and by more than noise.
+func TestUnproven(t *testing.T) {
+	now, before := &record.Run{ID: "now"}, &record.Run{ID: "before"}
+	entry := func(run *record.Run, family string, us float64, final *record.Final) *record.Entry {
+		return &record.Entry{Run: run, Variant: kernels.Variant{Family: family}, Base: family == "base",
+			Status: kernels.StatusOK, Summary: stats.Summary{Median: us}, Final: final}
+	}
+	final := &record.Final{Of: 3}
+	wrong := entry(now, "wrong", 10, final)
+	wrong.Status = kernels.StatusWrong
+	variants := []*record.Entry{entry(now, "base", 100, final), entry(now, "near", 99.5, final), wrong,
+		entry(before, "older", 50, final), entry(now, "unpaired", 60, nil)}
+	base := variants[0].Variant
+	assert.That(t, unproven(variants, base) == nil, "none of these is of the finals and ahead by 1%%")
+	variants = append(variants, entry(now, "b", 95, final), entry(now, "c", 90, final))
+	if x := unproven(variants, base); x == nil || x.Variant.Family != "c" {
+		t.Errorf("not the fastest of the finals: %+v", x)
+	}
+	assert.That(t, unproven(variants, variants[5].Variant) == nil, "the base was not kept")
 }
 
 // A grid has no rounds that two variants share, so its table has times and a ratio, and no verdict.
