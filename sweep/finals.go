@@ -161,16 +161,20 @@ func (f *final) pick() {
 
 // isAhead says whether an arm may be chosen in place of the base, of whose copies the times differ by
 // floor. On a GPU a choice among ties costs little, and verdict.IsAhead will do. Of the noise of other
-// programs on a cpu that would choose another variant each time, so there the arm must be FASTER, by
-// the rule and the share of Alpha that the table has.
+// programs on a cpu that would choose another variant each time, so there the arm must be FASTER than
+// both copies, by the rule and the share of Alpha that the table has. A copy that met more noise than
+// the other makes an arm look fast against it alone.
 func (f *final) isAhead(a *Arm, floor float64) bool {
 	base := f.arms[f.base]
 	if !f.strict {
 		return verdict.IsAhead(base.Rounds, a.Rounds, floor)
 	}
-	step := stats.TimerStep(slices.Concat(base.Samples, a.Samples))
-	j := verdict.JudgeRounds(base.Rounds, a.Rounds, f.second.Rounds, step, len(f.arms)-1)
-	return j.Verdict == verdict.Faster
+	faster := func(than, again *Arm) bool {
+		step := stats.TimerStep(slices.Concat(than.Samples, a.Samples))
+		j := verdict.JudgeRounds(than.Rounds, a.Rounds, again.Rounds, step, len(f.arms)-1)
+		return j.Verdict == verdict.Faster
+	}
+	return faster(base, f.second) && faster(f.second, base)
 }
 
 // choose picks the winner and checks it with other inputs, for its answer and
