@@ -341,7 +341,7 @@ func newMean(kind string, rows []Row) Mean {
 			continue
 		}
 		gain := math.Log(r.Speedup)
-		if r.judged != nil && r.Verdict == verdict.Inconclusive {
+		if r.judged != nil && r.Verdict == verdict.Inconclusive || r.Verdict == NotPaired {
 			gain = 0 // nothing was shown
 		}
 		problems, logs = append(problems, r.Problem), append(logs, gain)

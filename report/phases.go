@@ -47,8 +47,8 @@ var methodNotes = []rowNote{
 	{"kept base: the times do not prove that another, with this median, is faster. Chance makes one of " +
 		"many look fast. It counts as 1.00x.",
 		func(r *Row) bool { return r.Unproven.us() > 0 && len(r.Unproven.Finals().Rounds) == 0 }},
-	{"not paired: of one recording, and not measured in turns, so {n} without a verdict. A search's " +
-		"finals and `normbench compare A B --live` measure in turns.",
+	{"not paired: of one recording, and not measured in turns, so {n} without a verdict. It counts " +
+		"as 1.00x in the means. A search's finals and `normbench compare A B --live` measure in turns.",
 		func(r *Row) bool { return r.Verdict == NotPaired }},
 	{fmt.Sprintf("UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
 		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+

@@ -160,7 +160,7 @@ func TestVerdictsOfOneFile(t *testing.T) {
 		if x.want == NotPaired {
 			unpaired = 1
 		}
-		assert.Equal(t, c.All.Unpaired, unpaired, "in the means")
+		assert.That(t, c.All.Unpaired == unpaired && (c.All.Speedup == 1) == (unpaired == 1), "%+v", c.All)
 		notes := strings.Join(meanTable(c).Notes, "\n")
 		assert.That(t, strings.Contains(notes, "compare A B --live") == (unpaired == 1),
 			"how to get a verdict: %s", notes)
