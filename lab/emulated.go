@@ -145,7 +145,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
 	}
-	emulator, err := emulate.New(dir)
+	emulator, err := emulate.New(l.Ctx, dir, emulate.Limit)
 	if err != nil {
 		v.help = "install g++ or name a C++ compiler in $CXX, or use --device cuda; " +
 			"--host-only leaves CUDA code out"
@@ -161,5 +161,5 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return l.check(v, dev, verify.Emulated, refs, tasks, asked, 1)
+	return l.check(v, dev, verify.Emulated, refs, tasks, asked, 2)
 }

@@ -1,8 +1,8 @@
 // Package emulate runs the CUDA sources of kernels without a GPU, slowly: a C++ compiler
 // compiles them for this machine, with inline PTX replaced by functions (cxx/), threads
 // as fibers and the CTAs of a cluster side by side. It shows wrong answers and bits, accesses
-// beyond a buffer and barriers that not all threads reach; what a GPU does at once and in
-// which order memory changes there is not seen here.
+// beyond a buffer, which are not aligned, and barriers that not all threads reach; what a GPU does
+// at once and in which order memory changes there is not seen here.
 package emulate
 
 import (
@@ -20,7 +20,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
+	"normbench/internal/proc"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
 	"normbench/kernels/triton"
@@ -35,13 +38,26 @@ var runtimeText string
 //go:embed cxx/narrow.h
 var narrow string
 
-// ErrNoCompiler says that there is no C++ compiler.
-var ErrNoCompiler = errors.New("no C++ compiler")
+var (
+	// ErrNoCompiler says that there is no C++ compiler.
+	ErrNoCompiler = errors.New("no C++ compiler")
+	// ErrSpace says that the folder of New is on a disk that is full.
+	ErrSpace        = errors.New("no space is left for the emulator's programs")
+	errCompilerTime = errors.New("the compiler did not end")
+)
+
+// compilerMemory is the most address space that a compiler may have, in KiB: ten times what our
+// kernels need.
+const compilerMemory = 2 << 20
 
 // An Emulator compiles launches with one compiler, into one folder. Many goroutines may use
 // it.
 type Emulator struct {
 	compiler, dir string
+	checks        []string // flags
+	limit         time.Duration
+	// alive is a pipe whose other end closes when this process dies, however it does.
+	alive, living *os.File
 
 	mu    sync.Mutex
 	built map[string]*program // by their source
@@ -61,11 +77,24 @@ type UnsupportedError struct {
 
 func (u *UnsupportedError) Error() string { return u.Source + ": " + u.Construct }
 
-// flags: contractions would make sums differ from one compiler to the next.
-var flags = []string{"-std=c++20", "-O1", "-w", "-ffp-contract=off", "-pthread"}
+var (
+	// flags: contractions would make sums differ from one compiler to the next.
+	flags = []string{"-std=c++20", "-O1", "-w", "-ffp-contract=off", "-pthread"}
+	// checked are those of kernels, by the compiler's kind. They have it call what runtime.cpp
+	// checks accesses with.
+	checked = map[bool][]string{
+		false: {"-fsanitize=kernel-address,alignment,bounds", "--param",
+			"asan-instrumentation-with-call-threshold=0", "--param", "asan-stack=0", "--param",
+			"asan-globals=0"},
+		true: {"-fsanitize=kernel-address,alignment,bounds", "-mllvm",
+			"-asan-instrumentation-with-call-threshold=0", "-mllvm", "-asan-stack=0", "-mllvm",
+			"-asan-globals=0"},
+	}
+)
 
-// New finds the compiler, $CXX or g++; dir is for what it makes.
-func New(dir string) (*Emulator, error) {
+// New finds the compiler, $CXX or g++; dir is for what it makes. A compiler or a launch may run as long
+// as limit. Close frees what the Emulator holds.
+func New(ctx context.Context, dir string, limit time.Duration) (*Emulator, error) {
 	name := os.Getenv("CXX")
 	if name == "" {
 		name = "g++"
@@ -74,50 +103,97 @@ func New(dir string) (*Emulator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCompiler, err)
 	}
-	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{}}
-	for _, name := range []string{"cuda_bf16.h", "cuda_fp16.h"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(narrow), 0o666); err != nil {
-			return nil, err
-		}
+	e := &Emulator{compiler: path, dir: dir, limit: limit, built: map[string]*program{}}
+	if e.alive, e.living, err = os.Pipe(); err != nil {
+		return nil, err
 	}
-	for _, once := range []struct{ name, text, to, language string }{
-		{"emulate.h", header, "emulate.h.gch", "c++-header"},
-		{"runtime.cpp", runtimeText, "runtime.o", "c++"},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, once.name), []byte(once.text), 0o666); err != nil {
-			return nil, err
-		}
-		args := []string{"-x", once.language, "-c", "-o", filepath.Join(dir, once.to),
-			filepath.Join(dir, once.name)}
-		if out, err := exec.Command(path, append(flags[:len(flags):len(flags)],
-			args...)...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("compile %s: %w: %s", once.name, err, oneLine(string(out)))
-		}
+	if err := e.prepare(ctx); err != nil {
+		e.Close()
+		return nil, err
 	}
 	return e, nil
 }
 
+// prepare compiles what is the same for all launches.
+func (e *Emulator) prepare(ctx context.Context) error {
+	for _, name := range []string{"cuda_bf16.h", "cuda_fp16.h"} {
+		if err := e.write(name, narrow); err != nil {
+			return err
+		}
+	}
+	version, err := exec.CommandContext(ctx, e.compiler, "--version").Output()
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNoCompiler, e.compiler, err)
+	}
+	e.checks = checked[bytes.Contains(version, []byte("clang"))]
+	for _, once := range []struct {
+		name, text string
+		args       []string
+	}{
+		{"emulate.h", header, append([]string{"-x", "c++-header", "-o", e.file("emulate.h.gch")},
+			e.checks...)},
+		{"runtime.cpp", runtimeText, []string{"-o", e.file("runtime.o")}},
+	} {
+		if err := e.write(once.name, once.text); err != nil {
+			return err
+		}
+		out, err := e.cxx(ctx, append(once.args, "-c", e.file(once.name))...)
+		if err != nil {
+			return fmt.Errorf("compile %s: %w: %s", once.name, err, oneLine(out))
+		}
+	}
+	return nil
+}
+
+// Close has compilers that still run end.
+func (e *Emulator) Close() {
+	e.alive.Close()
+	e.living.Close()
+}
+
+func (e *Emulator) file(name string) string { return filepath.Join(e.dir, name) }
+
+// write writes a file for the compiler.
+func (e *Emulator) write(name, text string) error {
+	return e.spaceFor(os.WriteFile(e.file(name), []byte(text), 0o666), "")
+}
+
+// spaceFor is err, or an ErrSpace where that is what err or a compiler's output says.
+func (e *Emulator) spaceFor(err error, out string) error {
+	if errors.Is(err, syscall.ENOSPC) || err != nil && strings.Contains(out, syscall.ENOSPC.Error()) ||
+		err != nil && strings.Contains(out, "No space left on device") {
+		return fmt.Errorf("%w in %s", ErrSpace, filepath.Dir(e.dir))
+	}
+	return err
+}
+
+// exitFound is how a program ends that has said what is wrong with the kernel.
+const exitFound = 3
+
 // Run does one launch with the sources of r on mem, which has a buffer for each name among
-// its arguments.
+// its arguments. Backward, the last CTA comes first.
 func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Launch,
-	mem map[string]*kernels.Memory) error {
+	mem map[string]*kernels.Memory, backward bool) error {
 	program, err := e.build(ctx, r, l)
 	if err != nil {
 		return err
 	}
-	in, names, err := input(l, mem)
+	in, names, err := input(l, mem, backward)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+	cmd := exec.Command(program[0], program[1:]...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errs
-	if err := cmd.Run(); err != nil {
+	if err := proc.Run(ctx, cmd); err != nil {
 		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
 			return &UnsupportedError{l.Source, oneLine(why)}
 		}
-		if errs.Len() == 0 { // a signal ended it
+		switch {
+		case errs.Len() == 0: // a signal ended it
 			return fmt.Errorf("%s: %w", l.Entry, err)
+		case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitFound:
+			return fmt.Errorf("%s: %s", l.Entry, oneLine(errs.String()))
 		}
 		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
 	}
@@ -130,14 +206,19 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 }
 
 // input is what the program of a launch reads, with the names of its buffers in their order.
-func input(l *kernels.Launch, mem map[string]*kernels.Memory) (*bytes.Buffer, []string, error) {
+func input(l *kernels.Launch, mem map[string]*kernels.Memory, backward bool) (*bytes.Buffer, []string,
+	error) {
 	together := max(l.Cluster, 1)
 	if l.Resident {
 		together = l.Grid[0] * l.Grid[1] * l.Grid[2]
 	}
 	in := &bytes.Buffer{}
 	put := func(v any) { _ = binary.Write(in, binary.LittleEndian, v) } // a Buffer takes all
-	for _, n := range []int{l.Grid[0], l.Grid[1], l.Grid[2], l.Block, together} {
+	order := 0
+	if backward {
+		order = 1
+	}
+	for _, n := range []int{l.Grid[0], l.Grid[1], l.Grid[2], l.Block, together, l.Shared, order} {
 		put(uint32(n))
 	}
 	var names []string
@@ -151,6 +232,9 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory) (*bytes.Buffer, []
 	}
 	put(uint32(len(names)))
 	for _, name := range names {
+		put(uint32(len(name)))
+		in.WriteString(name)
+		put(uint32(mem[name].DType.Size()))
 		put(uint64(len(mem[name].Bytes)))
 		in.Write(mem[name].Bytes)
 	}
@@ -193,19 +277,21 @@ func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) 
 	for _, d := range u.Options.Defines {
 		fmt.Fprintf(&b, "#define %s %s\n", d.Name, d.Value)
 	}
-	text, err := withoutPTX(join(u.Source.Text, u.Source.Headers, map[string]bool{}))
+	text := join(u.Source.Text, u.Source.Headers, map[string]bool{})
+	err := checkIncludes(text)
+	if err == nil {
+		text, err = withoutPTX(text)
+	}
 	if err != nil {
 		return "", &UnsupportedError{l.Source, err.Error()}
 	}
-	shared := strconv.Itoa(max(l.Shared, 16))
-	b.WriteString(dynamicShared.ReplaceAllString(text,
-		"static thread_local ${1}["+shared+" / sizeof(${2})];"))
+	b.WriteString(withShared(text, l.Shared))
 	fmt.Fprintf(&b, "int main() { return emulate::main(%s); }\n", l.Entry)
 	source := b.String()
 	e.mu.Lock()
 	one, ok := e.built[source]
 	if !ok {
-		one = &program{file: filepath.Join(e.dir, "launch"+strconv.Itoa(len(e.built)))}
+		one = &program{file: e.file("launch" + strconv.Itoa(len(e.built)))}
 		e.built[source] = one
 	}
 	e.mu.Unlock()
@@ -214,24 +300,59 @@ func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) 
 }
 
 func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source string) error {
-	if err := os.WriteFile(file+".cpp", []byte(source), 0o666); err != nil {
+	if err := e.write(filepath.Base(file)+".cpp", source); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-I", e.dir,
-		"-o", file, file+".cpp", filepath.Join(e.dir, "runtime.o"))...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	out, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
-		return ctx.Err()
+	out, err := e.cxx(ctx, append(e.checks[:len(e.checks):len(e.checks)], "-I", e.dir, "-c", "-o", file+".o",
+		file+".cpp")...)
+	if err == nil {
+		// With the flags of checks it would link a library that has their functions too.
+		out, err = e.cxx(ctx, "-o", file, file+".o", e.file("runtime.o"))
 	}
-	if _, what, found := strings.Cut(string(out), "error: "); err != nil && found {
+	switch _, what, found := strings.Cut(out, "error: "); {
+	case err == nil || ctx.Err() != nil || errors.Is(err, ErrSpace):
+		return err
+	case errors.Is(err, errCompilerTime):
+		return &UnsupportedError{l.Source, fmt.Sprintf("%v within %s", err, e.limit)}
+	case strings.Contains(out, "virtual memory exhausted") || strings.Contains(out, "out of memory"):
+		return &UnsupportedError{l.Source, fmt.Sprintf("the compiler needs more than %d GiB",
+			compilerMemory>>20)}
+	case found:
 		what, _, _ = strings.Cut(what, "\n")
-		return &UnsupportedError{l.Source, what}
+		return &UnsupportedError{l.Source, missing(what)}
 	}
-	if err != nil {
-		return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(string(out)))
+	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
+}
+
+// guarded runs a command with a bound of its memory, in KiB, and kills it and what it has started
+// when standard input number 3 ends: then normbench has died.
+const guarded = `ulimit -v "$1" 2>/dev/null
+(read -r _ <&3; kill -9 0) >/dev/null 2>&1 & guard=$!
+exec 3<&-
+shift
+"$@"
+status=$?
+kill -9 "$guard"
+exit "$status"`
+
+// cxx runs the compiler, and returns what it says.
+func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
+	within, stop := context.WithTimeout(ctx, e.limit)
+	defer stop()
+	cmd := exec.Command("sh", append([]string{"-c", guarded, "sh", strconv.Itoa(compilerMemory),
+		e.compiler}, append(flags[:len(flags):len(flags)], args...)...)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.ExtraFiles = []*os.File{e.alive}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := proc.Run(within, cmd)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case within.Err() != nil:
+		err = errCompilerTime
 	}
-	return nil
+	return out.String(), e.spaceFor(err, out.String())
 }
 
 // join is a source with the headers that it includes by name in their place, each once.

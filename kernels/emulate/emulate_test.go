@@ -2,6 +2,7 @@ package emulate
 
 import (
 	"cmp"
+	"context"
 	_ "embed"
 	"flag"
 	"hash/fnv"
@@ -28,7 +29,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	newEmulator = sync.OnceValues(func() (*Emulator, error) { return New(dir) })
+	newEmulator = sync.OnceValues(func() (*Emulator, error) {
+		return New(context.Background(), dir, Limit)
+	})
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)
@@ -162,8 +165,9 @@ func some(p kernels.Problem, d kernels.DeviceInfo, n int) (vs []kernels.Variant)
 }
 
 // mistakes are what the cases of testdata/mistakes.cu come to: each has one, the last has none.
-var mistakes = []string{"signal: segmentation fault", "signal: segmentation fault",
-	"an access is not aligned", "all threads wait, and nothing happens",
+var mistakes = []string{"k: x is read 1 element (4 bytes) beyond its end, by thread 11 of CTA 0",
+	"k: y is written 1 element (4 bytes) ahead of its start, by thread 0 of CTA 0",
+	"an access at byte 4 of x is not aligned to 16 bytes", "all threads wait, and nothing happens",
 	"all threads wait, and nothing happens", "an assumption does not hold",
 	"a CTA has ended before its bulk copies", ""}
 
@@ -186,7 +190,7 @@ func TestMistakes(t *testing.T) {
 		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44,
 			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12),
 				kernels.Int64("which", int64(which)))}
-		err := e.Run(t.Context(), r, l, mem)
+		err := e.Run(t.Context(), r, l, mem, false)
 		if want == "" {
 			right := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}
 			got := kernels.Elements[float32](mem["y"])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -24,8 +25,70 @@ var functions = func() map[string]string {
 
 var (
 	asmRE         = regexp.MustCompile(`\basm\s*(?:volatile)?\s*\(`)
-	dynamicShared = regexp.MustCompile(
-		`extern __shared__ ((?:__align__\(\d+\) )?((?:unsigned )?\w+) \w+)\[\];`)
+	dynamicShared = regexp.MustCompile(`extern\s+__shared__\s+((?:(?:__align__|alignas)\(\d+\)\s+)?)` +
+		`((?:unsigned\s+)?[\w:]+)\s+(\w+)\s*\[\s*\]\s*;`)
+)
+
+// withShared is a source with dynamic shared memory of n bytes. What a function declares are pointers
+// to it, so that it ends where the launch says; what the file declares are arrays.
+func withShared(text string, n int) string {
+	var b strings.Builder
+	end := 0
+	for _, at := range dynamicShared.FindAllStringSubmatchIndex(text, -1) {
+		before := text[:at[0]]
+		kind, name := text[at[4]:at[5]], text[at[6]:at[7]]
+		b.WriteString(text[end:at[0]])
+		if strings.Count(before, "{") > strings.Count(before, "}") {
+			fmt.Fprintf(&b, "%s *const %s = (%s *)emulate::dynamicShared();", kind, name, kind)
+		} else {
+			fmt.Fprintf(&b, "static thread_local %s%s %s[%d / sizeof(%s)];", text[at[2]:at[3]], kind, name,
+				max(n, 16), kind)
+		}
+		end = at[1]
+	}
+	b.WriteString(text[end:])
+	return b.String()
+}
+
+var (
+	includeRE = regexp.MustCompile(`(?:#|%:)(?:\s|/\*(?s:.*?)\*/)*(?:include|include_next|import|embed)\b` +
+		`(?:[^\S\n]|/\*(?s:.*?)\*/)*(.*)`)
+	includedRE = regexp.MustCompile(`^(?:<([^>\n]*)>|"([^"\n]*)")`)
+)
+
+// checkIncludes refuses to read files by their absolute path, or from folders above: only a kernel's
+// own folder and what a compiler knows are its to read.
+func checkIncludes(text string) error {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\\\r\n", ""), "\\\n", "")
+	for _, found := range includeRE.FindAllStringSubmatch(text, -1) {
+		named := includedRE.FindStringSubmatch(found[1])
+		if named == nil {
+			return fmt.Errorf("the emulator takes no #include of %s", strings.TrimSpace(found[1]))
+		}
+		if file := named[1] + named[2]; strings.HasPrefix(file, "/") ||
+			slices.Contains(strings.Split(file, "/"), "..") {
+			return fmt.Errorf("#include %s is outside of the kernel's folder", named[0])
+		}
+	}
+	return nil
+}
+
+// missing is a compiler's error for people: of a name that it does not know, that the emulator has none.
+func missing(what string) string {
+	for _, re := range []*regexp.Regexp{undeclaredRE, noTypeRE} {
+		if found := re.FindStringSubmatch(what); found != nil {
+			return fmt.Sprintf("the emulator has no %s yet; verify on a GPU (--device cuda)", found[1])
+		}
+	}
+	return what
+}
+
+// Names of CUDA have two underscores ahead, or are those of its functions and types.
+var (
+	undeclaredRE = regexp.MustCompile(`^'((?:__|atomic|cuda|cooperative_groups|cg\b)\w*)' ` +
+		`(?:was not declared|has not been declared|does not name a type)`)
+	noTypeRE = regexp.MustCompile(`^'((?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|dim3)' ` +
+		`(?:was not declared|has not been declared|does not name a type)`)
 )
 
 // withoutPTX is a source with a call for each asm statement, of its operands in their order.

@@ -24,6 +24,7 @@ import importlib
 import importlib.machinery
 import io
 import json
+import mmap
 import os
 import re
 import selectors
@@ -464,12 +465,16 @@ class Server:
 # ---- Interpret ------------------------------------------------------------------
 
 
+class Beyond(Exception):
+    """An access beyond a buffer."""
+
+
 class Memory(Pointer):
     """A tensor of the interpreter's, in memory of this process; it is asked what torch would answer."""
 
-    def __init__(self, dtype, data):
+    def __init__(self, dtype, at):
         super().__init__(dtype)
-        self.at = ctypes.addressof(ctypes.c_char.from_buffer(data)) if data else 0
+        self.at = at
 
     def data_ptr(self):
         return self.at
@@ -478,6 +483,102 @@ class Memory(Pointer):
         return self
 
     untyped_storage = cpu = new_empty = set_ = copy_ = storage_offset = size = stride = same
+
+
+class Buffers:
+    """The buffers of a launch, with room between them: each address that is read or written is held against them."""
+
+    ROOM = 16 << 20  # bytes, of which the system gives those that are touched
+
+    def __init__(self, count):
+        self.memory = mmap.mmap(-1, (count + 1) * self.ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        self.all = []  # name, bytes of an element, address, bytes
+
+    def add(self, name, element, data):
+        if len(data) > self.ROOM // 2:
+            raise Refusal(f"the interpreter takes buffers of at most {self.ROOM // 2} bytes")
+        offset = len(self.all) * self.ROOM + self.ROOM // 2
+        self.memory[offset:offset + len(data)] = data
+        self.all.append((name, element, self.start + offset, len(data)))
+
+    def data(self):
+        for _, _, at, size in self.all:
+            yield self.memory[at - self.start:at - self.start + size]
+
+    def check(self, pointers, mask, size, how):
+        """Raises Beyond where a pointer that the mask lets pass is not to size bytes of a buffer."""
+        import numpy
+        at = numpy.asarray(pointers).astype(numpy.int64).reshape(-1)
+        if mask is not None:
+            at = at[numpy.broadcast_to(numpy.asarray(mask, bool), numpy.shape(pointers)).reshape(-1)]
+        if not at.size:
+            return
+        slot = (at - self.start) // self.ROOM
+        starts, sizes = (numpy.array([b[i] for b in self.all], numpy.int64) for i in (2, 3))
+        known = (slot >= 0) & (slot < len(self.all))
+        slot = numpy.clip(slot, 0, len(self.all) - 1)
+        bad = ~known | (at < starts[slot]) | (at + size > starts[slot] + sizes[slot])
+        if not bad.any():
+            return
+        first = numpy.argmax(bad)
+        if not known[first]:
+            raise Beyond(f"an address far from every buffer is {how}")
+        name, element, start, length = self.all[slot[first]]
+        ahead = int(start - at[first])
+        distance = ahead if ahead > 0 else -ahead + size - length
+        where = "ahead of its start" if ahead > 0 else "beyond its end"
+        text = f"{distance} byte{'s' * (distance != 1)}"
+        if element > 1 and distance % element == 0:
+            n = distance // element
+            text = f"{n} element{'s' * (n != 1)} ({text})"
+        raise Beyond(f"{name} is {how} {text} {where}")
+
+    def watch(self, backward):
+        """Has the interpreter check what it reads and writes and, backward, begin with the last program."""
+        import numpy
+        from triton.runtime import interpreter
+        inner, builder = interpreter._interpreter, interpreter.interpreter_builder
+        set_index, grid, at = builder.set_grid_idx, [1, 1, 1], [0, 0, 0]
+        set_grid = builder.set_grid_dim
+
+        def set_grid_dim(*sides):
+            grid[:] = sides
+            return set_grid(*sides)
+
+        def set_grid_idx(*index):
+            at[:] = [n - 1 - i for n, i in zip(grid, index)] if backward else index
+            return set_index(*at)
+
+        def checked(pointers, mask, size, how):
+            try:
+                self.check(pointers, mask, size, how)
+            except Beyond as e:
+                raise Beyond(f"{e}, by program {at[0] if grid[1:] == [1, 1] else tuple(at)}") from None
+
+        def load(pointers, mask, other, dtype):
+            checked(pointers, mask, numpy.dtype(dtype).itemsize, "read")
+            return inner.load(pointers, mask, other, dtype)
+
+        def store(pointers, values, mask):
+            checked(pointers, mask, values.dtype.itemsize, "written")
+            return inner.store(pointers, values, mask)
+
+        def atomic_rmw(op, pointers, values, mask, order):
+            checked(pointers, mask, values.dtype.itemsize, "written")
+            return inner.atomic_rmw(op, pointers, values, mask, order)
+
+        def atomic_cas(pointers, compared, values, order):
+            checked(pointers, None, values.dtype.itemsize, "written")
+            return inner.atomic_cas(pointers, compared, values, order)
+
+        class Watched:
+            def __getattr__(self, name):
+                return getattr(inner, name)
+        Watched.load, Watched.store = staticmethod(load), staticmethod(store)
+        Watched.atomic_rmw, Watched.atomic_cas = staticmethod(atomic_rmw), staticmethod(atomic_cas)
+        interpreter._interpreter = Watched()
+        builder.set_grid_dim, builder.set_grid_idx = set_grid_dim, set_grid_idx
 
 
 def compute_bf16():
@@ -525,8 +626,14 @@ def interpret(folder, file, out):
         request = json.load(f)
     source, options = request["Source"], request["Options"]
     take = lambda code: struct.unpack("<" + code, sys.stdin.buffer.read(struct.calcsize("<" + code)))
-    grid = take("5I")[:3]
-    buffers = [bytearray(sys.stdin.buffer.read(take("Q")[0])) for _ in range(take("I")[0])]
+    *grid, _, _, _, backward = take("7I")
+    count, = take("I")
+    buffers = Buffers(count)
+    for _ in range(count):
+        label = sys.stdin.buffer.read(take("I")[0]).decode()
+        element, size = take("I") + take("Q")
+        buffers.add(label, element, sys.stdin.buffer.read(size))
+    buffers.watch(backward)
     name = source["Name"].rpartition(":")[2]
     fn, _, _ = unwrap(function_of(load(tempfile.mkdtemp(dir=folder), source), source, options))
     given = {}
@@ -537,14 +644,17 @@ def interpret(folder, file, out):
         if text == "0.5":  # a float of the launch, which the interpreter would leave Python's
             given[key] = tl.tensor(TensorHandle(numpy.array([given[key]], numpy.float32), tl.float32), tl.float32)
         if isinstance(given[key], Pointer):
-            given[key] = Memory(given[key].dtype, buffers[request["Buffers"][key]])
+            given[key] = Memory(given[key].dtype, buffers.all[request["Buffers"][key]][2])
     try:
         fn.rewrite().__annotations__.update(fn.fn.__annotations__)  # which knows tl.constexpr by other names too
-        fn[grid](**given)
+        fn[tuple(grid)](**given)
     except Exception as e:
+        if isinstance(e.__cause__, Beyond) or isinstance(e, Beyond):
+            print(e.__cause__ or e, file=sys.stderr)
+            sys.exit(3)  # as the emulator's programs do that find a mistake
         help = " (numpy below 2.4 has it)" if "0-dimensional" in str(e.__cause__) else ""
         raise Refusal(f"Triton's interpreter: {type(e).__name__}: {e.__cause__ or e}{help}", name) from None
-    for data in buffers:
+    for data in buffers.data():
         out.buffer.write(data)
     out.flush()
 

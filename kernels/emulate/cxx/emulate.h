@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #define __CUDA_ARCH__ 900
 #define __device__
@@ -17,9 +18,9 @@
 #define __shared__ static thread_local
 #define __builtin_assume(condition) ((condition) ? void() : emulate::fail("an assumption does not hold"))
 
-struct uint2 { unsigned x, y; };
-struct uint4 { unsigned x, y, z, w; };
-struct float4 { float x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(16) float4 { float x, y, z, w; };
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
@@ -37,6 +38,12 @@ extern __thread Running *running;
 extern Index gridSize, blockSize;
 
 [[noreturn]] void fail(const char *what);
+
+// The memory of a buffer or of dynamic shared memory is beyond what checkRead and checkWrite let pass.
+// misaligned fails of an access to n bytes.
+void checkRead(const void *p, size_t n);
+void checkWrite(const void *p, size_t n);
+[[noreturn]] void misaligned(const void *p, size_t n, const char *what);
 
 // yield lets others have a turn; happened says that somebody may have waited for what the
 // thread did.
@@ -113,11 +120,11 @@ inline void policy(unsigned long long &p) { p = 0; }
 template <typename P> void load16(unsigned short &r, P p) { memcpy(&r, (const void *)p, 2); }
 template <typename P> void load32(unsigned &r, P p, unsigned long long = 0) { memcpy(&r, (const void *)p, 4); }
 template <typename P> void load64(unsigned &a, unsigned &b, P p, unsigned long long = 0) {
-  if ((uintptr_t)p % 8) fail("a load of 8 bytes is not aligned");
+  if ((uintptr_t)p % 8) misaligned((const void *)p, 8, "a load");
   memcpy(&a, (const char *)p, 4), memcpy(&b, (const char *)p + 4, 4);
 }
 template <typename P> void load128(unsigned &a, unsigned &b, unsigned &c, unsigned &d, P p, unsigned long long = 0) {
-  if ((uintptr_t)p % 16) fail("a load of 16 bytes is not aligned");
+  if ((uintptr_t)p % 16) misaligned((const void *)p, 16, "a load");
   const char *q = (const char *)p;
   memcpy(&a, q, 4), memcpy(&b, q + 4, 4), memcpy(&c, q + 8, 4), memcpy(&d, q + 12, 4);
 }
@@ -125,7 +132,10 @@ inline void addFloat(float *p, float v) {
   unsigned *u = (unsigned *)p, old = __atomic_load_n(u, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(u, &old, bits(number(old) + v), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 }
-inline void addFloats(float *p, float a, float b, float c, float d) { addFloat(p, a), addFloat(p + 1, b), addFloat(p + 2, c), addFloat(p + 3, d); }
+inline void addFloats(float *p, float a, float b, float c, float d) {
+  if ((uintptr_t)p % 16) misaligned(p, 16, "an addition");
+  addFloat(p, a), addFloat(p + 1, b), addFloat(p + 2, c), addFloat(p + 3, d);
+}
 inline void addRelease(unsigned *p) { __atomic_fetch_add(p, 1, __ATOMIC_RELEASE), happened(); }
 inline void storeRelaxed(unsigned *p, unsigned v) { __atomic_store_n(p, v, __ATOMIC_RELAXED), happened(); }
 inline void loadAcquire(unsigned &r, const unsigned *p) {
@@ -136,6 +146,7 @@ inline void loadAcquire(unsigned &r, const unsigned *p) {
 // Shared addresses have 24 bits below their CTA's rank.
 unsigned addressOf(const void *p);
 void *at(unsigned address);
+void *dynamicShared(); // the CTA's
 
 void copy(unsigned to, const void *from, int size, int bytes);
 inline void copy16(unsigned to, const void *from, int bytes) { copy(to, from, 16, bytes); }
@@ -189,9 +200,22 @@ inline void __syncthreads() { emulate::syncCTA(); }
 inline void __syncwarp() { emulate::syncWarp(); }
 inline void __threadfence() {}
 inline void __nanosleep(unsigned) { emulate::yield(); }
-template <typename T> T __shfl_xor_sync(unsigned, T v, int d) { return emulate::shuffle(v, emulate::running->thread % 32 ^ d); }
+// segment is the first lane of those that a shuffle of this width exchanges values with.
+inline int segment(int lane, int width) { return lane / width * width; }
+template <typename T> T __shfl_xor_sync(unsigned, T v, int d, int width = 32) {
+  int lane = emulate::running->thread % 32, from = lane ^ d;
+  return emulate::shuffle(v, from < segment(lane, width) + width ? from : lane);
+}
+template <typename T> T __shfl_down_sync(unsigned, T v, int d, int width = 32) {
+  int lane = emulate::running->thread % 32, from = lane + d;
+  return emulate::shuffle(v, from < segment(lane, width) + width ? from : lane);
+}
+template <typename T> T __shfl_up_sync(unsigned, T v, int d, int width = 32) {
+  int lane = emulate::running->thread % 32, from = lane - d;
+  return emulate::shuffle(v, from >= segment(lane, width) ? from : lane);
+}
 template <typename T> T __shfl_sync(unsigned, T v, int lane, int width = 32) {
-  return emulate::shuffle(v, emulate::running->thread % 32 / width * width + lane % width);
+  return emulate::shuffle(v, segment(emulate::running->thread % 32, width) + lane % width);
 }
 inline unsigned __reduce_max_sync(unsigned, unsigned v) {
   for (int d = 16; d > 0; d /= 2) {
@@ -201,17 +225,33 @@ inline unsigned __reduce_max_sync(unsigned, unsigned v) {
   return v;
 }
 template <typename T> const T &aligned(const T *p) {
-  if ((uintptr_t)p % sizeof(T)) emulate::fail("an access is not aligned");
+  if ((uintptr_t)p % sizeof(T)) emulate::misaligned(p, sizeof(T), "an access");
   return *p;
 }
 template <typename T> T __ldg(const T *p) { return aligned(p); }
 template <typename T> T __ldcg(const T *p) { return aligned(p); }
+template <typename T> T __ldcs(const T *p) { return aligned(p); }
+template <typename T> T __ldca(const T *p) { return aligned(p); }
+template <typename T> T __ldlu(const T *p) { return aligned(p); }
+template <typename T> T __ldcv(const T *p) { return aligned(p); }
 template <typename T> void __stcg(T *p, T v) { const_cast<T &>(aligned(p)) = v; }
-template <typename T> void __stcs(T *p, T v) { const_cast<T &>(aligned(p)) = v; }
+template <typename T> void __stcs(T *p, std::type_identity_t<T> v) { const_cast<T &>(aligned(p)) = v; }
+template <typename T> void __stwt(T *p, std::type_identity_t<T> v) { const_cast<T &>(aligned(p)) = v; }
+template <typename T> void __stwb(T *p, std::type_identity_t<T> v) { const_cast<T &>(aligned(p)) = v; }
 inline float __uint_as_float(unsigned u) { return emulate::number(u); }
 inline unsigned __float_as_uint(float f) { return emulate::bits(f); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float f) { return 1.0f / sqrtf(f); }
+inline float __frsqrt_rn(float f) { return (float)(1.0 / sqrt((double)f)); }
+inline float __fsqrt_rn(float f) { return sqrtf(f); }
+inline float __frcp_rn(float f) { return 1.0f / f; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline void __threadfence_block() {}
+inline void __threadfence_system() {}
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 inline int min(int a, int b) { return a < b ? a : b; }
@@ -225,15 +265,37 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s) {
 inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31)); }
 inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) >> (n < 32 ? n : 32)); }
 inline size_t __cvta_generic_to_shared(const void *p) { return emulate::addressOf(p); }
-inline int atomicCAS(int *p, int was, int v) {
-  __atomic_compare_exchange_n(p, &was, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-  emulate::happened();
+// changed says that an atomic operation has changed memory, for which others may wait. One that has
+// not may be a turn of a loop that waits.
+template <typename T> T changed(T was, bool yes) {
+  yes ? emulate::happened() : emulate::yield();
   return was;
 }
-inline int atomicExch(int *p, int v) { return emulate::happened(), __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
-template <typename T> T atomicAdd(T *p, T v) { return emulate::happened(), __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
-inline unsigned atomicMax(unsigned *p, unsigned v) {
-  unsigned old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
-  while (old < v && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+template <typename T> using Same = std::type_identity_t<T>;
+template <typename T> T atomicCAS(T *p, Same<T> was, Same<T> v) {
+  bool did = __atomic_compare_exchange_n(p, &was, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return changed(was, did && was != v);
+}
+template <typename T> T atomicExch(T *p, Same<T> v) {
+  T was = __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+  return changed(was, was != v);
+}
+template <typename T> T atomicAdd(T *p, Same<T> v) {
+  return changed(__atomic_fetch_add(p, v, __ATOMIC_SEQ_CST), v != 0);
+}
+inline float atomicAdd(float *p, float v) {
+  unsigned *u = (unsigned *)p, old = __atomic_load_n(u, __ATOMIC_SEQ_CST);
+  while (!__atomic_compare_exchange_n(u, &old, emulate::bits(emulate::number(old) + v), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+  emulate::happened();
+  return emulate::number(old);
+}
+template <typename T> T atomicSub(T *p, Same<T> v) { return atomicAdd(p, (T)-v); }
+template <typename T> T atomicBest(T *p, T v, bool largest) {
+  T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  while ((largest ? old < v : v < old) && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
   return old;
 }
+template <typename T> T atomicMax(T *p, Same<T> v) { return atomicBest(p, v, true); }
+template <typename T> T atomicMin(T *p, Same<T> v) { return atomicBest(p, v, false); }
+template <typename T> T atomicOr(T *p, Same<T> v) { return changed(__atomic_fetch_or(p, v, __ATOMIC_SEQ_CST), v != 0); }
+template <typename T> T atomicAnd(T *p, Same<T> v) { return changed(__atomic_fetch_and(p, v, __ATOMIC_SEQ_CST), ~v != 0); }

@@ -3,7 +3,7 @@
 #ifndef EMULATE_NARROW
 #define EMULATE_NARROW
 
-struct float2 { float x, y; };
+struct alignas(8) float2 { float x, y; };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 
 namespace emulate {

@@ -10,9 +10,15 @@
 // Copies to shared memory arrive as late as they may: those of a thread when it waits for
 // them, bulk copies when everybody has had a turn. Memory is otherwise the same for all at
 // once: what a fence is missing for does not show.
+//
+// The compiler calls what stands in the section on checks here at each access of a kernel to memory
+// (-fsanitize=kernel-address), and where a pointer is not aligned or an index is beyond its array
+// (-fsanitize=alignment,bounds). This file is compiled without, and checks its copies itself.
 #include "emulate.h"
 
+#include <link.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <ucontext.h>
 
 #include <atomic>
@@ -23,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -31,8 +38,16 @@
 
 namespace emulate {
 
+static const char STUCK[] =
+    "all threads wait, and nothing happens (scratch starts as NaN, its whole numbers as -1: a lock or "
+    "a counter is cleared by a launch ahead)";
+
+// fail says what is wrong, once: other threads may fail of it too.
 void fail(const char *what) {
+  static std::atomic<bool> failed{false};
+  if (failed.exchange(true)) pause();
   fprintf(stderr, "%s\n", what);
+  fflush(stderr);
   _exit(3);
 }
 
@@ -55,6 +70,9 @@ struct Warp {
   unsigned generation = 0, value[2][32];
 };
 
+// A Bulk is a bulk copy that a thread of the CTA has begun.
+struct Bulk { void *to; const void *from; unsigned bytes, barrier; bool add, counts; int owner; };
+
 struct CTA {
   Running running;
   int arrived = 0, live = 0;
@@ -62,6 +80,7 @@ struct CTA {
   long moved = 0; // what its threads waited for and got
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
+  std::deque<Bulk> bulks;
   jmp_buf scheduler;
 };
 
@@ -137,19 +156,115 @@ void syncCluster() {
   syncCTA();
 }
 
+// ---- Checks of accesses ------------------------------------------------------------
+//
+// Buffers, and the dynamic shared memory of each CTA that runs at a time, lie in slots of one range of
+// addresses, far from each other: an address tells its buffer, and how far from it an access is.
+
+struct Buffer {
+  std::string name;
+  size_t element; // bytes
+  char *p;
+  size_t n;
+};
+static std::vector<Buffer> buffers; // those of the launch first
+static size_t dynamics;             // the index of the first CTA's dynamic shared memory
+static char *slots;
+static int slotBits;
+static size_t slotsSize;
+
+static bool isGuarded(const void *p) { return (size_t)((const char *)p - slots) < slotsSize; }
+static const Buffer &dynamicOf(int rank) { return buffers[dynamics + rank]; }
+
+static std::string count(size_t n, const char *what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+// elements is a number of bytes for people.
+static std::string elements(const Buffer &b, size_t bytes) {
+  if (b.element <= 1 || bytes % b.element) return count(bytes, "byte");
+  return count(bytes / b.element, "element") + " (" + count(bytes, "byte") + ")";
+}
+static std::string whose() {
+  if (!running) return "";
+  Index b = running->block;
+  std::string at = std::to_string(b.x);
+  if (b.y || b.z) at = "(" + at + ", " + std::to_string(b.y) + ", " + std::to_string(b.z) + ")";
+  return ", by thread " + std::to_string(running->thread) + " of CTA " + at;
+}
+[[noreturn]] static void beyond(const Buffer &b, const char *p, size_t n, const char *how) {
+  std::string text = b.name + " is " + how + " ";
+  text += p < b.p ? elements(b, b.p - p) + " ahead of its start" : elements(b, p + n - b.p - b.n) + " beyond its end";
+  fail((text + whose()).c_str());
+}
+static inline void check(const void *at, size_t n, bool write) {
+  const char *p = (const char *)at;
+  if (!isGuarded(p)) return;
+  size_t slot = (size_t)(p - slots) >> slotBits;
+  const Buffer &b = buffers[slot < buffers.size() ? slot : buffers.size() - 1];
+  if (p < b.p || p + n > b.p + b.n) beyond(b, p, n, write ? "written" : "read");
+}
+void checkRead(const void *p, size_t n) { check(p, n, false); }
+void checkWrite(const void *p, size_t n) { check(p, n, true); }
+
+// place says where an address is, in words that go on from "at".
+static std::string place(const void *at) {
+  const char *p = (const char *)at;
+  if (!isGuarded(p)) return "an address";
+  const Buffer &b = buffers[(size_t)(p - slots) >> slotBits];
+  return "byte " + std::to_string(p - b.p) + " of " + b.name;
+}
+void misaligned(const void *p, size_t n, const char *what) {
+  fail((std::string(what) + " at " + place(p) + " is not aligned to " + std::to_string(n) + " bytes" + whose()).c_str());
+}
+
+// plain is the name of a type without what the compiler has around it.
+static std::string plain(std::string type) {
+  for (const char *word : {"'", "const ", "volatile ", "struct "})
+    for (size_t at; (at = type.find(word)) != std::string::npos;) type.erase(at, strlen(word));
+  return type;
+}
+
+// A signal tells of an access that no check has seen: by a null pointer, or far from all.
+static void onSignal(int, siginfo_t *info, void *) {
+  const char *p = (const char *)info->si_addr;
+  if (isGuarded(p)) {
+    const Buffer &b = buffers[(size_t)(p - slots) >> slotBits];
+    if (p < b.p || p >= b.p + b.n) beyond(b, p, 1, "accessed");
+  }
+  if ((size_t)p < 65536) fail(("a null pointer is read or written" + whose()).c_str());
+  fail(("an address far from every buffer is read or written" + whose()).c_str());
+}
+// catchSignals has a thread run onSignal on a stack of its own.
+static void catchSignals() {
+  constexpr size_t SIZE = 64 << 10;
+  stack_t s{};
+  s.ss_sp = new char[SIZE], s.ss_size = SIZE;
+  sigaltstack(&s, nullptr);
+}
+
 // ---- Shared addresses, barriers in memory, copies ---------------------------------
 
-static constexpr unsigned MIDDLE = 1 << 23; // of the 24 bits of an address below its CTA's rank
+// The 24 bits of an address below its CTA's rank are a distance from the anchor or, from DYNAMIC on,
+// from the start of dynamic shared memory.
+static constexpr unsigned MIDDLE = 1 << 23, DYNAMIC = 3 << 22;
 unsigned addressOf(const void *p) {
+  const char *start = dynamicOf(running->rank).p;
+  if (isGuarded(p)) {
+    long off = (const char *)p - start;
+    if (off < 0 || off >= (long)(1 << 24) - (long)DYNAMIC) fail("an address that is not in shared memory");
+    return (unsigned)running->rank << 24 | (unsigned)(off + DYNAMIC);
+  }
   long off = (const char *)p - &anchor;
-  if (off <= -(long)MIDDLE || off >= (long)MIDDLE) fail("an address that is not in shared memory");
+  if (off <= -(long)MIDDLE || off >= (long)DYNAMIC - (long)MIDDLE) fail("an address that is not in shared memory");
   return (unsigned)running->rank << 24 | (unsigned)(off + MIDDLE);
 }
 void *at(unsigned address) {
-  char *a = cluster->anchors[address >> 24];
-  if (a == nullptr) fail("shared memory of a CTA that has ended");
-  return a + (long)(address & 0xffffff) - MIDDLE;
+  unsigned rank = address >> 24, low = address & 0xffffff;
+  char *a = rank < cluster->anchors.size() ? (char *)cluster->anchors[rank] : nullptr;
+  if (a == nullptr) fail("shared memory of a CTA that has ended, or of none");
+  return low < DYNAMIC ? a + (long)low - MIDDLE : dynamicOf(rank).p + (low - DYNAMIC);
 }
+void *dynamicShared() { return dynamicOf(running->rank).p; }
 
 struct Barrier { int pending, count; long bytes; unsigned phase; };
 static std::mutex barriersLock;
@@ -165,8 +280,6 @@ template <typename F> static void onBarrier(unsigned address, F f) {
   if (b.pending == 0 && b.bytes == 0) b.pending = b.count, b.phase++;
 }
 
-struct Bulk { void *to; const void *from; unsigned bytes, barrier; bool add, counts; int owner; };
-static thread_local std::deque<Bulk> bulks; // of the CTA
 static void finish(const Bulk &b) {
   if (b.add)
     for (unsigned i = 0; i < b.bytes / 4; i++) ((float *)b.to)[i] += ((const float *)b.from)[i];
@@ -177,8 +290,10 @@ static void finish(const Bulk &b) {
 // ---- Copies and barriers of PTX ---------------------------------------------------
 
 void copy(unsigned to, const void *from, int size, int bytes) {
+  if (bytes > 0) checkRead(from, bytes);
+  checkWrite(at(to), size);
   if (addressOf(&anchor) >> 24 != to >> 24) fail("a copy to another CTA");
-  if ((uintptr_t)at(to) % size || bytes > 0 && (uintptr_t)from % size) fail("a copy is not aligned");
+  if ((uintptr_t)at(to) % size || bytes > 0 && (uintptr_t)from % size) fail(("an asynchronous copy from " + place(from) + " is not aligned to " + std::to_string(size) + " bytes" + whose()).c_str());
   cta->fibers[running->thread].groups.back().push_back({at(to), from, bytes, size - bytes});
 }
 void commitCopies() { cta->fibers[running->thread].groups.emplace_back(); }
@@ -212,11 +327,23 @@ void barrierWait(unsigned b, unsigned parity) {
 }
 void bulkLoad(unsigned to, const void *from, unsigned bytes, unsigned barrier, unsigned long long) {
   if (bytes % 16 || (uintptr_t)at(to) % 16 || (uintptr_t)from % 16) fail("a bulk copy is not of whole 16 bytes");
-  bulks.push_back({at(to), from, bytes, barrier, false, true, running->thread});
+  checkRead(from, bytes), checkWrite(at(to), bytes);
+  cta->bulks.push_back({at(to), from, bytes, barrier, false, true, running->thread});
 }
-void bulkStore(void *to, unsigned from, unsigned bytes) { bulks.push_back({to, at(from), bytes, 0, false, false, running->thread}); }
-void bulkAdd(void *to, unsigned from, unsigned bytes) { bulks.push_back({to, at(from), bytes, 0, true, false, running->thread}); }
+static void checkBulk(void *to, unsigned from, unsigned bytes) {
+  if (bytes % 16 || (uintptr_t)at(from) % 16 || (uintptr_t)to % 16) fail("a bulk copy is not of whole 16 bytes");
+  checkRead(at(from), bytes), checkWrite(to, bytes);
+}
+void bulkStore(void *to, unsigned from, unsigned bytes) {
+  checkBulk(to, from, bytes);
+  cta->bulks.push_back({to, at(from), bytes, 0, false, false, running->thread});
+}
+void bulkAdd(void *to, unsigned from, unsigned bytes) {
+  checkBulk(to, from, bytes);
+  cta->bulks.push_back({to, at(from), bytes, 0, true, false, running->thread});
+}
 void waitBulk(int) {
+  auto &bulks = cta->bulks;
   for (auto it = bulks.begin(); it != bulks.end();)
     if (it->owner == running->thread && !it->counts) {
       finish(*it);
@@ -224,6 +351,7 @@ void waitBulk(int) {
     } else ++it;
 }
 void sendFloat(unsigned to, unsigned v, unsigned barrier) {
+  checkWrite(at(to), 4);
   *(unsigned *)at(to) = v;
   onBarrier(barrier, [&](Barrier &s) { s.bytes -= 4; });
 }
@@ -281,11 +409,11 @@ static void run(Index block, int rank, int threads) {
           resume(p, p.fibers[t]);
         }
       }
-    for (int n = p.live > 0 ? (int)bulks.size() : 0; n > 0; n--) {
-      Bulk b = bulks.front();
-      bulks.pop_front();
+    for (int n = p.live > 0 ? (int)p.bulks.size() : 0; n > 0; n--) {
+      Bulk b = p.bulks.front();
+      p.bulks.pop_front();
       if (b.counts) finish(b), progress++;
-      else bulks.push_back(b);
+      else p.bulks.push_back(b);
     }
     if (seen != progress) {
       seen = progress, rounds = 0, since = std::chrono::steady_clock::now();
@@ -293,18 +421,33 @@ static void run(Index block, int rank, int threads) {
     }
     // A CTA alone has nobody to wait for. Others may only not have had the processor.
     if (++rounds > 100 && (cluster->live == 1 || std::chrono::steady_clock::now() - since > std::chrono::minutes(1)))
-      fail("all threads wait, and nothing happens");
+      fail(STUCK);
     if (rounds > 10) std::this_thread::yield();
   }
-  if (!bulks.empty()) fail("a CTA has ended before its bulk copies");
+  if (!p.bulks.empty()) fail("a CTA has ended before its bulk copies");
   cluster->anchors[rank] = nullptr;
 }
 
-// runGrid runs a grid: a cluster at a time or, of CTAs that wait for each other, all.
-static void runGrid(Index grid, int threads, int together) {
+// poisonShared fills the shared memory of the CTA that this thread runs: static shared memory is all
+// that is thread_local in the program, but for what the runtime has there, which run sets behind it.
+static void poisonShared(int rank) {
+  dl_iterate_phdr([](dl_phdr_info *info, size_t, void *) {
+    for (int i = 0; i < info->dlpi_phnum; i++)
+      if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data)
+        memset(info->dlpi_tls_data, 0xff, info->dlpi_phdr[i].p_memsz);
+    return 1; // the program itself comes first
+  }, nullptr);
+  const Buffer &b = dynamicOf(rank);
+  memset(b.p, 0xff, b.n);
+}
+
+// runGrid runs a grid: a cluster at a time or, of CTAs that wait for each other, all. Backward, the
+// last comes first.
+static void runGrid(Index grid, int threads, int together, bool backward) {
   gridSize = grid, blockSize = {(unsigned)threads, 1, 1};
   unsigned ctas = grid.x * grid.y * grid.z;
-  for (unsigned first = 0; first < ctas; first += together) {
+  for (unsigned begun = 0; begun < ctas; begun += together) {
+    unsigned first = backward ? ctas - together - begun : begun;
     Cluster c;
     c.anchors = std::vector<std::atomic<char *>>(together);
     c.live = together;
@@ -315,6 +458,9 @@ static void runGrid(Index grid, int threads, int together) {
     for (int r = 0; r < together; r++) {
       unsigned n = first + r;
       ts.emplace_back([=, &c, &started] {
+        poisonShared(r);
+        running = nullptr;
+        catchSignals();
         c.anchors[r] = &anchor;
         started++;
         while (started < together) std::this_thread::yield();
@@ -326,9 +472,7 @@ static void runGrid(Index grid, int threads, int together) {
   }
 }
 
-// ---- Arguments: a file of grid, buffers and values, which goes back with what became of
-// the buffers. A buffer ends, but for what makes its start a multiple of 16, where nothing is
-// mapped, and starts behind such a place too.
+// ---- Arguments: a file of grid, buffers and values, which goes back with what became of the buffers.
 
 struct File {
   FILE *f;
@@ -339,29 +483,43 @@ struct File {
   }
 };
 
-struct Buffer {
-  char *p;
-  size_t n;
-};
-static char *guarded(size_t n) {
-  size_t page = sysconf(_SC_PAGESIZE), room = (n + 15) / 16 * 16, pages = (room + page - 1) / page;
-  char *m = (char *)mmap(nullptr, (pages + 2) * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (m == MAP_FAILED || (pages > 0 && mprotect(m + page, pages * page, PROT_READ | PROT_WRITE))) fail("no memory");
-  return m + (pages + 1) * page - room;
+// makeSlots finds addresses for n buffers, which need no memory.
+static void makeSlots(size_t n) {
+  for (slotBits = 33; slotBits >= 24; slotBits--) {
+    slotsSize = n << slotBits;
+    slots = (char *)mmap(nullptr, slotsSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (slots != MAP_FAILED) return;
+  }
+  fail("no memory");
+}
+// add makes a buffer of n bytes in the middle of the next slot. It ends, but for what makes its start
+// a multiple of 16 or, of shared memory, of 1024, where nothing is mapped.
+static Buffer &add(std::string name, size_t element, size_t n, size_t align) {
+  size_t page = sysconf(_SC_PAGESIZE), room = (n + align - 1) / align * align, bytes = (room + page - 1) / page * page;
+  if (bytes >> (slotBits - 1)) fail("no memory");
+  char *end = slots + (buffers.size() << slotBits) + ((size_t)1 << (slotBits - 1));
+  if (bytes > 0 && mprotect(end - bytes, bytes, PROT_READ | PROT_WRITE)) fail("no memory");
+  buffers.push_back({name, element, end - room, n});
+  return buffers.back();
 }
 
 int launch(size_t expected, void (*take)(const uint64_t *), void (*entry)()) {
   File in{stdin};
   Index grid;
   grid.x = in.get<uint32_t>(), grid.y = in.get<uint32_t>(), grid.z = in.get<uint32_t>();
-  int threads = in.get<uint32_t>(), together = in.get<uint32_t>(), count = in.get<uint32_t>();
-  std::vector<Buffer> buffers;
-  for (int i = 0; i < count; i++) {
-    size_t n = in.get<uint64_t>();
-    Buffer b{guarded(n), n};
+  int threads = in.get<uint32_t>(), together = in.get<uint32_t>();
+  size_t shared = in.get<uint32_t>();
+  bool backward = in.get<uint32_t>();
+  dynamics = in.get<uint32_t>();
+  makeSlots(dynamics + together);
+  for (size_t i = 0; i < dynamics; i++) {
+    std::string name(in.get<uint32_t>(), 0);
+    if (fread(name.data(), 1, name.size(), stdin) != name.size()) fail("the arguments end early");
+    size_t element = in.get<uint32_t>(), n = in.get<uint64_t>();
+    Buffer &b = add(name, element, n, 16);
     if (n > 0 && fread(b.p, 1, n, stdin) != n) fail("the arguments end early");
-    buffers.push_back(b);
   }
+  for (int i = 0; i < together; i++) add("dynamic shared memory", 1, shared, 1024);
   std::vector<uint64_t> args(in.get<uint32_t>());
   for (uint64_t &a : args) {
     uint32_t kind = in.get<uint32_t>();
@@ -371,9 +529,41 @@ int launch(size_t expected, void (*take)(const uint64_t *), void (*entry)()) {
   if (args.size() != expected) fail("another number of arguments than the entry has");
   take(args.data());
   kernel = entry;
-  runGrid(grid, threads, together);
-  for (const Buffer &b : buffers)
-    if (b.n > 0 && fwrite(b.p, 1, b.n, stdout) != b.n) fail("what became of the buffers cannot be written");
+  struct sigaction action{};
+  action.sa_sigaction = onSignal, action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigaction(SIGSEGV, &action, nullptr), sigaction(SIGBUS, &action, nullptr);
+  runGrid(grid, threads, together, backward);
+  for (size_t i = 0; i < dynamics; i++)
+    if (buffers[i].n > 0 && fwrite(buffers[i].p, 1, buffers[i].n, stdout) != buffers[i].n)
+      fail("what became of the buffers cannot be written");
   return fflush(stdout) ? 3 : 0;
 }
 } // namespace emulate
+
+// What the compiler calls ahead of an access, of so many bytes.
+extern "C" {
+#define EMULATE_ACCESS(bytes) \
+  void __asan_load##bytes##_noabort(void *p) { emulate::check(p, bytes, false); } \
+  void __asan_store##bytes##_noabort(void *p) { emulate::check(p, bytes, true); }
+EMULATE_ACCESS(1)
+EMULATE_ACCESS(2)
+EMULATE_ACCESS(4)
+EMULATE_ACCESS(8)
+EMULATE_ACCESS(16)
+void __asan_loadN_noabort(void *p, size_t n) { emulate::check(p, n, false); }
+void __asan_storeN_noabort(void *p, size_t n) { emulate::check(p, n, true); }
+void __asan_handle_no_return() {}
+
+// What it calls where a pointer is not aligned, or an index is not in its array.
+struct SourceLocation { const char *file; unsigned line, column; };
+struct TypeDescriptor { unsigned short kind, info; char name[1]; };
+struct TypeMismatch { SourceLocation at; const TypeDescriptor *type; unsigned char align, access; };
+struct OutOfBounds { SourceLocation at; const TypeDescriptor *array, *index; };
+void __ubsan_handle_type_mismatch_v1(const TypeMismatch *m, void *p) {
+  std::string how = m->access == 1 ? "a store of " : "a load of ";
+  emulate::misaligned(p, (size_t)1 << m->align, (how + emulate::plain(m->type->name)).c_str());
+}
+void __ubsan_handle_out_of_bounds(const OutOfBounds *o, size_t index) {
+  emulate::fail(("index " + std::to_string((long)index) + " is beyond an array of type " + emulate::plain(o->array->name) + emulate::whose()).c_str());
+}
+}
