@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -14,6 +16,9 @@ import (
 	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )
+
+// noSpace helps where the emulator's programs have no room.
+const noSpace = "free some space there, or point $TMPDIR at another folder"
 
 const (
 	// emulatedShapes is how many shapes each REF or family is emulated on, for each op and pass.
@@ -33,11 +38,16 @@ func emulatedGPU() kernels.DeviceInfo {
 	return d
 }
 
+// emulatedRuns is how often an emulated variant runs: its CTAs in order, then from last to first. More
+// runs would be the same again.
+const emulatedRuns = 2
+
 // emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
-// ones of its shapes, then at smallShapes. Where there are several sets of types and options, each
-// shape has another one. none are the REFs without any.
-func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo) (
-	tasks []sweep.Task, none []string) {
+// ones of its shapes, all that are typed and up to three of others, then at smallShapes until there
+// are three. Where there are several sets of types and options, each shape has another one. none are
+// the REFs without any.
+func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo,
+	seen *coverage) (tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
 	found := map[string]bool{}
 	add := func(p kernels.Problem, vs []kernels.Variant) {
@@ -70,18 +80,26 @@ func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.
 				classes = append(classes, p)
 			}
 		}
+		for _, s := range smallShapes {
+			if !slices.Contains(shapes, s) {
+				shapes = append(shapes, s)
+			}
+		}
 		for _, r := range refs {
 			picked := 0
-			for _, s := range append(shapes, smallShapes...) {
-				for i := 0; i < len(classes) && picked < emulatedShapes; i++ {
+			for _, s := range shapes {
+				for i := 0; i < len(classes) && (picked < emulatedShapes || seen.typed[s]); i++ {
 					p := classes[(picked+i)%len(classes)]
 					p.M, p.N = s[0], s[1]
-					if vs, err := l.Variants(r, p, info); err == nil && len(vs) > 0 {
+					vs, err := seen.takers(l)(r, p, info)
+					if len(vs) > 0 {
 						add(p, vs)
 						found[r.Text] = true
+						seen.add(r, p)
 						picked++
 						break
 					}
+					seen.refuse(r, p, err)
 				}
 			}
 		}
@@ -135,18 +153,26 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 	defer step.End()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
 	if err != nil {
-		return hint.Errorf("point $TMPDIR at a folder that you may write to",
-			"the emulator has no folder: %w", err)
+		help := "point $TMPDIR at a folder that you may write to"
+		if errors.Is(err, syscall.ENOSPC) {
+			help = noSpace
+		}
+		return hint.Errorf(help, "the emulator has no folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := l.emulatedTasks(refs, asked.Problems, info)
+	tasks, none := l.emulatedTasks(refs, asked.Problems, info, v.seen)
 	for _, name := range none {
 		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
 	}
-	emulator, err := emulate.New(l.Ctx, dir, emulate.Limit)
-	if err != nil {
+	emulator, err := emulate.New(l.Ctx, dir, asked.Config.limit(emulate.Limit))
+	switch {
+	case l.Ctx.Err() != nil:
+		return l.Ctx.Err()
+	case errors.Is(err, emulate.ErrSpace):
+		return hint.Errorf(noSpace, "%w", err)
+	case err != nil:
 		v.help = "install g++ or name a C++ compiler in $CXX, or use --device cuda; " +
 			"--host-only leaves CUDA code out"
 		for _, t := range tasks {
@@ -156,10 +182,15 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 		}
 		return nil
 	}
+	defer emulator.Close()
 	dev := emulate.NewDevice(l.Ctx, emulator, l.Registry, info)
 	defer dev.Close()
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return l.check(v, dev, verify.Emulated, refs, tasks, asked, 2)
+	err = l.check(v, dev, verify.Emulated, refs, tasks, asked, emulatedRuns)
+	if errors.Is(err, emulate.ErrSpace) {
+		err = hint.Errorf(noSpace, "%w", err)
+	}
+	return err
 }

@@ -178,7 +178,8 @@ func TestEmulatedTasks(t *testing.T) {
 		p := devicetest.Problem(t, text)
 		ps = append(ps, p)
 	}
-	tasks, none := l.emulatedTasks(refs, ps, emulatedGPU())
+	seen := &coverage{checked: map[coveredShape]bool{}, refused: map[coveredShape]string{}}
+	tasks, none := l.emulatedTasks(refs, ps, emulatedGPU(), seen)
 	var got []string
 	for _, t := range tasks {
 		got = append(got, t.Problem.String())
@@ -186,6 +187,6 @@ func TestEmulatedTasks(t *testing.T) {
 	const want = "rmsnorm/fwd/32x64/bf16 rmsnorm/fwd/21x72/fp16 rmsnorm/fwd/9x541/bf16+bias"
 	assert.That(t, strings.Join(got, " ") == want && len(none) == 0,
 		"%v and %v, want %s", got, none, want)
-	tasks, none = l.emulatedTasks(refs, ps[3:], emulatedGPU())
+	tasks, none = l.emulatedTasks(refs, ps[3:], emulatedGPU(), seen)
 	assert.That(t, len(tasks) == 0 && len(none) == 1, "of another op: %v, %v", tasks, none)
 }

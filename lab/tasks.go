@@ -14,6 +14,14 @@ type Chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, err
 // REF fits are left out. Without a chooser all variants of a REF are laid out.
 func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo,
 	choose Chooser) ([]sweep.Task, error) {
+	return l.tasksOf(ps, refs, info, choose, l.Variants)
+}
+
+// A variantsFunc has the variants of an operand for a problem, as Lab.Variants.
+type variantsFunc func(r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error)
+
+func (l *Lab) tasksOf(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo, choose Chooser,
+	variants variantsFunc) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	used := make([]bool, len(refs))
 	var refusal error
@@ -28,7 +36,7 @@ func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceIn
 		t := sweep.Task{Problem: p, Base: base}
 		seen := map[kernels.Variant]bool{}
 		for i, r := range refs {
-			vs, err := l.Variants(r, p, info)
+			vs, err := variants(r, p, info)
 			if err != nil {
 				refusal = err
 			}

@@ -13,6 +13,7 @@ import (
 	"normbench/kernels/nvrtc"
 	"normbench/sweep"
 	"normbench/sweep/replay"
+	"normbench/sweep/shapes"
 	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )
@@ -32,18 +33,20 @@ type Verification struct {
 	Refused  int             // checks, by peers that do not take the problem
 	compiled map[string]bool // families whose kernels NVRTC has compiled
 	Unrun    []string        // families, or REFs, whose CUDA code was not run
+	Missed   []string        // typed shapes that were not checked, each with the REF
 	why      string          // of the first
-	help     string          // how to have them run
+	seen     *coverage
+	help     string // how to have them run
 }
 
 // namesOf are those of several REFs that have a variant, with commas: a row says by which of them it
 // is there. They are "" where the only one is the family.
-func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo) func(kernels.Problem,
-	kernels.Variant) string {
+func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo, variants variantsFunc) func(
+	kernels.Problem, kernels.Variant) string {
 	return func(p kernels.Problem, x kernels.Variant) string {
 		var list []string
 		for _, r := range refs {
-			if vs, _ := l.Variants(r, p, d); len(refs) > 1 && slices.Contains(vs, x) {
+			if vs, _ := variants(r, p, d); len(refs) > 1 && slices.Contains(vs, x) {
 				list = append(list, r.Text)
 			}
 		}
@@ -105,8 +108,12 @@ func (v *Verification) Counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// NotRun is what a verify ends with that left CUDA code of families unrun, or nil.
+// NotRun is what a verify ends with that left CUDA code of families unrun, or typed shapes, or nil.
 func (v *Verification) NotRun() error {
+	if len(v.Unrun) == 0 && len(v.Missed) > 0 {
+		return hint.Errorf("name shapes that they take, or use --device cuda for large ones",
+			"not checked, though asked for: %s", strings.Join(v.Missed, ", "))
+	}
 	if len(v.Unrun) == 0 {
 		return nil
 	}
@@ -125,6 +132,7 @@ type Verify struct {
 	Seed     uint64
 	Hostile  bool // add draws of extreme and of non-finite rows
 	Repeats  int
+	Typed    []shapes.Shape // those of Problems that were asked for one by one
 }
 
 // Verify runs the checks. What was found before an error stands beside it.
@@ -147,7 +155,9 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 	if err != nil {
 		return v, err
 	}
-	tasks, err := l.layOutChecks(c, refs)
+	seen := l.newCoverage(c, guests)
+	v.seen = seen
+	tasks, err := l.layOutChecks(c, refs, seen)
 	if err == nil && len(c.Refs) == 0 {
 		err = l.checkLaidOut(tasks, guests, info)
 	}
@@ -159,24 +169,33 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 	if onHost {
 		code = verify.Host
 	}
-	if err = l.check(v, c.Device, code, refs, tasks, c, c.Repeats); err != nil || !onHost {
+	seen.ran(l, refs, info)
+	if err = l.check(v, c.Device, code, refs, tasks, c, c.Repeats); err != nil {
+		return v, err
+	}
+	if !onHost {
+		seen.tell(l, v)
 		return v, err
 	}
 	if c.HostOnly {
 		if v.Checks() == 0 && len(guests) > 0 {
 			v.leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
 		}
+		seen.tell(l, v)
 		return v, nil
 	}
 	cuda, err := l.emulatedRefs(c.Refs, guests, tasks)
 	if err == nil && len(cuda) > 0 {
 		err = l.emulate(v, cuda, c)
 	}
+	if err == nil {
+		seen.tell(l, v)
+	}
 	return v, err
 }
 
 // layOutChecks lays out what runs on the device: of refs those that it can run.
-func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref) ([]sweep.Task, error) {
+func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref, seen *coverage) ([]sweep.Task, error) {
 	info := c.Device.Info()
 	switch {
 	case c.All && (len(c.Refs) == 0 || len(refs) > 0):
@@ -191,7 +210,7 @@ func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref) ([]sweep.Task, error) {
 	if err := l.PreparePeers(c.Config, c.Device, refs, c.Problems); err != nil || len(refs) == 0 {
 		return nil, err
 	}
-	return l.Tasks(c.Problems, refs, info, nil)
+	return l.tasksOf(c.Problems, refs, info, nil, seen.takers(l))
 }
 
 // baseTasks is every serving family in its base config, where it has a valid
@@ -229,7 +248,7 @@ func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*re
 	}
 	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: asked.Seed,
 		Hostile: asked.Hostile, Repeats: repeats,
-		Refs: l.namesOf(refs, dev.Info())}
+		Refs: l.namesOf(refs, dev.Info(), v.seen.takers(l))}
 	c.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
 		done++

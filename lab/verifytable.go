@@ -2,7 +2,9 @@ package lab
 
 import (
 	"fmt"
+	"math"
 
+	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/verify"
@@ -27,6 +29,15 @@ func VerifyTable(repeats int, findings []Finding) *report.Table {
 				return nil
 			}
 			return value(f.Output)
+		}, Text: func(f Finding) string {
+			switch v := value(f.Output); {
+			case f.Output.Name == "":
+				return ""
+			case v > math.MaxFloat32/1.01: // stands for infinity in JSON, rounded or not
+				return "inf"
+			default:
+				return fmt.Sprintf(format, v)
+			}
 		}}
 	}
 	columns := report.ProblemColumns(func(f Finding) (kernels.Problem, int64) {
@@ -34,8 +45,8 @@ func VerifyTable(repeats int, findings []Finding) *report.Table {
 			f.Problem.Bytes()
 	})
 	columns[0] = once("problem", "problem", func(f Finding) any { return f.Problem.String() })
-	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared "+
-		"over %d runs", repeats), findings, append(columns,
+	t := report.NewTable("worst error over tolerance (at most 1 passes), bits compared over "+
+		runsOf(repeats, findings), findings, append(columns,
 		once("REF", "ref", func(f Finding) any { return f.Refs }),
 		once("family", "family", func(f Finding) any { return f.Family.Name }),
 		once("code", "code", func(f Finding) any { return f.Code }),
@@ -58,6 +69,28 @@ func VerifyTable(repeats int, findings []Finding) *report.Table {
 		column{Name: "reason", Value: func(f Finding) any { _, reason, _ := wordOf(&f); return reason }}))
 	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
 	return t
+}
+
+// runsOf says over how many runs bits were compared, of emulated code apart. Where nothing ended it
+// is how many were asked for.
+func runsOf(repeats int, findings []Finding) string {
+	ours, emulated := 0, 0
+	for _, f := range findings {
+		if f.Code == verify.Emulated {
+			emulated = max(emulated, f.Runs)
+		} else {
+			ours = max(ours, f.Runs)
+		}
+	}
+	switch {
+	case ours == 0 && emulated == 0:
+		return console.Count(repeats, "run")
+	case ours == 0 || ours == emulated:
+		return console.Count(emulated, "run")
+	case emulated == 0:
+		return console.Count(ours, "run")
+	}
+	return console.Count(ours, "run") + ", of emulated code over " + console.Count(emulated, "run")
 }
 
 // wordOf is a word, and what is wrong with the first of the configs: apart, and for people.

@@ -199,7 +199,8 @@ func (m *machine) flags() []cli.Flag {
 			Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device " +
 				"cuda:0'; no shell runs it; may repeat"},
 		&cli.DurationFlag{Destination: &m.Timeout, Name: "timeout", Category: catWhere,
-			Usage: "longest time that a worker may take for one step", DefaultText: "1m0s",
+			Usage: "longest time that a worker may take for one step, or the emulator of verify for " +
+				"a launch or to compile one", DefaultText: "1m0s",
 			Action: positive("timeout", "use a duration such as 30s or 2m")},
 	}
 }

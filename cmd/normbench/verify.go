@@ -72,7 +72,8 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	defer lab.Close(cfg.devices)
 	c := &lab.Verify{Config: &cfg.Config, Device: cfg.devices[0], Problems: cfg.problems, Refs: refs,
-		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile, Repeats: cfg.repeats}
+		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile, Repeats: cfg.repeats,
+		Typed: cfg.Typed()}
 	v, err := e.Verify(c)
 	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {
 		fmt.Fprintln(e.Err, strings.TrimSpace(failed.Log))
@@ -93,7 +94,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	case done == 0 && v.Refused > 0:
 		return hint.Errorf("`normbench list peers` says which are there",
 			"nothing was checked: the peers take none of these problems")
-	case done == 0 && len(v.Unrun) == 0:
+	case done == 0 && len(v.Unrun) == 0 && len(v.Missed) == 0:
 		return hint.Errorf("name a REF to see why its config is refused",
 			"nothing was checked: no family has a valid base config for these problems")
 	}

@@ -20,7 +20,8 @@ type Device struct {
 	*cpu.Device
 	emulator *Emulator
 	registry *kernels.Registry
-	ctx      context.Context // of the compilers of Prefetch
+	hung     map[kernels.Variant]kernels.Problem // where a variant did not end
+	ctx      context.Context                     // of the compilers of Prefetch
 	stop     context.CancelFunc
 	ahead    sync.WaitGroup
 	slots    chan struct{}
@@ -57,9 +58,39 @@ func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry,
 		return kernels.Failf(kernels.StatusCrash, "%v", err)
 	}
 	d := &Device{Device: cpu.As(r, info, launch), emulator: e, registry: r,
-		slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+		hung: map[kernels.Variant]kernels.Problem{}, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	d.ctx, d.stop = context.WithCancel(ctx)
 	return d
+}
+
+// Open implements kernels.Device. A variant that has not ended on one problem is not run on others:
+// each would take as long.
+func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
+	b, err := d.Device.Open(ctx, p, in)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{b, d, p}, nil
+}
+
+type bench struct {
+	kernels.Bench
+	d *Device
+	p kernels.Problem
+}
+
+// Check implements kernels.Bench.
+func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	if where, ok := b.d.hung[v]; ok {
+		return kernels.Check{}, kernels.Failf(kernels.StatusTimeout, "not run, as it did not end on %s",
+			where)
+	}
+	c, err := b.Bench.Check(ctx, v, repeats)
+	var f *kernels.Failure
+	if errors.As(err, &f) && f.Status == kernels.StatusTimeout {
+		b.d.hung[v] = b.p
+	}
+	return c, err
 }
 
 // Prefetch compiles what the variants launch, as many programs at once as there are cores.

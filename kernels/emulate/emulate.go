@@ -54,7 +54,7 @@ const compilerMemory = 2 << 20
 // it.
 type Emulator struct {
 	compiler, dir string
-	checks        []string // flags
+	checks, links []string // flags
 	limit         time.Duration
 	// alive is a pipe whose other end closes when this process dies, however it does.
 	alive, living *os.File
@@ -83,14 +83,21 @@ var (
 	// checked are those of kernels, by the compiler's kind. They have it call what runtime.cpp
 	// checks accesses with.
 	checked = map[bool][]string{
-		false: {"-fsanitize=kernel-address,alignment,bounds", "--param",
+		false: {sanitize, "--param",
 			"asan-instrumentation-with-call-threshold=0", "--param", "asan-stack=0", "--param",
 			"asan-globals=0"},
-		true: {"-fsanitize=kernel-address,alignment,bounds", "-mllvm",
+		true: {sanitize, "-mllvm",
 			"-asan-instrumentation-with-call-threshold=0", "-mllvm", "-asan-stack=0", "-mllvm",
 			"-asan-globals=0"},
 	}
+	// linked has a program linked without the compiler's library of what runtime.cpp has.
+	linked = map[bool][]string{
+		false: {"-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"},
+		true:  {"-fno-sanitize-link-runtime"},
+	}
 )
+
+const sanitize = "-fsanitize=kernel-address,alignment,bounds"
 
 // New finds the compiler, $CXX or g++; dir is for what it makes. A compiler or a launch may run as long
 // as limit. Close frees what the Emulator holds.
@@ -125,7 +132,8 @@ func (e *Emulator) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoCompiler, e.compiler, err)
 	}
-	e.checks = checked[bytes.Contains(version, []byte("clang"))]
+	clang := bytes.Contains(version, []byte("clang"))
+	e.checks, e.links = checked[clang], linked[clang]
 	for _, once := range []struct {
 		name, text string
 		args       []string
@@ -303,12 +311,8 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	if err := e.write(filepath.Base(file)+".cpp", source); err != nil {
 		return err
 	}
-	out, err := e.cxx(ctx, append(e.checks[:len(e.checks):len(e.checks)], "-I", e.dir, "-c", "-o", file+".o",
-		file+".cpp")...)
-	if err == nil {
-		// With the flags of checks it would link a library that has their functions too.
-		out, err = e.cxx(ctx, "-o", file, file+".o", e.file("runtime.o"))
-	}
+	out, err := e.cxx(ctx, slices.Concat(e.checks, []string{"-I", e.dir, "-o", file, file + ".cpp",
+		e.file("runtime.o")}, e.links)...)
 	switch _, what, found := strings.Cut(out, "error: "); {
 	case err == nil || ctx.Err() != nil || errors.Is(err, ErrSpace):
 		return err

@@ -23,6 +23,20 @@ type Selection struct {
 	Given        map[string]bool // flags that were given: all that Filter looks at
 }
 
+// Typed are the shapes that are written out as MxN, not those of groups and files.
+func (s *Selection) Typed() (list []Shape) {
+	for item := range strings.SplitSeq(s.Shapes, ",") {
+		shape, _, _ := strings.Cut(strings.TrimSpace(item), "@")
+		if !listRE.MatchString(shape) {
+			continue
+		}
+		if more, err := ParseList(shape); err == nil { // Problems says what is wrong
+			list = append(list, more...)
+		}
+	}
+	return list
+}
+
 // Problems lays out the problems, those of group where no shapes are given.
 func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 	// Items of one type stand together, in the order in which the types come.
