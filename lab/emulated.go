@@ -166,7 +166,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
 	}
-	emulator, err := emulate.New(l.Ctx, dir, asked.Config.limit(emulate.Limit))
+	emulator, err := emulate.New(l.Ctx, dir)
 	switch {
 	case l.Ctx.Err() != nil:
 		return l.Ctx.Err()
@@ -183,7 +183,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 		return nil
 	}
 	defer emulator.Close()
-	dev := emulate.NewDevice(l.Ctx, emulator, l.Registry, info)
+	dev := emulate.NewDevice(l.Ctx, emulator, l.Registry, info, asked.Config.limit(emulate.Limit))
 	defer dev.Close()
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)

@@ -200,7 +200,7 @@ func (m *machine) flags() []cli.Flag {
 				"cuda:0'; no shell runs it; may repeat"},
 		&cli.DurationFlag{Destination: &m.Timeout, Name: "timeout", Category: catWhere,
 			Usage: "longest time that a worker may take for one step, or the emulator of verify for " +
-				"a launch or to compile one", DefaultText: "1m0s",
+				"a launch", DefaultText: "1m0s",
 			Action: positive("timeout", "use a duration such as 30s or 2m")},
 	}
 }

@@ -36,7 +36,7 @@ func verifyCommand(e *env) *cli.Command {
 			"--all-configs takes every config, of the families named or of all.\n" +
 			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' " +
 			"host stages on the shapes\n" +
-			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a " +
+			"asked for, and their CUDA code in an emulator on small shapes, which takes a " +
 			"C++ compiler (g++ or $CXX).",
 		Flags: slices.Concat(cfg.flags(), []cli.Flag{
 			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats",

@@ -20,6 +20,7 @@ type Device struct {
 	*cpu.Device
 	emulator *Emulator
 	registry *kernels.Registry
+	limit    time.Duration                       // of a launch
 	hung     map[kernels.Variant]kernels.Problem // where a variant did not end
 	ctx      context.Context                     // of the compilers of Prefetch
 	stop     context.CancelFunc
@@ -31,16 +32,18 @@ type Device struct {
 const poisoned = "scratch starts as NaN, its whole numbers as -1: a lock or a counter is cleared by a " +
 	"launch ahead"
 
-// NewDevice stands for the GPU of info. A launch that the emulator cannot run is a failure
+// NewDevice stands for the GPU of info; limit is the longest that a launch may run. A launch that the emulator cannot run is a failure
 // of kernels.StatusCompile, one that ends badly of StatusCrash. Each second run of a check runs the CTAs
 // from last to first.
 func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry,
-	info kernels.DeviceInfo) *Device {
+	info kernels.DeviceInfo, limit time.Duration) *Device {
+	d := &Device{emulator: e, registry: r, limit: limit, hung: map[kernels.Variant]kernels.Problem{},
+		slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	launch := func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory, run int) error {
 		if _, err := e.build(ctx, r, l); ctx.Err() != nil { // which has a limit of its own
 			return errors.Join(ctx.Err(), err)
 		}
-		within, stop := context.WithTimeout(ctx, e.limit)
+		within, stop := context.WithTimeout(ctx, d.limit)
 		defer stop()
 		err := e.Run(within, r, l, mem, run%2 == 1)
 		var u *UnsupportedError
@@ -52,13 +55,12 @@ func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry,
 		case errors.As(err, &u):
 			return kernels.Failf(kernels.StatusCompile, "%v", u)
 		case within.Err() != nil:
-			return kernels.Failf(kernels.StatusTimeout, "%s did not end within %s (%s)", l.Entry, e.limit,
+			return kernels.Failf(kernels.StatusTimeout, "%s did not end within %s (%s)", l.Entry, d.limit,
 				poisoned)
 		}
 		return kernels.Failf(kernels.StatusCrash, "%v", err)
 	}
-	d := &Device{Device: cpu.As(r, info, launch), emulator: e, registry: r,
-		hung: map[kernels.Variant]kernels.Problem{}, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	d.Device = cpu.As(r, info, launch)
 	d.ctx, d.stop = context.WithCancel(ctx)
 	return d
 }

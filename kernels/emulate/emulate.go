@@ -43,21 +43,24 @@ var (
 	ErrNoCompiler = errors.New("no C++ compiler")
 	// ErrSpace says that the folder of New is on a disk that is full.
 	ErrSpace        = errors.New("no space is left for the emulator's programs")
-	errCompilerTime = errors.New("the compiler did not end")
+	errCompilerTime = fmt.Errorf("the compiler did not end within %s", compilerLimit)
 )
 
 // compilerMemory is the most address space that a compiler may have, in KiB: ten times what our
 // kernels need.
 const compilerMemory = 2 << 20
 
+// compilerLimit is the longest that one may run, a hundred times what our kernels need.
+const compilerLimit = time.Minute
+
 // An Emulator compiles launches with one compiler, into one folder. Many goroutines may use
 // it.
 type Emulator struct {
 	compiler, dir string
 	checks, links []string // flags
-	limit         time.Duration
 	// alive is a pipe whose other end closes when this process dies, however it does.
 	alive, living *os.File
+	cleaner       *exec.Cmd
 
 	mu    sync.Mutex
 	built map[string]*program // by their source
@@ -99,9 +102,8 @@ var (
 
 const sanitize = "-fsanitize=kernel-address,alignment,bounds"
 
-// New finds the compiler, $CXX or g++; dir is for what it makes. A compiler or a launch may run as long
-// as limit. Close frees what the Emulator holds.
-func New(ctx context.Context, dir string, limit time.Duration) (*Emulator, error) {
+// New finds the compiler, $CXX or g++; dir is for what it makes. Close frees what the Emulator holds.
+func New(ctx context.Context, dir string) (*Emulator, error) {
 	name := os.Getenv("CXX")
 	if name == "" {
 		name = "g++"
@@ -110,15 +112,26 @@ func New(ctx context.Context, dir string, limit time.Duration) (*Emulator, error
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCompiler, err)
 	}
-	e := &Emulator{compiler: path, dir: dir, limit: limit, built: map[string]*program{}}
+	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{}}
 	if e.alive, e.living, err = os.Pipe(); err != nil {
 		return nil, err
 	}
-	if err := e.prepare(ctx); err != nil {
+	if err = e.startCleaner(); err == nil {
+		err = e.prepare(ctx)
+	}
+	if err != nil {
 		e.Close()
 		return nil, err
 	}
 	return e, nil
+}
+
+// startCleaner starts a process that removes the folder if this one dies before Close.
+func (e *Emulator) startCleaner() error {
+	const clean = `trap '' INT TERM HUP; read -r _; sleep 0.2; rm -rf "$1"`
+	e.cleaner = exec.Command("sh", "-c", clean, "sh", e.dir)
+	e.cleaner.Stdin = e.alive
+	return e.cleaner.Start()
 }
 
 // prepare compiles what is the same for all launches.
@@ -153,8 +166,12 @@ func (e *Emulator) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Close has compilers that still run end.
+// Close has compilers that still run end. The folder stays.
 func (e *Emulator) Close() {
+	if e.cleaner.Process != nil {
+		_ = e.cleaner.Process.Kill()
+		_ = e.cleaner.Wait() // it was killed
+	}
 	e.alive.Close()
 	e.living.Close()
 }
@@ -317,7 +334,7 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	case err == nil || ctx.Err() != nil || errors.Is(err, ErrSpace):
 		return err
 	case errors.Is(err, errCompilerTime):
-		return &UnsupportedError{l.Source, fmt.Sprintf("%v within %s", err, e.limit)}
+		return &UnsupportedError{l.Source, err.Error()}
 	case strings.Contains(out, "virtual memory exhausted") || strings.Contains(out, "out of memory"):
 		return &UnsupportedError{l.Source, fmt.Sprintf("the compiler needs more than %d GiB",
 			compilerMemory>>20)}
@@ -341,7 +358,7 @@ exit "$status"`
 
 // cxx runs the compiler, and returns what it says.
 func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
-	within, stop := context.WithTimeout(ctx, e.limit)
+	within, stop := context.WithTimeout(ctx, compilerLimit)
 	defer stop()
 	cmd := exec.Command("sh", append([]string{"-c", guarded, "sh", strconv.Itoa(compilerMemory),
 		e.compiler}, append(flags[:len(flags):len(flags)], args...)...)...)

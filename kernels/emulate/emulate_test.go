@@ -4,13 +4,17 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"flag"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/manifest"
 )
 
 // newEmulator makes the one of all tests: what is the same for all launches takes three seconds to
@@ -30,7 +35,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	newEmulator = sync.OnceValues(func() (*Emulator, error) {
-		return New(context.Background(), dir, Limit)
+		return New(context.Background(), dir)
 	})
 	code := m.Run()
 	os.RemoveAll(dir)
@@ -46,7 +51,7 @@ func emulator(t *testing.T) *Emulator {
 
 // device stands for a GPU, with the registry's families.
 func device(t *testing.T, e *Emulator, r *kernels.Registry, info kernels.DeviceInfo) *Device {
-	d := NewDevice(t.Context(), e, r, info)
+	d := NewDevice(t.Context(), e, r, info, Limit)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -164,12 +169,29 @@ func some(p kernels.Problem, d kernels.DeviceInfo, n int) (vs []kernels.Variant)
 	return vs
 }
 
-// mistakes are what the cases of testdata/mistakes.cu come to: each has one, the last has none.
-var mistakes = []string{"k: x is read 1 element (4 bytes) beyond its end, by thread 11 of CTA 0",
+// mistakes are what the cases of testdata/mistakes.cu come to. One of them has none.
+var mistakes = []string{
+	"k: x is read 1 element (4 bytes) beyond its end, by thread 12 of CTA 0",
 	"k: y is written 1 element (4 bytes) ahead of its start, by thread 0 of CTA 0",
-	"an access at byte 4 of x is not aligned to 16 bytes", "all threads wait, and nothing happens",
-	"all threads wait, and nothing happens", "an assumption does not hold",
-	"a CTA has ended before its bulk copies", ""}
+	"an access at byte 4 of x is not aligned to 16 bytes",
+	"all threads wait, and nothing happens",
+	"all threads wait, and nothing happens",
+	"an assumption does not hold",
+	"a CTA has ended before its bulk copies",
+	"",
+	"y is written 3 elements (12 bytes) beyond its end, by thread 0 of CTA 0",
+	"a load of float4 at byte 4 of x is not aligned to 16 bytes",
+	"a store of float4 at an address is not aligned to 16 bytes",
+	"x is read 3 elements (12 bytes) beyond its end",
+	"x is read 3 elements (12 bytes) beyond its end",
+	"index 40 is beyond an array of type float [40]",
+	"dynamic shared memory is written 4 bytes beyond its end, by thread 16 of CTA 0",
+	"an assumption does not hold",
+	"an assumption does not hold",
+	"all threads wait, and nothing happens (scratch starts as NaN",
+	"a null pointer is read or written",
+	"an address far from every buffer is read or written",
+}
 
 //go:embed testdata/mistakes.cu
 var mistaken string
@@ -182,17 +204,17 @@ func TestMistakes(t *testing.T) {
 	e := emulator(t)
 	try := func(text string, which int, want string) {
 		r := &kernels.Registry{File: func(string) (string, error) { return text, nil }}
-		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 12),
-			"y": kernels.NewMemory(kernels.FP32, 12)}
+		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 13),
+			"y": kernels.NewMemory(kernels.FP32, 13)}
 		for i := range mem["x"].Len() {
 			mem["x"].Set(i, float32(i))
 		}
 		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44,
-			Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12),
+			Shared: 64, Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 13),
 				kernels.Int64("which", int64(which)))}
 		err := e.Run(t.Context(), r, l, mem, false)
 		if want == "" {
-			right := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}
+			right := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0}
 			got := kernels.Elements[float32](mem["y"])
 			assert.That(t, err == nil && slices.Equal(got, right), "%v: %v", err, got)
 			return
@@ -209,10 +231,116 @@ func TestMistakes(t *testing.T) {
 		`asm volatile("bar.sync 3;"); }`: `k.cu: the emulator has no "bar.sync 3;"`,
 		`asm volatile("unfinished }`:     "a string without an end",
 		`nonsense; }`:                    "k.cu: 'nonsense' was not declared",
+		`y[0] = __nosuch(x[0]); }`:       "k.cu: the emulator has no __nosuch yet; verify on a GPU",
 	} {
 		try(head+text, 0, want)
 	}
 	try(`extern "C" __global__ void k(const float *x) {}`, 0, "another number of arguments")
+	for _, include := range []string{"#include </etc/hostname>", "# /**/ include <../up.h>",
+		"#inc\\\nlude </etc/hostname>", "%:include \"/etc/hostname\"", "%:include NAME"} {
+		want := "is outside of the kernel's folder"
+		if strings.HasSuffix(include, "NAME") {
+			want = "takes no #include of NAME"
+		}
+		try("#define NAME </etc/hostname>\n"+include+"\n"+head+"}", 0, want)
+	}
+}
+
+// faults are the variants of testdata/faults, with what is said of each; "" is right.
+var faults = []struct{ problem, variant, want string }{
+	{"rmsnorm/fwd/9x541/bf16", "spill@BUG0", ""},
+	{"rmsnorm/fwd/9x541/bf16", "spill@BUG1", "y is wrong in 8 of 4869"},
+	{"rmsnorm/fwd/9x541/bf16", "spill@BUG2",
+		"y is written 1 element (2 bytes) beyond its end, by thread 0 of CTA 8"},
+	{"rmsnorm/fwd/9x541/bf16", "spill@BUG3", "y is wrong in 8 of 4869"},
+	{"rmsnorm/fwd/9x541/fp32", "order@BUG0", ""},
+	{"rmsnorm/fwd/9x541/fp32", "order@BUG1", "elements change from run to run"},
+}
+
+// Faults that only another order of CTAs shows are found, and the right kernel beside them passes.
+func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles programs")
+	}
+	e := emulator(t)
+	r, _, err := manifest.Load(families.New(), "testdata/faults")
+	assert.NoError(t, err)
+	for _, f := range faults {
+		checkFault(t, e, r, f.problem, f.variant, f.want)
+	}
+}
+
+// checkFault checks a variant over two runs and holds what is said of it to want.
+func checkFault(t *testing.T, e *Emulator, r *kernels.Registry, problem, variant, want string) {
+	t.Helper()
+	b, err := device(t, e, r, small()).Open(t.Context(), devicetest.Problem(t, problem), kernels.Inputs{Seed: today()})
+	assert.NoError(t, err)
+	defer b.Close()
+	c, err := b.Check(t.Context(), devicetest.Variant(t, variant), 2)
+	said := ""
+	switch {
+	case err != nil:
+		said = err.Error()
+	case !c.OK():
+		said = c.Reason()
+	case c.Breaks():
+		said = "elements change from run to run"
+	}
+	assert.That(t, strings.Contains(said, want) && (want != "" || said == ""), "%s: %q, want %q",
+		variant, said, want)
+}
+
+// A launch that does not end is ended, and the variant is not run on another problem.
+func TestTimeout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles programs")
+	}
+	e := emulator(t)
+	r, _, err := manifest.Load(families.New(), "testdata/faults")
+	assert.NoError(t, err)
+	d := device(t, e, r, small())
+	d.limit = 2 * time.Second
+	for _, one := range []struct{ problem, want string }{
+		{"rmsnorm/fwd/9x33/fp32", "spin<BUG> did not end within 2s (scratch starts as NaN"},
+		{"rmsnorm/fwd/3x33/fp32", "not run, as it did not end on rmsnorm/fwd/9x33/fp32"},
+	} {
+		b, err := d.Open(t.Context(), devicetest.Problem(t, one.problem), kernels.Inputs{Seed: 1})
+		assert.NoError(t, err)
+		_, err = b.Check(t.Context(), devicetest.Variant(t, "spin@BUG1"), 2)
+		assert.That(t, err != nil && strings.Contains(err.Error(), one.want), "%s: %v", one.problem, err)
+	}
+}
+
+// A compiler that does not end ends with the context, at once, with all that it has started.
+func TestInterrupt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles programs")
+	}
+	e := emulator(t)
+	fifo := filepath.Join(e.dir, "fifo.h")
+	assert.NoError(t, exec.Command("mkfifo", fifo).Run())
+	defer os.Remove(fifo)
+	text := "#include <fifo.h>\nextern \"C\" __global__ void k(int n) {}"
+	r := &kernels.Registry{File: func(string) (string, error) { return text, nil }}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- e.Run(ctx, r, &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 1},
+			nil, false)
+	}()
+	// A writer comes through once a compiler reads, which then waits for what is never written.
+	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	assert.NoError(t, err)
+	defer f.Close()
+	cancel()
+	err = <-ended
+	assert.That(t, errors.Is(err, context.Canceled), "%v", err)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := f.Write([]byte("\n")); errors.Is(err, syscall.EPIPE) {
+			break // nobody reads
+		}
+		assert.That(t, time.Now().Before(deadline), "a compiler still reads")
+	}
 }
 
 // Whatever follows asm, there is a source or an error; a source without it stays as it is,

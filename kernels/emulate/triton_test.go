@@ -55,6 +55,17 @@ func TestTriton(t *testing.T) {
 			}
 		}
 	}
+	for bug, want := range map[string]string{"BUG0": "",
+		"BUG1": "y is written 1 element (2 bytes) beyond its end, by program 6",
+		"BUG2": "w is read 1 element (2 bytes) beyond its end, by program 0",
+		"BUG3": "y is written 1 element (2 bytes) ahead of its start, by program 0",
+		"BUG4": "y is wrong in 6 of 3787 elements",
+		"BUG5": "y is written 4 elements (8 bytes) beyond its end, by program 6",
+	} {
+		r, _, err := manifest.Load(families.New(), "testdata/tritonfaults")
+		assert.NoError(t, err)
+		checkFault(t, e, r, "rmsnorm/fwd/7x541/bf16", "faulty@"+bug, want)
+	}
 	for old, test := range map[string]string{"+ eps)": "- eps * 99999)",
 		"y = x * rstd": "y = x.nope(rstd)"} {
 		dir := t.TempDir()

@@ -15,7 +15,8 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ static thread_local
+// A variable that is used has no value that the compiler knows, though nobody stores one.
+#define __shared__ __attribute__((used)) static thread_local
 #define __builtin_assume(condition) ((condition) ? void() : emulate::fail("an assumption does not hold"))
 
 struct alignas(8) uint2 { unsigned x, y; };

@@ -1,0 +1,27 @@
+"""RMSNorm in Triton with accesses that a fault is planted in, by BUG; 0 is right."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def faulty(X, W, Y, m, n, eps, BUG: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < n
+    x = tl.load(X + row * n + cols, mask=inside, other=0.0).to(tl.float32)
+    if BUG == 2:  # without a mask
+        w = tl.load(W + cols).to(tl.float32)
+    else:
+        w = tl.load(W + cols, mask=inside, other=0.0).to(tl.float32)
+    r = 1.0 / tl.sqrt(tl.sum(x * x, axis=0) / n + eps)
+    y = (x * r * w).to(Y.dtype.element_ty)
+    if BUG == 1:  # one column more than there are
+        inside = cols <= n
+    if BUG == 3:  # one ahead
+        tl.store(Y + row * n + cols - 1, y, mask=inside)
+    elif BUG == 4:  # the next row's first, which its own program repairs if it comes later
+        tl.store(Y + row * n + cols, (x * r * w + 9.0).to(Y.dtype.element_ty), mask=(cols == n) & (row + 1 < m))
+    elif BUG == 5:  # a value that is wider than the tensor's
+        tl.store((Y + row * n + n - 4).to(tl.pointer_type(tl.float64)) + tl.arange(0, 2), tl.zeros([2], tl.float64))
+    tl.store(Y + row * n + cols, y, mask=inside)
