@@ -159,7 +159,10 @@ func (e *Emulator) prepare(ctx context.Context) error {
 			return err
 		}
 		out, err := e.cxx(ctx, append(once.args, "-c", e.file(once.name))...)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil || errors.Is(err, ErrSpace):
+			return err
+		case err != nil:
 			return fmt.Errorf("compile %s: %w: %s", once.name, err, oneLine(out))
 		}
 	}

@@ -311,35 +311,49 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A compiler that does not end ends with the context, at once, with all that it has started.
+// A compiler that does not end ends with the context, and with this process: living is closed then.
 func TestInterrupt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}
 	e := emulator(t)
-	fifo := filepath.Join(e.dir, "fifo.h")
-	assert.NoError(t, exec.Command("mkfifo", fifo).Run())
-	defer os.Remove(fifo)
-	text := "#include <fifo.h>\nextern \"C\" __global__ void k(int n) {}"
-	r := &kernels.Registry{File: func(string) (string, error) { return text, nil }}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() {
-		ended <- e.Run(ctx, r, &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 1},
-			nil, false)
-	}()
-	// A writer comes through once a compiler reads, which then waits for what is never written.
-	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	assert.NoError(t, err)
-	defer f.Close()
-	cancel()
-	err = <-ended
-	assert.That(t, errors.Is(err, context.Canceled), "%v", err)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := f.Write([]byte("\n")); errors.Is(err, syscall.EPIPE) {
-			break // nobody reads
-		}
-		assert.That(t, time.Now().Before(deadline), "a compiler still reads")
+	for _, way := range []string{"context", "death"} {
+		t.Run(way, func(t *testing.T) {
+			alive, living, err := os.Pipe()
+			assert.NoError(t, err)
+			defer alive.Close()
+			// It has the files of e, and a pipe of its own.
+			dying := &Emulator{compiler: e.compiler, checks: e.checks, links: e.links, dir: e.dir,
+				alive: alive, living: living}
+			fifo := filepath.Join(t.TempDir(), "fifo.cpp")
+			assert.NoError(t, exec.Command("mkfifo", fifo).Run())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error)
+			go func() {
+				_, err := dying.cxx(ctx, "-c", "-o", fifo+".o", fifo)
+				ended <- err
+			}()
+			// A writer comes through once a compiler reads, which then waits for what is never written.
+			f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+			assert.NoError(t, err)
+			defer f.Close()
+			if way == "context" {
+				cancel()
+				err = <-ended
+				assert.That(t, errors.Is(err, context.Canceled), "%v", err)
+			} else {
+				living.Close()
+				err = <-ended
+				assert.That(t, err != nil, "it has compiled")
+			}
+			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				if _, err := f.Write([]byte("\n")); errors.Is(err, syscall.EPIPE) {
+					break // nobody reads
+				}
+				assert.That(t, time.Now().Before(deadline), "a compiler still reads")
+			}
+		})
 	}
 }
 
