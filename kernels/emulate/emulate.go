@@ -43,15 +43,20 @@ var (
 	ErrNoCompiler = errors.New("no C++ compiler")
 	// ErrSpace says that the folder of New is on a disk that is full.
 	ErrSpace        = errors.New("no space is left for the emulator's programs")
-	errCompilerTime = fmt.Errorf("the compiler did not end within %s", compilerLimit)
+	errCompilerTime = fmt.Errorf("the compiler did not end within %d s of CPU time, or %s",
+		compilerSeconds, compilerLimit)
 )
 
 // compilerMemory is the most address space that a compiler may have, in KiB: ten times what our
 // kernels need.
 const compilerMemory = 2 << 20
 
-// compilerLimit is the longest that one may run, a hundred times what our kernels need.
-const compilerLimit = time.Minute
+// compilerSeconds is the most time of a processor that a compiler may take, a hundred times what our
+// kernels need. compilerLimit is the longest that one may wait, on a machine that does much else.
+const (
+	compilerSeconds = 60
+	compilerLimit   = 5 * time.Minute
+)
 
 // An Emulator compiles launches with one compiler, into one folder. Many goroutines may use
 // it.
@@ -348,12 +353,13 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
 }
 
-// guarded runs a command with a bound of its memory, in KiB, and kills it and what it has started
-// when standard input number 3 ends: then normbench has died.
+// guarded runs a command with bounds of its memory, in KiB, and of its processor time, in seconds. It
+// kills the command and what it has started when standard input number 3 ends: then normbench has died.
 const guarded = `ulimit -v "$1" 2>/dev/null
+ulimit -t "$2"
 (read -r _ <&3; kill -9 0) >/dev/null 2>&1 & guard=$!
 exec 3<&-
-shift
+shift 2
 "$@"
 status=$?
 kill -9 "$guard"
@@ -363,8 +369,8 @@ exit "$status"`
 func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
 	within, stop := context.WithTimeout(ctx, compilerLimit)
 	defer stop()
-	cmd := exec.Command("sh", append([]string{"-c", guarded, "sh", strconv.Itoa(compilerMemory),
-		e.compiler}, append(flags[:len(flags):len(flags)], args...)...)...)
+	cmd := exec.Command("sh", slices.Concat([]string{"-c", guarded, "sh", strconv.Itoa(compilerMemory),
+		strconv.Itoa(compilerSeconds), e.compiler}, flags, args)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.ExtraFiles = []*os.File{e.alive}
 	var out bytes.Buffer
@@ -373,7 +379,7 @@ func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
-	case within.Err() != nil:
+	case within.Err() != nil || err != nil && strings.Contains(out.String(), "CPU time limit exceeded"):
 		err = errCompilerTime
 	}
 	return out.String(), e.spaceFor(err, out.String())
