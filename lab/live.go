@@ -144,7 +144,7 @@ func duelLine(r *ab.Result, rule verdict.Rule) string {
 		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
 	}
 	j := verdict.Judge([]verdict.Cell{r.Cell()}, rule)[0]
-	return fmt.Sprintf("%s, %s in %d rounds", j.Verdict, j.Speedup(), j.Rounds)
+	return fmt.Sprintf("%s, %s in %s", j.Verdict, j.Speedup(), console.Count(j.Rounds, "round"))
 }
 
 // confirm compares the cells again that a gate would fail, on a device opened anew.

@@ -274,6 +274,11 @@ func meanTable(c *Comparison) *Table {
 		t.Notes = append(t.Notes, fmt.Sprintf("means have an interval at 95%% over other such "+
 			"shapes (%d here), all cells of a shape together.", c.All.Shapes))
 	}
+	for i := range c.Rows {
+		if r := &c.Rows[i]; r.judged != nil {
+			t.Notes = append(t.Notes, lateNotes(name(r.Problem), r.judged)...)
+		}
+	}
 	t.Notes = append(t.Notes, c.Notes...)
 	if w := c.Worst; w != nil {
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", name(w.Problem),

@@ -53,8 +53,23 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 		return fmt.Sprintf("%.4f (%.4f-%.4f)", r.Effect, r.Lo, r.Hi)
 	}
 	t := NewTable("", rows, columns)
+	for _, r := range rows {
+		t.Notes = append(t.Notes, lateNotes(r.Name, &r.Judgement)...)
+	}
 	if !again {
-		t.Notes = []string{"no a2: nothing shows what two copies of one code differ by"}
+		t.Notes = append(t.Notes, "no a2: nothing shows what two copies of one code differ by")
 	}
 	return t
+}
+
+// lateNotes name the visits of a cell whose rounds did not count.
+func lateNotes(cell string, j *verdict.Judgement) (notes []string) {
+	for _, l := range j.Late {
+		note := l.String()
+		if cell != "" {
+			note = cell + ": " + note
+		}
+		notes = append(notes, note)
+	}
+	return notes
 }

@@ -28,8 +28,9 @@ func judgeCommand(e *env) *cli.Command {
 			"a,b[,a2][,cell]; - reads standard input. cell names the comparison; each cell is judged " +
 			"by itself. FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under " +
 			"drift, slow periods and outliers. Where one side keeps a mode of its own, they can " +
-			"be wrong in 7 to 9% of cells (kept over 3 rounds) or 17 to 20% (over 8). SAME means " +
-			"within 1%. INCONCLUSIVE has a reason. q is p by Benjamini and Hochberg over the cells. " +
+			"be wrong in 1 to 4% of cells (kept over 3 rounds) or 8 to 13% (over 8). SAME means " +
+			"within 1%. INCONCLUSIVE has a reason, such as two modes of the rounds. A round that takes " +
+			"100 times its arm's median is named and does not count. q is p by Benjamini and Hochberg over the cells. " +
 			"Without a2, nothing shows how much two copies of one code differ: then trust no " +
 			"effect below 2%. The exit status is 0 whatever the verdict.",
 		Flags: append([]cli.Flag{

@@ -1,6 +1,9 @@
 package verdict
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // JudgeRounds judges rounds that one run recorded: times of A and of B in the same rounds of
 // random order, such as a sweep's finals. again are those of a second copy of A; it is of no use
@@ -46,6 +49,19 @@ func (j Judgement) Reverse() Judgement {
 		return v
 	}
 	j.Verdict, j.Gate = turn(j.Verdict), turn(j.Gate)
+	if j.Modes != nil && j.Modes.Rounds { // B's slow rounds are fast ones of A over B
+		m := *j.Modes
+		m.Share = 1 - m.Share
+		if j.Reason == j.Modes.String() {
+			j.Reason = m.String()
+		}
+		j.Modes = &m
+	}
+	arms := map[string]string{"a": "b", "b": "a", "a2": "b2"}
+	j.Late = slices.Clone(j.Late)
+	for i := range j.Late {
+		j.Late[i].Arm = arms[j.Late[i].Arm]
+	}
 	if j.Effect > 0 {
 		j.Effect = 1 / j.Effect
 	}

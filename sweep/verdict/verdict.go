@@ -11,7 +11,6 @@ package verdict
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -28,6 +27,8 @@ func (r Round) ok() bool {
 	good := func(t float64) bool { return t > 0 && !math.IsInf(t, 1) }
 	return good(r.A) && good(r.B) && good(r.A2)
 }
+
+func (r Round) times() [3]float64 { return [3]float64{r.A, r.B, r.A2} }
 
 // A Cell is a problem on which A and B were compared. Step is that of the clock,
 // in the unit of the rounds (stats.TimerStep), 0 where it has none.
@@ -60,7 +61,8 @@ const (
 //     of the design, not of the noise.
 //  2. The estimate lies beyond the band, which is the largest of MinEffect,
 //     FloorFactor times the difference that A' shows against A, four fifths of the
-//     clock's step, and the distance of the visits' two modes if they have two. A
+//     clock's step, and the distance of the visits' two modes if they have two. If
+//     the rounds themselves have two modes, both must lie beyond it, to one side. A
 //     real difference of 0.2 % is nobody's business; one that two copies of the
 //     same code show is not B's; two readings that are each off by up to half a
 //     step are by more than that in 4 % of all pairs; and of two modes, B may
@@ -134,13 +136,8 @@ type Judgement struct {
 	Gate    Verdict         `json:"gate"`             // INCONCLUSIVE where PHolm is above Rule.Gate
 	Reason  string          `json:"reason,omitempty"` // why it is INCONCLUSIVE
 
-	Modes *Modes `json:"modes,omitempty"` // where the visits have two
-}
-
-// Modes are the two modes of a cell's visits.
-type Modes struct {
-	Apart float64 `json:"apart"`
-	Share float64 `json:"share"` // of the visits in the slower
+	Modes *Modes `json:"modes,omitempty"` // where the rounds or the visits have two
+	Late  []Late `json:"late,omitempty"`  // visits whose rounds did not count
 }
 
 // Judge judges each cell by its own rounds and then corrects for their number:
@@ -175,6 +172,29 @@ func newInterval(logs []float64, level float64) (x interval) {
 	return x
 }
 
+// shown is an interval of d whose estimate a round shows: the mean of two modes, which none does, is
+// moved to the round beside it that is nearer to none. It holds the median of d.
+func (j *Judgement) shown(x interval, d []float64, rule Rule) interval {
+	near := math.Log1p(max(rule.MinEffect, j.Step))
+	below, above := math.Inf(-1), math.Inf(1)
+	for _, v := range d {
+		if v <= x.est {
+			below = max(below, v)
+		} else {
+			above = min(above, v)
+		}
+	}
+	if min(x.est-below, above-x.est) > near {
+		x.est = below
+		if math.Abs(above) < math.Abs(below) {
+			x.est = above
+		}
+	}
+	m := stats.Median(d)
+	x.lo, x.hi = min(x.lo, x.est, m), max(x.hi, x.est, m)
+	return x
+}
+
 // away is how far the interval stays away from 0, negative where it does not.
 func (x interval) away() float64 { return max(x.lo, -x.hi) }
 
@@ -185,21 +205,20 @@ func (x interval) half() float64 { return (x.hi - x.lo) / 2 }
 
 func judge(c Cell, rule Rule) Judgement {
 	var times, logs [3][]float64 // of A, B, A2
-	for _, r := range c.Rounds {
-		if r.ok() {
-			for k, us := range []float64{r.A, r.B, r.A2} {
-				times[k], logs[k] = append(times[k], us), append(logs[k], math.Log(us))
-			}
+	rounds, late := c.counting()
+	for _, r := range rounds {
+		for k, us := range r.times() {
+			times[k], logs[k] = append(times[k], us), append(logs[k], math.Log(us))
 		}
 	}
-	n := len(logs[0])
-	j := Judgement{Problem: c.Problem, Rounds: n, P: 1, Band: rule.MinEffect, Verdict: Inconclusive}
+	n := len(rounds)
+	j := Judgement{Problem: c.Problem, Rounds: n, P: 1, Band: rule.MinEffect, Verdict: Inconclusive,
+		Late: late}
 	if n == 0 {
 		j.Reason = "no rounds"
 		return j
 	}
 	d, alpha := minus(logs[1], logs[0]), rule.Plan.alpha(n)
-	x := newInterval(d, 1-alpha)
 	j.P = min(1, stats.SignedRank(d)*rule.Plan.total()/alpha)
 	j.Floor = math.Expm1(math.Abs(newInterval(minus(logs[2], logs[0]), 1).est))
 	j.Step = max(0, c.Step) / min(stats.Median(times[0]), stats.Median(times[1]))
@@ -208,9 +227,10 @@ func judge(c Cell, rule Rule) Judgement {
 	if j.Step > rule.Resolve {
 		j.Band = max(j.Band, j.Step)
 	}
+	x := j.shown(newInterval(d, 1-alpha), d, rule)
 	j.setEffect(x)
 	if math.IsInf(x.lo, -1) {
-		j.Reason = fmt.Sprintf("%d rounds, at least %d are needed", n, rule.Plan.least(n))
+		j.Reason = fmt.Sprintf("%s, at least %d are needed", countRounds(n), rule.Plan.least(n))
 		return j
 	}
 	j.call(x, logs[:], rule)
@@ -222,19 +242,29 @@ func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 	// A difference of exactly one step is not beyond a band of one; logs round.
 	band := math.Log1p(j.Band) * (1 + 1e-9)
 	beyond := j.beyond(x, band, rule)
-	apart, share, cleared := modes(logs)
-	if apart > max(rule.MinEffect, 1.5*j.Step) { // else it is a step of the clock, or of no interest
-		j.Modes = &Modes{Apart: apart, Share: share}
-	}
-	if beyond && apart > rule.Modes {
-		// The effect must still be there when the modes are taken away: on the same side, beyond
-		// the band, and with an interval that leaves out 0. What remains of an effect that comes of
-		// one arm's more slow visits is not.
-		free := newInterval(minus(cleared[1], cleared[0]), 1-rule.Plan.alpha(j.Rounds))
-		beyond = free.est*x.est > 0 && math.Abs(free.est) > band && free.away() > 0
-		if beyond { // the effect is what the modes do not explain
-			x = free
-			j.setEffect(x)
+	least := max(rule.MinEffect, 1.5*j.Step) // nearer modes are steps of the clock, or of no interest
+	d := minus(logs[1], logs[0])
+	two := splitRounds(d, 1-rule.Plan.alpha(j.Rounds))
+	if apart := two.apart(); apart > least {
+		j.Modes = &Modes{Apart: apart, Share: two.share, Rounds: true}
+		x, beyond = two.span(x), beyond && two.beyond(band)
+		j.setEffect(x)
+	} else {
+		apart, share, cleared := modes(logs)
+		if apart > least {
+			j.Modes = &Modes{Apart: apart, Share: share}
+		}
+		if beyond && apart > rule.Modes {
+			// The effect must still be there when the modes are taken away: on the same side, beyond
+			// the band, and with an interval that leaves out 0. What remains of an effect that comes of
+			// one arm's more slow visits is not.
+			free := newInterval(minus(cleared[1], cleared[0]), 1-rule.Plan.alpha(j.Rounds))
+			free = j.shown(free, d, rule)
+			beyond = free.est*x.est > 0 && math.Abs(free.est) > band && free.away() > 0
+			if beyond { // the effect is what the modes do not explain
+				x = free
+				j.setEffect(x)
+			}
 		}
 	}
 	switch {
@@ -242,12 +272,11 @@ func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 		j.Verdict = Faster
 	case beyond:
 		j.Verdict = Slower
-	case apart <= rule.Modes && j.Band == rule.MinEffect && j.Step <= rule.MinEffect &&
-		x.within() < math.Log1p(rule.MinEffect):
+	case j.Band == rule.MinEffect && j.Step <= rule.MinEffect && x.within() < math.Log1p(rule.MinEffect) &&
+		(j.Modes == nil || j.Modes.Apart <= rule.Modes):
 		j.Verdict = Same
 	case j.Modes != nil:
-		j.Reason = fmt.Sprintf("two modes, %s apart, %.0f%% of the visits in the slower",
-			percent(apart), 100*share)
+		j.Reason = j.Modes.String()
 	default:
 		j.explain(x, rule)
 	}
@@ -305,6 +334,13 @@ func (j *Judgement) explain(x interval, rule Rule) {
 	}
 }
 
+func countRounds(n int) string {
+	if n == 1 {
+		return "1 round"
+	}
+	return fmt.Sprintf("%d rounds", n)
+}
+
 func percent(relative float64) string {
 	return fmt.Sprintf("%.1f%%", 100*relative)
 }
@@ -317,94 +353,4 @@ func minus(x, y []float64) []float64 {
 		d[i] = math.Round((x[i]-y[i])*1e12) / 1e12
 	}
 	return d
-}
-
-// Two modes explain what one does not where the split of the visits in two
-// explains this share of their variance and each side has this share of them.
-// The best split of a normal distribution explains 64 %, of a uniform one 75 %;
-// of 12 to 24 rounds of noise, less than 1 % pass for modes.
-const (
-	modesExplain = 0.82
-	modesShare   = 0.1
-)
-
-// modes is the distance of two modes that a cell's visits fall into, and the
-// share of the slower one; both are 0 where one mode will do. cleared are the logs of the
-// arms with the distance taken off the slower visits.
-//
-// A kernel with two modes has no one time, and what B seems to differ by is how
-// often each arm met the slow one. A wide interquartile range alone does not
-// tell modes from noise, and noise the intervals account for. It takes no side: the arms are all
-// alike to it.
-func modes(logs [][]float64) (apart, share float64, cleared [][]float64) {
-	visits := excess(logs)
-	apart, share, cut := split(visits)
-	cleared = make([][]float64, len(logs))
-	for k := range logs {
-		cleared[k] = slices.Clone(logs[k])
-	}
-	for i, v := range visits {
-		if v > cut {
-			cleared[i%len(logs)][i/len(logs)] -= apart
-		}
-	}
-	return math.Expm1(apart), share, cleared
-}
-
-// excess is what each visit takes more than its arm's level and its round's fastest visit explain,
-// by round and then by arm: drift and effect are taken away. Of two modes what is left is either
-// about zero or about their distance.
-func excess(logs [][]float64) (visits []float64) {
-	n := len(logs[0])
-	free := make([][]float64, len(logs))
-	for i := range n {
-		mean := 0.0
-		for k := range logs {
-			mean += logs[k][i] / float64(len(logs))
-		}
-		for k := range logs {
-			free[k] = append(free[k], logs[k][i]-mean)
-		}
-	}
-	for k := range free {
-		m := stats.Median(free[k])
-		for i := range free[k] {
-			free[k][i] -= m
-		}
-	}
-	for i := range n {
-		least := math.Inf(1)
-		for k := range free {
-			least = min(least, free[k][i])
-		}
-		for k := range free {
-			visits = append(visits, free[k][i]-least)
-		}
-	}
-	return visits
-}
-
-// split is the distance of the two groups of values whose split at cut explains most of their
-// variance (Otsu 1979), and the share of the upper one; 0 and 0 where it does not explain enough.
-func split(values []float64) (apart, share, cut float64) {
-	u := slices.Sorted(slices.Values(values))
-	sum, squares := 0.0, 0.0
-	for _, v := range u {
-		sum, squares = sum+v, squares+v*v
-	}
-	all := float64(len(u))
-	variance := squares - sum*sum/all
-	best, below := 0.0, 0.0
-	for i, v := range u[:len(u)-1] {
-		below += v
-		fast, slow := float64(i+1), all-float64(i+1)
-		gap := (sum-below)/slow - below/fast
-		if between := fast * slow / all * gap * gap; between > best {
-			best, apart, share, cut = between, gap, slow/all, (v+u[i+1])/2
-		}
-	}
-	if !(variance > 0) || best < modesExplain*variance || min(share, 1-share) < modesShare {
-		return 0, 0, 0
-	}
-	return apart, share, cut
 }
