@@ -146,6 +146,8 @@ func newDecoder() *decoder {
 func (d *decoder) decode(it *item, line []byte) {
 	if it.err = d.fill(it, line); it.err != nil {
 		it.torn = errors.Is(it.err, errSyntax) || errors.Is(it.err, errSum)
+		sealed, _ := durable.CheckSeal(line)
+		it.alien = !it.torn && !sealed
 		it.ours = ours(line)
 	}
 }
@@ -240,7 +242,7 @@ func diagnose(b []byte, err error) error {
 	var semantic *jsonv2.SemanticError
 	headErr := jsonv2.Unmarshal(b, &h)
 	switch {
-	case errors.As(headErr, &syntactic):
+	case errors.As(headErr, &syntactic), b[0] != '{': // an end of a line may be a number by itself
 		return hint.With(errSyntax, mendHelp)
 	case headErr != nil:
 		return hint.Errorf(headHelp, "not a records line")

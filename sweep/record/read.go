@@ -68,10 +68,12 @@ type reader struct {
 	name  string
 	each  func(*item) error
 	runs  map[string]*keyer
-	part  []*item // lines of an append that is not whole
-	torn  *item   // the first of them that is damaged, and
-	last  *item   // the last that is not; nil for none
-	whole int     // lines that are not damaged
+	part  []*item         // lines of an append that is not whole
+	torn  *item           // the first of them that is damaged, and
+	last  *item           // the last that is not; nil for none
+	whole int             // lines that are not damaged
+	seen  map[uint64]bool // sums of the lines of whole appends
+	stale bool            // the last line is a copy of one of them, behind one that is damaged
 	// Where the last whole append ends, and whether with a newline.
 	end     int64
 	newline bool
@@ -79,7 +81,7 @@ type reader struct {
 }
 
 func newReader(name string, each func(*item) error) *reader {
-	return &reader{name: name, each: each, runs: map[string]*keyer{}}
+	return &reader{name: name, each: each, runs: map[string]*keyer{}, seen: map[uint64]bool{}}
 }
 
 // read scans a records file and settles what a bad line means. Its runs come as items without a
@@ -93,6 +95,8 @@ func (r *reader) read(in io.Reader) error {
 	switch n := len(r.part); {
 	case bad != nil:
 		return bad
+	case err == nil && r.stale: // somebody has joined the file of others: a torn append seldom ends so
+		return r.bad(r.torn, r.torn.err)
 	case err != nil && hint.Of(err) == "":
 		return hint.Errorf(textfile.PackedHelp, "%s: %w", r.name, durable.Cause(err))
 	case err != nil:
@@ -118,7 +122,11 @@ func (r *reader) bad(it *item, err error) error {
 }
 
 func (r *reader) take(it *item) error {
+	r.stale = r.torn != nil && it.err == nil && r.seen[it.sum] && r.isOpen()
 	switch {
+	case r.stale: // the disk has an older block there: the record is known
+		r.part = append(r.part, it)
+		return nil
 	case r.joins(it):
 	case r.whole == 0 && it.err != nil && (r.torn != nil || errors.Is(it.err, errSyntax)):
 		return hint.Errorf(findHelp, "%s is not a records file", r.name)
@@ -141,6 +149,7 @@ func (r *reader) take(it *item) error {
 		return nil
 	}
 	for _, it := range r.part {
+		r.seen[it.sum] = true
 		if err := r.hand(it); err != nil {
 			return r.bad(it, err)
 		}
@@ -149,11 +158,15 @@ func (r *reader) take(it *item) error {
 	return nil
 }
 
+// isOpen says that the append that is not whole may go on: it is not damaged, or its last line has not
+// come.
+func (r *reader) isOpen() bool { return r.torn == nil || r.last == nil || r.last.more > 0 }
+
 // joins says whether a line may be of the append that is not whole, or begin one.
 func (r *reader) joins(it *item) bool {
 	switch {
-	case it.torn:
-		return (it.ours || r.whole > 0) && (r.torn == nil || r.last == nil || r.last.more > 0)
+	case it.torn, it.alien && r.torn != nil: // a disk may have anything there
+		return (it.ours || r.whole > 0) && r.isOpen()
 	case it.err != nil:
 		return false
 	case len(r.part) == 0:

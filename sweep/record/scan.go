@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"hash/maphash"
 	"io"
 	"strings"
 
@@ -15,14 +16,16 @@ const maxLine = 16 << 20 // a line is some 2 KB; beyond this it is another kind 
 
 // An item is what one line of a file says.
 type item struct {
-	line    int   // from 1
-	end     int64 // offset in the file, past the newline
-	newline bool  // the line ends with one
-	err     error // the line does not decode
-	torn    bool  // with err: what a write that was cut short may leave
-	ours    bool  // with torn: it looks like a line of a records file
-	more    int   // lines of the same append that follow
-	of      int   // lines of the append; 0 for one, and in lines of before they were counted
+	line    int    // from 1
+	end     int64  // offset in the file, past the newline
+	newline bool   // the line ends with one
+	err     error  // the line does not decode
+	torn    bool   // with err: what a write that was cut short may leave
+	sum     uint64 // of the line's text
+	ours    bool   // with torn: it looks like a line of a records file
+	alien   bool   // with err: JSON of somebody else, as this package seals what it writes
+	more    int    // lines of the same append that follow
+	of      int    // lines of the append; 0 for one, and in lines of before they were counted
 
 	run    *Run    // of a run line, and of a record once it is resolved
 	record *Record // nil of a run line
@@ -57,6 +60,7 @@ func scan(r io.Reader, each func(*item) bool) error {
 		if l = bytes.TrimSpace(l); len(l) == 0 {
 			continue
 		}
+		it.sum = maphash.Bytes(sumSeed, l)
 		if d.decode(it, l); !each(it) {
 			return nil
 		}
@@ -67,6 +71,8 @@ func scan(r io.Reader, each func(*item) bool) error {
 	}
 	return s.Err()
 }
+
+var sumSeed = maphash.MakeSeed()
 
 // opening is how a line that this package wrote begins.
 const opening = `{"schema":`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,4 +148,32 @@ func TestLean(t *testing.T) {
 	recs, _, _, err := readAll(writeFile(t, lines(t, run)+text))
 	assert.That(t, err == nil && recs[0].Bytes == r.Problem.Bytes() &&
 		recs[0].Status == kernels.StatusOK, "%+v, %v", recs, err)
+}
+
+// The last append is dropped whatever the disk has in its place: bytes of anything, and pieces of an
+// older block of the file with whole lines in it.
+func TestReadTornByAnything(t *testing.T) {
+	run := testRun("r1")
+	whole := lines(t, run) + lines(t, testRecord(run, 0)) + lines(t, wrongRecord(run, 1))
+	last := lines(t, testRecord(run, 2))
+	path := filepath.Join(t.TempDir(), FileName)
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		block := make([]byte, 1+r.IntN(3000))
+		for i := range block {
+			block[i] = byte(r.IntN(256))
+		}
+		if seed%2 == 0 { // the file's own text from some byte on
+			at := 1 + r.IntN(len(whole)/2)
+			block = []byte(strings.Repeat(whole[at:]+whole[:at], 3))[:len(whole)+r.IntN(len(whole))]
+			if strings.HasSuffix(string(block), "\n") {
+				block = block[:len(block)-1]
+			}
+		}
+		assert.Write(t, path, whole+last[:r.IntN(len(last)-1)]+string(block))
+		records, _, notes, err := readAll(path)
+		if err != nil || len(records) != 2 || len(notes) != 1 {
+			t.Errorf("seed %d: %d records, %v, %v: %q", seed, len(records), notes, err, block)
+		}
+	}
 }
