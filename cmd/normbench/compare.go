@@ -60,6 +60,9 @@ func compare(e *env, cfg *compareConfig) error {
 		return hint.Errorf("normbench compare BASE CANDIDATE", "compare takes two operands, got %d",
 			len(ops))
 	}
+	if cfg.Device == "cpu" && cfg.live.baseline != "" { // better said before another checkout is read
+		return lab.NoSources("the cpu")
+	}
 	if err := e.UseBaseline(cfg.live.baseline); err != nil {
 		return err
 	}

@@ -40,15 +40,17 @@ func baselineFlag(to *string) cli.Flag {
 
 // work serves a device until its input ends.
 func work(e *env, name, baseline string) error {
-	if err := e.UseBaseline(baseline); err != nil {
-		return err
-	}
 	n := 0
 	var bad error
-	if name != "cpu" {
-		n, bad = lab.Ordinal(name)
-	} else if e.Baseline != "" {
+	switch {
+	case name == "cpu" && baseline != "":
 		bad = lab.NoSources("the cpu")
+	case name == "cpu":
+	default:
+		if err := e.UseBaseline(baseline); err != nil {
+			return err
+		}
+		n, bad = lab.Ordinal(name)
 	}
 	// Ctrl-C is the parent's to act on: it ends the worker's input.
 	signal.Ignore(os.Interrupt)

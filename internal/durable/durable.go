@@ -260,10 +260,26 @@ func Cause(err error) error {
 
 // Help is the next step for who could not write a file for this reason.
 func Help(err error) string {
+	return cmp.Or(Known(err), "choose a folder that you may write to")
+}
+
+// Known is the next step for who could not open, read or write a file for a reason of the system, and
+// "" for others, such as that there is none or that it is not theirs.
+func Known(err error) string {
 	if h := hint.Of(err); h != "" {
 		return h
 	}
 	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, syscall.EIO):
+		return "the disk failed: see the system's log (`dmesg`), and use a folder on another disk"
+	case errors.Is(err, syscall.ESTALE):
+		return "the file's server has lost it: mount the file system again, or use a folder on a local disk"
+	case errors.Is(err, syscall.EFBIG):
+		return "a file may not be that large: raise the limit with `ulimit -f`, or use another file system"
+	case errors.Is(err, syscall.EPERM):
+		return "the file system does not permit it, whoever you are: use a folder on another one"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "the disk is full, or your share of it: make room, or choose another folder"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -272,14 +288,14 @@ func Help(err error) string {
 		errors.Is(err, syscall.ENOTSUP):
 		return "the file system cannot lock files, as some network ones: choose a folder on a local disk"
 	// os.Root's, which has no name
-	case err != nil && strings.Contains(err.Error(), "escapes from parent"):
+	case strings.Contains(err.Error(), "escapes from parent"):
 		return "a symbolic link there leads out of the folder: delete it, or name the folder that it leads to"
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return fmt.Sprintf("choose a shorter name: it may have %d bytes", maxName)
 	case errors.Is(err, syscall.EROFS):
 		return "the file system is read-only: choose another folder"
 	}
-	return "choose a folder that you may write to"
+	return ""
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

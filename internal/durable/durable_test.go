@@ -122,6 +122,22 @@ func TestVerify(t *testing.T) {
 	})
 }
 
+// Each digit of a checksum counts.
+func TestCheckSealDigits(t *testing.T) {
+	sealed := Seal([]byte(`{"n":12}`))
+	for k := range 8 {
+		other := bytes.Clone(sealed)
+		digit := &other[len(other)-len(sealClose)-8+k]
+		if *digit++; *digit == '9'+1 || *digit == 'f'+1 {
+			*digit = '0'
+		}
+		there, ok := CheckSeal(other)
+		assert.That(t, there && !ok, "digit %d of %s: %v, %v", k, other, there, ok)
+	}
+	_, ok := CheckSeal(sealed)
+	assert.That(t, ok, "%s", sealed)
+}
+
 // The hint names the cause, where it is not that one may not write.
 func TestHelp(t *testing.T) {
 	for err, want := range map[error]string{
@@ -129,6 +145,11 @@ func TestHelp(t *testing.T) {
 		syscall.EMFILE: "too many files are open",
 		syscall.ENOLCK: "cannot lock",
 		syscall.EROFS:  "read-only",
+		syscall.EIO:    "the disk failed",
+		syscall.ESTALE: "the file's server has lost it",
+		syscall.EFBIG:  "`ulimit -f`",
+		syscall.EPERM:  "does not permit it",
+		syscall.EACCES: "that you may write to",
 
 		syscall.ENAMETOOLONG: "255 bytes",
 		os.ErrPermission:     "that you may write to",

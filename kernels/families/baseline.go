@@ -1,6 +1,7 @@
 package families
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -21,23 +23,61 @@ const Baseline = "baseline:"
 // checkout, to race these in one process. Launch rules and host stages are this
 // CTA's own, so a copy differs on a GPU only. Families whose files come from
 // elsewhere, behind a prefix, have no other checkout and no copy. A dir without
-// the families' sources is an error.
+// the families' sources is an error, and so is a source that is no file of up to
+// maxSource, or a link that leads out of dir: a pull request may be the other checkout.
 func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 	own := slices.DeleteFunc(slices.Clone(r.Families), func(f *kernels.Family) bool {
 		return f.Hidden || slices.ContainsFunc(f.Files,
 			func(name string) bool { return strings.Contains(name, ":") })
 	})
+	root, err := os.OpenRoot(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, hint.Errorf(baselineHelp, "baseline kernels %s has no sources: there is no such folder", dir)
+	case err != nil:
+		return nil, hint.Errorf(baselineHelp, "baseline kernels %s: %w", dir, durable.Cause(err))
+	}
+	defer root.Close()
+	files := map[string]string{} // read once: what is compiled is what was checked
 	return WithBaselineOf(r, own, func(rest string) (string, error) {
 		if ext := filepath.Ext(rest); ext != ".cu" && ext != ".cuh" {
 			return r.File(rest)
 		}
-		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(rest)))
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", hint.Errorf("give the folder kernels/families of another checkout",
-				"baseline kernels %s has no %s", dir, rest)
+		name := filepath.Base(rest)
+		if text, ok := files[name]; ok {
+			return text, nil
 		}
-		return string(text), err
+		text, err := readSource(root, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", hint.Errorf(baselineHelp, "baseline kernels %s has no %s", dir, rest)
+		} else if err != nil {
+			return "", hint.Errorf(cmp.Or(durable.Known(err), baselineHelp),
+				"baseline kernels %s: %w", filepath.Join(dir, name), durable.Cause(err))
+		}
+		files[name] = text
+		return text, nil
 	})
+}
+
+const baselineHelp = "give the folder kernels/families of another checkout"
+
+// maxSource is how many bytes a source may have, as those of --kernels.
+const maxSource = 1 << 20
+
+// readSource reads a file of a folder. A pipe is not waited for.
+func readSource(root *os.Root, name string) (string, error) {
+	info, err := root.Stat(name) // of what a link points to
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", hint.Errorf("copy into the folder what it links to", "it is no file")
+	case info.Size() > maxSource:
+		return "", hint.Errorf(baselineHelp, "it has %s, more than %s", kernels.FormatBytes(info.Size()),
+			kernels.FormatBytes(maxSource))
+	}
+	text, err := root.ReadFile(name)
+	return string(text), err
 }
 
 // WithBaselineOf is r with the families fs, which are not in it, their names behind the prefix.

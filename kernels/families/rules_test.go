@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
@@ -321,6 +324,30 @@ func TestExports(t *testing.T) {
 			check("cpp", "main.cc", cppMain, "g++ -std=c++17 -Wall -Wextra -Werror -O0 -o main main.cc && ./main",
 				"#pragma once", "")
 		})
+	}
+}
+
+// What a map says of itself stands in the exported code as plain text: a terminal, an editor and a C++
+// compiler have nothing to act on.
+func TestExportPlain(t *testing.T) {
+	d := devicetest.H200()
+	step := families.Step(d)
+	m := *step.Map
+	m.Tool, m.Protocol = "\x1b[31mv1\u202e \\", json.RawMessage(`{"name": "cold\u001b]0;x\u0007\u2028\u2066"}`)
+	m.Sources = maps.Clone(m.Sources)
+	for f := range m.Sources {
+		m.Sources[f] = "0123\u202e\x9b?\\"
+	}
+	step.Map, step.Behind = &m, nil
+	for _, format := range rule.Formats {
+		text, err := rule.NewBook(step, d, families.New()).Export(rule.Classes()[:2], []int64{4096}, format)
+		assert.NoError(t, err, format)
+		for _, line := range strings.Split(string(text), "\n") {
+			plain := strings.IndexFunc(line, func(r rune) bool { return r != '\t' && !unicode.IsGraphic(r) }) < 0
+			assert.That(t, plain && utf8.ValidString(line), "%s: %q", format, line)
+			assert.That(t, !strings.HasPrefix(line, "//") || !strings.HasSuffix(line, `\`), "%s: %q", format, line)
+		}
+		assert.That(t, strings.Contains(string(text), "[31mv1"), "%s does not name the tool", format)
 	}
 }
 

@@ -285,6 +285,9 @@ func (b *Book) aboutMap(m *Map, families map[string]bool) (lines []string) {
 	return lines
 }
 
+// maxAbout is how many bytes a line of the head may have: it names all families of a source.
+const maxAbout = 16 << 10
+
 // about is the head of the code with answers in some families, by lines.
 func (b *Book) about(families map[string]bool) []string {
 	d := b.Device
@@ -301,7 +304,9 @@ func (b *Book) about(families map[string]bool) []string {
 	lines = append(lines, "", fmt.Sprintf("Outside of M 1 to %d, N %d to %d and M*N up to %d there is no answer: measure there.",
 		MaxM, MinN, MaxN, MaxElems))
 	for i := range lines {
-		lines[i] = strings.Join(strings.Fields(lines[i]), " ") // a map's texts may have line breaks
+		// A map's texts may have line breaks, and what a terminal or an editor acts on.
+		lines[i] = kernels.Printable(strings.Join(strings.Fields(lines[i]), " "), maxAbout)
+		lines[i] = strings.TrimRight(lines[i], `\ `) // which would go on with a comment in C++
 	}
 	return lines
 }

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/proc"
 	"normbench/kernels"
@@ -74,13 +76,20 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
+// startHelp is the next step where a command does not start.
+func startHelp(err error) string {
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
+		return "the system has no room for another process: end some, or raise the limits with `ulimit -u` and -v"
+	}
+	return cmp.Or(durable.Known(err), "check the command, and that normbench is installed there")
+}
+
 // hello starts a process and has it say what it is.
 func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
 	p, err := proc.Start(proc.Options{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr,
 		MaxLine: maxAnswer})
 	if err != nil {
-		return nil, hint.Errorf("check the command, and that normbench is installed there",
-			"%s does not start: %v", c, err)
+		return nil, hint.Errorf(startHelp(err), "%s does not start: %v", c, err)
 	}
 	c.proc = p
 	c.pid.Store(int64(p.PID()))

@@ -27,6 +27,7 @@ type Writer struct {
 	name    string
 	file    *durable.File
 	lock    *flock.Flock
+	half    error // of an append that failed and could not be taken back
 	size    int64 // of what this writer has read or written
 	written int   // records
 	reader  *reader
@@ -87,10 +88,10 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	}
 	file, err := root.OpenFile(place.Name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, nil, hint.With(w.fail(err), durable.Help(err))
+		return nil, nil, w.trouble(err)
 	}
 	if w.file, err = durable.OpenFile(file, w.name); err != nil {
-		return nil, nil, w.fail(err)
+		return nil, nil, w.trouble(err)
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
@@ -105,6 +106,9 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	}
 	return w, notes, nil
 }
+
+// trouble is fail of the system's, with the next step.
+func (w *Writer) trouble(err error) error { return hint.With(w.fail(err), durable.Help(err)) }
 
 // fail says whose trouble err is.
 func (w *Writer) fail(err error) error {
@@ -174,7 +178,7 @@ func unpack(p durable.Place) (bool, error) {
 func (w *Writer) resume() (notes Notes, err error) {
 	st, err := w.file.Stat()
 	if err != nil {
-		return nil, w.fail(err)
+		return nil, w.trouble(err)
 	}
 	if st.Size() == 0 {
 		return nil, nil
@@ -185,7 +189,7 @@ func (w *Writer) resume() (notes Notes, err error) {
 	w.size = w.reader.end
 	if st.Size() > w.size {
 		if err := w.file.Truncate(w.size); err != nil {
-			return nil, w.fail(err)
+			return nil, w.trouble(err)
 		}
 	}
 	notes = w.reader.notes
@@ -259,12 +263,17 @@ func (w *Writer) CheckUnchanged() error {
 
 // unchanged compares the open file with what is under its name.
 func (w *Writer) unchanged() error {
+	if w.half != nil {
+		return w.half
+	}
 	ours, err := w.file.Stat()
 	if err != nil {
-		return w.fail(err)
+		return w.trouble(err)
 	}
 	what, where := "", "in it"
 	switch there, err := os.Stat(w.name); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return w.trouble(err)
 	case err != nil:
 		what, where = "was moved or deleted", whereIs(w.file)
 	case !os.SameFile(ours, there):
@@ -302,9 +311,13 @@ func (w *Writer) append(b []byte) error {
 	}
 	if err != nil {
 		// Half a line in the middle of the file would spoil it, so what came of
-		// this one is taken back. A second failure adds nothing.
-		_ = w.file.Truncate(w.size)
-		return hint.With(w.fail(err), durable.Help(err)+"; the records before this one are safe")
+		// this one is taken back. Where that fails too, the next writer does it: of this one the
+		// file is no longer what it should be.
+		err = hint.With(w.fail(err), durable.Help(err)+"; the records before this one are safe")
+		if w.file.Truncate(w.size) != nil {
+			w.half = err
+		}
+		return err
 	}
 	w.size += int64(len(b))
 	return nil

@@ -1,12 +1,16 @@
 package record
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
+	"normbench/internal/durable"
+	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
@@ -43,4 +47,28 @@ func TestWriter(t *testing.T) {
 			"record %d is %q, %t; notes %q", i, got, ok, notes)
 	}
 	assert.NoError(t, w.AppendAll(testRecord(run, 2))) // its run is in the file
+}
+
+// An append that fails and cannot be taken back is the trouble that every later one names, not that
+// somebody else has written there.
+func TestAppendHalf(t *testing.T) {
+	dir := t.TempDir()
+	w, _, err := OpenWriter(dir, ".")
+	assert.NoError(t, err)
+	defer w.Close()
+	run := testRun("r1")
+	assert.NoError(t, w.AppendAll(run))
+	ours := w.file
+	defer ours.Close()
+	reading, err := os.Open(w.name)
+	assert.NoError(t, err)
+	w.file, err = durable.OpenFile(reading, w.name) // neither written nor cut
+	assert.NoError(t, err)
+	first := w.AppendAll(testRecord(run, 0))
+	assert.That(t, first != nil, "a file that is only read was written")
+	_, err = ours.Write([]byte("half"))
+	assert.NoError(t, err)
+	again := w.AppendAll(testRecord(run, 0))
+	assert.Equal(t, fmt.Sprint(again), fmt.Sprint(first))
+	assert.That(t, strings.Contains(hint.Of(again), "the records before this one are safe"), "%s", hint.Of(again))
 }
