@@ -2,13 +2,18 @@ package report
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
@@ -49,6 +54,47 @@ func smallLive(t testing.TB, change func(*Live)) []byte {
 	data, err := json.Marshal(run)
 	assert.NoError(t, err)
 	return data
+}
+
+// The texts of a live compare's file come from anywhere. None makes a line of its own in a table, acts
+// on a terminal, or is a formula of a spreadsheet; what is no verdict is refused.
+func TestLiveFileTexts(t *testing.T) {
+	const forged = "x\nforged: FASTER\r\u2028forged \x1b[31m\u202e|<script>"
+	data := smallLive(t, func(r *Live) {
+		r.A, r.B, r.Run.Protocol.Name = "= cmd|calc", forged, forged
+		r.Run.Device.Name, r.Peers, r.Run.Tool = forged, []string{forged}, forged
+		for i := range r.Judged {
+			r.Judged[i].Reason = "@SUM(1)" + forged
+		}
+		r.Duels[1].Reason = forged
+		r.Run.Env = map[string]string{forged: forged}
+	})
+	path := filepath.Join(t.TempDir(), "compare-x.json")
+	assert.NoError(t, os.WriteFile(path, data, 0o644))
+	run, err := ReadLive(path)
+	assert.NoError(t, err)
+	for _, format := range Formats() {
+		var text bytes.Buffer
+		assert.NoError(t, Render(&text, run.Comparison(), format))
+		for line := range strings.Lines(text.String()) {
+			plain := strings.IndexFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !unicode.IsGraphic(r) }) < 0
+			assert.That(t, plain && !strings.HasPrefix(strings.TrimSpace(line), "forged"), "%s: %q", format, line)
+		}
+		if format != FormatCSV {
+			continue
+		}
+		rows, err := csv.NewReader(&text).ReadAll()
+		assert.NoError(t, err)
+		for _, cell := range slices.Concat(rows...) {
+			assert.That(t, !strings.HasPrefix(cell, "=") && !strings.HasPrefix(cell, "@"), "%q", cell)
+		}
+	}
+	for _, field := range []string{"verdict", "gate"} {
+		word := regexp.MustCompile(`"`+field+`":"[A-Z]+"`).ReplaceAll(data, []byte(`"`+field+`":"=cmd"`))
+		assert.NoError(t, os.WriteFile(path, word, 0o644))
+		_, err := ReadLive(path)
+		assert.Refused(t, err, `"=cmd" is no verdict`, field)
+	}
 }
 
 // Whatever is accepted can be printed, and judged again.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -266,11 +267,28 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	}
 	switch format {
 	case FormatCSV:
+		for _, row := range t.Rows {
+			for i, cell := range row {
+				row[i] = inert(cell)
+			}
+		}
 		return csv.NewWriter(w).WriteAll(slices.Insert(t.Rows, 0, t.Header))
 	case FormatJSON:
 		return tableJSON(w, t)
 	}
 	return drawTable(w, t, format, l)
+}
+
+// inert is a cell of csv that no spreadsheet runs: a text that would be a formula there is quoted. A
+// verdict such as "= base" is none, and a number stays one.
+func inert(cell string) string {
+	if cell == "" || !strings.ContainsRune("=+-@", rune(cell[0])) || cell == "= A" || cell == "= base" {
+		return cell
+	}
+	if _, err := strconv.ParseFloat(cell, 64); err == nil {
+		return cell
+	}
+	return "'" + cell
 }
 
 // jsonText is a string in JSON.

@@ -97,6 +97,7 @@ func Parse(data []byte) (*Match, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
+	makePrintable(reflect.ValueOf(&m).Elem())
 	if len(m.Duels) > 0 && m.Schema > Schema {
 		return nil, hint.Errorf("update normbench",
 			"schema %d is newer than %d, the newest that this normbench reads", m.Schema, Schema)
@@ -123,7 +124,62 @@ func Parse(data []byte) (*Match, error) {
 	case m.Summary.Cells > 0 && m.Summary.Worst == nil:
 		return nil, fmt.Errorf("its summary of %d cells has no worst", m.Summary.Cells)
 	}
+	for i := range m.Judged {
+		if err := checkVerdict(&m.Judged[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range m.Gate {
+		if err := checkVerdict(&m.Gate[i].Again); err != nil {
+			return nil, err
+		}
+	}
 	return &m, m.Rule.CheckValid()
+}
+
+// maxText is how many bytes a text of a match may have: a compiler may have said more.
+const maxText = 8 << 10
+
+// makePrintable makes each text in v one line that can be printed: a file comes from anywhere, and a
+// line break in one would print lines that look like the table's own.
+func makePrintable(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		if v.CanSet() {
+			v.SetString(kernels.Printable(v.String(), maxText))
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			makePrintable(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			makePrintable(v.Field(i))
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			makePrintable(v.Index(i))
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			if text := v.MapIndex(key); text.Kind() == reflect.String && key.Kind() == reflect.String {
+				v.SetMapIndex(key, reflect.Value{})
+				clean := func(s string) reflect.Value { return reflect.ValueOf(kernels.Printable(s, maxText)) }
+				v.SetMapIndex(clean(key.String()), clean(text.String()))
+			}
+		}
+	}
+}
+
+// checkVerdict refuses what is no word of a verdict. A second run that failed has none.
+func checkVerdict(j *verdict.Judgement) error {
+	for _, v := range []verdict.Verdict{j.Verdict, j.Gate} {
+		if !slices.Contains([]verdict.Verdict{verdict.Faster, verdict.Slower, verdict.Same,
+			verdict.Inconclusive, ""}, v) {
+			return fmt.Errorf("%.40q is no verdict", string(v))
+		}
+	}
+	return nil
 }
 
 // Resume has a match that ended early go on with a fresh one, whose run is added to the list of
