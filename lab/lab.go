@@ -169,7 +169,8 @@ func NoSources(device string) error {
 // devices opens the devices alone. GPUs are driven by workers of this same program, one each; the
 // cpu is driven in-process.
 func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
-	path, replayed := strings.CutPrefix(c.Device, "replay:")
+	device := l.deviceHere(c.Device)
+	path, replayed := strings.CutPrefix(device, "replay:")
 	defer l.Started() // a replay's reading may be ended at any time
 	if !replayed {
 		l.Started()
@@ -182,11 +183,11 @@ func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
 		return l.workers(c)
 	case replayed:
 		return l.replay(c, path)
-	case c.Device == "cpu" || (c.Device == "" || c.Device == "auto") && !HaveCUDA:
+	case device == "cpu" || (device == "" || device == "auto") && !HaveCUDA:
 		d, err := cpu.Open(l.Registry)
 		return []kernels.Device{d}, err
-	case c.Device != "" && c.Device != "auto":
-		return l.gpus(c, c.Device)
+	case device != "" && device != "auto":
+		return l.gpus(c, device)
 	}
 	ds, err := l.gpus(c, "cuda:0")
 	if err == nil || l.Ctx.Err() != nil {
@@ -323,29 +324,4 @@ func (l *Lab) UseBaseline(dir string) error {
 	}
 	l.Registry, l.Baseline = r, dir
 	return nil
-}
-
-// KnownDevice is a device that need not be there: the cpu of this machine, one of public figures, or a
-// .json file of a card's.
-func (l *Lab) KnownDevice(name string) (kernels.DeviceInfo, error) {
-	if name == "cpu" {
-		d, err := cpu.Open(l.Registry)
-		if err != nil {
-			return kernels.DeviceInfo{}, err
-		}
-		return d.Info(), nil
-	}
-	if filepath.Ext(name) == ".json" {
-		return rule.ReadDevice(name)
-	}
-	keys := []string{"cpu"}
-	key := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(name))
-	for _, k := range rule.KnownDevices() {
-		if k.Key == key {
-			return k.DeviceInfo, nil
-		}
-		keys = append(keys, k.Key)
-	}
-	return kernels.DeviceInfo{}, hint.Errorf(fmt.Sprintf("use %s, or a .json file of another card's figures",
-		strings.Join(keys, ", ")), "unknown device %q", name)
 }

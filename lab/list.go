@@ -39,18 +39,14 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 		return nil, err
 	}
 	row("cpu", host.Info())
-	n, err := CountGPUs()
-	if err != nil {
-		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
-	}
-	for i := range n {
-		d, err := OpenGPU(l.Registry, i, 0)
+	if err := l.gpusHere(func(name string, d kernels.DeviceInfo, err error) {
 		if err != nil {
-			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, console.OneLine(err.Error())))
-			continue
+			t.Notes = append(t.Notes, fmt.Sprintf("%s: %s", name, console.OneLine(err.Error())))
+			return
 		}
-		row(fmt.Sprintf("cuda:%d", i), d.Info())
-		d.Close()
+		row(name, d)
+	}); err != nil {
+		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
 	}
 	var keys []string
 	for _, k := range rule.KnownDevices() {

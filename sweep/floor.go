@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 
 	"normbench/kernels"
@@ -23,10 +24,13 @@ const overStream = 2
 // why says that no card moves as many as this one says.
 func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 	rate = float64(d.PeakRate)
-	if d.Kind != kernels.KindCUDA {
-		return rate, ""
-	}
 	limit := 0.0
+	if d.Kind != kernels.KindCUDA { // no cpu outruns the fastest card, whatever it says
+		for _, k := range rule.KnownDevices() {
+			limit = max(limit, beyondCards*float64(k.PeakRate))
+		}
+		return min(cmp.Or(rate, limit), limit), ""
+	}
 	for _, k := range rule.KnownDevices() {
 		if k.ID == d.ID {
 			rate, limit = max(rate, float64(k.PeakRate)), overPeak*float64(k.PeakRate)
@@ -41,8 +45,11 @@ func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 	return rate, why
 }
 
+// leastUS is a time in microseconds that no run of anything stays below: two readings of a clock.
+const leastUS = 0.01
+
 // Impossible says why a time of a problem, in microseconds, cannot be true, or is "": it is shorter
-// than an empty launch, of emptyUS, or the memory would have moved more than it can. Cold inputs
+// than leastUS or an empty launch, of emptyUS, or the memory would have moved more than it can. Cold inputs
 // come from the memory; of the outputs as much may stay in the cache as it holds. The rate of a
 // memory that is not known is held to the run's own stream, of streamUS. Both are 0 where they are
 // not known.
@@ -52,6 +59,8 @@ func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emp
 	switch {
 	case why != "":
 		return why
+	case us < leastUS:
+		return fmt.Sprintf("it takes %.3f us, and nothing takes less than %.3f: miscounted", us, leastUS)
 	case us < emptyUS:
 		return fmt.Sprintf("it takes %.3f us, and an empty launch %.3f: miscounted", us, emptyUS)
 	case !pr.Cold:

@@ -75,12 +75,15 @@ func TestImpossible(t *testing.T) {
 	assert.Lines(t, "testdata/impossible.txt", func(input string) string {
 		x := assert.Value[struct {
 			Problem                 string
-			Unknown, Warm           bool // another card, or a warm protocol
+			Unknown, Warm, CPU      bool // another card, a warm protocol, or a cpu
 			Peak, Empty, Stream, Us float64
 		}](t, input)
 		d := devicetest.H200()
 		if d.PeakRate = int64(x.Peak); x.Unknown {
 			d.ID = "nvidia-h900"
+		}
+		if x.CPU {
+			d.Kind = kernels.KindCPU
 		}
 		pr := ColdProtocol(d, 5)
 		if x.Warm {

@@ -7,6 +7,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
+
+	"gonum.org/v1/gonum/floats"
 
 	"normbench/internal/durable"
 	"normbench/kernels"
@@ -201,6 +204,23 @@ func checkTimes(what string, seconds []float64, want int) error {
 		if !(s >= 1e-9 && s <= 86400) {
 			return fmt.Errorf("%s of %g s", what, s)
 		}
+	}
+	return nil
+}
+
+// sumSlack is by how much the times of an answer may add up to more than it took: clocks differ.
+const sumSlack = 50 * time.Millisecond
+
+// checkSum refuses times that together are longer than the answer was waited for, on whatever device:
+// runs come one after the other. A stage may be a part of the runs, and overlap another.
+func checkSum(t *kernels.Timing, took time.Duration) error {
+	sum := floats.Sum(t.Seconds)
+	for _, stage := range t.Stages {
+		sum = max(sum, floats.Sum(stage.Seconds))
+	}
+	if sum > 1.05*(took+sumSlack).Seconds() {
+		return kernels.Failf(kernels.StatusUnfit, "its times add up to %.3g s, and the answer took %.3g: "+
+			"miscounted", sum, took.Seconds())
 	}
 	return nil
 }

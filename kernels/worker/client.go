@@ -249,8 +249,12 @@ func (b *remoteBench) Check(ctx context.Context, v kernels.Variant, repeats int)
 
 func (b *remoteBench) Time(ctx context.Context, v kernels.Variant,
 	o kernels.TimeOptions) (kernels.Timing, error) {
+	start := time.Now()
 	a, err := b.call(ctx, &request{Op: "time", Variants: []kernels.Variant{v}, Options: &o})
 	if err != nil {
+		return kernels.Timing{}, err
+	}
+	if err := checkSum(a.Timing, time.Since(start)); err != nil {
 		return kernels.Timing{}, err
 	}
 	return *a.Timing, nil

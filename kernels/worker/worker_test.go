@@ -47,6 +47,8 @@ func TestMain(m *testing.M) {
 			}
 			return nil
 		}}
+	case "slow clock":
+		dev = &devicetest.Fake{Seconds: devicetest.Always(2)}
 	case "rich":
 		dev = newRich()
 	case "fault":
@@ -319,4 +321,22 @@ func TestServeMistakes(t *testing.T) {
 		_, raw, err := serve(input)
 		assert.That(t, err == nil && raw == "", "%q: %v, %s", input, err, raw)
 	}
+}
+
+// Times that together are longer than the answer took are no times, on a cpu neither.
+func TestTimesAddUp(t *testing.T) {
+	timing := func(seconds ...float64) *kernels.Timing { return &kernels.Timing{Seconds: seconds} }
+	assert.NoError(t, checkSum(timing(0.3, 0.3, 0.3), time.Second))
+	assert.NoError(t, checkSum(timing(1e-5, 1e-5), 0), "clocks differ")
+	staged := timing(0.3, 0.3)
+	staged.Stages = []kernels.StageSeconds{{Seconds: []float64{0.3, 0.3}}, {Seconds: []float64{0.2, 0.2}}}
+	assert.NoError(t, checkSum(staged, time.Second), "stages are of the runs")
+	staged.Stages[0].Seconds[1] = 86400
+	assert.Error(t, checkSum(staged, time.Second), "its times add up to 8.64e+04 s, and the answer took 1")
+
+	b := open(t, start(t, "slow clock"))
+	_, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3})
+	var f *kernels.Failure
+	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusUnfit && !f.Broken &&
+		strings.Contains(f.Reason, "its times add up to 6 s"), "%v", err)
 }
