@@ -20,6 +20,9 @@ type benchRow struct {
 func BenchTable(records []*record.Record, run *record.Run) *Table {
 	title := fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", run.Protocol.Samples,
 		run.Protocol.Name)
+	if run.Protocol.Samples == 1 {
+		title = fmt.Sprintf("one %s sample; GB/s of compulsory bytes", run.Protocol.Name)
+	}
 	stages := []string{}
 	var rows []benchRow
 	var notes []string
@@ -42,8 +45,12 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 	if len(records) == 0 { // the stages are not known yet
 		stages = []string{"*"}
 	}
-	t := NewTable(strings.Join(append([]string{title}, Timer([]*record.Run{run})...), "\n"), rows,
-		benchColumns(stages))
+	columns := benchColumns(stages)
+	if len(rows) > 0 && !slices.ContainsFunc(rows, func(r benchRow) bool { return r.cell.Lo > 0 }) {
+		us := slices.IndexFunc(columns, func(c Column[benchRow]) bool { return c.Head == "us" })
+		columns[us].Means = "median, of too few samples for an interval"
+	}
+	t := NewTable(strings.Join(append([]string{title}, Timer([]*record.Run{run})...), "\n"), rows, columns)
 	t.Notes, t.Group = notes, ByProblem
 	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
 	return t
@@ -64,7 +71,7 @@ func benchColumns(stages []string) []Column[benchRow] {
 		return sideColumns(func(r benchRow) Cell { return r.cell }, "", "", names...)
 	}
 	spread := func(r benchRow) any {
-		if r.Status != kernels.StatusOK {
+		if r.Status != kernels.StatusOK || r.cell.N < 2 { // one sample has none
 			return nil
 		}
 		return 100 * r.cell.Spread

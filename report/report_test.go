@@ -5,10 +5,12 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
@@ -130,3 +132,28 @@ func TestColumns(t *testing.T) {
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// One sample has neither a spread nor an interval, and no word of one.
+func TestBenchOneSample(t *testing.T) {
+	for samples, want := range map[int]bool{1: false, 12: true} {
+		run := &record.Run{Protocol: record.Protocol{Name: "cold", Samples: samples}}
+		r := &record.Record{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 8, N: 64,
+			DType: kernels.BF16, Weight: kernels.BF16}, Family: "rms_fwd/cta_reg", Status: kernels.StatusOK}
+		for i := range samples {
+			r.SamplesUS = append(r.SamplesUS, 10+float64(i))
+		}
+		var text, data strings.Builder
+		table := BenchTable([]*record.Record{r}, run)
+		assert.NoError(t, RenderTable(&text, table, FormatText))
+		assert.NoError(t, RenderTable(&data, table, FormatJSON))
+		assert.Equal(t, strings.Contains(text.String(), "95% interval"), want, samples, "samples:", text.String())
+		assert.Equal(t, !strings.Contains(data.String(), `"spread_percent": null`), want, samples, "samples")
+	}
+}
+
+// A number that stands for infinity says so.
+func TestSentinel(t *testing.T) {
+	table := NewTable("", []float64{math.MaxFloat32, 3.4e38, -3.4e38, 2.5}, []Column[float64]{
+		{Head: "error/tol", Format: "%.2f", Value: func(x float64) any { return x }}})
+	assert.Equal(t, fmt.Sprint(table.Rows), "[[inf] [inf] [-inf] [2.50]]")
+}

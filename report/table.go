@@ -37,6 +37,10 @@ type Column[R any] struct {
 	Means  string         // what it says, below the table
 }
 
+// sentinel is the size from which a number stands for infinity, which JSON does not have: an error that
+// no tolerance measures is the largest float32.
+const sentinel = 1e30
+
 // NewTable is a table of rows, of which csv and json have the columns with a Name, in this order.
 func NewTable[R any](title string, rows []R, columns []Column[R]) *Table {
 	t := &Table{Title: title}
@@ -63,6 +67,9 @@ func NewTable[R any](title string, rows []R, columns []Column[R]) *Table {
 				}
 				if c.Format != "" && cells[i] != "" {
 					texts[i] = fmt.Sprintf(c.Format, v)
+					if x, ok := v.(float64); ok && math.Abs(x) >= sentinel {
+						texts[i] = strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(math.Copysign(math.Inf(1), x), 'g', -1, 64)), "+")
+					}
 				}
 			}
 			if c.Text != nil {

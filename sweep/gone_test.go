@@ -191,3 +191,49 @@ func TestStale(t *testing.T) {
 		want(true, "dying of its stream")
 	})
 }
+
+// A base that its device dies of each time is to blame, too: its own deaths are not the device's.
+func TestBlameBase(t *testing.T) {
+	l, base := newLedger(100), cell{op: opCheck}
+	for range 40 {
+		l.note(cell{op: opCheck}, true, false, false)
+		l.note(cell{Variant: kernels.Variant{Family: "stream"}, op: opTime}, true, false, false)
+	}
+	for death := 1; ; death++ {
+		guilty, why := l.note(base, false, true, true)
+		if guilty {
+			assert.That(t, strings.HasSuffix(why, fmt.Sprintf("%d of %d times; the stream and the base: 0 of 80)",
+				death, death)), "%s", why)
+			break
+		}
+		assert.Must(t, death < 10, "%d deaths of %d are not its own: %+v", death, death, l.of)
+	}
+}
+
+// A device that is gone before it was asked to run a variant says nothing of it.
+func TestGoneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, ts := fake(), tasks(t, 2, pool[0])
+		bad := ts[0].Variants[1]
+		f.Hook = func(_ context.Context, op string, v kernels.Variant) error {
+			if op == "check" && v == bad {
+				return &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker is gone", Broken: true,
+					Before: true}
+			}
+			return nil
+		}
+		l := newLedger(1)
+		s := &Session{Device: f, Registry: registry, Problem: ts[0].Problem, Base: ts[0].Base,
+			Protocol: options(2).Run.Protocol, ledger: l}
+		defer s.Close()
+		for range 30 {
+			_, err := s.Check(t.Context(), s.Stream(), 1)
+			assert.NoError(t, err)
+		}
+		_, err := s.Check(t.Context(), bad, 1)
+		var lost *kernels.DeviceLoss
+		assert.That(t, errors.As(err, &lost), "%v", err)
+		died := l.of[cell{s.Problem, bad, opCheck}]
+		assert.That(t, died == nil || died.deaths == 0, "%+v deaths are the variant's", died)
+	})
+}

@@ -420,11 +420,13 @@ func TestStatusWithoutEvidence(t *testing.T) {
 	run := testRun("r1")
 	for reason, counts := range map[string]bool{"the worker ended": false, "the worker ended" +
 		Evidence + "4 of 4 times)": true} {
-		rec := testRecord(run, 0)
-		rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusCrash, reason, nil, nil
-		f, err := Load(writeFile(t, lines(t, run, rec)))
-		assert.NoError(t, err)
-		_, ok := f.Status(rec.Key)
-		assert.Equal(t, ok, counts, reason)
+		for _, status := range []kernels.Status{kernels.StatusCrash, kernels.StatusTimeout} {
+			rec := testRecord(run, 0)
+			rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = status, reason, nil, nil
+			f, err := Load(writeFile(t, lines(t, run, rec)))
+			assert.NoError(t, err)
+			_, ok := f.Status(rec.Key)
+			assert.Equal(t, ok, counts, status, reason)
+		}
 	}
 }

@@ -20,7 +20,7 @@ func makePrintable(texts ...*string) {
 
 // makePrintable makes one line of each text that a device, a host or a peer has given.
 func (r *Run) makePrintable() {
-	makePrintable(&r.ID, &r.Tool, &r.Protocol.Name, &r.Protocol.Phase, &r.Protocol.Search)
+	makePrintable(&r.ID, &r.Tool)
 	for k, text := range r.Env {
 		delete(r.Env, k)
 		r.Env[kernels.Printable(k, maxText)] = kernels.Printable(text, maxText)

@@ -315,6 +315,9 @@ func (j *Judgement) explain(x interval, rule Rule) {
 	target := size // half width that would tell
 	switch {
 	case x.away() > 0 && half >= 1.5*size: // to one side only: some rounds are far from all others
+	case x.away() > 0 && j.P > rule.Alpha: // the interval does not know of ties
+		j.Reason = fmt.Sprintf("p is %.2g, and %.2g is needed: rounds tie", j.P, rule.Alpha)
+		return
 	case size > same && (j.Step > rule.Resolve || x.away() > 0):
 		j.Reason = widened
 		return
