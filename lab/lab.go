@@ -33,9 +33,21 @@ import (
 	"normbench/tune/ref"
 )
 
-// HelperCommand is the name of the subcommand that a CUDA device starts in processes of their own,
-// one for each source that it compiles at the same time.
+// HelperCommand is the name of the subcommand that compiles in processes of their own, one for each
+// source at the same time.
 const HelperCommand = "compile-helper"
+
+// helper is the command line that runs the compile helper in this very program, also where
+// its file has been replaced since it started.
+func helper() []string {
+	self := "/proc/self/exe"
+	if _, err := os.Stat(self); err != nil {
+		if self, err = os.Executable(); err != nil {
+			return nil
+		}
+	}
+	return []string{self, HelperCommand}
+}
 
 // A Config says what to open. Zero values are defaults, but of Jobs.
 type Config struct {

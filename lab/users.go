@@ -2,6 +2,7 @@ package lab
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -144,8 +145,9 @@ func (l *Lab) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 // whether its kernels were compiled.
 func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool,
 	err error) {
-	checker := check.New(l.Registry, rule.KnownDevices()[0].DeviceInfo)
+	checker := check.New(l.Registry, rule.KnownDevices()[0].DeviceInfo, helper()...)
 	defer checker.Close()
+	defer context.AfterFunc(l.Ctx, checker.Close)()
 	if checker.NoNVRTC != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
 		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w",
 			checker.NoNVRTC)
@@ -159,6 +161,9 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		}
 		n, err := checker.Check(f, p, all)
 		l.Once(checker.Unkept())
+		if l.Ctx.Err() != nil {
+			return false, l.Ctx.Err()
+		}
 		if err != nil {
 			return false, l.inFolder(err)
 		}

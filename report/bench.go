@@ -20,9 +20,6 @@ type benchRow struct {
 func BenchTable(records []*record.Record, run *record.Run) *Table {
 	title := fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", run.Protocol.Samples,
 		run.Protocol.Name)
-	if run.Protocol.Samples == 1 {
-		title = fmt.Sprintf("one %s sample; GB/s of compulsory bytes", run.Protocol.Name)
-	}
 	stages := []string{}
 	var rows []benchRow
 	var notes []string

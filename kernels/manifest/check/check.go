@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,6 +29,7 @@ type Checker struct {
 	device   kernels.DeviceInfo
 	cache    *nvrtc.Cache
 	triton   *triton.Compiler
+	pool     *nvrtc.Pool // nil where this process compiles
 	// NoNVRTC is why no CUDA is compiled, or nil.
 	NoNVRTC error
 
@@ -37,17 +39,30 @@ type Checker struct {
 }
 
 // New checks families of r for a device that need not be there. Without
-// NVRTC it compiles no CUDA: see NoNVRTC.
-func New(r *kernels.Registry, d kernels.DeviceInfo) *Checker {
+// NVRTC it compiles no CUDA: see NoNVRTC. Helper is the command of a compile helper
+// (nvrtc.ServeHelper); without one this process compiles. NVRTC sets handlers of its own for the
+// signals that end a process, with which a signal is a crash of Go's: a program that is to be
+// interrupted gives a helper.
+func New(r *kernels.Registry, d kernels.DeviceInfo, helper ...string) *Checker {
 	c := &Checker{registry: r, device: d, triton: triton.NewCompiler(0), seen: map[string]bool{}}
 	n, err := nvrtc.Find()
 	c.NoNVRTC = err
 	c.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).UsePython(c.triton.Compile)
+	if processes, bad := nvrtc.Compilers(); err == nil && bad == nil && processes > 0 && len(helper) > 0 {
+		c.pool = nvrtc.NewPool(processes, 0, append(slices.Clone(helper), n.Path())...)
+		c.cache.UsePool(c.pool)
+	}
 	return c
 }
 
-// Close ends what compiles.
-func (c *Checker) Close() { c.triton.Close() }
+// Close ends what compiles. It may be called while Check runs, which then ends with an error, and
+// more than once.
+func (c *Checker) Close() {
+	if c.pool != nil {
+		c.pool.Close()
+	}
+	c.triton.Close()
+}
 
 // Kernels is how many different kernels have been compiled.
 func (c *Checker) Kernels() int { return len(c.seen) }
