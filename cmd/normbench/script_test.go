@@ -50,8 +50,9 @@ func TestMain(m *testing.M) {
 	program := func(r func() *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r())) }
 	}
-	// A worker of a program with CUDA starts by os.Executable, which may be this file.
-	if strings.HasSuffix(os.Args[0], ".test") && len(os.Args) > 1 && os.Args[1] == "worker" {
+	// A worker of a program with CUDA starts by os.Executable, which may be this file, and so does what compiles.
+	if strings.HasSuffix(os.Args[0], ".test") && len(os.Args) > 1 &&
+		slices.Contains([]string{"worker", lab.HelperCommand}, os.Args[1]) {
 		program(families.New)()
 	}
 	testscript.Main(m, map[string]func(){

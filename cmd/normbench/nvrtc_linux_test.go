@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"normbench/internal/assert"
+	"normbench/kernels/nvrtc"
+)
+
+// A signal ends verify while NVRTC compiles, which sets handlers of its own: with code 130, one line,
+// and no helper left that holds standard error open.
+func TestSignalInNVRTC(t *testing.T) {
+	_, err := nvrtc.Find()
+	assert.Needs(t, "NVRTC", err)
+	for i := range 8 {
+		cmd := exec.Command("normbench", "verify", "--device", "cpu", "--kernels", "../../examples/kernels",
+			"--all-configs", "--shapes", "64x256")
+		cmd.Env = append(os.Environ(), "NORMBENCH_CACHE="+t.TempDir())
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		assert.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(400+200*i) * time.Millisecond)
+		sent := time.Now()
+		assert.NoError(t, cmd.Process.Signal([]os.Signal{syscall.SIGINT, syscall.SIGTERM}[i%2]))
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		assert.That(t, errors.As(err, &exit) && exit.ExitCode() == 130 && strings.Count(said.String(), "\n") == 1,
+			"try %d: %v\n%s", i, err, said.String())
+		took := time.Since(sent)
+		assert.That(t, took < 5*time.Second, "try %d: it took %s", i, took) // of a busy machine
+	}
+}
