@@ -2,6 +2,7 @@ package lab
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -37,6 +38,9 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 	case selects && selector == "":
 		return side, hint.Errorf(report.OperandHelp, "nothing stands behind the # of %s", text)
 	case textfile.Ext(path) == ".json":
+		if _, err := textfile.Read(path, textfile.Large); hint.Of(err) != "" {
+			return side, fmt.Errorf("%s: %w", path, err)
+		}
 		return side, hint.Errorf("`normbench report "+path+"` prints its table",
 			"%s is a live compare, and no operand of another", path)
 	}

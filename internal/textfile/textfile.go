@@ -111,7 +111,8 @@ func Read(path string, max int64) ([]byte, error) {
 	case int64(len(data)) > max:
 		return nil, tooLarge(max)
 	}
-	return TrimMark(data), nil
+	data = TrimMark(data)
+	return data, CheckForeign(data)
 }
 
 func tooLarge(max int64) error { return fmt.Errorf("it has more than %d MiB", max>>20) }

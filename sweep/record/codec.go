@@ -12,6 +12,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 )
 
@@ -170,6 +171,9 @@ func (d *decoder) fill(it *item, b []byte) error {
 	}
 	if sealed, ok := durable.CheckSeal(b); sealed && !ok {
 		return hint.With(errSum, lineHelp)
+	}
+	if err := textfile.CheckConflict(b); err != nil {
+		return err
 	}
 	if err := jsonv2.Unmarshal(b, &l); err != nil {
 		return diagnose(b, err)

@@ -1,0 +1,70 @@
+package textfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"normbench/internal/hint"
+)
+
+// conflict is a line that git leaves where a merge found no answer.
+var conflict = regexp.MustCompile(`(?m)^(<{7}|>{7}) `)
+
+// goBenchmark is a line of `go test -bench`, or of its head.
+var goBenchmark = regexp.MustCompile(`(?m)^(goos: \w+|Benchmark\S*\s+\d+\s+[0-9.e+]+ ns/op\b)`)
+
+const pairsHelp = "`normbench judge` takes rounds in which two sides were measured in turns, as CSV with a,b[,a2]"
+
+// CheckConflict refuses a text in which git has left a conflict.
+func CheckConflict(data []byte) error {
+	if !bytes.Contains(data, []byte("<<<<<<< ")) && !bytes.Contains(data, []byte(">>>>>>> ")) ||
+		!conflict.Match(data) {
+		return nil
+	}
+	return hint.Errorf("take one side whole (`git checkout --ours FILE`, or --theirs): a merge by hand breaks "+
+		"the checksums", "it has the conflict markers of git")
+}
+
+// CheckForeign refuses a file of another tool that people give to this one, by what it is. Readers
+// would only say at which byte they stopped.
+func CheckForeign(data []byte) error {
+	if err := CheckConflict(data); err != nil {
+		return err
+	}
+	if goBenchmark.Match(data[:min(len(data), 1<<16)]) {
+		return hint.Errorf("benchstat compares such files; "+pairsHelp, "it is the text of Go's benchmarks")
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		return nil
+	}
+	var has map[string]json.RawMessage
+	if json.Unmarshal(data, &has) != nil {
+		return nil // its reader says more
+	}
+	all := func(names ...string) bool {
+		for _, name := range names {
+			if _, ok := has[name]; !ok {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case all("tune_params_keys", "cache"):
+		return hint.Errorf("`normbench export --format kt-cache` writes such caches, and nothing here reads them; "+
+			pairsHelp, "it is a cache of kernel_tuner")
+	case all("devices", "benchmarks"):
+		return hint.Errorf(pairsHelp, "it has the results of NVBench")
+	case all("model_type") && (all("hidden_size") || all("architectures")):
+		var width int64
+		help := "give the model's hidden_size as N: `--shapes 8192xN`, or `normbench rule base --columns N`"
+		if json.Unmarshal(has["hidden_size"], &width) == nil && width > 0 {
+			help = fmt.Sprintf("its rows have %d elements: `--shapes 8192x%[1]d`, or `normbench rule base --columns %[1]d`",
+				width)
+		}
+		return hint.Errorf(help, "it is the config of a model of Hugging Face")
+	}
+	return nil
+}
