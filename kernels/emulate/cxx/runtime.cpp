@@ -59,7 +59,6 @@ struct Copy { void *to; const void *from; int bytes, zeros; };
 struct Fiber {
   ucontext_t start;
   jmp_buf state;
-  std::unique_ptr<char[]> stack;
   bool begun = false, done = false;
   std::deque<std::vector<Copy>> groups{1}; // the last is open
 };
@@ -371,6 +370,28 @@ static void enter(int) {
   _longjmp(p.scheduler, 1);
 }
 
+// Stacks are those of a CTA's fibers. They go from CTA to CTA: to map and clear new ones took as long as
+// the kernels.
+constexpr int STACK = 256 << 10;
+struct Stacks {
+  std::vector<std::unique_ptr<char[]>> of;
+  static inline std::mutex lock;
+  static inline std::vector<std::unique_ptr<char[]>> unused;
+
+  explicit Stacks(int n) {
+    std::lock_guard<std::mutex> hold(lock);
+    for (; n > 0 && !unused.empty(); n--) {
+      of.push_back(std::move(unused.back()));
+      unused.pop_back();
+    }
+    for (; n > 0; n--) of.emplace_back(new char[STACK]);
+  }
+  ~Stacks() {
+    std::lock_guard<std::mutex> hold(lock);
+    for (auto &s : of) unused.push_back(std::move(s));
+  }
+};
+
 // run takes turns with a CTA's fibers until all have ended.
 static void run(Index block, int rank, int threads) {
   CTA p;
@@ -379,12 +400,11 @@ static void run(Index block, int rank, int threads) {
   p.fibers = std::vector<Fiber>(threads);
   p.warps.resize((threads + 31) / 32);
   if (threads % 32) p.warps.back().live = threads % 32;
-  constexpr int STACK = 256 << 10;
+  Stacks stacks(threads);
   for (int t = 0; t < threads; t++) {
     Fiber &f = p.fibers[t];
-    f.stack.reset(new char[STACK]);
     getcontext(&f.start);
-    f.start.uc_stack.ss_sp = f.stack.get();
+    f.start.uc_stack.ss_sp = stacks.of[t].get();
     f.start.uc_stack.ss_size = STACK;
     f.start.uc_link = nullptr;
     makecontext(&f.start, (void (*)())enter, 1, 0);
