@@ -50,18 +50,17 @@ const (
 
 // results is where a check's findings lie in device memory, in bytes from the start.
 type results struct {
-	outs, hashes, inputs, bands, differing, digest, size int64
+	hashes, inputs, bands, differing, size int64
 }
 
-const resultsBytes = maxOutputs*(outcomeBytes+8) + 8*(maxInputs+maxBands) + 16
+const resultsBytes = maxOutputs*(outcomeBytes+8) + 8*(maxInputs+maxBands) + 8
 
 func layOutResults(outs, inputs, bands int) (l results) {
 	l.hashes = int64(outs) * outcomeBytes
 	l.inputs = l.hashes + 8*int64(outs)
 	l.bands = l.inputs + 8*int64(inputs)
 	l.differing = l.bands + 8*int64(bands)
-	l.digest = l.differing + 8
-	l.size = l.digest + 8
+	l.size = l.differing + 8
 	return l
 }
 
@@ -85,15 +84,15 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 			steps = append(steps, l.step)
 		}
 		for i, t := range outs {
-			n, elem, got := t.Elems(), uint64(t.DType.Size()), b.mem[t.Name]
+			got := b.mem[t.Name]
 			if run > 0 {
-				steps = append(steps, d.over(d.support.differing, n, uint64(got),
-					uint64(b.first[t.Name]), uint64(n), elem, uint64(b.results)+uint64(at.differing)))
+				steps = append(steps, d.over(d.support.differing, (t.Bytes()+15)/16, uint64(got),
+					uint64(b.first[t.Name]), uint64(t.Bytes()), uint64(t.DType.Size()),
+					uint64(b.results)+uint64(at.differing)))
 				continue
 			}
-			steps = append(steps, d.over(d.support.digest, n, uint64(got), uint64(n), elem,
-				uint64(b.results)+uint64(at.digest)), b.compare(r, t, b.mem, want, i),
-				b.hash(t, b.mem, b.results+driver.Ptr(at.hashes+8*int64(i))))
+			steps = append(steps, b.compare(r, t, b.mem, want, i),
+				b.fingerprint(t, b.results+driver.Ptr(at.hashes+8*int64(i))))
 			if c.Repeats > 1 {
 				steps = append(steps, driver.Step{Kind: driver.StepCopy, Ptr: b.first[t.Name],
 					Src: got, Bytes: t.Bytes()})
@@ -110,7 +109,10 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 	}
 	number := func(off int64, i int) uint64 { return binary.LittleEndian.Uint64(raw[off+8*int64(i):]) }
 	c.Differing = int64(number(at.differing, 0))
-	c.Digest = number(at.digest, 0) >> 11 // whole in a JSON number
+	for i := range outs {
+		c.Digest = c.Digest*31 + number(at.hashes, i)
+	}
+	c.Digest >>= 11 // whole in a JSON number
 	for i, t := range inputs {
 		// Fingerprints of all runs are added up: one that puts its input back in the end is found, too.
 		if number(at.inputs, i) != uint64(c.Repeats)*b.drawn[t.Name] {
@@ -150,7 +152,7 @@ func (b *bench) inputs() (list []kernels.Tensor) {
 	return list
 }
 
-// fingerprint adds an input's fingerprint to sum.
+// fingerprint adds a tensor's fingerprint to sum.
 func (b *bench) fingerprint(t kernels.Tensor, sum driver.Ptr) driver.Step {
 	return b.d.over(b.d.support.fingerprint, (t.Bytes()+15)/16, uint64(b.mem[t.Name]), uint64(t.Bytes()), uint64(sum))
 }
@@ -218,16 +220,6 @@ func (b *bench) clearResults(outcomes int, size int64) []driver.Step {
 	return steps
 }
 
-// hash adds up a hash of an output's bits, four bytes at a time where they are whole.
-func (b *bench) hash(t kernels.Tensor, mem map[string]driver.Ptr, sum driver.Ptr) driver.Step {
-	size := int64(4)
-	if t.Bytes()%size != 0 {
-		size = int64(t.DType.Size())
-	}
-	n := t.Bytes() / size
-	return b.d.over(b.d.support.digest, n, uint64(mem[t.Name]), uint64(n), uint64(size), uint64(sum))
-}
-
 // compare holds output i against its answer, on the device.
 func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]driver.Ptr,
 	i int) driver.Step {
@@ -256,7 +248,7 @@ func (b *bench) checkTimed(r *program, runs int) error {
 		raw := make([]byte, len(r.hashes))
 		steps := b.clearResults(0, int64(len(raw)))
 		for i, t := range outs {
-			steps = append(steps, b.hash(t, b.mem, b.results+driver.Ptr(8*i)))
+			steps = append(steps, b.fingerprint(t, b.results+driver.Ptr(8*i)))
 		}
 		if err := b.read(steps, raw); err != nil || bytes.Equal(raw, r.hashes) {
 			return err

@@ -260,17 +260,6 @@ extern "C" __global__ void quantize(double *y, double *yt, i64 M, i64 N, const f
   if (blockIdx.x == 0 && threadIdx.x == 0) *scaleInv = 1 / s;
 }
 
-// digest adds up a hash of the place and bits of every element, in no order:
-// kernels.Memory's Digest.
-extern "C" __global__ void digest(const void *p, i64 n, i64 size, u64 *sum) {
-  u64 h = 0;
-  for EACH(i, n) {
-    u64 bits = size == 4 ? ((const u32 *)p)[i] : size == 2 ? ((const unsigned short *)p)[i] : ((const unsigned char *)p)[i];
-    h += mix(((u64)i << 32 ^ (u64)i >> 32) ^ bits ^ 0x9e3779b97f4a7c15ull);
-  }
-  atomicAdd(sum, h);
-}
-
 // untouched looks at the bands behind buffers, of n poisoned bytes each, a CTA a band: first[k] becomes
 // the first byte behind buffer k that is not poison any more.
 extern "C" __global__ void untouched(u64 *first, i64 n, const unsigned char *p0, const unsigned char *p1,
@@ -360,13 +349,22 @@ extern "C" __global__ void compare(const void *got, const double *want, i64 n, i
   if (worst > 0) atomicMax(&o->worst, (u64)__double_as_longlong(worst));
 }
 
-// differing counts the elements of size 1, 2 or 4 bytes whose bits differ.
-extern "C" __global__ void differing(const void *a, const void *b, i64 n, i64 size, u64 *count) {
+// differing counts the elements of size 1, 2 or 4 bytes whose bits differ, in buffers of n bytes. It looks
+// at 16 bytes at a time, and at their elements where they differ.
+extern "C" __global__ void differing(const char *a, const char *b, i64 n, i64 size, u64 *count) {
   u64 d = 0;
-  for EACH(i, n)
-    d += size == 4   ? ((const u32 *)a)[i] != ((const u32 *)b)[i]
-         : size == 2 ? ((const unsigned short *)a)[i] != ((const unsigned short *)b)[i]
-                     : ((const unsigned char *)a)[i] != ((const unsigned char *)b)[i];
+  auto elements = [&](i64 from, i64 to) {
+    for (i64 i = from; i < to; i += size) {
+      bool same = true;
+      for (i64 k = i; k < i + size; k++) same &= a[k] == b[k];
+      d += !same;
+    }
+  };
+  for EACH(i, n / 16) {
+    uint4 v = ((const uint4 *)a)[i], w = ((const uint4 *)b)[i];
+    if (((v.x ^ w.x) | (v.y ^ w.y) | (v.z ^ w.z) | (v.w ^ w.w)) != 0) elements(16 * i, 16 * i + 16);
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) elements(n / 16 * 16, n);
   if (d) atomicAdd(count, d);
 }
 

@@ -14,7 +14,7 @@ import (
 
 // support holds the entries of support.cu.
 type support struct {
-	fill, rows, columns, roundTo, wide, moved, quantize, untouched, fingerprint, compare, differing, digest, flush,
+	fill, rows, columns, roundTo, wide, moved, quantize, untouched, fingerprint, compare, differing, flush,
 	letGo, spin driver.Function
 }
 
@@ -31,7 +31,7 @@ func (d *Device) loadSupport() error {
 	s := &d.support
 	for name, f := range map[string]*driver.Function{
 		"fill": &s.fill, "rows": &s.rows, "columns": &s.columns, "roundTo": &s.roundTo, "moved": &s.moved,
-		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "untouched": &s.untouched, "fingerprint": &s.fingerprint,
+		"wide": &s.wide, "quantize": &s.quantize, "untouched": &s.untouched, "fingerprint": &s.fingerprint,
 		"compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "letGo": &s.letGo,
 		"spin": &s.spin,
 	} {
