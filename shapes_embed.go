@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed shapes.yaml
 var ShapesYAML string
+
+// ModelsYAML is the text of models.yaml, the models that the binary brings along.
+//
+//go:embed models.yaml
+var ModelsYAML string

@@ -92,7 +92,7 @@ func ReplayProblems(sel *shapes.Selection, d *replay.Device, c *Config) ([]kerne
 		return nil, err
 	}
 	ps := slices.DeleteFunc(slices.Clone(all), func(p kernels.Problem) bool { return !fits(p) })
-	if sel.Shapes != "" {
+	if sel.Shapes != "" || sel.Model != "" {
 		if ps, err = sel.Problems(""); err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"normbench/internal/picture"
 	"normbench/kernels"
 	"normbench/sweep/ab"
+	"normbench/sweep/models"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
@@ -66,6 +67,7 @@ type Comparison struct {
 	Notes    []string      // what stands against comparing the two
 	Runs     []*record.Run // that measured them
 
+	steps  []models.Step    // in which the rows are worth something
 	series []picture.Series // of both sides, for plots
 	live   *Live            // that it is of, nil for recordings
 }

@@ -24,6 +24,9 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	if c.live == nil {
 		tables = append(tables, meanTable(c))
 	}
+	if len(c.steps) > 0 {
+		tables = append(tables, c.stepTable())
+	}
 	if c.live == nil && len(c.Rows) == 0 && format != FormatCSV && format != FormatJSON {
 		tables = tables[1:]
 	}

@@ -145,13 +145,21 @@ func (c *Comparison) Page(title string) *Page {
 	}
 	p.Figures = []Figures{speeds}
 	rows, means := c.Table(), meanTable(c)
+	var steps []*Table
+	if len(c.steps) > 0 {
+		t := c.stepTable()
+		t.Title = "What it is worth in a step"
+		steps = []*Table{t}
+	}
 	if c.live != nil {
-		return c.live.page(p, rows, StreamTable(c.Stream))
+		p = c.live.page(p, rows, StreamTable(c.Stream))
+		p.Tables = append(steps, p.Tables...)
+		return p
 	}
 	_, how, _ := strings.Cut(rows.Title, "\n")
 	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"
-	p.Tables = []*Table{rows, means}
+	p.Tables = append(steps, rows, means)
 	return p
 }
 

@@ -13,6 +13,7 @@ import (
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/ab"
+	"normbench/sweep/shapes"
 	"normbench/sweep/verdict"
 )
 
@@ -84,7 +85,7 @@ func compare(e *env, cfg *compareConfig) error {
 	if err != nil {
 		return err
 	}
-	return showCompared(e, &cfg.common, c, ops[1]+" against "+ops[0])
+	return showCompared(e, &cfg.common, &cfg.Selection, c, ops[1]+" against "+ops[0])
 }
 
 // recorded compares what two operands have recorded.
@@ -127,8 +128,14 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 	return c, nil
 }
 
-// showCompared prints a comparison, and writes its page.
-func showCompared(e *env, x *common, c *report.Comparison, title string) error {
+// showCompared prints a comparison, with what it is worth in the steps that are asked for, and writes
+// its page.
+func showCompared(e *env, x *common, s *shapes.Selection, c *report.Comparison, title string) error {
+	steps, err := s.Steps()
+	if err != nil {
+		return err
+	}
+	c.SetSteps(steps)
 	if err := report.Render(e.out, c, x.format); err != nil {
 		return err
 	}

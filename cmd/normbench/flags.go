@@ -99,7 +99,7 @@ func (x *common) kernelFlags() []cli.Flag {
 }
 
 // within refuses values of a flag that are out of its range.
-func within[N int | float64](name string, lo, hi N, help string) func(*cli.Context, N) error {
+func within[N int | int64 | float64](name string, lo, hi N, help string) func(*cli.Context, N) error {
 	return func(_ *cli.Context, n N) error {
 		if n >= lo && n <= hi {
 			return nil
@@ -131,7 +131,25 @@ func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
 			DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
 			Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or " +
 				"GROUP@fp8 is of that type"},
-	}, classFlags(s, none)...)
+	}, append(modelFlags(s), classFlags(s, none)...)...)
+}
+
+// modelFlags ask for the norms of a model in place of shapes.
+func modelFlags(s *shapes.Selection) []cli.Flag {
+	ranks := func(to *int64, name, usage string) cli.Flag {
+		return &cli.Int64Flag{Destination: to, Name: name, Category: catWhat, Usage: usage, Value: 1,
+			Action: within[int64](name, 1, 1<<20, "use 1 or more ranks")}
+	}
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &s.Model, Name: "model", Category: catWhat,
+			Usage: "the norms of a `MODEL` in place of --shapes, each with its calls in a step: a name of " +
+				"`normbench list models`, a config.json, or a folder that has one"},
+		&cli.StringFlag{Destination: &s.Tokens, Name: "tokens", Category: catWhat,
+			Usage:       "with --model: tokens of a step, of all its ranks together, or several with commas",
+			DefaultText: strconv.Itoa(shapes.DefaultTokens)},
+		ranks(&s.TP, "tp", "with --model: ranks of tensor parallelism, which share the heads"),
+		ranks(&s.SP, "sp", "with --model: ranks that share the tokens: as many as --tp, or a multiple"),
+	}
 }
 
 // classFlags are what is done to a shape, and in which type.

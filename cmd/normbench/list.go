@@ -1,16 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/presets"
 	"normbench/report"
+	"normbench/sweep/models"
 	"normbench/sweep/shapes"
 )
 
@@ -18,6 +21,7 @@ import (
 type listConfig struct {
 	common
 	shapes, family, problem, device string
+	selection                       shapes.Selection // of list models
 	plans, refused                  bool
 }
 
@@ -39,7 +43,7 @@ func listCommand(e *env) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "list",
-		Usage: "list kernels, presets, peers, knobs, shapes, devices or configs",
+		Usage: "list kernels, presets, peers, knobs, shapes, models, devices or configs",
 		Subcommands: []*cli.Command{
 			sub("kernels", "list the kernel families, with the knob values of their grids",
 				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, listKernels),
@@ -54,6 +58,9 @@ func listCommand(e *env) *cli.Command {
 					Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a " +
 						"group to list"}}
 			}, listShapes),
+			sub("models", "list the models that --model names, or the norms of one", func(cfg *listConfig) []cli.Flag {
+				return append(modelFlags(&cfg.selection), classFlags(&cfg.selection, "")[1:]...)
+			}, listModels),
 			sub("devices", "list this machine's devices, and cards known by public figures", nil,
 				func(e *env, _ *listConfig) (*report.Table, error) { return e.DeviceTable() }),
 			sub("configs", "list a family's configs for a problem, and why others do not run",
@@ -61,7 +68,7 @@ func listCommand(e *env) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if ops := c.Args().Slice(); len(ops) > 0 {
-				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs",
+				return hint.Errorf("list kernels, presets, peers, knobs, shapes, models, devices or configs",
 					"cannot list %q", ops[0])
 			}
 			return cli.ShowSubcommandHelp(c)
@@ -126,6 +133,31 @@ func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
 	return t, nil
 }
 
+// listModels lists the models, or of one model each norm with its calls in a step.
+func listModels(_ *env, cfg *listConfig) (*report.Table, error) {
+	sel := &cfg.selection
+	if sel.Given = cfg.given; sel.Model == "" {
+		if _, err := sel.Steps(); err != nil {
+			return nil, err
+		}
+		t := report.New("", "model", "norms as", ">layers", ">hidden", ">norms in a forward", "figures of")
+		for _, m := range models.Default().Models() {
+			layers, hidden, calls := m.Size()
+			row := []string{m.Name, m.Architecture()}
+			for _, n := range []int64{layers, hidden, calls} {
+				row = append(row, strconv.FormatInt(n, 10))
+			}
+			t.Rows = append(t.Rows, append(row, m.Source))
+		}
+		return t, nil
+	}
+	steps, err := sel.Steps()
+	if err != nil {
+		return nil, err
+	}
+	return report.StepTable(steps), nil
+}
+
 func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "group", ">shapes", "M x N")
 	t.Data = report.New("", "group", "shape", ">m", ">n")
@@ -159,6 +191,10 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 		for _, s := range list {
 			texts = append(texts, s.String())
 			add(name, s)
+		}
+		if s := f.Step(name); s != nil {
+			texts = []string{fmt.Sprintf("%s of a step, with their calls",
+				console.Count(len(models.Problems([]models.Step{*s})), "problem"))}
 		}
 		if len(texts) > 6 {
 			texts = append(append(texts[:3:3], "..."), texts[len(texts)-2:]...)

@@ -83,5 +83,5 @@ func showReport(e *env, cfg *reportConfig) error {
 			return err
 		}
 	}
-	return showCompared(e, &cfg.common, c, title)
+	return showCompared(e, &cfg.common, &cfg.Selection, c, title)
 }

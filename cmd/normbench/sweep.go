@@ -84,6 +84,11 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	if found == nil {
 		return err
 	}
+	steps, stepErr := cfg.Steps()
+	if stepErr != nil { // of a file that has changed meanwhile
+		return stepErr
+	}
+	found.SetSteps(steps)
 	shown := report.Render(e.out, found.Comparison, cfg.format)
 	if shown == nil && found.Lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {

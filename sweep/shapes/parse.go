@@ -1,14 +1,19 @@
 package shapes
 
 import (
+	"math"
+
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
+	"normbench/kernels"
+	"normbench/sweep/models"
 )
 
 const (
 	sideHelp  = "rows and columns are whole numbers from 1 to 2147483648"
 	itemHelp  = "write a shape as [M, N], and a note as a comment"
-	groupHelp = "write a group as name: [[M, N], ...] or name: {union: [group, ...]}"
+	groupHelp = "write a group as name: [[M, N], ...], name: {union: [group, ...]} or name: {steps: 10, " +
+		"problems: [{problem: rmsnorm/fwd/8192x4096/bf16, calls: 650}, ...]}"
 )
 
 // maxGroups is the most groups of a file, and of a union: each may hold all shapes there are.
@@ -51,18 +56,61 @@ func Parse(name string, data []byte) (*File, error) {
 	case len(entries) > maxGroups:
 		return nil, entries[maxGroups].Key.Errorf(groupHelp, "more than %d groups", maxGroups)
 	}
-	f := &File{name: name, groups: map[string][]Shape{}}
+	f := &File{name: name, groups: map[string][]Shape{}, steps: map[string]*models.Step{}}
 	for _, e := range entries {
 		if !groupRE.MatchString(e.Key.Text) {
 			return nil, e.Key.Errorf("start with a letter a-z; letters, digits, - and _ may follow",
 				"malformed group name")
 		}
-		if f.groups[e.Key.Text], err = f.read(e.Value); err != nil {
+		if e.Value.Has("problems") {
+			f.groups[e.Key.Text], err = f.readStep(e.Key.Text, e.Value)
+		} else {
+			f.groups[e.Key.Text], err = f.read(e.Value)
+		}
+		if err != nil {
 			return nil, err
 		}
 		f.names = append(f.names, e.Key.Text)
 	}
 	return f, nil
+}
+
+// readStep reads a group of problems with their calls in so many steps, as a capture writes it. A
+// problem may stand there more than once, as of two classes.
+func (f *File) readStep(name string, v yamldoc.Value) (list []Shape, err error) {
+	var of struct {
+		Steps    yamldoc.Value `yaml:"optional"`
+		Problems []struct {
+			Problem yamldoc.Word
+			Calls   yamldoc.Value
+			Class   string        `yaml:"optional"`
+			Strides yamldoc.Value `yaml:"optional"` // of an input that is not contiguous; for people
+		} `help:"write a problem as {problem: rmsnorm/fwd/8192x4096/bf16, calls: 650}"`
+	}
+	if err := v.Decode(&of); err != nil {
+		return nil, err
+	}
+	steps := 1
+	if of.Steps.Exists() {
+		if steps, err = of.Steps.Int("the steps that the calls are of", 1, math.MaxInt32); err != nil {
+			return nil, err
+		}
+	}
+	s := &models.Step{Name: f.name + "#" + name}
+	for _, x := range of.Problems {
+		p, err := kernels.ParseProblem(x.Problem.Text)
+		if err != nil {
+			return nil, x.Problem.Errorf(hint.Of(err), "%v", err)
+		}
+		calls, err := x.Calls.Int("calls is a whole number of 1 or more", 1, math.MaxInt32)
+		if err != nil {
+			return nil, err
+		}
+		s.Calls = append(s.Calls, models.Call{Problem: p, Count: float64(calls) / float64(steps), Norm: x.Class})
+		list = append(list, Shape{M: p.M, N: p.N})
+	}
+	f.steps[name] = s
+	return distinct(list), nil
 }
 
 // read reads a group: a list of shapes, or a union of groups above it.

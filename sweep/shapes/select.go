@@ -12,6 +12,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/sweep/models"
 )
 
 const argHelp = "give a group, FILE#GROUP, FILE, a list such as 4096x8192,256x65536, or several " +
@@ -26,7 +27,7 @@ var (
 //
 //	GROUP       a group of the built-in shapes.yaml
 //	FILE#GROUP  a group of another file
-//	FILE        the group "default" of another file
+//	FILE        all groups of another file
 //	MxN,MxN     these shapes
 //	random:300:seed=7:M=1:4096;N=64:8Ki
 //	            so many drawn from a Domain; seed and bounds may be left out
@@ -34,62 +35,87 @@ var (
 // and several of these, with commas between; a shape that comes twice counts once.
 // A name that is both a group and a file is the group; ./NAME is the file.
 func Select(arg string) ([]Shape, error) {
-	var all []Shape
-	for item := range strings.SplitSeq(arg, ",") {
-		if item = strings.TrimSpace(item); item == "" && arg != "" {
-			return nil, hint.Errorf(argHelp, "malformed shape %q", item)
-		}
-		s, err := one(item)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s...)
+	all, steps, err := resolve(arg)
+	for _, p := range models.Problems(steps) {
+		all = append(all, Shape{M: p.M, N: p.N})
 	}
-	return distinct(all), nil
+	return distinct(all), err
 }
 
-// one is Select of one item.
-func one(arg string) ([]Shape, error) {
+// resolve gives the shapes that an argument names, and the groups of problems with counts.
+func resolve(arg string) (all []Shape, steps []models.Step, err error) {
+	for item := range strings.SplitSeq(arg, ",") {
+		if item = strings.TrimSpace(item); item == "" && arg != "" {
+			return nil, nil, hint.Errorf(argHelp, "malformed shape %q", item)
+		}
+		list, more, err := one(item)
+		if err != nil {
+			return nil, nil, err
+		}
+		all, steps = append(all, list...), append(steps, more...)
+	}
+	return distinct(all), steps, nil
+}
+
+// one is resolve of one item.
+func one(arg string) ([]Shape, []models.Step, error) {
 	if i := strings.LastIndexByte(arg, '#'); i >= 0 {
 		file, group := arg[:i], arg[i+1:]
 		if file == "" || group == "" {
-			return nil, hint.Errorf(argHelp, "malformed shapes %q", arg)
+			return nil, nil, hint.Errorf(argHelp, "malformed shapes %q", arg)
 		}
 		return fromFile(file, group)
 	}
+	plain := func(list []Shape, err error) ([]Shape, []models.Step, error) { return list, nil, err }
 	ext := filepath.Ext(arg)
 	if rest, ok := strings.CutPrefix(arg, "random:"); ok {
-		return random(rest)
+		return plain(random(rest))
 	}
 	switch {
 	case arg == "":
-		return nil, hint.Errorf(argHelp, "no shapes are given")
+		return nil, nil, hint.Errorf(argHelp, "no shapes are given")
 	case ext == ".yaml" || ext == ".yml" || strings.ContainsRune(arg, filepath.Separator):
-		return fromFile(arg, "default")
+		return fromFile(arg, "")
 	case listRE.MatchString(arg):
-		return ParseList(arg)
+		return plain(ParseList(arg))
 	}
 	s, err := Default().Group(arg)
 	if err == nil {
-		return s, nil
+		return s, nil, nil
 	}
 	if _, statErr := os.Stat(arg); statErr == nil {
-		return fromFile(arg, "default")
+		return fromFile(arg, "")
 	}
 	help := hint.Of(err) + "; or " + argHelp
 	if list := strings.NewReplacer("X", "x", "×", "x", "*", "x", " ",
 		"").Replace(arg); listRE.MatchString(list) {
 		help = "did you mean " + list + "? " + argHelp
 	}
-	return nil, hint.Errorf(help, "unknown shapes %q", arg)
+	return nil, nil, hint.Errorf(help, "unknown shapes %q", arg)
 }
 
-func fromFile(path, group string) ([]Shape, error) {
+// fromFile is a group of a file, or all of them where none is named.
+func fromFile(path, group string) (list []Shape, steps []models.Step, err error) {
 	f, err := Load(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return f.Group(group)
+	names := f.names
+	if group != "" {
+		names = []string{group}
+	}
+	for _, name := range names {
+		of, err := f.Group(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s := f.Step(name); s != nil {
+			steps = append(steps, *s)
+		} else {
+			list = append(list, of...)
+		}
+	}
+	return list, steps, nil
 }
 
 // Load reads a shapes file. Its errors name the file, and the line and column

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/sweep/models"
 )
 
 // A Selection is the problems that somebody asks for: shapes, with what is done to them. Lists
@@ -15,6 +17,9 @@ import (
 type Selection struct {
 	// GROUP, FILE#GROUP, FILE or MxN, each with @TYPE or not; "" is a default
 	Shapes       string
+	Model        string          // in place of shapes: a model of models.yaml, a config.json or its folder
+	Tokens       string          // of a step of the model, several with commas; "" is DefaultTokens
+	TP, SP       int64           // ranks that share its heads, and its tokens; 0 is 1
 	Op, Pass     string          // "" is the default ops, and both
 	DType, Quant string          // "" is bf16, and none
 	Weight       string          // type of w; "" is that of x
@@ -37,16 +42,122 @@ func (s *Selection) Typed() (list []Shape) {
 	return list
 }
 
-// Problems lays out the problems, those of group where no shapes are given.
+// DefaultTokens is what a step of a model has unless asked otherwise.
+const DefaultTokens = 8192
+
+// Steps are the steps that are asked for, with the calls of each problem: those of a model, and the
+// groups of problems of a file. There are none of plain shapes.
+func (s *Selection) Steps() ([]models.Step, error) {
+	if s.Model != "" {
+		return s.modelSteps()
+	}
+	for _, name := range []string{"tokens", "tp", "sp"} {
+		if s.Given[name] {
+			return nil, hint.Errorf("add --model", "--%s is of a model, and none is given", name)
+		}
+	}
+	if s.Shapes == "" {
+		return nil, nil
+	}
+	var arg []string
+	for item := range strings.SplitSeq(s.Shapes, ",") {
+		if shape, as := cutType(item); as == "" {
+			arg = append(arg, shape)
+		}
+	}
+	if len(arg) == 0 {
+		return nil, nil
+	}
+	_, steps, err := resolve(strings.Join(arg, ","))
+	if err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		steps[i].Calls = slices.DeleteFunc(steps[i].Calls,
+			func(c models.Call) bool { return !s.fits(c.Problem) })
+	}
+	return slices.DeleteFunc(steps, func(x models.Step) bool { return len(x.Calls) == 0 }), nil
+}
+
+// modelSteps are the steps of a model: one for each number of tokens and type.
+func (s *Selection) modelSteps() ([]models.Step, error) {
+	if s.Shapes != "" {
+		return nil, hint.Errorf("leave one of them out", "--model has shapes of its own, and --shapes is given")
+	}
+	for _, name := range []string{"op", "bias", "zero-centered", "no-weight", "quant"} {
+		if s.Given[name] {
+			return nil, hint.Errorf("leave it out", "--model says which norms there are, and --%s is given", name)
+		}
+	}
+	m, err := models.Default().Find(s.Model)
+	if err != nil {
+		return nil, err
+	}
+	passes, err := s.passes()
+	if err != nil {
+		return nil, err
+	}
+	ask := models.Ask{TP: cmp.Or(s.TP, 1), SP: cmp.Or(s.SP, 1), Residual: s.On["residual"],
+		Accumulate: s.On["accumulate"]}
+	for _, pass := range passes {
+		ask.Passes = append(ask.Passes, kernels.Pass(pass))
+	}
+	tokens := strings.Split(cmp.Or(s.Tokens, strconv.Itoa(DefaultTokens)), ",")
+	types := strings.Split(cmp.Or(s.DType, "bf16"), ",")
+	var steps []models.Step
+	for _, text := range tokens {
+		if ask.Tokens, err = strconv.ParseInt(text, 10, 64); err != nil || ask.Tokens < 1 || ask.Tokens > MaxSide {
+			return nil, hint.Errorf("write the tokens of a step of all ranks, such as 8192, or several "+
+				"with commas", "malformed --tokens %q", s.Tokens)
+		}
+		for _, name := range types {
+			if ask.DType, err = kernels.ParseDType(name); err != nil {
+				return nil, err
+			}
+			if ask.Weight, err = kernels.ParseDType(cmp.Or(s.Weight, name)); err != nil {
+				return nil, err
+			}
+			step, err := m.Step(ask)
+			if err != nil {
+				return nil, err
+			}
+			if len(types) > 1 {
+				step.Name += ", " + name
+			}
+			steps = append(steps, *step)
+		}
+	}
+	return steps, nil
+}
+
+// passes are those that are asked for.
+func (s *Selection) passes() ([]string, error) {
+	return Split("pass", cmp.Or(s.Pass, "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
+}
+
+// cutType cuts SHAPES@TYPE.
+func cutType(item string) (shape, as string) {
+	shape = strings.TrimSpace(item)
+	i := strings.LastIndexByte(shape, '@')
+	if i >= 0 && !strings.ContainsRune(shape[i:], filepath.Separator) {
+		return shape[:i], shape[i+1:]
+	}
+	return shape, ""
+}
+
+// Problems lays out the problems, those of group where no shapes are given. Those of a file come
+// with their op, pass, types and options: flags choose among them.
 func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
+	steps, err := s.Steps()
+	if err != nil || s.Model != "" {
+		return models.Problems(steps), err
+	}
 	// Items of one type stand together, in the order in which the types come.
 	var types []string
 	items := map[string][]string{}
 	for item := range strings.SplitSeq(cmp.Or(s.Shapes, group), ",") {
-		shape, as := strings.TrimSpace(item), ""
-		i := strings.LastIndexByte(shape, '@')
-		if i >= 0 && !strings.ContainsRune(shape[i:], filepath.Separator) {
-			shape, as = shape[:i], shape[i+1:]
+		shape, as := cutType(item)
+		if as != "" || strings.HasSuffix(item, "@") {
 			if _, err := kernels.ParseDType(as); err != nil && as != "fp8" && as != "fp8t" {
 				return nil, hint.Errorf("write GROUP@TYPE, with fp16, bf16, fp32, fp8 or fp8t",
 					"unknown type %q of shapes %q", as, item)
@@ -57,11 +168,16 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 		}
 		items[as] = append(items[as], shape)
 	}
-	var ps []kernels.Problem
+	ps := models.Problems(steps)
 	for _, as := range types {
-		list, err := Select(strings.Join(items[as], ","))
-		if err != nil {
+		list, counted, err := resolve(strings.Join(items[as], ","))
+		switch {
+		case err != nil:
 			return nil, err
+		case len(counted) > 0 && as != "":
+			return nil, hint.Errorf("leave out @"+as, "the problems of %s have types of their own", counted[0].Name)
+		case len(counted) > 0 && len(list) == 0:
+			continue
 		}
 		of := *s
 		if as == "fp8" || as == "fp8t" {
@@ -75,6 +191,10 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 		}
 		ps = append(ps, more...)
 	}
+	if len(ps) == 0 {
+		return nil, hint.Errorf("leave out --op, --pass and --dtype to see all it holds",
+			"%s has none of the problems asked for", s.Shapes)
+	}
 	return distinct(ps), nil
 }
 
@@ -85,7 +205,7 @@ func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
 	if err != nil {
 		return nil, err
 	}
-	passes, err := Split("pass", cmp.Or(s.Pass, "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
+	passes, err := s.passes()
 	if err != nil {
 		return nil, err
 	}
@@ -146,36 +266,45 @@ func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 	if _, err := s.Of(Shape{M: 16, N: 128}); err != nil {
 		return nil, err
 	}
+	steps, err := s.Steps()
+	if err != nil {
+		return nil, err
+	}
+	counted := models.Problems(steps)
 	var list []Shape
 	if s.Given["shapes"] {
-		var err error
-		if list, err = Select(s.Shapes); err != nil {
+		if list, _, err = resolve(s.Shapes); err != nil {
 			return nil, err
 		}
 	}
 	return func(p kernels.Problem) bool {
-		quant := "none"
-		for _, o := range kernels.Options() {
-			if o.Flag == "quant" && o.Named(p) {
-				quant = o.Name
-			}
-			if len(o.Values) == 0 && s.Given[o.Flag] && s.On[o.Flag] != o.Has(p) {
-				return false
-			}
-		}
-		for flag, v := range map[string][2]string{"op": {s.Op, string(p.Op)},
-			"pass": {s.Pass, string(p.Pass)}, "dtype": {s.DType, p.DType.String()},
-			"weight-dtype": {s.Weight, p.Weight.String()}, "quant": {s.Quant, quant}} {
-			if s.Given[flag] && !slices.Contains(strings.Split(v[0], ","), v[1]) {
-				return false
-			}
-		}
-		if s.Given["bias"] && s.Bias != "auto" && (s.Bias == "yes") != p.Bias {
-			return false
+		if slices.Contains(counted, p) {
+			return true
 		}
 		same := func(x Shape) bool { return x.M == p.M && x.N == p.N }
-		return list == nil || slices.ContainsFunc(list, same)
+		return s.fits(p) && (!s.Given["shapes"] && s.Model == "" || slices.ContainsFunc(list, same))
 	}, nil
+}
+
+// fits says whether a problem is as the flags say that were given, but for its shape.
+func (s *Selection) fits(p kernels.Problem) bool {
+	quant := "none"
+	for _, o := range kernels.Options() {
+		if o.Flag == "quant" && o.Named(p) {
+			quant = o.Name
+		}
+		if len(o.Values) == 0 && s.Given[o.Flag] && s.On[o.Flag] != o.Has(p) {
+			return false
+		}
+	}
+	for flag, v := range map[string][2]string{"op": {s.Op, string(p.Op)},
+		"pass": {s.Pass, string(p.Pass)}, "dtype": {s.DType, p.DType.String()},
+		"weight-dtype": {s.Weight, p.Weight.String()}, "quant": {s.Quant, quant}} {
+		if s.Given[flag] && !slices.Contains(strings.Split(v[0], ","), v[1]) {
+			return false
+		}
+	}
+	return !s.Given["bias"] || s.Bias == "auto" || (s.Bias == "yes") == p.Bias
 }
 
 // Split cuts a list of values and refuses those that are not among those there are.

@@ -10,6 +10,7 @@ import (
 
 	"normbench"
 	"normbench/internal/hint"
+	"normbench/sweep/models"
 )
 
 // MaxSide is the largest M or N of a shape.
@@ -29,6 +30,7 @@ type File struct {
 	name   string
 	names  []string // in file order
 	groups map[string][]Shape
+	steps  map[string]*models.Step // groups of problems with counts; groups has their shapes
 }
 
 // Names lists the groups in file order.
@@ -44,6 +46,9 @@ func (f *File) Group(name string) ([]Shape, error) {
 	return nil, hint.Errorf(hint.DidYouMean(name, f.names,
 		"its groups: "+strings.Join(f.names, ", ")), "%s has no group %q", f.name, name)
 }
+
+// Step is the step that a group of problems with counts is, nil for another group.
+func (f *File) Step(name string) *models.Step { return f.steps[name] }
 
 // Default is the shapes.yaml that the binary brings along.
 func Default() *File { return builtin() }

@@ -1,0 +1,437 @@
+package models
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"normbench"
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/internal/textfile"
+	"normbench/internal/yamldoc"
+	"normbench/kernels"
+)
+
+// A Model is a name with the figures of a config, and its architecture.
+type Model struct {
+	Name   string
+	Source string // the public file of the figures, or the config that was read
+	arch   *architecture
+	config map[string]int64
+}
+
+// An architecture says which norms its models have.
+type architecture struct {
+	name    string
+	types   []string          // values of model_type
+	figures map[string][]expr // names of its own for figures
+	norms   []norm
+}
+
+// A norm is one of an architecture; models.yaml says what its fields are.
+type norm struct {
+	name                       string
+	op, in                     string
+	options, when              []string
+	columns, rows, calls, sums expr
+}
+
+const (
+	inStream    = "stream"
+	inHeads     = "heads"
+	inAttention = "attention"
+)
+
+// figures are those of every architecture that says no other.
+var figures = map[string][]expr{
+	"hidden": {"hidden_size"}, "layers": {"num_hidden_layers"}, "heads": {"num_attention_heads"},
+	"kv_heads": {"num_key_value_heads", "heads"}, "head_dim": {"head_dim", "hidden/heads"},
+}
+
+// A File is models.yaml, read and checked.
+type File struct {
+	models        []*Model
+	architectures []*architecture
+}
+
+// Default is the models.yaml that the binary brings along.
+func Default() *File { return builtin() }
+
+var builtin = sync.OnceValue(func() *File {
+	f, err := parse("models.yaml", []byte(normbench.ModelsYAML))
+	if err != nil {
+		panic(err) // the file is part of the program; TestDefault reads it
+	}
+	return f
+})
+
+// Models are those of the file, in its order.
+func (f *File) Models() []*Model { return slices.Clone(f.models) }
+
+// Architecture is the name of m's.
+func (m *Model) Architecture() string { return m.arch.name }
+
+const fileHelp = "models.yaml says at its head what stands in it"
+
+func parse(name string, data []byte) (*File, error) {
+	body, err := yamldoc.Document(name, data, fileHelp)
+	if err != nil {
+		return nil, err
+	}
+	var of struct{ Architectures, Models yamldoc.Value }
+	if err := body.Decode(&of); err != nil {
+		return nil, err
+	}
+	f := &File{}
+	entries, err := of.Architectures.Entries(fileHelp)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		a := &architecture{name: e.Key.Text}
+		if err := a.read(e.Value); err != nil {
+			return nil, err
+		}
+		f.architectures = append(f.architectures, a)
+	}
+	if entries, err = of.Models.Entries(fileHelp); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		m, err := f.model(e)
+		if err != nil {
+			return nil, err
+		}
+		f.models = append(f.models, m)
+	}
+	return f, nil
+}
+
+// read reads an architecture.
+func (a *architecture) read(v yamldoc.Value) error {
+	var of struct {
+		Types   []string
+		Figures yamldoc.Value `yaml:"optional"`
+		Norms   []struct {
+			Norm              yamldoc.Word
+			Op                string         `of:"rmsnorm,layernorm,l2norm"`
+			Options           []yamldoc.Word `yaml:"optional"`
+			Columns           yamldoc.Value
+			Rows, Calls, Sums yamldoc.Value `yaml:"optional"`
+			In                string        `yaml:"optional" of:"stream,heads,attention"`
+			If                []string      `yaml:"optional"`
+		}
+	}
+	if err := v.Decode(&of); err != nil {
+		return err
+	}
+	a.types, a.figures = of.Types, map[string][]expr{}
+	if of.Figures.Exists() {
+		entries, err := of.Figures.Entries(fileHelp)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			items, err := e.Value.Items(fileHelp, false)
+			if err != nil {
+				return err
+			}
+			for _, item := range items {
+				x, err := exprOf(item, "")
+				if err != nil {
+					return err
+				}
+				a.figures[e.Key.Text] = append(a.figures[e.Key.Text], x)
+			}
+		}
+	}
+	for _, of := range of.Norms {
+		n := norm{name: of.Norm.Text, op: of.Op, in: cmp.Or(of.In, inStream), when: of.If}
+		for _, o := range of.Options {
+			if !slices.Contains([]string{"bias", "zc", "noweight"}, o.Text) {
+				return o.Errorf("use bias, zc or noweight", "unknown option %q", o.Text)
+			}
+			n.options = append(n.options, o.Text)
+		}
+		for _, f := range []struct {
+			to        *expr
+			of        yamldoc.Value
+			otherwise expr
+		}{{&n.columns, of.Columns, ""}, {&n.rows, of.Rows, "1"}, {&n.calls, of.Calls, "1"},
+			{&n.sums, of.Sums, "0"}} {
+			var err error
+			if *f.to, err = exprOf(f.of, f.otherwise); err != nil {
+				return err
+			}
+		}
+		a.norms = append(a.norms, n)
+	}
+	return nil
+}
+
+// model reads an entry of the models.
+func (f *File) model(e yamldoc.Entry) (*Model, error) {
+	var of struct {
+		Source yamldoc.Word
+		Config yamldoc.Value
+	}
+	if err := e.Value.Decode(&of); err != nil {
+		return nil, err
+	}
+	entries, err := of.Config.Entries(fileHelp)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Name: e.Key.Text, Source: of.Source.Text, config: map[string]int64{}}
+	for _, c := range entries {
+		switch text, err := c.Value.Scalar(fileHelp, "a figure"); {
+		case err != nil:
+			return nil, err
+		case c.Key.Text == "model_type":
+			if m.arch, err = f.architecture(text, m.Name); err != nil {
+				return nil, c.Key.Errorf(hint.Of(err), "%v", err)
+			}
+		case c.Value.TypeName() == yamldoc.Truth:
+			m.config[c.Key.Text] = truth(text == "true")
+		default:
+			n, err := c.Value.Int(fileHelp, 0, math.MaxInt32)
+			if err != nil {
+				return nil, err
+			}
+			m.config[c.Key.Text] = int64(n)
+		}
+	}
+	if m.arch == nil {
+		return nil, of.Config.Errorf(fileHelp, "has no model_type")
+	}
+	_, err = m.Step(Ask{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
+	return m, err
+}
+
+func truth(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// architecture is that of a model_type.
+func (f *File) architecture(kind, of string) (*architecture, error) {
+	var types []string
+	for _, a := range f.architectures {
+		if slices.Contains(a.types, kind) {
+			return a, nil
+		}
+		types = append(types, a.types...)
+	}
+	return nil, hint.Errorf("known are "+strings.Join(types, ", ")+"; for another, run it under `normbench "+
+		"capture`, or write its norms to a file for --shapes: step: {problems: [{problem: "+
+		"rmsnorm/fwd/8192x4096/bf16, calls: 65}]}", "%s: architecture %q is not known", of, kind)
+}
+
+const findHelp = "name a model of `normbench list models`, a config.json, or a folder that has one"
+
+// Find is the model that an argument names: one of the file, a config.json, or a folder with one.
+func (f *File) Find(arg string) (*Model, error) {
+	var names []string
+	for _, m := range f.models {
+		if m.Name == arg {
+			return m, nil
+		}
+		names = append(names, m.Name)
+	}
+	info, err := os.Stat(arg)
+	switch {
+	case err != nil && (textfile.Ext(arg) == ".json" || strings.ContainsRune(arg, filepath.Separator)):
+		return nil, hint.Errorf(findHelp, "model %s: %w", arg, durable.Cause(err))
+	case err != nil:
+		return nil, hint.Errorf(hint.DidYouMean(arg, names, findHelp), "unknown model %q", arg)
+	case info.IsDir():
+		arg = filepath.Join(arg, "config.json")
+	}
+	text, err := textfile.Read(arg, textfile.Small)
+	if err != nil {
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), findHelp), "model %s: %w", arg, durable.Cause(err))
+	}
+	return f.readConfig(arg, text)
+}
+
+// readConfig reads a config.json. The figures of a model of text and pictures are those of its text.
+func (f *File) readConfig(name string, text []byte) (*Model, error) {
+	var top map[string]any
+	if err := json.Unmarshal(text, &top); err != nil {
+		return nil, hint.Errorf(findHelp, "%s is no config of a model: %w", name, err)
+	}
+	if nested, ok := top["text_config"].(map[string]any); ok {
+		for k, v := range nested {
+			top[k] = v
+		}
+	}
+	kind, _ := top["model_type"].(string)
+	if kind == "" {
+		return nil, hint.Errorf("add \"model_type\": \"llama\", or what it is", "%s has no model_type", name)
+	}
+	m := &Model{Name: modelName(name), Source: name, config: map[string]int64{}}
+	var err error
+	if m.arch, err = f.architecture(kind, name); err != nil {
+		return nil, err
+	}
+	for k, v := range top {
+		switch v := v.(type) {
+		case bool:
+			m.config[k] = truth(v)
+		case float64:
+			if v == math.Trunc(v) && math.Abs(v) <= math.MaxInt32 {
+				m.config[k] = int64(v)
+			}
+		}
+	}
+	for _, figure := range []string{"hidden", "layers", "heads"} {
+		if n, err := m.figure(figure); err != nil {
+			return nil, err
+		} else if n < 1 || n > math.MaxInt32 {
+			return nil, hint.Errorf("see what the model's own config.json says", "%s: %s is %d", name,
+				m.keyOf(figure), n)
+		}
+	}
+	return m, nil
+}
+
+// modelName is short: the folder of a config.json, or the file's name.
+func modelName(file string) string {
+	if abs, err := filepath.Abs(file); err == nil && filepath.Base(file) == "config.json" {
+		return filepath.Base(filepath.Dir(abs))
+	}
+	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+}
+
+// listOf are the expressions of a figure, none of a plain key of the config.
+func (m *Model) listOf(name string) []expr {
+	if list, ok := m.arch.figures[name]; ok {
+		return list
+	}
+	return figures[name]
+}
+
+// keyOf is what the config would call a figure.
+func (m *Model) keyOf(name string) string {
+	if list := m.listOf(name); len(list) > 0 && string(list[0]) != name {
+		return m.keyOf(string(list[0]))
+	}
+	return name
+}
+
+// errMissing says that a config lacks a figure.
+var errMissing = errors.New("missing")
+
+// figure is one of m's.
+func (m *Model) figure(name string) (int64, error) {
+	for _, x := range m.listOf(name) {
+		if string(x) == name {
+			if n, ok := m.config[name]; ok {
+				return n, nil
+			}
+			continue
+		}
+		if n, err := m.value(x); !errors.Is(err, errMissing) {
+			return n, err
+		}
+	}
+	if n, ok := m.config[name]; ok && len(m.listOf(name)) == 0 {
+		return n, nil
+	}
+	key := m.keyOf(name)
+	return 0, hint.Errorf("add \""+key+"\": and its number", "%w", &missingError{m.Source, key})
+}
+
+// A missingError is an errMissing with the key's name.
+type missingError struct{ file, key string }
+
+func (e *missingError) Error() string        { return e.file + " has no " + e.key }
+func (e *missingError) Is(target error) bool { return target == errMissing }
+
+// An expr is sums and products of numbers and figures: "layers-1", "heads*head_dim".
+type expr string
+
+// exprOf reads an expr; otherwise stands for one that is not there.
+func exprOf(v yamldoc.Value, otherwise expr) (expr, error) {
+	if !v.Exists() {
+		return otherwise, nil
+	}
+	text, err := v.Scalar(fileHelp, "a sum or product of figures")
+	if err != nil {
+		return "", err
+	}
+	for _, word := range strings.FieldsFunc(text, isOperator) {
+		if strings.ContainsFunc(word, func(r rune) bool {
+			return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
+		}) {
+			return "", v.Errorf("write names and numbers with +, -, * and / between", "malformed %q", text)
+		}
+	}
+	return expr(text), nil
+}
+
+func isOperator(r rune) bool { return strings.ContainsRune("+-*/", r) }
+
+// value is that of an expr: products before sums, and quotients whole.
+func (m *Model) value(x expr) (int64, error) {
+	sum, sign := int64(0), int64(1)
+	for rest := string(x); ; {
+		end := strings.IndexAny(rest, "+-")
+		term := rest
+		if end >= 0 {
+			term = rest[:end]
+		}
+		n, err := m.product(term)
+		if err != nil {
+			return 0, err
+		}
+		if sum += sign * n; end < 0 {
+			return sum, nil
+		}
+		if sign = 1; rest[end] == '-' {
+			sign = -1
+		}
+		rest = rest[end+1:]
+	}
+}
+
+// product is that of a term without sums.
+func (m *Model) product(term string) (int64, error) {
+	total, divide := int64(1), false
+	for rest := term; ; {
+		end := strings.IndexAny(rest, "*/")
+		word := rest
+		if end >= 0 {
+			word = rest[:end]
+		}
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			if n, err = m.figure(word); err != nil {
+				return 0, err
+			}
+		}
+		switch {
+		case !divide:
+			total *= n
+		case n == 0 || total%n != 0:
+			return 0, hint.Errorf("see what the model's own config.json says", "%s: %s is no whole number",
+				m.Source, term)
+		default:
+			total /= n
+		}
+		if end < 0 {
+			return total, nil
+		}
+		divide, rest = rest[end] == '/', rest[end+1:]
+	}
+}

@@ -1,0 +1,198 @@
+// Package models knows the norms of a model: which problems a training step runs, and how often.
+// It reads models.yaml and config.json files.
+package models
+
+import (
+	"fmt"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// A Step is the norms of one training step or of one forward, on one rank.
+type Step struct {
+	Name  string // "llama3-8b, 8192 tokens, tp 8"
+	Calls []Call // a problem may have several
+}
+
+// A Call is a norm of a step.
+type Call struct {
+	Problem kernels.Problem
+	Count   float64 // in a step; of a capture the mean of its steps
+	Norm    string  // "before attention", or the class of a capture
+}
+
+// Counts are the calls of each problem.
+func (s *Step) Counts() map[kernels.Problem]float64 {
+	counts := map[kernels.Problem]float64{}
+	for _, c := range s.Calls {
+		counts[c.Problem] += c.Count
+	}
+	return counts
+}
+
+// Problems are those of some steps, in their order, each once.
+func Problems(steps []Step) (ps []kernels.Problem) {
+	seen := map[kernels.Problem]bool{}
+	for _, s := range steps {
+		for _, c := range s.Calls {
+			if !seen[c.Problem] {
+				seen[c.Problem] = true
+				ps = append(ps, c.Problem)
+			}
+		}
+	}
+	return ps
+}
+
+// Size is what a model has: layers, the hidden size, and norms in a forward.
+func (m *Model) Size() (layers, hidden, calls int64) {
+	s, err := m.Step(Ask{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
+	if err != nil {
+		return 0, 0, 0 // File.model has asked before
+	}
+	for _, c := range s.Calls {
+		calls += int64(c.Count)
+	}
+	layers, _ = m.figure("layers")
+	hidden, _ = m.figure("hidden")
+	return layers, hidden, calls
+}
+
+// An Ask says of which step the norms are asked for.
+type Ask struct {
+	Tokens        int64 // of all ranks that share them
+	TP, SP        int64 // ranks that share heads, and tokens
+	Passes        []kernels.Pass
+	DType, Weight kernels.DType
+	Residual      bool // the framework fuses the addition of a residual into the norm behind it
+	Accumulate    bool // backwards add to gradients that are there
+}
+
+// Step is the norms of a step of m on one rank.
+func (m *Model) Step(a Ask) (*Step, error) {
+	if err := m.checkRanks(a); err != nil {
+		return nil, err
+	}
+	s := &Step{Name: fmt.Sprintf("%s, %d tokens", m.Name, a.Tokens)}
+	for _, r := range []struct {
+		name  string
+		ranks int64
+	}{{"tp", a.TP}, {"sp", a.SP}} {
+		if r.ranks > 1 {
+			s.Name += fmt.Sprintf(", %s %d", r.name, r.ranks)
+		}
+	}
+	fused := false
+	for _, pass := range a.Passes {
+		for i := range m.arch.norms {
+			calls, err := m.calls(&m.arch.norms[i], a, pass)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range calls {
+				fused = fused || c.Problem.Residual
+			}
+			s.Calls = append(s.Calls, calls...)
+		}
+	}
+	if a.Residual && !fused {
+		return nil, hint.Errorf("leave out --residual", "no norm of %s stands right behind a sum", m.Name)
+	}
+	return s, nil
+}
+
+// checkRanks refuses ranks that cannot share a model.
+func (m *Model) checkRanks(a Ask) error {
+	heads, err := m.figure("heads")
+	switch {
+	case err != nil:
+		return err
+	case heads%a.TP != 0:
+		return hint.Errorf(fmt.Sprintf("choose a divisor of %d", heads), "--tp %d does not divide the "+
+			"%d heads of %s", a.TP, heads, m.Name)
+	case a.SP > 1 && a.SP%a.TP != 0:
+		return hint.Errorf("give --sp as many ranks as --tp (Megatron's sequence parallelism), or a multiple "+
+			"of it (context parallelism too)", "--sp %d is no multiple of --tp %d", a.SP, a.TP)
+	case a.Tokens%a.SP != 0:
+		return hint.Errorf("choose another --tokens", "--sp %d does not divide %d tokens", a.SP, a.Tokens)
+	}
+	return nil
+}
+
+// calls are those of a norm in a pass: with --residual those right behind a sum are another
+// problem than the rest.
+func (m *Model) calls(n *norm, a Ask, pass kernels.Pass) (list []Call, err error) {
+	for _, name := range n.when {
+		key, not := strings.CutPrefix(name, "!")
+		if x, err := m.figure(key); (err == nil && x != 0) == not {
+			return nil, nil
+		}
+	}
+	p := kernels.Problem{Op: kernels.Op(n.op), Pass: pass, DType: a.DType, Weight: a.Weight}
+	for _, o := range kernels.Options() {
+		for _, name := range n.options {
+			if o.Name == name {
+				o.Set(&p)
+			}
+		}
+	}
+	if !p.HasWeight() {
+		p.Weight = p.DType
+	}
+	p.Accumulate = a.Accumulate && pass == kernels.Bwd && p.HasWeight()
+	var rows, calls, sums int64
+	for _, f := range []struct {
+		to *int64
+		of expr
+	}{{&p.N, n.columns}, {&rows, n.rows}, {&calls, n.calls}, {&sums, n.sums}} {
+		if *f.to, err = m.value(f.of); err != nil {
+			return nil, err
+		}
+	}
+	if p.M, err = m.rowsOf(n, a, rows); err != nil {
+		return nil, err
+	}
+	add := func(count int64, residual bool) {
+		if p.Residual = residual; count > 0 {
+			list = append(list, Call{p, float64(count), n.name})
+		}
+	}
+	if !a.Residual {
+		sums = 0
+	}
+	add(calls-sums, false)
+	add(sums, true)
+	for _, c := range list {
+		if err := c.Problem.Validate(); err != nil {
+			return nil, fmt.Errorf("%s, norm %q: %w", m.Name, n.name, err)
+		}
+	}
+	return list, nil
+}
+
+// rowsOf are the rows that a rank has of a norm with so many for each token. In the stream a rank has
+// all tokens, or its part of them with sequence parallelism. Its attention has the tokens of all ranks
+// that share its heads, and of the heads its part. Where there are fewer heads of k than ranks, some
+// ranks have the same one.
+func (m *Model) rowsOf(n *norm, a Ask, rows int64) (int64, error) {
+	attention := a.Tokens
+	if a.SP > 1 {
+		attention = a.Tokens / a.SP * a.TP
+	}
+	switch {
+	case rows < 1:
+		return 0, hint.Errorf("see what the model's own config.json says", "%s: %s is %d", m.Source, n.rows, rows)
+	case n.in == inStream:
+		return a.Tokens / a.SP * rows, nil
+	case n.in == inAttention:
+		return attention * rows, nil
+	case rows%a.TP == 0:
+		return attention * (rows / a.TP), nil
+	case a.TP%rows == 0:
+		return attention, nil
+	}
+	return 0, hint.Errorf(fmt.Sprintf("choose a divisor or a multiple of %d", rows),
+		"--tp %d does not divide the %d heads of k and v of %s", a.TP, rows, m.Name)
+}
