@@ -118,7 +118,7 @@ func (e *env) app() *cli.App {
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
 			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e),
-			listCommand(e),
+			listCommand(e), captureCommand(e),
 			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), workerCommand(e),
 			compileHelperCommand(e), helpCommand(e),
 		},

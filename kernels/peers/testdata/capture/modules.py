@@ -1,0 +1,54 @@
+"""Runs real modules of transformers under the hooks of a capture, random weights, one and two layers:
+a line of JSON for each model of standard input, with the calls of each problem and layer count."""
+import gc
+import json
+import sys
+
+import torch
+import transformers
+
+import sitecustomize
+
+TOKENS = 6
+# No norm depends on these.
+SMALL = {"vocab_size": 64, "intermediate_size": 32, "moe_intermediate_size": 16, "num_experts": 2,
+         "num_local_experts": 2, "n_routed_experts": 2, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 1,
+         "n_inner": 32, "ffn_hidden_size": 32, "first_k_dense_replace": 1, "pad_token_id": 0, "bos_token_id": 0,
+         "eos_token_id": 0, "attn_implementation": "eager", "_experts_implementation": "eager"}
+
+
+def run(config, layers):
+    kind = config["model_type"]
+    known = transformers.AutoConfig.for_model(kind)
+    values = {k: v for k, v in config.items() if k != "model_type"}
+    values.update({k: v for k, v in SMALL.items() if hasattr(known, k)})
+    values["n_layer" if "n_layer" in config else "num_hidden_layers"] = layers
+    if kind == "vit":
+        values.update(image_size=32, patch_size=16)  # 4 patches and the class token
+    cfg = transformers.AutoConfig.for_model(kind, **values)
+    if getattr(cfg, "layer_types", None):
+        cfg.layer_types = cfg.layer_types[:layers]
+    torch.manual_seed(1)
+    model = transformers.AutoModel.from_config(cfg, dtype=torch.bfloat16, attn_implementation="eager").train()
+    capture = sitecustomize.capture
+    capture.reset()
+    if kind == "vit":
+        tokens = 5
+        out = model(pixel_values=torch.randn(1, 3, 32, 32, dtype=torch.bfloat16))
+    else:
+        tokens = TOKENS
+        out = model(input_ids=torch.arange(tokens).reshape(1, -1) + 1)
+    out.last_hidden_state.float().pow(2).sum().backward()
+    others = {}
+    rows = capture.norms(others)
+    return {"layers": layers, "tokens": tokens, "norms": rows, "others": [" ".join(k) for k in others],
+            "unseen": capture.unseen()}
+
+
+for line in sys.stdin:
+    model = json.loads(line)
+    runs = []
+    for layers in (1, 2):
+        runs.append(run(model["config"], layers))
+        gc.collect()
+    print(json.dumps({"name": model["name"], "runs": runs}), flush=True)
