@@ -111,8 +111,8 @@ func (c *Comparison) worthOf(s models.Step) worth {
 	return w
 }
 
-// saved is by how many us B is faster in a call, with its interval: NaN where there is none. A speedup of
-// rounds is that of the saving too.
+// saved is by how many us B is faster in a call, with its interval, NaN where there is none. Where rounds
+// gave a speedup, that is what the saving comes from.
 func (r *Row) saved() (us, lo, hi float64) {
 	a, b := r.A.us(), r.B.us()
 	switch {
@@ -160,19 +160,16 @@ func (c *Comparison) stepTable() *Table {
 		{Name: "saved_lo_us", Value: func(w worth) any { return low(w) }},
 		{Name: "saved_hi_us", Value: func(w worth) any { return high(w) }},
 		{Head: "saved %", Name: "saved_percent", Value: percent(func(w worth) float64 { return w.saved }),
-			Text: worth.percentText},
+			Text: worth.percentText, Means: "of A's time in the norms of a step; the intervals are those of the problems, together"},
 		{Name: "saved_lo_percent", Value: percent(low)},
 		{Name: "saved_hi_percent", Value: percent(high)},
 		{Head: "launches us", Name: "floor_us", Value: func(w worth) any { return NonZero(w.floor) },
-			Text: func(w worth) string { return Micros(w.floor) }},
+			Text:  func(w worth) string { return Micros(w.floor) },
+			Means: "the floor, once for each call: it is part of A us and of B us"},
 		{Name: "calls_without_a_time", Value: func(w worth) any { return w.lost }},
 	}
 	t := NewTable("", rows, columns)
 	t.Drop = []string{"launches us"}
-	t.Notes = append(t.Notes, "per step: the time of each problem by its calls; saved % is of A's time.")
-	if slices.ContainsFunc(rows, func(w worth) bool { return w.floor > 0 }) {
-		t.Notes = append(t.Notes, "launches us: the floor, once for each call; it is part of A us and B us.")
-	}
 	for _, w := range rows {
 		t.Notes = append(t.Notes, w.notes(len(rows) > 1)...)
 	}
@@ -180,10 +177,14 @@ func (c *Comparison) stepTable() *Table {
 }
 
 func (w worth) savedText() string {
-	if math.IsNaN(w.lo) || math.IsNaN(w.hi) {
-		return fmt.Sprintf("%.1f", w.saved)
+	digits := 1
+	if math.Abs(w.saved) >= 100 {
+		digits = 0
 	}
-	return fmt.Sprintf("%.1f (%.1f to %.1f)", w.saved, w.lo, w.hi)
+	if math.IsNaN(w.lo) || math.IsNaN(w.hi) {
+		return fmt.Sprintf("%.*f", digits, w.saved)
+	}
+	return fmt.Sprintf("%.*f (%.*f to %.*f)", digits, w.saved, digits, w.lo, digits, w.hi)
 }
 
 func (w worth) percentText() string {
@@ -195,6 +196,14 @@ func (w worth) percentText() string {
 	default:
 		return fmt.Sprintf("%.1f (%.1f to %.1f)", share(w.saved), share(w.lo), share(w.hi))
 	}
+}
+
+// calls are those of a step, of a capture not always whole.
+func calls(n float64) string {
+	if n == 1 {
+		return "1 call"
+	}
+	return Number(n) + " calls"
 }
 
 // mostOf is how much of a step's time is told problem by problem.
@@ -213,8 +222,8 @@ func (w worth) notes(several bool) (notes []string) {
 			break
 		}
 		sum += p.a
-		most = append(most, fmt.Sprintf("%s x%s, %.0f%% of A's time, saves %.1f us", name(p.problem),
-			Number(p.calls), 100*p.a/w.a, p.a-p.b))
+		most = append(most, fmt.Sprintf("%s of %s: %.0f%% of A's time, saved %.1f us", calls(p.calls),
+			name(p.problem), 100*p.a/w.a, p.a-p.b))
 	}
 	if len(most) > 0 {
 		notes = append(notes, fmt.Sprintf("%s%.0f%% of A's time is in %d of %s:", of, 100*sum/w.a, len(most),
@@ -222,8 +231,8 @@ func (w worth) notes(several bool) (notes []string) {
 		notes = append(notes, indentLines(most)...)
 	}
 	if len(w.lacks) > 0 {
-		notes = append(notes, fmt.Sprintf("%s%s calls in a step have no time on both sides: %s.", of,
-			Number(w.lost), strings.Join(w.lacks, "; ")))
+		notes = append(notes, fmt.Sprintf("%s%s left out, without a time on both sides: %s.", of, calls(w.lost),
+			strings.Join(w.lacks, "; ")))
 	}
 	return notes
 }
