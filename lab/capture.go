@@ -78,8 +78,8 @@ func (l *Lab) Capture(c *Capture) error {
 // runHooked runs the program under the hooks of a folder, and gives its exit code.
 func (l *Lab) runHooked(c *Capture, dir string) (int, error) {
 	program, err := exec.LookPath(c.Command[0])
-	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return 0, hint.Errorf(captureHelp, "%s cannot be run: %w", c.Command[0], durable.Cause(err))
+	if missing := (*exec.Error)(nil); errors.As(err, &missing) && !errors.Is(err, exec.ErrDot) {
+		return 0, hint.Errorf(captureHelp, "%s cannot be run: %w", c.Command[0], missing.Err)
 	}
 	cmd := exec.Command(program, c.Command[1:]...)
 	cmd.Args[0] = c.Command[0]

@@ -98,7 +98,7 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
+			return nil, hint.Errorf("leave out --shapes, --model, --op, --pass and --dtype to see all it holds; "+
 				report.OperandHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s

@@ -20,6 +20,8 @@ RMSNorm and LayerNorm, forward and backward.
 
 Tune my shapes
    normbench sweep --shapes 16384x4096,4096x8192 --out out
+Tune the norms of my model
+   normbench sweep --model llama3-8b --tokens 8192 --tp 8 --device cuda --out out
 Compare in a pull request
    normbench compare base base --gate --device cuda --shapes fast-llm \
        --baseline-kernels out/main/kernels/families
@@ -73,12 +75,16 @@ list knobs
 list knobs --columns key,name,meaning
 list shapes
 list shapes --shapes te --format csv
+list models
+list models --model llama3-8b --tokens 8192 --tp 8
 list devices
 list devices --wide
 list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200
 list configs --kernels examples/kernels --family rms_warp --problem rmsnorm/fwd/64x256/bf16 --device h200 --plans
 init triton examples/triton/rms.py:rms_forward
 init triton liger_kernel.ops.rms_norm:_rms_norm_forward_kernel --python venv/bin/python
+capture --out shapes.yaml -- python train.py --steps 20
+capture --steps 3 --out shapes.yaml -- torchrun --nproc-per-node 8 train.py
 export results/nvidia-h200 --format kt-cache --out out/caches
 export results/nvidia-h200 --format benchfmt
 selftest
