@@ -24,6 +24,7 @@ import (
 type Model struct {
 	Name   string
 	Source string // the public file of the figures, or the config that was read
+	kind   string // its model_type
 	arch   *architecture
 	config map[string]int64
 }
@@ -196,6 +197,7 @@ func (f *File) model(e yamldoc.Entry) (*Model, error) {
 		case err != nil:
 			return nil, err
 		case c.Key.Text == "model_type":
+			m.kind = text
 			if m.arch, err = f.architecture(text, m.Name); err != nil {
 				return nil, c.Key.Errorf(hint.Of(err), "%v", err)
 			}
@@ -279,7 +281,7 @@ func (f *File) readConfig(name string, text []byte) (*Model, error) {
 	if kind == "" {
 		return nil, hint.Errorf("add \"model_type\": \"llama\", or what it is", "%s has no model_type", name)
 	}
-	m := &Model{Name: modelName(name), Source: name, config: map[string]int64{}}
+	m := &Model{Name: modelName(name), Source: name, kind: kind, config: map[string]int64{}}
 	var err error
 	if m.arch, err = f.architecture(kind, name); err != nil {
 		return nil, err

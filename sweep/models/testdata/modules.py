@@ -33,7 +33,8 @@ torch.Tensor.normal_ = torch.Tensor.uniform_ = torch.Tensor.trunc_normal_ = fill
 def run(config, layers):
     kind = config["model_type"]
     known = transformers.AutoConfig.for_model(kind)
-    values = {k: v for k, v in config.items() if k != "model_type"}
+    values = {k: bool(v) if isinstance(getattr(known, k, None), bool) else v
+              for k, v in config.items() if k != "model_type"}
     values.update({k: v for k, v in SMALL.items() if hasattr(known, k)})
     values["n_layer" if "n_layer" in config else "num_hidden_layers"] = layers
     if kind == "vit":
