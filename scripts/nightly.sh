@@ -25,6 +25,10 @@ cross {linux,darwin,windows}/{amd64,arm64}
 step 'exports read by kernel_tuner'
 scripts/kt-readers.sh
 
+step "models and captures, in PyTorch's and transformers' own modules"
+eval "$(scripts/torch-env.sh)"
+NORMBENCH_REQUIRE_TORCH=1 go test -count 1 -timeout 60m -run 'TestModules|TestCapture' -v ./sweep/models ./cmd/normbench
+
 step 'fuzz targets, their seeds and 5000 inputs each'
 # By count: with a time, go test sometimes fails by "context deadline exceeded"
 # when it runs out (golang/go issue 75804).

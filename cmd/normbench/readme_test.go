@@ -66,7 +66,7 @@ func TestReadme(t *testing.T) {
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	assert.NoError(t, err)
-	pages := []string{"README.md", "docs/reference.md", "docs/kernels.md", "docs/learn.md",
+	pages := []string{"README.md", "docs/reference.md", "docs/models.md", "docs/kernels.md", "docs/learn.md",
 		"docs/extending.md", "docs/performance.md", "docs/reliability.md", "CONTRIBUTING.md"}
 	list := map[string][]command{}
 	for _, page := range pages {
@@ -110,7 +110,7 @@ func TestReadme(t *testing.T) {
 var (
 	assignment = regexp.MustCompile(`^[A-Z_]+=`)
 	inQuotes   = regexp.MustCompile(`'[^']*'|"[^"]*"`)
-	asksPython = regexp.MustCompile(`^normbench list peers|examples/triton|examples/liger|verify py:`)
+	asksPython = regexp.MustCompile(`^normbench list peers|normbench capture|examples/triton|examples/liger|verify py:`)
 )
 
 // checkCommand runs a line, and says whether it could.

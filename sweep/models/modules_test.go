@@ -15,7 +15,7 @@ import (
 	"normbench/kernels/peers"
 )
 
-// TorchVariable names a Python with the torch and transformers of scripts/torch.txt.
+// TorchVariable names a Python with the torch and transformers of scripts/torch-env.sh.
 const TorchVariable = "NORMBENCH_TORCH"
 
 // A hooked is what testdata/modules.py says of a model.
