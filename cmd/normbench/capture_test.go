@@ -137,3 +137,18 @@ print("sum %.9f" % eager.pow(2).sum().item())
 		assert.That(t, strings.Contains(said, line), "with a capture it does not print %q:\n%s", line, said)
 	}
 }
+
+// A Python without torch is said, after its program has run.
+func TestCaptureWithoutTorch(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err == nil {
+		err = exec.Command(python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is not None)").Run()
+	}
+	assert.Needs(t, "NO_TORCH", err)
+	file := filepath.Join(t.TempDir(), "captured.yaml")
+	code, stdout, stderr := normbench([]string{"capture", "--out", file, "--", python, "-c", "print('mine')"})
+	assert.That(t, code == exitTrouble && stdout == "mine\n" && strings.Contains(stderr, " has no torch\n") &&
+		strings.Contains(stderr, "hint: install PyTorch there"), "exit code %d\n%s\n%s", code, stdout, stderr)
+	_, err = os.Stat(file)
+	assert.That(t, os.IsNotExist(err), "a file of nothing: %v", err)
+}

@@ -24,9 +24,10 @@ class _Capture:
     TRIES = 3  # calls of a class in which its output may say nothing, as zeros do
 
     def __init__(self, torch, folder, steps):
-        import functools, json, re, threading, time, weakref
+        import collections, functools, json, re, threading, time, weakref
 
         self.torch, self.folder, self.steps = torch, folder, steps
+        self.OrderedDict = collections.OrderedDict
         self.functools, self.json, self.clock = functools, json, time.monotonic
         self.named = re.compile(r"norm|rms", re.I)
         self.local = threading.local()
@@ -34,6 +35,8 @@ class _Capture:
         self.classes = set()  # that are wrapped
         self.modules = weakref.WeakSet()  # of them
         self.dtypes = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+        # False, but where Dynamo traces a forward. Without it there is no torch.compile.
+        self.compiling = getattr(torch.compiler, "is_dynamo_compiling", torch.compiler.is_compiling)
         self.reset()
 
     def reset(self):
@@ -52,12 +55,12 @@ class _Capture:
 
     def record(self, kind, cls, x, columns, weight, out, residual=False):
         """Counts a forward, and has the backward through out counted, None of a forward that stops()."""
-        rows = x.numel() // max(columns, 1)
-        if rows < 1:
+        key = (kind, cls, x.shape, columns, x.dtype, weight.dtype if weight is not None else None, residual,
+               None if x.is_contiguous() else x.stride())
+        try:
+            n = self.calls.get(key)
+        except TypeError:  # sizes that are symbols, while something traces the program
             return
-        strides = None if x.is_contiguous() else tuple(x.stride())
-        key = (kind, cls, rows, columns, x.dtype, None if weight is None else weight.dtype, residual, strides)
-        n = self.calls.get(key)
         if n is None:
             n = self.calls[key] = [0, 0]
 
@@ -67,12 +70,22 @@ class _Capture:
             self.hooks[key] = backward
         n[0] += 1
         if out is not None and out.requires_grad:
-            try:
-                out.register_hook(self.hooks[key])
-            except Exception:  # of a transform such as vmap
-                self.other(cls, "its backward cannot be seen under a function transform")
+            self.hook(cls, out, self.hooks[key])
         if self.clock() - self.written > self.PERIOD:
             self.write()
+
+    def hook(self, cls, out, backward):
+        """Is out.register_hook without the handle that could take the hook away, which takes most of its time."""
+        try:
+            if out._backward_hooks is None:
+                out._backward_hooks = self.OrderedDict()
+                out.grad_fn._register_hook_dict(out)
+            out._backward_hooks["normbench"] = backward
+        except Exception:
+            try:
+                out.register_hook(backward)
+            except Exception:  # of a transform such as vmap
+                self.other(cls, "its backward cannot be seen under a function transform")
 
     @staticmethod
     def stops(error):
@@ -90,7 +103,7 @@ class _Capture:
         original = getattr(holder, name, None)
         if original is None:
             return
-        local, compiling, Tensor = self.local, self.torch.compiler.is_compiling, self.torch.Tensor
+        local, compiling, Tensor = self.local, self.compiling, self.torch.Tensor
         stops = self.stops
 
         @self.functools.wraps(original)
@@ -142,7 +155,7 @@ class _Capture:
 
     def wrap_class(self, cls):
         original, name = cls.forward, cls.__name__
-        local, compiling, Tensor, seen = self.local, self.torch.compiler.is_compiling, self.torch.Tensor, self.seen
+        local, compiling, Tensor, seen = self.local, self.compiling, self.torch.Tensor, self.seen
 
         @self.functools.wraps(original)
         def forward(module, *args, **kwargs):
@@ -188,8 +201,9 @@ class _Capture:
     def parameters(module):
         """The weight and the bias of a norm, by their names or by their order."""
         own = module._parameters
-        weight = own.get("weight", next((p for k, p in own.items() if k != "bias"), None))
-        return weight, own.get("bias")
+        if "weight" in own:
+            return own["weight"], own.get("bias")
+        return next((p for k, p in own.items() if k != "bias"), None), own.get("bias")
 
     def class_key(self, module):
         weight, bias = self.parameters(module)
@@ -327,7 +341,10 @@ class _Capture:
     def norms(self, others):
         """The rows of the file; what is not mapped goes to others."""
         rows = []
-        for (kind, cls, m, n, dtype, weight, residual, strides), (fwd, bwd) in self.calls.items():
+        for (kind, cls, shape, n, dtype, weight, residual, strides), (fwd, bwd) in self.calls.items():
+            m = shape.numel() // max(n, 1)
+            if m < 1:
+                continue
             if kind and isinstance(kind[0], type):
                 kind = self.kinds.get(kind) or "its rows were zeros, so it is not known what it does"
             why = kind if isinstance(kind, str) else None
