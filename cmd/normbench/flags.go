@@ -134,6 +134,11 @@ func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
 	}, append(modelFlags(s), classFlags(s, none)...)...)
 }
 
+// choosesShapes says whether a flag is one of those in which shapeFlags are more than classFlags.
+func choosesShapes(f cli.Flag) bool {
+	return slices.Contains([]string{"shapes", "model", "tokens", "tp", "sp"}, f.Names()[0])
+}
+
 // modelFlags ask for the norms of a model in place of shapes.
 func modelFlags(s *shapes.Selection) []cli.Flag {
 	ranks := func(to *int64, name, usage string) cli.Flag {

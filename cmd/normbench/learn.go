@@ -55,7 +55,7 @@ func learnCommand(e *env) *cli.Command {
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` for results", Value: "results"},
 			cfg.htmlFlag(),
-		}, slices.DeleteFunc(cfg.flags(), func(f cli.Flag) bool { return f.Names()[0] == "shapes" })),
+		}, slices.DeleteFunc(cfg.flags(), choosesShapes)),
 	}, &cfg.common, func() error { return runLearn(e, cfg) })
 }
 
