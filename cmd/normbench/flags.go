@@ -150,7 +150,7 @@ func modelFlags(s *shapes.Selection) []cli.Flag {
 			Usage: "the norms of a `MODEL` in place of --shapes, each with its calls in a step: a name of " +
 				"`normbench list models`, a config.json, or a folder that has one"},
 		&cli.StringFlag{Destination: &s.Tokens, Name: "tokens", Category: catWhat,
-			Usage:       "with --model: tokens of a step, of all its ranks together, or several with commas",
+			Usage:       "with --model: tokens of a step of one replica, of all its ranks together, or several with commas",
 			DefaultText: strconv.Itoa(shapes.DefaultTokens)},
 		ranks(&s.TP, "tp", "with --model: ranks of tensor parallelism, which share the heads"),
 		ranks(&s.SP, "sp", "with --model: ranks that share the tokens: as many as --tp, or a multiple"),

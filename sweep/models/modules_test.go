@@ -56,7 +56,18 @@ func TestModules(t *testing.T) {
 	}
 	var input bytes.Buffer
 	all := map[string]*Model{}
-	for _, m := range Default().Models() {
+	list := Default().Models()
+	// Small ones of the types and switches that no model of the file has.
+	for line := range bytes.Lines(assert.File(t, "testdata/types.jsonl")) {
+		c := assert.Value[struct {
+			Name   string
+			Config json.RawMessage
+		}](t, string(line))
+		m, err := Default().readConfig(c.Name, c.Config)
+		assert.NoError(t, err)
+		list = append(list, m)
+	}
+	for _, m := range list {
 		config := map[string]any{"model_type": m.kind}
 		for k, v := range m.config {
 			config[k] = v

@@ -216,7 +216,7 @@ func (c *Capture) write(groups [][]*rank, command string) {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# normbench capture -- %s", console.OneLine(command))
 	for _, n := range c.Notes {
-		line("# %s", n)
+		line("# %s", console.OneLine(n))
 	}
 	for _, g := range groups {
 		name := "step"
