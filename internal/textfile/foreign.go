@@ -3,7 +3,6 @@ package textfile
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"regexp"
 
 	"normbench/internal/hint"
@@ -58,13 +57,8 @@ func CheckForeign(data []byte) error {
 	case all("devices", "benchmarks"):
 		return hint.Errorf(pairsHelp, "it has the results of NVBench")
 	case all("model_type") && (all("hidden_size") || all("architectures")):
-		var width int64
-		help := "give the model's hidden_size as N: `--shapes 8192xN`, or `normbench rule base --columns N`"
-		if json.Unmarshal(has["hidden_size"], &width) == nil && width > 0 {
-			help = fmt.Sprintf("its rows have %d elements: `--shapes 8192x%[1]d`, or `normbench rule base --columns %[1]d`",
-				width)
-		}
-		return hint.Errorf(help, "it is the config of a model of Hugging Face")
+		return hint.Errorf("`normbench list models --model FILE` lists its norms, and sweep, compare and others take "+
+			"--model too", "it is the config of a model of Hugging Face")
 	}
 	return nil
 }

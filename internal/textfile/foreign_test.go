@@ -19,7 +19,7 @@ func TestForeign(t *testing.T) {
 		`{"meta": {}, "devices": [], "benchmarks": []}`:                   {"results of NVBench", "judge"},
 		"goos: linux\nBenchmarkX-8   100   12.5 ns/op\n":                  {"Go's benchmarks", "benchstat"},
 		`{"architectures": ["G"], "model_type": "gemma2", "hidden_size": 3584}`: {"Hugging Face",
-			"--columns 3584"},
+			"--model FILE"},
 	} {
 		assert.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		_, err := Read(path, Small)

@@ -91,9 +91,18 @@ func (r *boundedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Read is the text of a file of up to max bytes, gzipped or not, without a byte order mark.
-// Only an error of a packed file has a hint.
+// Read is ReadAny of a file that no other tool wrote: see CheckForeign.
 func Read(path string, max int64) ([]byte, error) {
+	data, err := ReadAny(path, max)
+	if err != nil {
+		return nil, err
+	}
+	return data, CheckForeign(data)
+}
+
+// ReadAny is the text of a file of up to max bytes, gzipped or not, without a byte order mark.
+// Only an error of a packed file has a hint.
+func ReadAny(path string, max int64) ([]byte, error) {
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Size() > max {
 		return nil, tooLarge(max)
 	}
@@ -111,8 +120,7 @@ func Read(path string, max int64) ([]byte, error) {
 	case int64(len(data)) > max:
 		return nil, tooLarge(max)
 	}
-	data = TrimMark(data)
-	return data, CheckForeign(data)
+	return TrimMark(data), nil
 }
 
 func tooLarge(max int64) error { return fmt.Errorf("it has more than %d MiB", max>>20) }

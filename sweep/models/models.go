@@ -259,7 +259,7 @@ func (f *File) Find(arg string) (*Model, error) {
 	case info.IsDir():
 		arg = filepath.Join(arg, "config.json")
 	}
-	text, err := textfile.Read(arg, textfile.Small)
+	text, err := textfile.ReadAny(arg, textfile.Small)
 	if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), findHelp), "model %s: %w", arg, durable.Cause(err))
 	}
