@@ -64,7 +64,7 @@ func TestStepLoop(t *testing.T) {
 
 // loopUS is the time of so many calls in a row, the median of some loops.
 func loopUS(t *testing.T, d *Device, p kernels.Problem, v kernels.Variant, calls int) float64 {
-	opened, err := d.Open(t.Context(), p, 1)
+	opened, err := d.Open(t.Context(), p, kernels.Inputs{Seed: 1})
 	assert.NoError(t, err)
 	defer opened.Close()
 	b := opened.(*bench)
