@@ -110,6 +110,26 @@ func ParseProblem(s string) (Problem, error) {
 	return p, p.Validate()
 }
 
+// ParseDType reads bf16, fp16 or fp32.
+func ParseDType(s string) (DType, error) {
+	for _, d := range DTypes() {
+		if d.String() == s {
+			return d, nil
+		}
+	}
+	return 0, hint.Errorf("use one of bf16, fp16, fp32", "unknown dtype %q", s)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *DType) UnmarshalText(b []byte) error {
+	v, err := ParseDType(string(b))
+	*d = v
+	return err
+}
+
 const sideHelp = "rows and columns are whole numbers from 1 to 2147483648"
 
 // MarshalText implements encoding.TextMarshaler with String.

@@ -31,7 +31,7 @@ func NewIdentity(r *kernels.Registry, kind string) *Identity {
 }
 
 // Source is the hash of f's sources, 12 hexadecimal digits: of its CUDA files with their headers
-// and of the flags of every compilation, or on a CPU of all host stages and what they use. Foreign
+// and of the flags of every compilation, or on a CPU of all host stages (hostFiles). Foreign
 // code counts by its text and its version.
 func (i *Identity) Source(f *kernels.Family) (string, error) {
 	i.mu.Lock()
