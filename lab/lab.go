@@ -124,7 +124,7 @@ func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
 	if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
 		common := rule.ClassOf(kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16})
 		if step := families.Step(d).For(common); step.Near != rule.Own {
-			l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench learn` makes its own",
+			l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench map learn` makes its own",
 				d.ID, step)
 		}
 	}

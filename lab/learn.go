@@ -25,8 +25,8 @@ import (
 	"normbench/tune/learn"
 )
 
-// judgeFile is the live compare of a judgement, beside the map.
-const judgeFile = "judged.json"
+// auditFile has the live compare of an audit, beside the map.
+const auditFile = "audit.json"
 
 // A LearnTask is what is to be learned, on devices that are open.
 type LearnTask struct {
@@ -62,7 +62,7 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 		}
 	}
 	if _, ok := s.Devices[0].(*replay.Device); ok {
-		return nil, hint.Errorf("`normbench tune RECORDS` fills a map from them",
+		return nil, hint.Errorf("`normbench map fill RECORDS` fills a map from them",
 			"learn draws its problems, and recorded times are of others")
 	}
 	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName, "learn.svg")
@@ -127,7 +127,7 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 	case got.Lost != nil:
 		return got.Lost
 	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
-		there := fmt.Sprintf("`normbench tune %s` fills the map from them", filepath.Dir(got.out.String()))
+		there := fmt.Sprintf("`normbench map fill %s` fills the map from them", filepath.Dir(got.out.String()))
 		if got.Map != nil {
 			there = got.out.String() + " has the last whole map"
 		}
@@ -152,17 +152,17 @@ func (l *Lab) keepLearned(got *LearnResult, info kernels.DeviceInfo) {
 	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), drawn)))
 }
 
-// Judge searches n fresh problems in full, on the devices that the map was learned on, and keeps
+// Audit searches n fresh problems in full, on the devices that the map was learned on, and writes
 // how far behind the map's answers are.
-func (l *Lab) Judge(got *LearnResult, n int) (*report.Table, error) {
-	waiting := l.Wait("judge: searching")
-	m, err := learn.Judge(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("judge: %s", s) })
+func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
+	waiting := l.Wait("audit: searching")
+	m, err := learn.Audit(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("audit: %s", s) })
 	waiting.End()
 	if err != nil {
 		return nil, err
 	}
 	live := &report.Live{Match: *m}
-	got.Lost = cmp.Or(got.Lost, l.Late(live.Write(got.out.In(judgeFile))))
+	got.Lost = cmp.Or(got.Lost, l.Late(live.Write(got.out.In(auditFile))))
 	t := live.Comparison().Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
 		console.Count(len(m.Duels), "problem")) + t.Title
@@ -212,7 +212,7 @@ func Prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	case err != nil:
 		return rule.Step{}, err
 	case t.Map == nil:
-		return rule.Step{}, hint.Errorf("`normbench learn` and `normbench tune` write maps",
+		return rule.Step{}, hint.Errorf("`normbench map learn` and `normbench map fill` write maps",
 			"--prior %s has no map", text)
 	case info.ID == "":
 		return rule.Step{}, nil

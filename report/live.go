@@ -62,12 +62,6 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 	second := func(name string, value func(*ab.Second) any) {
 		add("", name, func(r Row) any { return ifAny(r.second, value) })
 	}
-	faster := func(x float64) any { // B's speedup, of its time over A's
-		if x == 0 {
-			return nil
-		}
-		return 1 / x
-	}
 	judged("", "gate", func(j *verdict.Judgement) any { return j.Gate })
 	q := judged("q", "q", func(j *verdict.Judgement) any { return j.Q })
 	q.Format, q.Means = "%.4f", "p-value of the cell, corrected for the number of cells"
@@ -99,9 +93,9 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 		}
 	}
 	second("gate_confirmed", func(g *ab.Second) any { return g.Confirmed })
-	second("again_speedup", func(g *ab.Second) any { return faster(g.Again.Effect) })
-	second("again_speedup_lo", func(g *ab.Second) any { return faster(g.Again.Hi) })
-	second("again_speedup_hi", func(g *ab.Second) any { return faster(g.Again.Lo) })
+	second("again_speedup", func(g *ab.Second) any { return speedupOf(g.Again.Effect) })
+	second("again_speedup_lo", func(g *ab.Second) any { return speedupOf(g.Again.Hi) })
+	second("again_speedup_hi", func(g *ab.Second) any { return speedupOf(g.Again.Lo) })
 	second("again_verdict", func(g *ab.Second) any { return g.Again.Verdict })
 	second("again_reason", func(g *ab.Second) any { return g.Again.Reason })
 	return list

@@ -248,14 +248,14 @@ func Read(path string) (*Table, error) {
 	}
 	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), "`normbench sweep` and `normbench learn` write one, as "+
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), "`normbench sweep` and `normbench map learn` write one, as "+
 			FileName+" in a results folder"), "tuned table %s: %w", path, durable.Cause(err))
 	}
 	return parse(path, data)
 }
 
 func parse(name string, data []byte) (*Table, error) {
-	const help = "`normbench sweep`, `normbench learn` and `normbench tune` write tuned tables: is this one?"
+	const help = "`normbench sweep`, `normbench map learn` and `normbench map fill` write tuned tables: is this one?"
 	var t Table
 	err := rule.CheckOld(name, data)
 	if err != nil {

@@ -21,8 +21,9 @@ func workerCommand(e *env) *cli.Command {
 	x := &common{}
 	var device, baseline string
 	return e.command(&cli.Command{
-		Name:  "worker",
-		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
+		Name:   "worker",
+		Hidden: true, // --worker starts it
+		Usage:  "drive a device for another normbench, by JSON lines on standard input and output",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
 				Usage: "cpu, cuda or cuda:N", Value: "cuda"},
@@ -34,7 +35,7 @@ func workerCommand(e *env) *cli.Command {
 
 func baselineFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Destination: to, Name: "baseline-kernels", Category: catWhat,
-		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; BASE runs " +
+		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; A runs " +
 			"the CUDA sources there"}
 }
 

@@ -34,6 +34,7 @@ type common struct {
 	format   string
 	html     string
 	plot     string
+	title    string // of the plot and the page
 	seed     uint64
 	kernels  string
 	include  cli.StringSlice
@@ -70,6 +71,20 @@ func (x *common) htmlFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.html, Name: "html", Category: catOutput,
 		Usage: "write one page with the verdict, charts and tables to `FILE`"}
 }
+
+// plotFlags are those of a command that draws a comparison.
+func (x *common) plotFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &x.plot, Name: "plot", Category: catOutput,
+			Usage: "draw to `FILE`.svg"},
+		x.htmlFlag(),
+		&cli.StringFlag{Destination: &x.title, Name: "title", Category: catOutput,
+			Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
+	}
+}
+
+const plotHelp = "A plot has all problems of an op and pass side by side. 100% is the stream, a copy of " +
+	"the same tensors in the same run. Lines join shapes that share a side."
 
 func (x *common) seedFlag() cli.Flag {
 	return &cli.Uint64Flag{Destination: &x.seed, Name: "seed", Usage: "seed of the inputs",
@@ -129,7 +144,7 @@ func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Destination: &s.Shapes, Name: "shapes", Category: catWhat,
 			DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
-			Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or " +
+			Usage: "`GROUP`, FILE#GROUP, FILE, MxN or 4Kix8Ki, or several with commas; GROUP@fp16 or " +
 				"GROUP@fp8 is of that type"},
 	}, classFlags(s, none)...)
 }
@@ -352,11 +367,12 @@ func choices(command, flag string) []string {
 		return search.Names()
 	case "color":
 		return []string{"auto", "always", "never"}
-	case "export":
-		return rule.Formats
 	case "format":
-		if command == "export" {
+		switch command {
+		case "export":
 			return []string{export.KTCache, export.Benchfmt}
+		case "map export":
+			return rule.Formats
 		}
 		return report.Formats()
 	}

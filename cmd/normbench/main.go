@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,19 +118,14 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
-			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e),
-			listCommand(e),
+			mapCommand(e), explainCommand(e), lintCommand(e), listCommand(e),
 			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), workerCommand(e),
 			compileHelperCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				var names []string
-				for _, cmd := range c.App.Commands {
-					names = append(names, cmd.Name)
-				}
-				return hint.Errorf(hint.DidYouMean(c.Args().First(), names,
-					"`normbench help` lists the commands"), "unknown command %q", c.Args().First())
+				return unknownCommand("", c.Args().Slice(), c.App.Commands,
+					"`normbench help` lists the commands")
 			}
 			_, err := io.WriteString(e.out, tasks)
 			return err
@@ -192,7 +188,8 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 		}
 		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		if i < 0 {
-			return hint.Errorf(hint.DidYouMean("--"+name, dashed(c.Flags), help), "unknown flag --%s", name)
+			return hint.Errorf(cmp.Or(flagHint(pathOf(c), name),
+				hint.DidYouMean("--"+name, dashed(c.Flags), help)), "unknown flag --%s", name)
 		}
 		_, isBool := c.Flags[i].(*cli.BoolFlag)
 		switch {
@@ -211,16 +208,19 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 	switch {
 	case slices.Contains(x.operands, ""):
 		return hint.Errorf("leave it out, or set the variable that it comes from",
-			"an operand of %s is empty", c.Name)
+			"an operand of %s is empty", pathOf(c))
 	case len(x.operands) > 0 && c.ArgsUsage == "":
 		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName),
-			"%s takes no operands, got %q", c.Name, x.operands[0])
+			"%s takes no operands, got %q", pathOf(c), x.operands[0])
 	case len(x.operands) != 1 && x.only != "":
 		return hint.Errorf(fmt.Sprintf("`%s --help` has examples", c.HelpName),
-			"%s takes %s, got %d", c.Name, x.only, len(x.operands))
+			"%s takes %s, got %d", pathOf(c), x.only, len(x.operands))
 	}
 	return nil
 }
+
+// pathOf is a command's name behind those of its parents: "map learn".
+func pathOf(c *cli.Command) string { return strings.TrimPrefix(c.HelpName, "normbench ") }
 
 // set gives a flag a value.
 func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value string) error {
@@ -228,7 +228,7 @@ func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value stri
 	_, text := flag.(*cli.StringFlag)
 	_, list := flag.(*cli.StringSliceFlag)
 	_, isBool := flag.(*cli.BoolFlag)
-	words := choices(c.Name, name)
+	words := choices(pathOf(c), name)
 	switch {
 	case text && value == "":
 		return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)

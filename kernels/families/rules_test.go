@@ -3,7 +3,6 @@ package families_test
 import (
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -349,89 +348,4 @@ func TestExportPlain(t *testing.T) {
 		}
 		assert.That(t, strings.Contains(string(text), "[31mv1"), "%s does not name the tool", format)
 	}
-}
-
-// TestLaunches: what --launch writes is what each M of a run plans, of problems that the fit did
-// not see too.
-func TestLaunches(t *testing.T) {
-	d, reg, draw := devicetest.H200(), families.With(), rand.New(rand.NewPCG(38, 5))
-	book := families.Book(reg, rule.Step{Map: wild(), Near: rule.Own}, d)
-	text, err := book.Launches(sampledClasses(0, 24), []int64{640, 4096, 5000, 8191})
-	assert.NoError(t, err)
-	var out struct {
-		Runs []struct {
-			Class  rule.Class
-			N      int64
-			Family string
-			Plans  []map[string]any
-		}
-	}
-	assert.NoError(t, json.Unmarshal(text, &out))
-	asked, unknown := 0, 0
-	number := func(x map[string]any, m int64) float64 { // that follows M
-		at := func(name string) int64 { f, _ := x[name].(float64); return int64(f) }
-		if k := at("ragged"); k > 0 {
-			return float64(min(m%k, 1))
-		} else if k := at("whole"); k > 0 {
-			return float64(1 - min(m%k, 1))
-		}
-		n := kernels.CeilDiv(m, at("rows"))
-		if most := at("most"); most > 0 {
-			n = min(n, most)
-		}
-		return float64(at("times") * n)
-	}
-	var same func(got, want any, m int64) bool
-	same = func(got, want any, m int64) bool {
-		switch want := want.(type) {
-		case map[string]any:
-			for name := range want {
-				if !same(got.(map[string]any)[name], want[name], m) {
-					return false
-				}
-			}
-			return true
-		case []any:
-			list := got.([]any)
-			for i := range list {
-				if len(list) != len(want) || !same(list[i], want[i], m) {
-					return false
-				}
-			}
-			return len(list) == len(want)
-		case float64:
-			if asked++; got == nil {
-				unknown++
-				return true
-			} else if x, ok := got.(map[string]any); ok {
-				got = number(x, m)
-			}
-		}
-		return got == want
-	}
-	for _, r := range out.Runs {
-		for _, p := range r.Plans {
-			from, to := int64(p["m_from"].(float64)), int64(p["m_to"].(float64))
-			for range 5 {
-				m := from + draw.Int64N(to-from+1)
-				q := r.Class.Problem(m, r.N)
-				if rule.ClassOf(q) != r.Class {
-					continue
-				}
-				_, v, plan, err := reg.Resolve(q, book.Answer(q).Variant, d)
-				assert.Must(t, err == nil && v.Family == r.Family, "%s: %s, %v: not what the run has: %s",
-					q, v, err, r.Family)
-				var want any
-				text, err1 := json.Marshal(plan)
-				assert.NoError(t, errors.Join(err1, json.Unmarshal(text, &want)), q)
-				assert.That(t, same(p, want, m), "%s: %s launches %s, the run has %v", q, v, text, p)
-			}
-		}
-	}
-	least := 30 // numbers for each without a formula: some days' classes have one of 39
-	if assert.All {
-		least = 50
-	}
-	assert.That(t, asked != 0 && unknown*least <= asked,
-		"%d of %d numbers are not known", unknown, asked)
 }

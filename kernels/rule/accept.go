@@ -49,7 +49,7 @@ func familyOf(reg *kernels.Registry, v kernels.Variant) (*kernels.Family, error)
 	case err != nil:
 		return nil, err
 	case v.Config.String() == "" && len(f.Knobs) > 0:
-		return nil, hint.Errorf("`normbench list kernels` shows its knobs", "%s has no such knobs", f.Name)
+		return nil, hint.Errorf("`normbench list families` shows its knobs", "%s has no such knobs", f.Name)
 	}
 	return f, f.CheckKnobs(v.Config)
 }

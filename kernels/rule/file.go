@@ -17,7 +17,7 @@ import (
 	"normbench/kernels"
 )
 
-const help = "`normbench learn` and `normbench tune RECORDS` write maps; of a change by hand, " +
+const help = "`normbench map learn` and `normbench map fill RECORDS` write maps; of a change by hand, " +
 	"see docs/reference.md"
 
 // oldKind is the kind of a rules file, in JSON or YAML, near its beginning.
@@ -28,7 +28,7 @@ func CheckOld(name string, data []byte) error {
 	if !oldKind.Match(data[:min(len(data), 512)]) {
 		return nil
 	}
-	return hint.Errorf("make a map: `normbench learn --device cuda`, or `normbench tune RECORDS` "+
+	return hint.Errorf("make a map: `normbench map learn --device cuda`, or `normbench map fill RECORDS` "+
 		"from the records of the rules",
 		"%s has launch rules of an older normbench, which none reads any more", name)
 }

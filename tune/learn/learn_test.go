@@ -268,7 +268,7 @@ func TestSmallBudget(t *testing.T) {
 		"another map, %d of %d problems", len(d.Points), len(l.Data.Points))
 	// A judgement draws problems that were not measured, each shape once, and finds what a planted
 	// bad map loses.
-	j, err := Judge(context.Background(), l, m, 6, func(string) {})
+	j, err := Audit(context.Background(), l, m, 6, func(string) {})
 	assert.NoError(t, err)
 	sum := j.Summary
 	assert.That(t, sum.Cells == 6 && sum.Shapes == 6 && sum.Mean >= 0.99 && sum.Mean <= 1.2 &&
@@ -284,7 +284,7 @@ func TestSmallBudget(t *testing.T) {
 		}
 		p.BestUS = slices.Min(slices.Collect(maps.Values(p.US)))
 	}
-	worse, err := Judge(context.Background(), l, plain.Fill(d.Points), 6, func(string) {})
+	worse, err := Audit(context.Background(), l, plain.Fill(d.Points), 6, func(string) {})
 	assert.That(t, err == nil && worse.Summary.Mean > sum.Mean+0.05,
 		"a bad map loses %.3f, a good one %.3f (%v)", worse.Summary.Mean, sum.Mean, err)
 }

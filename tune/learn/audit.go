@@ -15,12 +15,13 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// judgeSalt keeps the problems of a judgement from being those that learn draws with the same seed.
-const judgeSalt = 0x6a756467
+// auditSalt keeps the problems of an audit from being those that learn draws with the same seed.
+const auditSalt = 0x6a756467
 
-// Judge draws so many problems that were not measured, each shape once, searches each in full, and
-// has what was found, A, fight the map's pick, B. Problems without a right variant are left out.
-func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(string)) (*ab.Match, error) {
+// Audit measures how far a map's answers are behind full searches. It draws n problems that were not
+// measured, each shape once, searches each in full, and compares what was found (A) with the map's
+// answer (B) in paired rounds. It leaves out problems for which the search found no right variant.
+func Audit(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(string)) (*ab.Match, error) {
 	info := l.Devices[0].Info()
 	reg := families.Over(l.Registry, m)
 	known := map[kernels.Problem]bool{}
@@ -28,7 +29,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 		known[p.Problem] = true
 	}
 	var ps []kernels.Problem
-	for _, s := range l.Domain.Draw(2*n+8, l.Seed^judgeSalt) {
+	for _, s := range l.Domain.Draw(2*n+8, l.Seed^auditSalt) {
 		p := sized(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
 		if len(ps) < n && !known[p] && p.CheckFits(info) == nil {
 			ps = append(ps, p)
@@ -40,7 +41,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	}
 	const finalRounds, finalists = 12, 8
 	run := l.Run
-	run.ID, run.Time = "judge", l.Now().UTC().Truncate(time.Millisecond)
+	run.ID, run.Time = "audit", l.Now().UTC().Truncate(time.Millisecond)
 	found := map[kernels.Problem]kernels.Variant{}
 	o := sweep.Options{Run: run, Seed: l.Seed}
 	o.SearchBy(&sweep.SearchOptions{Strategy: search.Auto, Known: &search.History{}, Finals: finalists,
@@ -54,7 +55,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 		progress(fmt.Sprintf("searched %d of %d problems", len(found), len(ps)))
 		return nil
 	}
-	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, unkept{}, o); err != nil {
+	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, discardSink{}, o); err != nil {
 		return nil, err
 	}
 	match := &ab.Match{Schema: ab.Schema, Run: run, A: "a full search", B: "the map", Rule: verdict.Default()}
@@ -76,8 +77,8 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	return match, c.Fight(ctx, match, pairs, pairs)
 }
 
-// unkept is a sink that keeps nothing: what is searched again was never measured.
-type unkept struct{}
+// discardSink drops records: an audit's searches are no evidence for the map that they audit.
+type discardSink struct{}
 
-func (unkept) AppendAll(...interface{ CheckValid() error }) error { return nil }
-func (unkept) Status(string) (kernels.Status, bool)               { return "", false }
+func (discardSink) AppendAll(...interface{ CheckValid() error }) error { return nil }
+func (discardSink) Status(string) (kernels.Status, bool)               { return "", false }

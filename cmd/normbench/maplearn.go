@@ -20,15 +20,15 @@ func priorFlag(to *string, value string) cli.Flag {
 			"base), or the map of a tuned `FILE`", Value: value}
 }
 
-// A learnConfig is what the flags of learn ask for.
+// A learnConfig is what the flags of map learn ask for.
 type learnConfig struct {
 	stand
 	budget             time.Duration
-	judge              int
+	audit              int
 	bounds, prior, out string
 }
 
-func learnCommand(e *env) *cli.Command {
+func mapLearnCommand(e *env) *cli.Command {
 	cfg := &learnConfig{}
 	cfg.first = cfg.firstMap
 	return e.command(&cli.Command{
@@ -37,7 +37,7 @@ func learnCommand(e *env) *cli.Command {
 		Description: "Measures problems that are drawn from the domain. On each it runs configs that do " +
 			"well nearby and a few others. Writes the map of OUT/<device>/tuned.json (the sweep's " +
 			"entries stay), the records, and learn.svg, a picture of the map. The same command " +
-			"resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge " +
+			"resumes. `normbench map fill OUT/<device>` fills the same map from the records. --audit " +
 			"searches fresh problems in full and says how far behind the map's answers are.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget",
@@ -45,10 +45,10 @@ func learnCommand(e *env) *cli.Command {
 					"into the folder",
 				Value:  20 * time.Minute,
 				Action: positive("budget", "give a time such as 8m")},
-			&cli.IntFlag{Destination: &cfg.judge, Name: "judge",
+			&cli.IntFlag{Destination: &cfg.audit, Name: "audit",
 				Usage: "after the budget, search `N` fresh problems in full and compare with the map; " +
 					"60 take about 10 minutes",
-				Action: within("judge", 0, 10_000, "60 problems are enough for a mean")},
+				Action: within("audit", 0, 10_000, "60 problems are enough for a mean")},
 			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain",
 				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag(&cfg.prior, "auto"),
@@ -94,10 +94,10 @@ func runLearn(e *env, cfg *learnConfig) error {
 	}
 	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget,
 		got.Spent)}
-	if err := showMap(e, got, &cfg.common, spent); err != nil || cfg.judge == 0 {
+	if err := showMap(e, got, &cfg.common, spent); err != nil || cfg.audit == 0 {
 		return cmp.Or(err, got.Lost)
 	}
-	table, err := e.Judge(got, cfg.judge)
+	table, err := e.Audit(got, cfg.audit)
 	if err != nil {
 		return err
 	}

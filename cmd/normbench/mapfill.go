@@ -19,24 +19,24 @@ import (
 	"normbench/tune/learn"
 )
 
-// A tuneConfig is what the flags of tune ask for.
-type tuneConfig struct {
+// A fillConfig is what the flags of map fill ask for.
+type fillConfig struct {
 	common
 	out, prior string
 }
 
-func tuneCommand(e *env) *cli.Command {
-	cfg := &tuneConfig{}
+func mapFillCommand(e *env) *cli.Command {
+	cfg := &fillConfig{}
 	cfg.files, cfg.first = []*string{&cfg.out}, cfg.firstMap
 	return e.command(&cli.Command{
-		Name:      "tune",
+		Name:      "fill",
 		Usage:     "fill a map of launch answers from records, into a tuned table",
 		ArgsUsage: "RECORDS...",
-		Description: "Reads records files or results folders of one device, of sweep or of learn, and " +
+		Description: "Reads records files or results folders of one device, of sweep or of map learn, and " +
 			"fills a map: for each cell of columns and rows the config that is expected to lose " +
 			"the least. Prints how many cells rest on what. --out puts it into a tuned table, " +
 			"whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench " +
-			"rule` exports.",
+			"map export` writes code.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
@@ -57,13 +57,13 @@ func (x *common) firstMap() *report.Table {
 	return report.MapTable(&rule.Map{})
 }
 
-func fillMap(e *env, cfg *tuneConfig) error {
+func fillMap(e *env, cfg *fillConfig) error {
 	out := cfg.out
 	if len(cfg.operands) == 0 {
-		return hint.Errorf("`normbench tune results/nvidia-h200`, for one", "tune needs records")
+		return hint.Errorf("`normbench map fill results/nvidia-h200`, for one", "map fill needs records")
 	}
 	if out != "" && filepath.Ext(out) != ".json" {
-		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it",
+		return hint.Errorf("name it .json; `normbench map export tuned:FILE --format go` makes code of it",
 			"--out %s is no tuned table", out)
 	}
 	step := e.Wait("reading the records")
