@@ -52,7 +52,7 @@ func (l *Live) Write(p durable.Place) error {
 	if err != nil {
 		return err
 	}
-	return p.Write(append(data, '\n'))
+	return p.Write(durable.SealText(append(data, '\n')))
 }
 
 // Sides are the arms as operands, each round's median a sample.

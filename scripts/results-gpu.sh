@@ -34,7 +34,7 @@
 # quack's compiler lies below: PYTHONPATH=$PWD/site:$PWD/site/nvidia_cutlass_dsl/dsl_packages, as
 # nothing on PYTHONPATH has its .pth file read.
 set -euo pipefail
-usage='usage: scripts/results-gpu.sh check | pack STATE | STATE SECONDS PART...'
+usage='usage: scripts/results-gpu.sh check | pack STATE | sums | STATE SECONDS PART...'
 python=${PYTHON:-python3}
 bin=${BIN:-bin/normbench-cuda}
 gpu=(--device cuda)
@@ -99,7 +99,13 @@ pack() {
 			[ ! -e "$file" ] || cp "$file" "$to/"
 		done
 	done
+	sums
 	git status --short results
+}
+
+# sums: the SHA-256 of each file in results/, as sha256sum -c reads them. A test holds the files to it.
+sums() {
+	(cd results && find . -type f ! -name SHA256SUMS | sed 's|^\./||' | LC_ALL=C sort | xargs -d '\n' sha256sum >SHA256SUMS)
 }
 
 # run NAME COMMAND...: run a command for what is left of the time; what it says is in NAME.txt. INT
@@ -217,6 +223,7 @@ part() {
 case ${1:?$usage} in
 check) check ;;
 pack) pack "${2:?$usage}" ;;
+sums) sums ;;
 *)
 	state=$1 limit=${2:?$usage} worst=0
 	shift 2

@@ -261,7 +261,7 @@ func parse(name string, data []byte) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = durable.Verify(data); err != nil {
+	if err = durable.Once(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err = json.Unmarshal(data, &t); t.Map != nil {
@@ -312,9 +312,8 @@ func (t *Table) layOut() ([]byte, error) {
 	return bytes.Replace(text, []byte(`"entries": []`), list, 1), nil
 }
 
-// Write checks a tuned table and writes it, laid out and with a checksum, in place
-// of an older one: readers see the old file or the new, never half of one, and so
-// does who starts the machine again after a power cut.
+// Write checks a tuned table and writes it, laid out, in place of an older one: readers see the old
+// file or the new one, never half of one, also after a power cut.
 func (t *Table) Write(p durable.Place) error {
 	if err := t.CheckValid(); err != nil {
 		return fmt.Errorf("tuned table %s: %w", p, err)
@@ -323,7 +322,7 @@ func (t *Table) Write(p durable.Place) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Write(data); err != nil {
+	if err := p.Write(append(data, '\n')); err != nil {
 		return fmt.Errorf("tuned table %w", err)
 	}
 	return nil

@@ -58,7 +58,7 @@ func (x *common) tableFlags() []cli.Flag {
 		&cli.BoolFlag{Destination: &x.wide, Name: "wide", Category: catOutput,
 			Usage: "print every column of a table, one line per row, beyond the terminal's width"},
 		&cli.StringFlag{Destination: &x.columns, Name: "columns", Category: catOutput,
-			Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
+			Usage: "print only these `COLUMNS` of the table: names of its head, with commas"},
 		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput,
 			Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
 			Action: within("width", 40, 1_000_000, "use 40 or more, or --wide")},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -112,6 +113,9 @@ func leftWhole(path string, data []byte) error {
 		}
 		return w.Close()
 	case ".json":
+		if !json.Valid(data) {
+			return fmt.Errorf("%s is torn", path)
+		}
 		return durable.Verify(data)
 	case ".svg", ".html":
 		if !strings.HasSuffix(strings.TrimSpace(string(data)), "</"+filepath.Ext(path)[1:]+">") {

@@ -126,10 +126,10 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	return SyncDir(filepath.Join(root.Name(), filepath.Dir(name)))
 }
 
-// Write puts data in place of the file there, as WriteFrom does. JSON gets a checksum. An error
-// names the place and has a hint.
+// Write puts data in place of the file there, as WriteFrom does. An error names the place and has a
+// hint.
 func (p Place) Write(data []byte) error {
-	if err := p.WriteFrom(bytes.NewReader(SealText(data))); err != nil {
+	if err := p.WriteFrom(bytes.NewReader(data)); err != nil {
 		return hint.Errorf(Help(err), "%s: %w", p, Cause(err))
 	}
 	return nil

@@ -2,39 +2,33 @@ package families
 
 import (
 	"cmp"
-	"embed"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"sync"
 
+	"normbench"
 	"normbench/kernels"
 	"normbench/kernels/manifest"
 	"normbench/kernels/rule"
 )
 
-// The maps of results/*/tuned.json, without entries. `go test ./cmd/normbench -run TestMapsBrought
-// -update` writes them.
-//
-//go:embed maps/*.json
-var mapFiles embed.FS
-
-// brought are the maps that the program brings along.
-var brought = sync.OnceValue(func() []*rule.Map {
-	names, err := fs.Glob(mapFiles, "maps/*.json")
+// builtinMaps reads the maps of the tuned tables that the program brings along.
+var builtinMaps = sync.OnceValue(func() []*rule.Map {
+	names, err := fs.Glob(normbench.TunedTables, "results/*/tuned.json")
 	var ms []*rule.Map
 	for _, name := range names {
 		var t struct {
 			Device kernels.DeviceInfo
 			Map    *rule.Map
 		}
-		text, bad := mapFiles.ReadFile(name)
+		text, bad := normbench.TunedTables.ReadFile(name)
 		err = errors.Join(err, bad, json.Unmarshal(text, &t))
-		if err == nil {
+		if err == nil && t.Map != nil {
 			t.Map.Device = t.Device
 			err = t.Map.CheckValid()
+			ms = append(ms, t.Map)
 		}
-		ms = append(ms, t.Map)
 	}
 	if err != nil {
 		panic(err) // a test reads them first
@@ -146,4 +140,4 @@ func Book(r *kernels.Registry, s rule.Step, d kernels.DeviceInfo) *rule.Book {
 }
 
 // Step says which of the maps that the program brings along answers for a device.
-func Step(d kernels.DeviceInfo) rule.Step { return rule.Ladder(brought(), &d) }
+func Step(d kernels.DeviceInfo) rule.Step { return rule.Ladder(builtinMaps(), &d) }

@@ -3,6 +3,7 @@ package rule
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -36,8 +36,8 @@ func CheckOld(name string, data []byte) error {
 // plain is a map without methods.
 type plain Map
 
-// MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's, with its own
-// checksum. Every line of a raster and of its legend is a line of the file.
+// MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's. Every line of a
+// raster and of its legend is a line of the file.
 func (m *Map) MarshalJSON() ([]byte, error) {
 	if err := m.CheckValid(); err != nil {
 		return nil, err
@@ -47,31 +47,25 @@ func (m *Map) MarshalJSON() ([]byte, error) {
 	for i := range m.Rasters {
 		out.Rasters[i] = *m.Rasters[i].tidy()
 	}
-	data, err := json.Marshal(out)
-	if err != nil {
-		return nil, err
-	}
-	return durable.Seal(data), nil
+	return json.Marshal(out)
 }
 
-// Checksum is the one that the map has as text, "" of a map that cannot be written.
+// Checksum is the beginning of the SHA-256 of the map as text, by which exported code names the map
+// that it was made of. It is "" for a map that cannot be written.
 func (m *Map) Checksum() string {
-	var t struct{ CRC string }
-	if data, err := m.MarshalJSON(); err == nil {
-		json.Unmarshal(data, &t)
+	data, err := m.MarshalJSON()
+	if err != nil {
+		return ""
 	}
-	return t.CRC
+	return fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 }
 
 // UnmarshalJSON implements json.Unmarshaler. Device is left to the caller. A legend's config with a
-// knob that there is no more is zero: its cells have no answer.
+// knob that does not exist any more is zero: its cells have no answer.
 func (m *Map) UnmarshalJSON(data []byte) error {
-	if err := durable.Verify(data); err != nil {
-		return err
-	}
 	var t struct {
 		plain
-		CRC string
+		CRC string // of files of earlier versions
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
