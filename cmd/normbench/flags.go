@@ -94,14 +94,14 @@ func (x *common) seedFlag() cli.Flag {
 
 func (x *common) kernelsFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.kernels, Name: "kernels", Category: catWhat,
-		Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see " +
+		Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu or .py files; see " +
 			"docs/kernels.md"}
 }
 
 func (x *common) pythonFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.python, Name: "python", Category: catWhat, DefaultText: "python3",
-		Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels " +
-			"of Triton"}
+		Usage: "`PROGRAM` that runs the peers and compiles kernels of Triton: a Python 3 that has " +
+			"PyTorch for peers, Triton for such kernels"}
 }
 
 // kernelFlags have a list of folders as $NORMBENCH_INCLUDE is, which compilers in other processes

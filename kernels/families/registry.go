@@ -93,7 +93,7 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	return row >= least && row <= most
 }
 
-// maxPersistBytes is the widest row that defaultFamily keeps in registers in a
+// maxPersistBytes is the widest row that analyticDefault keeps in registers in a
 // backward where the pipeline does not apply. Beyond it so few rows are in flight
 // that reading them twice is faster: on an H200 87 us against 99 at 2048x16384
 // (bf16, rmsnorm).
