@@ -120,7 +120,7 @@ func (r Row) movedText() string {
 	case j.Verdict == verdict.Inconclusive:
 		return j.Reason
 	case j.Verdict != verdict.Same && stage != "":
-		return fmt.Sprintf("%s %+.1f us of %.1f", stage, by, was)
+		return fmt.Sprintf("%s %+.1f us of %.1f", stageName(r.duel.StagesBy, r.duel.StagesA, stage), by, was)
 	}
 	return ""
 }

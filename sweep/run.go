@@ -34,7 +34,6 @@ type Options struct {
 	// already, if there were any.
 	Sum         *Summary
 	Seed        uint64 // of the inputs, of strategies and of the orders of rounds
-	Trace       bool   // time stages by CUPTI where the device has it
 	RetryFailed bool   // measure again what the sink holds as failed
 	// Test, where set, tests the devices and notes in the run what it found, once it is known that
 	// something is left to measure.

@@ -278,16 +278,16 @@ func FailureOf(err error) (f *kernels.Failure) {
 
 // Stages are the times of each launch of a variant, taken in a pass of their own.
 type Stages struct {
-	By    string // kernels.ByEvents or ByCUPTI
+	By    string // such as kernels.ByExposed
 	Of    []record.Stage
 	GapUS float64 // median time between them; 0 where it is not known
 }
 
-// Stages times each launch of a variant, by CUPTI if trace is set and the device has it.
-func (s *Session) Stages(ctx context.Context, v kernels.Variant, trace bool) (Stages, error) {
+// Stages times what each launch of a variant adds to its time (kernels.ByExposed).
+func (s *Session) Stages(ctx context.Context, v kernels.Variant) (Stages, error) {
 	pr := s.Protocol
 	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
-	o.Stages, o.Trace = true, trace
+	o.Stages = true
 	t, err := s.time(ctx, v, o)
 	if err != nil {
 		return Stages{}, err

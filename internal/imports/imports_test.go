@@ -112,7 +112,7 @@ var homes = map[string][]string{
 	"github.com/expr-lang/expr":         {"kernels/manifest"},
 	"go.yaml.in/yaml/v4":                {"internal/yamldoc", "cmd/normbench/ci_test.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
-	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},
+	"C":                                 {"kernels/cuda/driver"},
 }
 
 func TestImports(t *testing.T) {

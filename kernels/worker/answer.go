@@ -185,7 +185,7 @@ func checkTiming(t *kernels.Timing, o *kernels.TimeOptions) error {
 			return err
 		}
 	}
-	if t.By != "" && t.By != kernels.ByEvents && t.By != kernels.ByCUPTI {
+	if t.By != "" && t.By != kernels.ByExposed && t.By != kernels.ByEvents && t.By != kernels.ByCUPTI {
 		return fmt.Errorf("stages by %.40q", t.By)
 	}
 	if len(t.Gaps) != 0 && len(t.Gaps) != o.Samples || !finite(t.Busy) || !finite(t.Host) {
