@@ -21,7 +21,7 @@ const (
 // else it is 1/sqrt(mean((x-mean)²) + Eps).
 type OpSpec struct {
 	Op       Op
-	Short    string // in names of families and in tables: "rms" of rms_fwd/plain and "rms bwd"
+	Short    string // in names of families: "rms" of rms_fwd/plain
 	Title    string // in prose and in names of benchmarks: "RMSNorm"
 	Eps      float64
 	Centered bool

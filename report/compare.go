@@ -355,13 +355,9 @@ func newMean(kind string, rows []Row) Mean {
 	return m
 }
 
-// kind is the short name of what is computed: "rms bwd", "ln fwd +bias".
+// kind is a problem's text without its shape and types: "rmsnorm/bwd", "layernorm/fwd+bias".
 func kind(p kernels.Problem) string {
-	k := cmp.Or(p.Op.Spec().Short, string(p.Op)) + " " + string(p.Pass)
-	for _, o := range p.Options() {
-		k += " +" + o
-	}
-	return k
+	return strings.Join(append([]string{string(p.Op) + "/" + string(p.Pass)}, p.Options()...), "+")
 }
 
 // dtypes is the dtype, with the weight's where it is another.
@@ -375,5 +371,5 @@ func dtypes(p kernels.Problem) string {
 // shape is the rows and columns of a problem.
 func shape(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
 
-// name is a problem in the words of the table.
-func name(p kernels.Problem) string { return kind(p) + " " + dtypes(p) + " " + shape(p) }
+// withoutShape is a problem's text without its shape, "layernorm/fwd/bf16+bias".
+func withoutShape(p kernels.Problem) string { return strings.Replace(p.String(), shape(p)+"/", "", 1) }

@@ -49,9 +49,14 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	return err
 }
 
-// kindGroup groups rows by their first two columns, the kind and the dtype.
+// kindGroup groups rows by their first two columns, the kind and the dtype, under the text of their
+// problems without the shape: layernorm/fwd+bias and bf16 are layernorm/fwd/bf16+bias.
 var kindGroup = &Group{Of: func(row []string) (string, string) {
-	return row[0] + " " + row[1], row[0]
+	base, options, has := strings.Cut(row[0], "+")
+	if has {
+		options = "+" + options
+	}
+	return base + "/" + row[1] + options, row[0]
 }, Hide: []string{"kind", "dtype"}}
 
 // Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has
@@ -276,12 +281,12 @@ func meanTable(c *Comparison) *Table {
 	}
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.judged != nil {
-			t.Notes = append(t.Notes, lateNotes(name(r.Problem), r.judged)...)
+			t.Notes = append(t.Notes, lateNotes(r.Problem.String(), r.judged)...)
 		}
 	}
 	t.Notes = append(t.Notes, c.Notes...)
 	if w := c.Worst; w != nil {
-		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", name(w.Problem),
+		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", w.Problem.String(),
 			Ratio(w.Speedup)))
 	}
 	t.Notes = append(t.Notes, c.lacks()...)
@@ -302,7 +307,7 @@ func (c *Comparison) lacks() (notes []string) {
 		for i, v := range []Cell{r.A, r.B} {
 			if v.Status != Missing {
 				reason := strings.TrimSuffix(v.Reason, ".")
-				single = append(single, fmt.Sprintf("%s of %s: %s.", name(r.Problem), letter(i), reason))
+				single = append(single, fmt.Sprintf("%s of %s: %s.", r.Problem.String(), letter(i), reason))
 			}
 		}
 	}
@@ -321,7 +326,7 @@ func (c *Comparison) lacks() (notes []string) {
 
 // failure says why a side has no time.
 func (c Cell) failure(p kernels.Problem, side string) string {
-	return fmt.Sprintf("%s of %s is %s: %s", name(p), side, c.Status,
+	return fmt.Sprintf("%s of %s is %s: %s", p.String(), side, c.Status,
 		strings.TrimSuffix(c.Reason, "."))
 }
 

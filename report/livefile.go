@@ -103,7 +103,7 @@ func (l *Live) notes() (notes []string) {
 			fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
 	}
 	for i := range l.Judged {
-		notes = append(notes, lateNotes(name(l.Judged[i].Problem), &l.Judged[i])...)
+		notes = append(notes, lateNotes(l.Judged[i].Problem.String(), &l.Judged[i])...)
 	}
 	for _, g := range l.Gate {
 		notes = append(notes, fmt.Sprintf("gate: %s slower, %s", g.Problem, &g))

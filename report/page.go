@@ -134,7 +134,7 @@ func (c *Comparison) Page(title string) *Page {
 		}
 	}
 	if c.Worst != nil {
-		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", name(c.Worst.Problem),
+		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", c.Worst.Problem.String(),
 			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)

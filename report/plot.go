@@ -67,7 +67,7 @@ const (
 // with a line per side over all shapes. They share the y axis and their size, so that they compare.
 func (c *Comparison) plots() (ps []picture.Plot) {
 	top, most := 120.0, 0
-	heading := func(r Row) string { return r.Kind + " " + dtypes(r.Problem) }
+	heading := func(r Row) string { return withoutShape(r.Problem) }
 	for what, rows := range byKind(c.sortedRows(), heading) {
 		p := picture.Plot{Title: what, Height: plotHeight, Target: 100, X: picture.Axis{
 			Label: "MxN, rows x columns", Lo: -0.7, Hi: float64(len(rows)) - 0.3, Slant: true}}

@@ -337,7 +337,7 @@ func peersTable(pattern string) (string, error) {
 			if r.Verdict == "" {
 				continue
 			}
-			name := fmt.Sprintf("%s %s", r.Problem.Op, r.Problem.Pass)
+			name := fmt.Sprintf("%s/%s", r.Problem.Op, r.Problem.Pass)
 			if strings.Contains(file, "qk-norm") {
 				name += ", `qk-norm`"
 			}
