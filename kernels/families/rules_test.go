@@ -349,3 +349,15 @@ func TestExportPlain(t *testing.T) {
 		assert.That(t, strings.Contains(string(text), "[31mv1"), "%s does not name the tool", format)
 	}
 }
+
+// The analytic base of a backward with few rows is few_rows within the bounds that were measured: up to a
+// quarter of the SMs at any width, up to the SMs at 8192 columns, and up to twice the SMs at 4096.
+func TestFewRows(t *testing.T) {
+	r, d := families.Analytic(families.New()), devicetest.H200() // 132 SMs
+	for shape, want := range map[[2]int64]bool{{33, 65536}: true, {34, 65536}: false, {132, 8192}: true,
+		{132, 8200}: false, {133, 8192}: false, {264, 4096}: true, {264, 4104}: false, {265, 4096}: false} {
+		p := devicetest.Problem(t, fmt.Sprintf("rmsnorm/bwd/%dx%d/bf16", shape[0], shape[1]))
+		got := r.Default(p, d).Family
+		assert.That(t, (got == "rms_bwd/few_rows") == want, "%s: %s", p, got)
+	}
+}
