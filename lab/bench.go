@@ -80,7 +80,7 @@ func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
 		return found, Interruptedf("%d of %s measured, %s", sum.Measured,
 			console.Count(variants, "variant"), kept)
 	}
-	return found, l.Late(err)
+	return found, l.WithRecords(err)
 }
 
 // benchTasks lays out a bench; of a REF that times several variants the fastest is chosen.

@@ -13,8 +13,8 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/launchmap"
 	"normbench/kernels/peers"
-	"normbench/kernels/rule"
 	"normbench/kernels/triton"
 	"normbench/kernels/worker"
 	"normbench/report"
@@ -32,7 +32,7 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 		if _, err := os.Stat(folder); err != nil {
 			folder = "" // none yet, or not here
 		}
-		step := families.Step(d).String()
+		step := families.Rung(d).String()
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
 			kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, step, folder})
 		t.Data.Rows = append(t.Data.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
@@ -53,7 +53,7 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
 	}
 	var keys []string
-	for _, k := range rule.KnownDevices() {
+	for _, k := range launchmap.KnownDevices() {
 		row(k.Key, k.DeviceInfo)
 		keys = append(keys, k.Key)
 	}

@@ -13,7 +13,7 @@ import (
 // A benchRow is a record with the summary of its samples.
 type benchRow struct {
 	*record.Record
-	cell Cell
+	cell Measurement
 }
 
 // BenchTable has a row for each record of a run.
@@ -29,7 +29,7 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 		kernels.ByCUPTI: "stages of a peer are its kernels alone, by torch's profiler, with the gaps between them",
 	}
 	for _, r := range records {
-		rows = append(rows, benchRow{r, Cell{Entry: record.Summarize(r, nil)}})
+		rows = append(rows, benchRow{r, Measurement{Entry: record.Summarize(r, nil)}})
 		if n := how[r.StagesBy]; n != "" && !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}
@@ -65,7 +65,7 @@ func benchColumns(stages []string) []Column[benchRow] {
 		}}
 	}
 	value := func(names ...string) []column {
-		return sideColumns(func(r benchRow) Cell { return r.cell }, "", "", names...)
+		return sideColumns(func(r benchRow) Measurement { return r.cell }, "", "", names...)
 	}
 	spread := func(r benchRow) any {
 		if r.Status != kernels.StatusOK || r.cell.N < 2 { // one sample has none

@@ -90,7 +90,7 @@ func (c *Comparison) columns() []Column[Row] {
 	both := func(groups ...string) {
 		for _, names := range groups {
 			for i, prefix := range []string{"a_", "b_"} {
-				list = append(list, sideColumns(func(r Row) Cell { return []Cell{r.A, r.B}[i] },
+				list = append(list, sideColumns(func(r Row) Measurement { return []Measurement{r.A, r.B}[i] },
 					letter(i), prefix, strings.Fields(names)...)...)
 			}
 		}
@@ -129,32 +129,32 @@ func (c *Comparison) columns() []Column[Row] {
 	return list
 }
 
-// cellColumns are those of a side; before their names stand those of the side.
-var cellColumns = []Column[Cell]{
-	{Name: "variant", Value: Cell.variant},
-	{Name: "status", Value: func(c Cell) any { return c.Status }},
-	{Name: "us", Head: " us", Value: func(c Cell) any { return NonZero(c.us()) }, Text: func(c Cell) string {
+// measurementColumns are those of a side; before their names stand those of the side.
+var measurementColumns = []Column[Measurement]{
+	{Name: "variant", Value: Measurement.variant},
+	{Name: "status", Value: func(c Measurement) any { return c.Status }},
+	{Name: "us", Head: " us", Value: func(c Measurement) any { return NonZero(c.us()) }, Text: func(c Measurement) string {
 		return cmp.Or(Micros(c.us()), string(c.Status))
 	}},
-	{Name: "lo_us", Value: func(c Cell) any { return NonZero(c.Lo) }},
-	{Name: "hi_us", Value: func(c Cell) any { return NonZero(c.Hi) }},
-	{Name: "gbps", Head: " GB/s", Value: func(c Cell) any { return NonZero(c.gbps()) },
-		Text: func(c Cell) string { return Whole(c.gbps()) }},
+	{Name: "lo_us", Value: func(c Measurement) any { return NonZero(c.Lo) }},
+	{Name: "hi_us", Value: func(c Measurement) any { return NonZero(c.Hi) }},
+	{Name: "gbps", Head: " GB/s", Value: func(c Measurement) any { return NonZero(c.gbps()) },
+		Text: func(c Measurement) string { return Whole(c.gbps()) }},
 	{Name: "stream_percent", Head: " %stream",
-		Value: func(c Cell) any { return NonZero(c.streamPercent()) }, Format: "%.1f"},
-	{Name: "phase", Value: func(c Cell) any {
+		Value: func(c Measurement) any { return NonZero(c.streamPercent()) }, Format: "%.1f"},
+	{Name: "phase", Value: func(c Measurement) any {
 		if c.Configs == 0 || c.us() == 0 {
 			return ""
 		}
 		return phaseName(c.run().Protocol.Phase)
 	}},
-	{Name: "configs", Value: func(c Cell) any {
+	{Name: "configs", Value: func(c Measurement) any {
 		if c.us() == 0 {
 			return nil
 		}
 		return NonZero(c.Configs)
 	}},
-	{Name: "reason", Value: func(c Cell) any { return c.Reason }},
+	{Name: "reason", Value: func(c Measurement) any { return c.Reason }},
 }
 
 // letter names a side in tables.
@@ -162,10 +162,10 @@ func letter(i int) string { return string(rune('A' + i)) }
 
 // sideColumns are columns of a side by their names in csv. Before the names of all stands prefix,
 // before the heads letter; without a letter they are not for people.
-func sideColumns[R any](of func(R) Cell, letter, prefix string, names ...string) (list []Column[R]) {
+func sideColumns[R any](of func(R) Measurement, letter, prefix string, names ...string) (list []Column[R]) {
 	for _, name := range names {
-		v := cellColumns[slices.IndexFunc(cellColumns,
-			func(c Column[Cell]) bool { return c.Name == name })]
+		v := measurementColumns[slices.IndexFunc(measurementColumns,
+			func(c Column[Measurement]) bool { return c.Name == name })]
 		c := Column[R]{Name: prefix + name, Value: func(r R) any { return v.Value(of(r)) }}
 		if v.Head != "" && letter != "" {
 			c.Head, c.Format = letter+v.Head, v.Format
@@ -179,7 +179,7 @@ func sideColumns[R any](of func(R) Cell, letter, prefix string, names ...string)
 }
 
 // variant is the side's in csv, nil where it has none.
-func (c Cell) variant() any {
+func (c Measurement) variant() any {
 	if c.Variant.Family == "" {
 		return nil
 	}
@@ -297,14 +297,14 @@ func meanTable(c *Comparison) *Table {
 func (c *Comparison) lacks() (notes []string) {
 	var failed, single []string
 	for _, r := range c.Rows {
-		for i, v := range []Cell{r.A, r.B} {
+		for i, v := range []Measurement{r.A, r.B} {
 			if v.us() == 0 {
 				failed = append(failed, v.failure(r.Problem, letter(i))+".")
 			}
 		}
 	}
 	for _, r := range c.OneSided {
-		for i, v := range []Cell{r.A, r.B} {
+		for i, v := range []Measurement{r.A, r.B} {
 			if v.Status != Missing {
 				reason := strings.TrimSuffix(v.Reason, ".")
 				single = append(single, fmt.Sprintf("%s of %s: %s.", r.Problem.String(), letter(i), reason))
@@ -325,7 +325,7 @@ func (c *Comparison) lacks() (notes []string) {
 }
 
 // failure says why a side has no time.
-func (c Cell) failure(p kernels.Problem, side string) string {
+func (c Measurement) failure(p kernels.Problem, side string) string {
 	return fmt.Sprintf("%s of %s is %s: %s", p.String(), side, c.Status,
 		strings.TrimSuffix(c.Reason, "."))
 }

@@ -23,8 +23,8 @@ type Layout struct {
 	Wide    bool     // all columns, one line per row, whatever the width
 	Color   bool     // colour verdicts
 	Columns []string // only these columns, in this order; for every format
-	// known: Columns are those of the first table, as Check found. It may lack some that its kind
-	// has.
+	// known says that Check found Columns in the first table that the command will print. Such a table
+	// may lack some of them when it is printed, as those of stages that no kernel had: they are empty then.
 	known bool
 	// chosen: a table with all of Columns was there, so later ones may lack them.
 	chosen bool

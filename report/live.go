@@ -103,7 +103,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 
 // peer is the other library that one of the row's sides is of, A's where both are.
 func (r *Row) peer() string {
-	for _, v := range []Cell{r.A, r.B} {
+	for _, v := range []Measurement{r.A, r.B} {
 		if name, ok := kernels.PeerName(v.Variant.Family); ok {
 			return name
 		}

@@ -15,7 +15,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -64,9 +64,9 @@ func (l *Live) Sides() (sides [2]Side) {
 		}
 	}
 	for i, text := range []string{l.A, l.B} {
-		sides[i] = Side{Label: text, Cells: map[kernels.Problem]Cell{}}
+		sides[i] = Side{Label: text, Cells: map[kernels.Problem]Measurement{}}
 		for _, d := range l.Duels {
-			c := Cell{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
+			c := Measurement{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
 				Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
 				Base: text == "base"}}
 			var us []float64
@@ -131,9 +131,9 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 	if d.Kind != kernels.KindCUDA {
 		return nil
 	}
-	step := families.Step(d)
+	step := families.Rung(d)
 	for _, p := range problems {
-		note := "defaults by " + step.For(rule.ClassOf(p)).String()
+		note := "defaults by " + step.For(launchmap.ClassOf(p)).String()
 		if !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}

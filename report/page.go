@@ -105,7 +105,7 @@ func (p *Page) Facts() (list []Fact) {
 }
 
 // tip says all of a side's time on a problem.
-func (c Cell) tip(side string) string {
+func (c Measurement) tip(side string) string {
 	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s", side, c.interval(), c.streamPercent(),
 		c.Variant)
 }
@@ -157,7 +157,7 @@ func (c *Comparison) Page(title string) *Page {
 
 // interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
 // two below 10 us. The median alone where there is no interval.
-func (c Cell) interval() string {
+func (c Measurement) interval() string {
 	if !(c.Lo > 0) || !(c.Hi > 0) {
 		return Micros(c.us())
 	}

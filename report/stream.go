@@ -36,7 +36,7 @@ func streamScore(side int, kind string, rows []Row) StreamScore {
 	score := StreamScore{Side: letter(side), Kind: kind}
 	var ratios []float64
 	for _, row := range rows {
-		r := []Cell{row.A, row.B}[side].streamPercent()
+		r := []Measurement{row.A, row.B}[side].streamPercent()
 		if r == 0 {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/record"
 )
 
@@ -40,20 +40,20 @@ type Table struct {
 	Protocol record.Protocol    `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
 	// Noise is the middle of what two copies of each base differ by in the finals,
 	// relatively: no margin below it means anything.
-	Noise   float64 `json:"noise,omitempty"`
-	Runs    []Run   `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
-	Entries []Entry `json:"entries"`        // in the order of record.CompareProblems
+	Noise   float64      `json:"noise,omitempty"`
+	Runs    []RunSummary `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
+	Entries []Entry      `json:"entries"`        // in the order of record.CompareProblems
 	// Map is nil where nothing was learned. It has runs, protocol, sources and a checksum of its
 	// own.
-	Map *rule.Map `json:"map,omitempty"`
+	Map *launchmap.Map `json:"map,omitempty"`
 }
 
-// A Run says which command measured entries, at which version, on which card.
-type Run = rule.Run
+// A RunSummary says which command measured entries, at which version, on which card.
+type RunSummary = launchmap.RunSummary
 
 // RunOf is a run of records.
-func RunOf(r *record.Run) Run {
-	return Run{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
+func RunOf(r *record.Run) RunSummary {
+	return RunSummary{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
 		DriverVersion: r.Device.DriverVersion, FloorUS: r.FloorUS}
 }
 
@@ -67,7 +67,7 @@ func (t *Table) addRuns(runs ...*record.Run) {
 }
 
 // named are those of runs that entries name, each once, in the order of time.
-func (t *Table) named(runs []Run) (kept []Run) {
+func (t *Table) named(runs []RunSummary) (kept []RunSummary) {
 	names := map[string]bool{}
 	for i := range t.Entries {
 		names[t.Entries[i].Run] = true
@@ -78,7 +78,7 @@ func (t *Table) named(runs []Run) (kept []Run) {
 			names[r.ID] = false
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b Run) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(kept, func(a, b RunSummary) int { return a.Time.Compare(b.Time) })
 	return kept
 }
 
@@ -257,11 +257,11 @@ func Read(path string) (*Table, error) {
 func parse(name string, data []byte) (*Table, error) {
 	const help = "`normbench sweep`, `normbench map learn` and `normbench map fill` write tuned tables: is this one?"
 	var t Table
-	err := rule.CheckOld(name, data)
+	err := launchmap.CheckOld(name, data)
 	if err != nil {
 		return nil, err
 	}
-	if err = durable.Once(data); err != nil {
+	if err = durable.RefuseDuplicates(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err = json.Unmarshal(data, &t); t.Map != nil {

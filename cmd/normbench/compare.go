@@ -20,7 +20,7 @@ import (
 
 // A compareConfig is what the flags of compare ask for.
 type compareConfig struct {
-	stand
+	target
 	live liveConfig
 }
 
@@ -53,7 +53,7 @@ func compareCommand(e *env) *cli.Command {
 			"stream's; the stream is a copy of the same tensors.\n\n" + plotHelp,
 		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"),
 			cfg.plotFlags(), cfg.tableFlags(), cfg.kernelFlags(), live),
-	}, &cfg.common, func() error { return compare(e, cfg) })
+	}, &cfg.commonFlags, func() error { return compare(e, cfg) })
 }
 
 func compare(e *env, cfg *compareConfig) error {
@@ -89,7 +89,7 @@ func compare(e *env, cfg *compareConfig) error {
 	if err != nil {
 		return err
 	}
-	return showCompared(e, &cfg.common, c)
+	return showCompared(e, &cfg.commonFlags, c)
 }
 
 // recorded compares what two operands have recorded.
@@ -100,14 +100,14 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 		if err != nil {
 			return nil, err
 		}
-		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
+		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Measurement) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
 			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
 				report.OperandHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}
-	ours := func(x report.Cell) bool { return e.Ours(x.Variant) }
+	ours := func(x report.Measurement) bool { return e.Ours(x.Variant) }
 	if !sides[0].Any(ours) && !sides[1].Any(ours) {
 		why := errors.New("both operands are recorded, and neither has a variant of it")
 		if err := e.Unused(why); err != nil {
@@ -133,7 +133,7 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 }
 
 // showCompared draws a comparison, prints it, and writes its page.
-func showCompared(e *env, x *common, c *report.Comparison) error {
+func showCompared(e *env, x *commonFlags, c *report.Comparison) error {
 	title := cmp.Or(x.title, c.Title())
 	if x.plot != "" {
 		drawn, err := c.Plot(title)

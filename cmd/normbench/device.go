@@ -18,7 +18,7 @@ import (
 )
 
 func workerCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &commonFlags{}
 	var device, baseline string
 	return e.command(&cli.Command{
 		Name:   "worker",
@@ -74,7 +74,7 @@ func work(e *env, name, baseline string) error {
 		bad = err
 		return d, err
 	}
-	err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.Raw, hash, open)
+	err = worker.Serve(context.Background(), &orphanGuard{Reader: e.stdin}, e.Raw, hash, open)
 	switch {
 	case err != nil:
 		return err
@@ -93,14 +93,14 @@ func work(e *env, name, baseline string) error {
 // orphaned is how long a worker goes on with its request after its parent is gone.
 const orphaned = 30 * time.Second
 
-// A leash is a worker's standard input, read ahead: at its end the parent is gone, and a
-// kernel that hangs must not outlive it for long.
-type leash struct {
+// An orphanGuard reads a worker's standard input ahead. At its end the parent is gone, and a kernel that
+// hangs must not outlive it for long: the guard ends the process after orphaned.
+type orphanGuard struct {
 	io.Reader
 	once sync.Once
 }
 
-func (l *leash) Read(b []byte) (int, error) {
+func (l *orphanGuard) Read(b []byte) (int, error) {
 	l.once.Do(func() {
 		in, out := io.Pipe()
 		from := l.Reader

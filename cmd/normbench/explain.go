@@ -7,7 +7,7 @@ import (
 )
 
 func explainCommand(e *env) *cli.Command {
-	x := &common{only: "one shape or problem"}
+	x := &commonFlags{only: "one shape or problem"}
 	var tuned, device string
 	return e.command(&cli.Command{
 		Name:      "explain",

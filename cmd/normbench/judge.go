@@ -15,7 +15,7 @@ import (
 )
 
 func judgeCommand(e *env) *cli.Command {
-	x := &common{only: "one file of rounds"}
+	x := &commonFlags{only: "one file of rounds"}
 	var step float64
 	return e.command(&cli.Command{
 		Name:      "judge",

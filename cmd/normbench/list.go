@@ -16,7 +16,7 @@ import (
 
 // A listConfig is what the flags of the lists ask for.
 type listConfig struct {
-	common
+	commonFlags
 	shapes, family, problem, device string
 	plans, refused                  bool
 }
@@ -29,7 +29,7 @@ func listCommand(e *env) *cli.Command {
 		if flags != nil {
 			list = append(flags(cfg), list...)
 		}
-		return e.command(&cli.Command{Name: name, Usage: usage, Flags: list}, &cfg.common, func() error {
+		return e.command(&cli.Command{Name: name, Usage: usage, Flags: list}, &cfg.commonFlags, func() error {
 			t, err := table(e, cfg)
 			if err != nil {
 				return err

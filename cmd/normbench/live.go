@@ -90,7 +90,7 @@ func compareLive(e *env, cfg *compareConfig) error {
 	if run == nil {
 		return err
 	}
-	if err := cmp.Or(err, showCompared(e, &cfg.common, run.Comparison())); err != nil {
+	if err := cmp.Or(err, showCompared(e, &cfg.commonFlags, run.Comparison())); err != nil {
 		return err
 	}
 	return exitOf(run, flags.gate, flags.strict)

@@ -76,7 +76,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = lab.Exit(exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere",
+		err = lab.Exit(exitTrouble, e.WithRecords(hint.Errorf("free some space there, or send it elsewhere",
 			"standard output: %w", cause)))
 	}
 	if err == nil {
@@ -143,7 +143,7 @@ func (e *env) app() *cli.App {
 }
 
 func helpCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &commonFlags{}
 	return e.command(&cli.Command{
 		Name:      "help",
 		Aliases:   []string{"h"},
@@ -163,13 +163,13 @@ func prepareCommand(c *cli.Command) {
 	}
 }
 
-// errHelp says that --help stands among the words.
+// errHelp is what parse returns where --help is among the words.
 var errHelp = errors.New("help is asked for")
 
 // parse reads a command's flags, which stand before, among and after its operands, and the
 // operands. After "--" everything is an operand. It refuses what would be read as something else: a
 // flag of one value that is given twice, and empty values, as of a variable that is not set.
-func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
+func (x *commonFlags) parse(ctx *cli.Context, c *cli.Command) error {
 	help := fmt.Sprintf("`%s --help` lists its flags", c.HelpName)
 	x.given = map[string]bool{}
 	rest, only := ctx.Args().Slice(), false
@@ -223,7 +223,7 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 func pathOf(c *cli.Command) string { return strings.TrimPrefix(c.HelpName, "normbench ") }
 
 // set gives a flag a value.
-func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value string) error {
+func (x *commonFlags) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value string) error {
 	name := flag.Names()[0]
 	_, text := flag.(*cli.StringFlag)
 	_, list := flag.(*cli.StringSliceFlag)

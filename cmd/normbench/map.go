@@ -11,7 +11,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/report"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -37,7 +37,7 @@ const maxWidths = 256
 
 // A mapConfig is what the flags of map show and of map export ask for.
 type mapConfig struct {
-	common
+	commonFlags
 	shapes.Selection
 	widths, device, out string
 }
@@ -65,7 +65,7 @@ func mapShowCommand(e *env) *cli.Command {
 			"The table has a row for each range of rows that has one config. `normbench explain` " +
 			"says on what measurements an answer rests.",
 		Flags: append(cfg.flags(), cfg.tableFlags()...),
-	}, &cfg.common, func() error { return showWidths(e, cfg) })
+	}, &cfg.commonFlags, func() error { return showWidths(e, cfg) })
 }
 
 func showWidths(e *env, cfg *mapConfig) error {
@@ -84,7 +84,7 @@ func showWidths(e *env, cfg *mapConfig) error {
 	if err != nil {
 		return err
 	}
-	return report.RenderTable(e.out, report.RuleTable(book, cfg.operands[0], classes, widths), cfg.format)
+	return report.RenderTable(e.out, report.WidthsTable(book, cfg.operands[0], classes, widths), cfg.format)
 }
 
 func mapExportCommand(e *env) *cli.Command {
@@ -99,15 +99,15 @@ func mapExportCommand(e *env) *cli.Command {
 			"does. Without --widths it has all widths, and without an option all options.",
 		Flags: append(cfg.flags(),
 			&cli.StringFlag{Destination: &cfg.format, Name: "format", Category: catOutput,
-				Usage: "language of the code: " + strings.Join(rule.Formats, ", ")},
+				Usage: "language of the code: " + strings.Join(launchmap.Formats, ", ")},
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "write to `FILE`, not to standard output"}),
-	}, &cfg.common, func() error { return exportMap(e, cfg) })
+	}, &cfg.commonFlags, func() error { return exportMap(e, cfg) })
 }
 
 func exportMap(e *env, cfg *mapConfig) error {
 	if cfg.format == "" {
-		return hint.Errorf("add --format "+strings.Join(rule.Formats, ", --format "), "map export needs --format")
+		return hint.Errorf("add --format "+strings.Join(launchmap.Formats, ", --format "), "map export needs --format")
 	}
 	widths, err := cfg.widthList()
 	if err != nil {
@@ -143,9 +143,9 @@ func (cfg *mapConfig) widthList() (widths []int64, err error) {
 		if err != nil || n < 1 {
 			return nil, hint.Errorf(help, "malformed number %q in --widths", text)
 		}
-		if !rule.Inside(1, n) {
+		if !launchmap.Inside(1, n) {
 			return nil, hint.Errorf(fmt.Sprintf("use --widths from %d to %d; `normbench explain` "+
-				"answers for others", rule.MinN, rule.MaxN), "maps have no width %d", n)
+				"answers for others", launchmap.MinN, launchmap.MaxN), "maps have no width %d", n)
 		}
 		if !slices.Contains(widths, n) {
 			widths = append(widths, n)
@@ -160,7 +160,7 @@ func (cfg *mapConfig) widthList() (widths []int64, err error) {
 
 // classes lists the classes of problems that the flags choose. Without an option an export has
 // those of all options.
-func (cfg *mapConfig) classes(export bool) (list []rule.Class, err error) {
+func (cfg *mapConfig) classes(export bool) (list []launchmap.Class, err error) {
 	ps, err := cfg.Of(shapes.Shape{M: 16, N: 128})
 	if err != nil {
 		return nil, err
@@ -168,11 +168,11 @@ func (cfg *mapConfig) classes(export bool) (list []rule.Class, err error) {
 	all := export && !slices.ContainsFunc(names(optionFlags(&shapes.Selection{})),
 		func(name string) bool { return cfg.given[name] })
 	dtypes := cfg.given["dtype"] || !export
-	for _, x := range rule.Classes() {
+	for _, x := range launchmap.Classes() {
 		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {
-			of, uneven := rule.ClassOf(p), p
+			of, uneven := launchmap.ClassOf(p), p
 			uneven.M, uneven.N = 1, 1
-			return of == x || p.Transpose && x == rule.ClassOf(uneven) || all && of.Op == x.Op &&
+			return of == x || p.Transpose && x == launchmap.ClassOf(uneven) || all && of.Op == x.Op &&
 				of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
 		}) {
 			list = append(list, x)
@@ -182,7 +182,7 @@ func (cfg *mapConfig) classes(export bool) (list []rule.Class, err error) {
 }
 
 // book opens the map of the command's REF on the device of the flags.
-func (cfg *mapConfig) book(e *env) (*rule.Book, error) {
+func (cfg *mapConfig) book(e *env) (*launchmap.Book, error) {
 	d, err := e.KnownDevice(cfg.device)
 	if err != nil {
 		return nil, err
@@ -209,9 +209,9 @@ func (cfg *mapConfig) book(e *env) (*rule.Book, error) {
 			"from records", "%s has no map", path)
 	case t.Book.Map == nil:
 		return nil, hint.Errorf("`normbench list devices` says which devices have a map",
-			"%s launches by %s: there is no map to show", d.ID, t.Book.Step)
-	case t.Book.Near != rule.Own:
-		e.Notef("%s launches by %s", d.ID, t.Book.Step)
+			"%s launches by %s: there is no map to show", d.ID, t.Book.Rung)
+	case t.Book.Near != launchmap.Own:
+		e.Notef("%s launches by %s", d.ID, t.Book.Rung)
 	}
 	return t.Book, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
@@ -21,7 +21,7 @@ import (
 
 // A fillConfig is what the flags of map fill ask for.
 type fillConfig struct {
-	common
+	commonFlags
 	out, prior string
 }
 
@@ -46,15 +46,15 @@ func mapFillCommand(e *env) *cli.Command {
 			priorFlag(&cfg.prior, "none"),
 			cfg.kernelsFlag(),
 		}, cfg.tableFlags()...),
-	}, &cfg.common, func() error { return fillMap(e, cfg) })
+	}, &cfg.commonFlags, func() error { return fillMap(e, cfg) })
 }
 
 // firstMap is the table of a map; as json it is none.
-func (x *common) firstMap() *report.Table {
+func (x *commonFlags) firstMap() *report.Table {
 	if x.format == report.FormatJSON {
 		return nil
 	}
-	return report.MapTable(&rule.Map{})
+	return report.MapTable(&launchmap.Map{})
 }
 
 func fillMap(e *env, cfg *fillConfig) error {
@@ -98,11 +98,11 @@ func fillMap(e *env, cfg *fillConfig) error {
 			return err
 		}
 	}
-	return showMap(e, &lab.LearnResult{Map: m, Data: d}, &cfg.common)
+	return showMap(e, &lab.LearnResult{Map: m, Data: d}, &cfg.commonFlags)
 }
 
 // showMap prints what the cells of a map rest on, and writes it as a page.
-func showMap(e *env, got *lab.LearnResult, x *common, more ...report.Fact) error {
+func showMap(e *env, got *lab.LearnResult, x *commonFlags, more ...report.Fact) error {
 	m := got.Map
 	t := report.MapTable(m)
 	for _, line := range report.Timer(got.Data.Runs) {

@@ -22,7 +22,7 @@ func priorFlag(to *string, value string) cli.Flag {
 
 // A learnConfig is what the flags of map learn ask for.
 type learnConfig struct {
-	stand
+	target
 	budget             time.Duration
 	audit              int
 	bounds, prior, out string
@@ -56,7 +56,7 @@ func mapLearnCommand(e *env) *cli.Command {
 				Usage: "`FOLDER` for results", Value: "results"},
 			cfg.htmlFlag(),
 		}, slices.DeleteFunc(cfg.flags(), func(f cli.Flag) bool { return f.Names()[0] == "shapes" })),
-	}, &cfg.common, func() error { return runLearn(e, cfg) })
+	}, &cfg.commonFlags, func() error { return runLearn(e, cfg) })
 }
 
 func runLearn(e *env, cfg *learnConfig) error {
@@ -74,7 +74,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if _, err := lab.Prior(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	devices, err := e.Open(cfg.config(&cfg.common, "cold"))
+	devices, err := e.Open(cfg.config(&cfg.commonFlags, "cold"))
 	if err != nil {
 		return err
 	}
@@ -88,13 +88,13 @@ func runLearn(e *env, cfg *learnConfig) error {
 		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {
 		if got != nil { // the map is printed all the same
-			err = cmp.Or(showMap(e, got, &common{format: cfg.format}), err)
+			err = cmp.Or(showMap(e, got, &commonFlags{format: cfg.format}), err)
 		}
 		return err
 	}
 	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget,
 		got.Spent)}
-	if err := showMap(e, got, &cfg.common, spent); err != nil || cfg.audit == 0 {
+	if err := showMap(e, got, &cfg.commonFlags, spent); err != nil || cfg.audit == 0 {
 		return cmp.Or(err, got.Lost)
 	}
 	table, err := e.Audit(got, cfg.audit)

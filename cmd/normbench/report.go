@@ -14,7 +14,7 @@ import (
 
 // A reportConfig is what the flags of report ask for.
 type reportConfig struct {
-	common
+	commonFlags
 	shapes.Selection
 }
 
@@ -29,7 +29,7 @@ func reportCommand(e *env) *cli.Command {
 			"config of each problem, B, with its base, A. `normbench compare A B` compares two.\n\n" +
 			plotHelp,
 		Flags: slices.Concat(cfg.plotFlags(), shapeFlags(&cfg.Selection, "all"), cfg.tableFlags()),
-	}, &cfg.common, func() error { return showReport(e, cfg) })
+	}, &cfg.commonFlags, func() error { return showReport(e, cfg) })
 }
 
 func showReport(e *env, cfg *reportConfig) error {
@@ -64,5 +64,5 @@ func showReport(e *env, cfg *reportConfig) error {
 	} else if c, err = recorded(e, []string{ops[0] + "#base", ops[0]}, wanted); err != nil {
 		return err
 	}
-	return showCompared(e, &cfg.common, c)
+	return showCompared(e, &cfg.commonFlags, c)
 }

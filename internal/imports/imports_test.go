@@ -89,7 +89,7 @@ var rules = []rule{
 	{of: "kernels/reference", never: []string{"kernels/families"}, tests: true},
 	{of: "kernels/families", never: []string{"kernels/reference"}},
 	// Launch rules are data, which families look up.
-	{of: "kernels/rule", never: []string{"kernels/families"}},
+	{of: "kernels/launchmap", never: []string{"kernels/families"}},
 	{of: "kernels/nvrtc", only: []string{"kernels/nvrtc", "internal/durable", "internal/hint",
 		"internal/nvlib", "internal/proc"}},
 	{of: "kernels/triton", only: []string{"kernels", "internal/hint", "internal/proc"}},

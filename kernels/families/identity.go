@@ -80,7 +80,7 @@ func (i *Identity) code(names []string) (string, error) {
 			return "", err
 		}
 		if !(nvrtc.Source{Name: name}).IsPython() { // where // divides
-			text = nvrtc.Code(text)
+			text = nvrtc.StripComments(text)
 		}
 		if path.Ext(name) == ".cu" {
 			text = strings.Join(nvrtc.FixedFlags, " ") + "\n" + text

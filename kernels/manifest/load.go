@@ -219,7 +219,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 	if d.prefix != "" { // else all code is the program's
 		f.Version = foreign(hashed, binaries, files, d.include)
 	}
-	for _, l := range d.pythons() {
+	for _, l := range d.tritonLaunches() {
 		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)
 	}
 	return f, nil

@@ -31,7 +31,7 @@ func decode(line []byte, req *request, builds bool) (*answer, error) {
 	if err := json.Unmarshal(line, &a); err != nil || a.ID != req.ID {
 		return nil, fmt.Errorf("nonsense: %.80q", line)
 	}
-	if err := durable.Once(line); err != nil {
+	if err := durable.RefuseDuplicates(line); err != nil {
 		return nil, err
 	}
 	a.Error, a.Hint = kernels.Printable(a.Error, maxReason), kernels.Printable(a.Hint, maxReason)

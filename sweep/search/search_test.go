@@ -17,8 +17,8 @@ var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N
 	DType: kernels.BF16, Weight: kernels.BF16}
 
 // space is n variants of two families, the base somewhere in the middle.
-func space(n int, seed uint64) *Space {
-	s := &Space{Problem: problem, SMs: 132, Full: 20, Seed: seed}
+func space(n int, seed uint64) *Candidates {
+	s := &Candidates{Problem: problem, SMs: 132, Full: 20, Seed: seed}
 	for i := 0; len(s.Variants) < n; i++ {
 		family := "rms_bwd/reg_persist"
 		if i%3 == 0 {
@@ -69,7 +69,7 @@ func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64,
 	return us, busy + 1e-4, nil
 }
 
-func play(t testing.TB, name string, s *Space, a Effort, m *machine) *Board {
+func play(t testing.TB, name string, s *Candidates, a Effort, m *machine) *Board {
 	t.Helper()
 	s.Allow, s.Noise = a, m.noise
 	b, err := Drive(t.Context(), name, s, m)
@@ -154,7 +154,7 @@ func TestFinds(t *testing.T) {
 func TestBadSpaces(t *testing.T) {
 	_, err := Drive(t.Context(), "nosuch", space(3, 1), nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
-	_, err = Drive(t.Context(), Auto, &Space{Problem: problem, Full: 1}, nil)
+	_, err = Drive(t.Context(), Auto, &Candidates{Problem: problem, Full: 1}, nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v %v", "an empty space was taken:", err)
 }
 

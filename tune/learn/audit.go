@@ -7,7 +7,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
@@ -21,7 +21,7 @@ const auditSalt = 0x6a756467
 // Audit measures how far a map's answers are behind full searches. It draws n problems that were not
 // measured, each shape once, searches each in full, and compares what was found (A) with the map's
 // answer (B) in paired rounds. It leaves out problems for which the search found no right variant.
-func Audit(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(string)) (*ab.Match, error) {
+func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(string)) (*ab.Match, error) {
 	info := l.Devices[0].Info()
 	reg := families.Over(l.Registry, m)
 	known := map[kernels.Problem]bool{}

@@ -1,7 +1,7 @@
 // Package rule answers what is launched by default: by a map that was measured on the device, a
 // raster of configs over columns and rows for each class of problems. It finds, reads, writes,
 // merges, checks and exports maps. It fills none: see package tune/learn.
-package rule
+package launchmap
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ import (
 type Class struct {
 	Op    kernels.Op
 	Pass  kernels.Pass
-	Bytes int64   // of an element of x
-	With  Options // that problems of the class have, but for those that launch alike
+	Bytes int64     // of an element of x
+	With  OptionSet // that problems of the class have, but for those that launch alike
 }
 
-// Options are a sum of the bits of options.
-type Options uint16
+// An OptionSet is a sum of the bits of options.
+type OptionSet uint16
 
 // options are all, each with the bit of its place. The last is of the program's own: an fp8t
 // problem is uneven whose rows are no multiple of 16 or whose columns are none of 128. The designs
@@ -73,9 +73,9 @@ func (c Class) sample() kernels.Problem {
 	return c.Problem(17, 129)
 }
 
-// kin are problems of the class with some rows and columns: the one that learn measures, then those
-// with the most and with the least beside x.
-func (c Class) kin() []kernels.Problem {
+// sampleProblems lists problems of the class that differ in what the class leaves open: the one that
+// map learn measures, then those with the most and with the fewest tensors beside x.
+func (c Class) sampleProblems() []kernels.Problem {
 	p := c.sample()
 	if !p.HasWeight() {
 		return []kernels.Problem{p}
@@ -96,7 +96,7 @@ var classes = sync.OnceValue(func() (list []Class) {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 			for with := range 1 << len(options) {
 				for _, bytes := range []int64{2, 4} {
-					if c := (Class{op.Op, pass, bytes, Options(with)}); c.valid() {
+					if c := (Class{op.Op, pass, bytes, OptionSet(with)}); c.valid() {
 						list = append(list, c)
 					}
 				}

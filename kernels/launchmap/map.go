@@ -1,4 +1,4 @@
-package rule
+package launchmap
 
 import (
 	"encoding/json"
@@ -16,13 +16,13 @@ type Map struct {
 	Tool     string             `json:"tool,omitempty"`     // version of normbench that measured it
 	Created  time.Time          `json:"created,omitzero"`   // of the last record
 	Protocol json.RawMessage    `json:"protocol,omitempty"` // a record.Protocol
-	Runs     []Run              `json:"runs,omitempty"`     // that measured it
+	Runs     []RunSummary       `json:"runs,omitempty"`     // that measured it
 	Sources  map[string]string  `json:"sources,omitempty"`  // hash of each family's sources that was measured
 	Rasters  []Raster           `json:"rasters"`            // in the order of Class.Compare, then the widest alignment first
 }
 
-// A Run says which command measured, at which version, on which card.
-type Run struct {
+// A RunSummary says which command measured, at which version, on which card.
+type RunSummary struct {
 	ID            string    `json:"run"`
 	Time          time.Time `json:"time"`
 	Tool          string    `json:"tool"`
@@ -41,11 +41,11 @@ type Raster struct {
 	Regret   float64 `json:"regret_percent,omitempty"` // geometric mean over them of time over the best known; only of answers with a time
 	Rows     Bounds  `json:"rows"`                     // ascending: of each letter of a line
 	Legend   Legend  `json:"legend"`                   // of the letters in order, whole configs
-	Lines    []Line  `json:"lines"`                    // ascending
+	Lines    []Band  `json:"lines"`                    // ascending
 }
 
-// A Line is the cells of columns from From up to the next line's.
-type Line struct {
+// A Band is a line of a raster: the cells of the columns from From up to the next band's.
+type Band struct {
 	From     int64
 	Cells    string // letters; Nothing for a cell without an answer
 	Evidence string // as long: see the evidence constants
@@ -68,21 +68,21 @@ const (
 // letterOf is the place of a letter in Letters, -1 for none.
 func letterOf(c byte) int { return strings.IndexByte(Letters, c) }
 
-// Match says how an answer came about.
-type Match string
+// AnswerKind says how an answer came about.
+type AnswerKind string
 
 // The matches.
 const (
-	MatchCell Match = "cell" // a cell of the map
+	MatchCell AnswerKind = "cell" // a cell of the map
 	// the cell's config is refused on this device: that of the nearest cell which is not
-	MatchMoved   Match = "moved"
-	MatchBase    Match = "base"    // the map has no such cell: the analytic base's pick for it
-	MatchOutside Match = "outside" // no map is for such problems: the analytic base
+	MatchMoved   AnswerKind = "moved"
+	MatchBase    AnswerKind = "base"    // the map has no such cell: the analytic base's pick for it
+	MatchOutside AnswerKind = "outside" // no map is for such problems: the analytic base
 )
 
 // An Answer is a cell with its config.
 type Answer struct {
-	Match      Match
+	Match      AnswerKind
 	Raster     *Raster // nil without a cell
 	Line, Cell int     // of it
 	Variant    kernels.Variant
@@ -231,7 +231,7 @@ func (r *Raster) Clear() {
 func Blank(c Class, align int64, sms int) *Raster {
 	r := &Raster{Class: c, Align: align, Rows: Rows(sms)}
 	for _, from := range Columns() {
-		r.Lines = append(r.Lines, Line{From: from})
+		r.Lines = append(r.Lines, Band{From: from})
 	}
 	r.Clear()
 	return r

@@ -1,4 +1,4 @@
-package rule
+package launchmap
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 		f.Fragile != nil && f.Fragile(v.Config) {
 		return false
 	}
-	kin := b.Class.kin()
+	kin := b.Class.sampleProblems()
 	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those it serves
 		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
 	}
@@ -54,9 +54,9 @@ func familyOf(reg *kernels.Registry, v kernels.Variant) (*kernels.Family, error)
 	return f, f.CheckKnobs(v.Config)
 }
 
-// whole is c with the knobs of its family that it leaves out, as one does that was measured before
-// there were such knobs: 0, which is what kernels did then. Records of both are of one config.
-func whole(f *kernels.Family, c kernels.Config) kernels.Config {
+// withZeroKnobs completes a config that was measured before its family had some of its knobs: they are 0,
+// which is what kernels did then. Records of both are of one config.
+func withZeroKnobs(f *kernels.Family, c kernels.Config) kernels.Config {
 	for _, r := range f.Knobs {
 		if _, ok := c.Lookup(r.Knob); !ok {
 			c = c.With(kernels.Setting{Knob: r.Knob})

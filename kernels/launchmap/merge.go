@@ -1,4 +1,4 @@
-package rule
+package launchmap
 
 import (
 	"cmp"
@@ -11,9 +11,10 @@ import (
 // A Better says whether the new config of a box is better beyond doubt than its old one.
 type Better func(b Box, old, next kernels.Variant) bool
 
-// Merge is the cells of two maps of one device. A map that is filled from all runs of the old one
-// has its classes to itself. Else where both have a config the better-evidenced stays, next's of
-// two that are alike, and wherever it is better. What is about the whole map is next's.
+// Merge makes one map of two maps of one device, cell by cell. If next was filled from all runs of old, and
+// nobody wrote a cell of old by hand, next replaces the classes that it has. Otherwise a cell takes
+// the config with better evidence, next's where the evidence is alike or where better says that it is
+// faster. Tool, runs and protocol are next's.
 func Merge(old, next *Map, better Better) (*Map, error) {
 	if old.Device.ID != next.Device.ID || old.Device.SMs != next.Device.SMs {
 		return nil, hint.Errorf("keep one tuned table per device",
@@ -48,8 +49,8 @@ func Merge(old, next *Map, better Better) (*Map, error) {
 	return &out, nil
 }
 
-func (m *Map) hasRun(r Run) bool {
-	return slices.ContainsFunc(m.Runs, func(o Run) bool { return o.ID == r.ID })
+func (m *Map) hasRun(r RunSummary) bool {
+	return slices.ContainsFunc(m.Runs, func(o RunSummary) bool { return o.ID == r.ID })
 }
 
 // knowsRuns says whether a map is filled from all runs of an old one, no cell of which somebody
@@ -60,7 +61,7 @@ func knowsRuns(m, old *Map) bool {
 			return false
 		}
 	}
-	return len(old.Runs) > 0 && !slices.ContainsFunc(old.Runs, func(r Run) bool { return !m.hasRun(r) })
+	return len(old.Runs) > 0 && !slices.ContainsFunc(old.Runs, func(r RunSummary) bool { return !m.hasRun(r) })
 }
 
 // mergeRasters has the lines and the bounds of both.
@@ -71,9 +72,9 @@ func mergeRasters(o, n *Raster, sms int, better Better) *Raster {
 	slices.SortStableFunc(out.Rows, func(a, b Bound) int { return int(a.Last(sms) - b.Last(sms)) })
 	out.Rows = slices.CompactFunc(out.Rows, func(a, b Bound) bool { return a.Last(sms) == b.Last(sms) })
 	for _, l := range slices.Concat(o.Lines, n.Lines) {
-		out.Lines = append(out.Lines, Line{From: l.From})
+		out.Lines = append(out.Lines, Band{From: l.From})
 	}
-	slices.SortFunc(out.Lines, func(a, b Line) int { return int(a.From - b.From) })
+	slices.SortFunc(out.Lines, func(a, b Band) int { return int(a.From - b.From) })
 	out.Lines = slices.Compact(out.Lines)
 	out.Clear()
 	// Next's cells get their letters first: of more than there are letters old's give way.

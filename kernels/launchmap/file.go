@@ -1,4 +1,4 @@
-package rule
+package launchmap
 
 import (
 	"bytes"
@@ -75,12 +75,12 @@ func (m *Map) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalText implements encoding.TextMarshaler: columns, letters and their evidence.
-func (l Line) MarshalText() ([]byte, error) {
+func (l Band) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%6d  %s  %s", l.From, l.Cells, l.Evidence), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (l *Line) UnmarshalText(text []byte) error {
+func (l *Band) UnmarshalText(text []byte) error {
 	w := strings.Fields(string(text))
 	if len(w) != 3 {
 		return fmt.Errorf("line %q is not columns, letters and their evidence", text)
@@ -89,7 +89,7 @@ func (l *Line) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("line %q begins with no number of columns", text)
 	}
-	*l = Line{from, w[1], w[2]}
+	*l = Band{from, w[1], w[2]}
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package rule
+package launchmap
 
 import (
 	"cmp"
@@ -10,12 +10,12 @@ import (
 	"normbench/kernels"
 )
 
-// A Step says which map answers for a device, and how near it is. The zero Step is the analytic
+// A Rung says which map answers for a device, and how near it is. The zero Rung is the analytic
 // base.
-type Step struct {
+type Rung struct {
 	Map    *Map
 	Near   Nearness
-	Behind []Step // answer for the classes that Map lacks, the nearest first
+	Behind []Rung // answer for the classes that Map lacks, the nearest first
 }
 
 // A Nearness is what a map has in common with a device.
@@ -30,8 +30,8 @@ const (
 )
 
 // Ladder finds the maps for a device among some, which may be nil.
-func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
-	var steps []Step
+func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Rung) {
+	var steps []Rung
 	for _, m := range maps {
 		if m == nil {
 			continue
@@ -48,13 +48,13 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
 			near = Older
 		}
 		if near > Analytic {
-			steps = append(steps, Step{Map: m, Near: near})
+			steps = append(steps, Rung{Map: m, Near: near})
 		}
 	}
 	if len(steps) == 0 {
-		return Step{}
+		return Rung{}
 	}
-	slices.SortStableFunc(steps, func(a, b Step) int {
+	slices.SortStableFunc(steps, func(a, b Rung) int {
 		return cmp.Or(int(b.Near-a.Near), apart(a.Map, d)-apart(b.Map, d))
 	})
 	best, best.Behind = steps[0], steps[1:]
@@ -62,8 +62,8 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Step) {
 }
 
 // For is the step that answers for a class: the nearest whose map has it, else s itself.
-func (s Step) For(c Class) Step {
-	for _, step := range append([]Step{s}, s.Behind...) {
+func (s Rung) For(c Class) Rung {
+	for _, step := range append([]Rung{s}, s.Behind...) {
 		if step.Map.Has(func(o Class) bool { return o == c }) {
 			step.Behind = nil
 			return step
@@ -73,8 +73,8 @@ func (s Step) For(c Class) Step {
 	return s
 }
 
-// StepOf is the step by which the map of a file answers for a device.
-func StepOf(path string, m *Map, d *kernels.DeviceInfo) (Step, error) {
+// RungOf is the rung of the ladder by which the map of a file answers for a device.
+func RungOf(path string, m *Map, d *kernels.DeviceInfo) (Rung, error) {
 	s := Ladder([]*Map{m}, d)
 	if s.Map == nil {
 		return s, hint.Errorf("use a map of the device, of its architecture or of an older one of its kind; "+
@@ -92,7 +92,7 @@ func apart(m *Map, d *kernels.DeviceInfo) int {
 }
 
 // String says it in words.
-func (s Step) String() string {
+func (s Rung) String() string {
 	if s.Map == nil {
 		return "the analytic base"
 	}
@@ -114,7 +114,7 @@ func (s Step) String() string {
 // of its problems, and behind them the analytic base. Programs, explain and exports ask it, so they
 // agree.
 type Book struct {
-	Step
+	Rung
 	Device   kernels.DeviceInfo
 	analytic *kernels.Registry // whose bases know no map
 	sheets   map[sheetKey]*sheet
@@ -124,7 +124,7 @@ type Book struct {
 type sheetKey struct {
 	op           *kernels.OpSpec
 	bwd          bool
-	with         Options
+	with         OptionSet
 	bytes, align uint8
 }
 
@@ -146,8 +146,8 @@ type known struct {
 
 // NewBook makes the book of a step for a device. The registry's defaults and bases are the analytic
 // ones.
-func NewBook(s Step, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
-	b := &Book{Step: s, Device: d, analytic: analytic, sheets: map[sheetKey]*sheet{}}
+func NewBook(s Rung, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
+	b := &Book{Rung: s, Device: d, analytic: analytic, sheets: map[sheetKey]*sheet{}}
 	if s.Map == nil {
 		return b
 	}
@@ -211,7 +211,7 @@ func (b *Book) cell(s *sheet, line, cell int) *known {
 		k.Match = MatchMoved
 	}
 	if k.family, _ = b.analytic.Lookup(k.Variant.Family); ok {
-		k.Variant.Config = whole(k.family, k.Variant.Config)
+		k.Variant.Config = withZeroKnobs(k.family, k.Variant.Config)
 	}
 	at.Store(k)
 	return k
@@ -303,7 +303,7 @@ func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 			if s := b.sheets[keyOf(ClassOf(p), align)]; s != nil {
 				line, cell := s.At(p.M, p.N, b.Device.SMs)
 				if v, ok := s.Near(line, cell, len(Letters), accepted); ok {
-					return whole(f, v.Config)
+					return withZeroKnobs(f, v.Config)
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-package rule
+package launchmap
 
 import (
 	"encoding/json"
@@ -83,7 +83,7 @@ func TestMerge(t *testing.T) {
 			x := &m.Rasters[i]
 			split := x.Lines[5]
 			split.From += int64(1 + r.IntN(20))
-			x.Lines = append(x.Lines[:6:6], append([]Line{split}, x.Lines[6:]...)...)
+			x.Lines = append(x.Lines[:6:6], append([]Band{split}, x.Lines[6:]...)...)
 			for k := range x.Lines {
 				e := []byte(x.Lines[k].Evidence)
 				for j := range e {
@@ -121,8 +121,8 @@ func TestMerge(t *testing.T) {
 		t.Error("a cell stays whose new config is better")
 	}
 	old = scattered(6)
-	old.Runs = []Run{{ID: "a"}}
-	next.Runs = []Run{{ID: "b"}, {ID: "a"}}
+	old.Runs = []RunSummary{{ID: "a"}}
+	next.Runs = []RunSummary{{ID: "b"}, {ID: "a"}}
 	if m, _ := Merge(old, next, better(false)); len(m.Rasters) != len(old.Rasters) ||
 		!reflect.DeepEqual(m.Rasters[1:], next.Rasters) || len(m.Runs) != 2 {
 		t.Error("a map that is filled from more than the old one has its classes not to itself")
