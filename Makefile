@@ -11,7 +11,7 @@ LDFLAGS := -ldflags "-X main.release=$(shell git describe --always --dirty --tag
 build: ## build bin/normbench, without CUDA
 	go build $(LDFLAGS) -o bin/normbench ./cmd/normbench
 
-test: ## run the tests; of the long ones a part, others each day
+test: ## run the tests; of the long ones a part
 	go test ./...
 
 test-all: ## run all tests, and what `make test` samples in full

@@ -152,22 +152,21 @@ type TimeOptions struct {
 	// Flush is the bytes moved through the last-level cache before every sample, outside the timed
 	// interval; 0 leaves it warm.
 	Flush int64 `json:"flush"`
-	// Trace, with Stages, is by CUPTI where the device has it; 15 ms more per call.
-	Trace bool `json:"trace,omitempty"`
 	// Persist lets the L2 of a GPU keep as many lines for kernels that ask (evict_last) as it can, in
 	// this call; else none.
 	Persist bool `json:"persist,omitempty"`
-	// Stages times every launch by itself too; the extra events make the totals of such a pass a
-	// little longer.
+	// Stages also times what each launch adds to the plan's time: see ByExposed.
 	Stages bool `json:"stages,omitempty"`
 }
 
-// Ways to take the times of stages. Events stand between launches, so a stage
-// includes the cost of its launch and the gap behind the one before. CUPTI's
-// activity records have the kernel alone.
+// Ways to take the times of stages. A launch's exposed time is the time of the plan up to this launch
+// less that of the plan up to the one before, each between two events: so exposed k2 is the plan's time
+// less that of the plan without its last launch, and stages add up to the whole. A launch that starts
+// before the one ahead of it has ended hides a part of its own time.
 const (
-	ByEvents = "events"
-	ByCUPTI  = "cupti"
+	ByExposed = "exposed"
+	ByEvents  = "events" // in records of earlier versions: events between launches
+	ByCUPTI   = "cupti"  // each kernel alone: of a peer, by torch's profiler, and in earlier records
 )
 
 // A Timing is a set of samples in seconds. Each sample is one run of the whole
@@ -175,7 +174,7 @@ const (
 type Timing struct {
 	Seconds []float64      `json:"seconds"`
 	Stages  []StageSeconds `json:"stages,omitempty"`
-	By      string         `json:"by,omitempty"`   // what Stages were taken by, ByEvents or ByCUPTI
+	By      string         `json:"by,omitempty"`   // how Stages were taken: ByExposed, or ByCUPTI
 	Gaps    []float64      `json:"gaps,omitempty"` // by CUPTI: seconds between a sample's launches
 	// Host is the median seconds that the host takes to enqueue a sample of foreign code; in none of
 	// Seconds.

@@ -3,8 +3,6 @@ package kernels
 import (
 	"fmt"
 	"math"
-
-	"normbench/internal/hint"
 )
 
 // DType is an element type of a tensor.
@@ -46,26 +44,6 @@ func (d DType) Epsilon() float64 { return dtypes[d].epsilon }
 // Smallest is the least number above zero, a subnormal one. Rounding to nearest errs by at most
 // half of it where numbers are smaller than those that Epsilon speaks of.
 func (d DType) Smallest() float64 { return dtypes[d].smallest }
-
-// ParseDType reads bf16, fp16 or fp32.
-func ParseDType(s string) (DType, error) {
-	for _, d := range DTypes() {
-		if d.String() == s {
-			return d, nil
-		}
-	}
-	return 0, hint.Errorf("use one of bf16, fp16, fp32", "unknown dtype %q", s)
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *DType) UnmarshalText(b []byte) error {
-	v, err := ParseDType(string(b))
-	*d = v
-	return err
-}
 
 // BF16ToFloat32 widens bf16 bits exactly.
 func BF16ToFloat32(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }

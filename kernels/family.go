@@ -145,7 +145,7 @@ func (r *Registry) Lookup(name string) (*Family, error) {
 			names = append(names, f.Name)
 		}
 	}
-	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list kernels` names them"),
+	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list families` names them"),
 		"unknown family %q", name)
 }
 
@@ -213,7 +213,7 @@ func (r *Registry) Resolve(p Problem, v Variant, d DeviceInfo) (*Family, Variant
 
 // CheckServes says why f cannot do p, or nil.
 func (f *Family) CheckServes(p Problem) error {
-	const next = "`normbench list kernels` shows what each family serves"
+	const next = "`normbench list families` shows what each family serves"
 	if f.Op != "" && (f.Op != p.Op || f.Pass != p.Pass) {
 		return hint.Errorf(next, "%s does not serve %s %s", f.Name, p.Op, p.Pass)
 	}
@@ -232,7 +232,7 @@ func (f *Family) CheckServes(p Problem) error {
 func (f *Family) CheckKnobs(c Config) error {
 	for _, s := range c.Settings() {
 		if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == s.Knob }) {
-			return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q",
+			return hint.Errorf("`normbench list families` shows its knobs", "%s has no knob %q",
 				f.Name, s.Knob.Key)
 		}
 	}
@@ -250,7 +250,7 @@ func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
 		c = f.Base(p, d).With(settings...)
 	}
 	if err := f.Refuse(p, c, d); err != nil {
-		next := cmp.Or(hint.Of(err), "`normbench list kernels` shows the values it takes")
+		next := cmp.Or(hint.Of(err), "`normbench list families` shows the values it takes")
 		return c, hint.Errorf(next, "%s refuses %s for %s: %w", f.Name, c, p, err)
 	}
 	return c, nil

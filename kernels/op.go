@@ -1,6 +1,9 @@
 package kernels
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Op is a normalization.
 type Op string
@@ -18,7 +21,7 @@ const (
 // else it is 1/sqrt(mean((x-mean)²) + Eps).
 type OpSpec struct {
 	Op       Op
-	Short    string // in names of families and in tables: "rms" of rms_fwd/plain and "rms bwd"
+	Short    string // in names of families: "rms" of rms_fwd/plain
 	Title    string // in prose and in names of benchmarks: "RMSNorm"
 	Eps      float64
 	Centered bool
@@ -59,6 +62,18 @@ func OpNames() (all, byDefault []string) {
 		}
 	}
 	return all, byDefault
+}
+
+// ParseOp reads an op's name as people write it: RMSNorm, rms_norm and layer-norm too. Text that names
+// no op stays as it is, for Validate to refuse.
+func ParseOp(s string) Op {
+	short := strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
+	for _, x := range specs {
+		if short == string(x.Op) {
+			return x.Op
+		}
+	}
+	return Op(s)
 }
 
 // Spec is what is known of the op: nothing, if there is no such op.

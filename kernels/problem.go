@@ -21,6 +21,30 @@ const (
 	Bwd Pass = "bwd"
 )
 
+// ParsePass reads fwd, forward, bwd or backward. Other text stays as it is, for Validate to refuse.
+func ParsePass(s string) Pass {
+	switch s {
+	case "forward":
+		return Fwd
+	case "backward":
+		return Bwd
+	}
+	return Pass(s)
+}
+
+// ParseCount reads a number of rows, columns or elements: 4096, 4Ki or 1Mi. Its error is
+// strconv.ErrRange for numbers that are too large, and strconv.ErrSyntax for text that is no number.
+func ParseCount(s string) (int64, error) {
+	digits, shift := s, 0
+	if rest, ok := strings.CutSuffix(s, "Ki"); ok {
+		digits, shift = rest, 10
+	} else if rest, ok := strings.CutSuffix(s, "Mi"); ok {
+		digits, shift = rest, 20
+	}
+	n, err := strconv.ParseUint(digits, 10, 63-shift)
+	return int64(n) << shift, err
+}
+
 // A Problem is what is computed. It is comparable: use it as a map key.
 type Problem struct {
 	Op           Op
@@ -85,9 +109,10 @@ func (p Problem) String() string {
 }
 
 var problemRE = regexp.MustCompile(
-	`^([a-z0-9]+)/([a-z]+)/([0-9]+)x([0-9]+)/([a-z0-9]+)(?:-w([a-z0-9]+))?((?:\+[a-z0-9]+)*)$`)
+	`^([A-Za-z0-9_-]+)/([a-z]+)/([0-9]+(?:[KM]i)?)x([0-9]+(?:[KM]i)?)/([a-z0-9]+)(?:-w([a-z0-9]+))?((?:\+[a-z0-9]+)*)$`)
 
-// ParseProblem reads what Problem.String writes.
+// ParseProblem reads what Problem.String writes, and the other spellings that ParseOp, ParsePass,
+// ParseCount and ParseDType take.
 func ParseProblem(s string) (Problem, error) {
 	m := problemRE.FindStringSubmatch(s)
 	var p Problem
@@ -95,10 +120,10 @@ func ParseProblem(s string) (Problem, error) {
 		return Problem{}, hint.Errorf("write it as rmsnorm/bwd/4096x8192/bf16, with options in "+
 			"this order: +"+strings.Join(optionNames(), ", +"), "malformed problem %q", s)
 	}
-	p.Op, p.Pass = Op(m[1]), Pass(m[2])
+	p.Op, p.Pass = ParseOp(m[1]), ParsePass(m[2])
 	var err1, err2, err3, err4 error
-	p.M, err1 = strconv.ParseInt(m[3], 10, 64)
-	p.N, err2 = strconv.ParseInt(m[4], 10, 64)
+	p.M, err1 = ParseCount(m[3])
+	p.N, err2 = ParseCount(m[4])
 	if err1 != nil || err2 != nil {
 		return Problem{}, hint.Errorf(sideHelp, "shape %sx%s is out of range", m[3], m[4])
 	}
@@ -108,6 +133,29 @@ func ParseProblem(s string) (Problem, error) {
 		return Problem{}, err
 	}
 	return p, p.Validate()
+}
+
+// dtypeAliases are PyTorch's names.
+var dtypeAliases = map[string]DType{"bfloat16": BF16, "float16": FP16, "float32": FP32}
+
+// ParseDType reads bf16, fp16 or fp32, also by the names of PyTorch: bfloat16, float16, float32.
+func ParseDType(s string) (DType, error) {
+	for _, d := range DTypes() {
+		if alias, ok := dtypeAliases[s]; d.String() == s || ok && alias == d {
+			return d, nil
+		}
+	}
+	return 0, hint.Errorf("use one of bf16, fp16, fp32", "unknown dtype %q", s)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *DType) UnmarshalText(b []byte) error {
+	v, err := ParseDType(string(b))
+	*d = v
+	return err
 }
 
 const sideHelp = "rows and columns are whole numbers from 1 to 2147483648"

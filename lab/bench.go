@@ -57,7 +57,7 @@ func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
 	}
 	p := report.NewProgress(l.Console, "variants")
 	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.Options{
-		Run: run, Seed: c.Seed, Trace: true, Observe: p.Observe,
+		Run: run, Seed: c.Seed, Observe: p.Observe,
 	})
 	p.End()
 	var found *BenchResult
@@ -80,7 +80,7 @@ func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
 		return found, Interruptedf("%d of %s measured, %s", sum.Measured,
 			console.Count(variants, "variant"), kept)
 	}
-	return found, l.Late(err)
+	return found, l.WithRecords(err)
 }
 
 // benchTasks lays out a bench; of a REF that times several variants the fastest is chosen.

@@ -8,7 +8,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 )
 
 // isNamed says whether a name is a device's, in any case and spelling: its own, its ID, or that of its
@@ -60,11 +60,11 @@ func (l *Lab) deviceHere(name string) string {
 // .json file of a card's. It has every name that DeviceTable prints.
 func (l *Lab) KnownDevice(name string) (kernels.DeviceInfo, error) {
 	if filepath.Ext(name) == ".json" {
-		return rule.ReadDevice(name)
+		return launchmap.ReadDevice(name)
 	}
 	keys := []string{"cpu"}
 	key := strings.ReplaceAll(kernels.Slug(name), "-", "")
-	for _, k := range rule.KnownDevices() {
+	for _, k := range launchmap.KnownDevices() {
 		if k.Key == key || isNamed(name, k.DeviceInfo) {
 			return k.DeviceInfo, nil
 		}

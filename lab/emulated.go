@@ -11,7 +11,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/emulate"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep"
 	"normbench/sweep/verify"
 	"normbench/tune/ref"
@@ -34,7 +34,7 @@ var smallShapes = [][2]int64{{21, 72}, {9, 541}, {6, 3074}, {48, 512}, {16, 1024
 
 // emulatedGPU is an H200 of three SMs, so that a CTA has several rows or tiles of a small problem.
 func emulatedGPU() kernels.DeviceInfo {
-	d := rule.KnownDevices()[0].DeviceInfo
+	d := launchmap.KnownDevices()[0].DeviceInfo
 	d.SMs, d.Clusters = 3, [4]int{2, 1, 1, 1}
 	return d
 }

@@ -10,7 +10,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/report"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -67,7 +67,7 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (*report.Table, 
 		ladder := "the table alone"
 		var lines, nearby []string
 		if t.Book != nil {
-			ladder = t.Book.For(rule.ClassOf(p)).String()
+			ladder = t.Book.For(launchmap.ClassOf(p)).String()
 			lines, nearby = t.Book.Draw(a)
 		}
 		table.Below = append(table.Below, lines)
@@ -99,7 +99,7 @@ func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 	}
 	var ops []string
 	for _, op := range kernels.Ops() {
-		if op.Default || t.Book != nil && t.Book.Map.Has(func(c rule.Class) bool { return c.Op == op.Op }) {
+		if op.Default || t.Book != nil && t.Book.Map.Has(func(c launchmap.Class) bool { return c.Op == op.Op }) {
 			ops = append(ops, string(op.Op))
 		}
 	}

@@ -22,10 +22,10 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/launchmap"
 	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/peers"
-	"normbench/kernels/rule"
 	"normbench/kernels/triton"
 	"normbench/kernels/worker"
 	"normbench/sweep/record"
@@ -73,7 +73,7 @@ func (c *Config) limit(otherwise time.Duration) time.Duration {
 // A Lab has the registry of kernels, and what is known of the devices that were opened.
 type Lab struct {
 	*console.Console
-	*ref.Scope
+	*ref.Resolver
 	Ctx      context.Context
 	Baseline string // folder of the baseline's kernels, which the registry then holds too
 	Kernels  string // folder of the user's kernels, likewise
@@ -99,10 +99,10 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 	if python := nvlib.Python(); python != "" && os.Getenv(triton.PythonVariable) == "" {
 		os.Setenv(triton.PythonVariable, python) //nolint:errcheck // else it is python3
 	}
-	l := &Lab{Console: c, Scope: &ref.Scope{Registry: peers.Register(r, nil), Note: c.Once},
+	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.Once},
 		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
 		files: map[string]*record.File{}}
-	l.Scope.Recorded = l.recordedVariants
+	l.Resolver.Recorded = l.recordedVariants
 	return l
 }
 
@@ -122,9 +122,9 @@ func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
 		return nil, err
 	}
 	if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
-		common := rule.ClassOf(kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16})
-		if step := families.Step(d).For(common); step.Near != rule.Own {
-			l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench learn` makes its own",
+		common := launchmap.ClassOf(kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16})
+		if step := families.Rung(d).For(common); step.Near != launchmap.Own {
+			l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench map learn` makes its own",
 				d.ID, step)
 		}
 	}
@@ -276,7 +276,7 @@ func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.De
 		return nil, err
 	}
 	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
-		d, err := worker.Start(l.Ctx, worker.Options{Command: commands[i], Env: env,
+		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
 			Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
 			Unkept: func(text string) { l.Once(text) }, Kernels: hash})
 		if err == nil {

@@ -14,7 +14,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
@@ -25,8 +25,8 @@ import (
 	"normbench/tune/learn"
 )
 
-// judgeFile is the live compare of a judgement, beside the map.
-const judgeFile = "judged.json"
+// auditFile has the live compare of an audit, beside the map.
+const auditFile = "audit.json"
 
 // A LearnTask is what is to be learned, on devices that are open.
 type LearnTask struct {
@@ -40,7 +40,7 @@ type LearnTask struct {
 
 // LearnResult is a map with what it rests on.
 type LearnResult struct {
-	Map   *rule.Map
+	Map   *launchmap.Map
 	Data  *learn.Data
 	Spent time.Duration // of the budget, with what earlier runs took
 	Lost  error         // what was not written
@@ -62,7 +62,7 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 		}
 	}
 	if _, ok := s.Devices[0].(*replay.Device); ok {
-		return nil, hint.Errorf("`normbench tune RECORDS` fills a map from them",
+		return nil, hint.Errorf("`normbench map fill RECORDS` fills a map from them",
 			"learn draws its problems, and recorded times are of others")
 	}
 	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName, "learn.svg")
@@ -82,7 +82,7 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 		return nil, err
 	}
 	if p.Prior.Map != nil {
-		l.Notef("the prior is %s", p.Prior.Step)
+		l.Notef("the prior is %s", p.Prior.Rung)
 	}
 	got := &LearnResult{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
 	got.old, _ = tune.Read(got.out.String()) // the first has none
@@ -108,10 +108,10 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 // fillMap runs the loop, whose map is written each time that it is filled.
 func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 	loop := got.loop
-	loop.Checkpoint = func(m *rule.Map) error {
+	loop.Checkpoint = func(m *launchmap.Map) error {
 		got.Map, got.Data = m, loop.Data
 		loop.Describe(m, loop.Data)
-		got.Lost = l.Late(loop.Write(got.out, got.old, m))
+		got.Lost = l.WithRecords(loop.Write(got.out, got.old, m))
 		return got.Lost
 	}
 	waiting := l.Wait("compiling and measuring the first problems")
@@ -127,7 +127,7 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 	case got.Lost != nil:
 		return got.Lost
 	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
-		there := fmt.Sprintf("`normbench tune %s` fills the map from them", filepath.Dir(got.out.String()))
+		there := fmt.Sprintf("`normbench map fill %s` fills the map from them", filepath.Dir(got.out.String()))
 		if got.Map != nil {
 			there = got.out.String() + " has the last whole map"
 		}
@@ -142,27 +142,27 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 
 // keepLearned packs the records, says how the map changed, and draws it.
 func (l *Lab) keepLearned(got *LearnResult, info kernels.DeviceInfo) {
-	got.Lost = l.Late(record.Pack(got.out.In(record.FileName)))
+	got.Lost = l.WithRecords(record.Pack(got.out.In(record.FileName)))
 	if got.Lost == nil {
 		l.Saved += ".gz"
 	}
 	l.Notef("wrote the map of %s", got.out)
 	l.TellChange(got.loop.Filler, got.old, got.Map)
 	drawn := learn.Plot(got.Map, got.Data.Points, info)
-	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), drawn)))
+	got.Lost = cmp.Or(got.Lost, l.WithRecords(l.Write(got.out.In("learn.svg"), drawn)))
 }
 
-// Judge searches n fresh problems in full, on the devices that the map was learned on, and keeps
+// Audit searches n fresh problems in full, on the devices that the map was learned on, and writes
 // how far behind the map's answers are.
-func (l *Lab) Judge(got *LearnResult, n int) (*report.Table, error) {
-	waiting := l.Wait("judge: searching")
-	m, err := learn.Judge(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("judge: %s", s) })
+func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
+	waiting := l.Wait("audit: searching")
+	m, err := learn.Audit(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("audit: %s", s) })
 	waiting.End()
 	if err != nil {
 		return nil, err
 	}
 	live := &report.Live{Match: *m}
-	got.Lost = cmp.Or(got.Lost, l.Late(live.Write(got.out.In(judgeFile))))
+	got.Lost = cmp.Or(got.Lost, l.WithRecords(live.Write(got.out.In(auditFile))))
 	t := live.Comparison().Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
 		console.Count(len(m.Duels), "problem")) + t.Title
@@ -200,24 +200,24 @@ func regretNotes(m *ab.Match) (notes []string) {
 
 // Prior is the step whose map answers where nothing was measured: that of a file, of the program
 // for a device, or none.
-func Prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
+func Prior(text string, info kernels.DeviceInfo) (launchmap.Rung, error) {
 	switch text {
 	case "none":
-		return rule.Step{}, nil
+		return launchmap.Rung{}, nil
 	case "auto":
-		return families.Step(info), nil
+		return families.Rung(info), nil
 	}
 	t, err := tune.Read(text)
 	switch {
 	case err != nil:
-		return rule.Step{}, err
+		return launchmap.Rung{}, err
 	case t.Map == nil:
-		return rule.Step{}, hint.Errorf("`normbench learn` and `normbench tune` write maps",
+		return launchmap.Rung{}, hint.Errorf("`normbench map learn` and `normbench map fill` write maps",
 			"--prior %s has no map", text)
 	case info.ID == "":
-		return rule.Step{}, nil
+		return launchmap.Rung{}, nil
 	}
-	return rule.StepOf("--prior "+text, t.Map, &info)
+	return launchmap.RungOf("--prior "+text, t.Map, &info)
 }
 
 // Policy is what a loop knows before it measures anything.
@@ -231,7 +231,7 @@ func (l *Lab) Policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 }
 
 // TellChange says how the map that f filled differs from the one that a table had before.
-func (l *Lab) TellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
+func (l *Lab) TellChange(f *learn.Filler, old *tune.Table, m *launchmap.Map) {
 	if old != nil && old.Map != nil {
 		if changed, of, gain := f.Change(old.Map, m); of > 0 {
 			l.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
@@ -250,8 +250,8 @@ func (x *LearnResult) Page(t *report.Table, more []report.Fact) *report.Page {
 	cells, measured, problems := 0, 0, 0
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
-		cells += len(r.Lines)*len(r.Rows) - r.Count(rule.Nothing)
-		measured, problems = measured+r.Count(rule.Measured), problems+r.Problems
+		cells += len(r.Lines)*len(r.Rows) - r.Count(launchmap.Nothing)
+		measured, problems = measured+r.Count(launchmap.Measured), problems+r.Problems
 	}
 	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"},
 		{N: fmt.Sprint(measured), Word: "of them measured"},

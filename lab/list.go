@@ -13,8 +13,8 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/launchmap"
 	"normbench/kernels/peers"
-	"normbench/kernels/rule"
 	"normbench/kernels/triton"
 	"normbench/kernels/worker"
 	"normbench/report"
@@ -24,15 +24,19 @@ import (
 func (l *Lab) DeviceTable() (*report.Table, error) {
 	t := report.New("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler",
 		"launches by", "results in")
+	t.Data = report.New("", "device", "name", "arch", ">sms", ">cache_bytes", ">memory_bytes", "compiler",
+		"launches_by", "results_in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
 		folder := "results/" + d.ID
 		if _, err := os.Stat(folder); err != nil {
 			folder = "" // none yet, or not here
 		}
+		step := families.Rung(d).String()
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
-			kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler,
-			families.Step(d).String(), folder})
+			kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, step, folder})
+		t.Data.Rows = append(t.Data.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
+			strconv.FormatInt(d.CacheBytes, 10), strconv.FormatInt(d.MemoryBytes, 10), d.Compiler, step, folder})
 	}
 	host, err := cpu.Open(l.Registry)
 	if err != nil {
@@ -49,11 +53,11 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
 	}
 	var keys []string
-	for _, k := range rule.KnownDevices() {
+	for _, k := range launchmap.KnownDevices() {
 		row(k.Key, k.DeviceInfo)
 		keys = append(keys, k.Key)
 	}
-	t.Notes = append(t.Notes, strings.Join(keys, ", ")+": by public figures, for explain, rule, lint "+
+	t.Notes = append(t.Notes, strings.Join(keys, ", ")+": by public figures, for explain, map, lint "+
 		"and list configs without the card")
 	return t, nil
 }

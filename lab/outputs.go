@@ -64,9 +64,9 @@ func CheckPlace(p durable.Place) error {
 	return hint.Errorf(durable.Help(err), "cannot write %s: %w", p, durable.Cause(err))
 }
 
-// Late is an error of what a command wrote after it had measured: its hint says where the records
+// WithRecords adds to an error of writing, after something was measured, a hint that says where the records
 // are.
-func (l *Lab) Late(err error) error {
+func (l *Lab) WithRecords(err error) error {
 	if _, gone := os.Stat(l.Saved); err == nil || gone != nil {
 		return err
 	}

@@ -212,14 +212,14 @@ func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) Chooser {
 		s := &sweep.Session{Device: dev, Registry: l.Registry, Problem: p, Protocol: pr, Seed: 1}
 		v, arms, err := ab.Choose(l.Ctx, s, alive, visiting)
 		if peer && arms != nil {
-			l.saw(p, arms)
+			l.reportPeers(p, arms)
 		}
 		return v, err
 	}
 }
 
-// saw says how fast the peers of a problem are, and counts those that died.
-func (l *Lab) saw(p kernels.Problem, arms []*sweep.Arm) {
+// reportPeers tells how fast the peers of a problem are, and counts those that died.
+func (l *Lab) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 	var text []string
 	for _, a := range arms {
 		name, _ := kernels.PeerName(a.Variant.Family)

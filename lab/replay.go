@@ -56,7 +56,7 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 
 // replayed are the records of problems in a state of the cache, with their device. other is another
 // state that some were recorded in.
-func (l *Lab) replayed(ps []*export.Problem, cache, path string) (rs []*record.Record,
+func (l *Lab) replayed(ps []*export.ProblemRecords, cache, path string) (rs []*record.Record,
 	info kernels.DeviceInfo, other string) {
 	var id *families.Identity
 	for _, p := range ps {

@@ -84,7 +84,7 @@ func tableSide(text, path string) (report.Side, error) {
 	if err != nil {
 		return report.Side{}, err
 	}
-	s := report.Side{Label: text, Records: path, Cells: map[kernels.Problem]report.Cell{}}
+	s := report.Side{Label: text, Records: path, Cells: map[kernels.Problem]report.Measurement{}}
 	floors := map[string]float64{}
 	for _, r := range t.Runs {
 		floors[r.ID] = r.FloorUS
@@ -92,7 +92,7 @@ func tableSide(text, path string) (report.Side, error) {
 	for _, x := range t.Entries {
 		run := &record.Run{ID: x.Run, FloorUS: floors[x.Run]}
 		run.Device.Kind = t.Device.Kind
-		c := report.Cell{Entry: record.Entry{Run: run, Variant: x.Variant(), Status: kernels.StatusOK,
+		c := report.Measurement{Entry: record.Entry{Run: run, Variant: x.Variant(), Status: kernels.StatusOK,
 			Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}}
 		if c.Median = x.MedianUS; len(x.CIUS) == 2 {
 			c.Lo, c.Hi = x.CIUS[0], x.CIUS[1]

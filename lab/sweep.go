@@ -123,7 +123,7 @@ func (l *Lab) keepEntries(s *Sweep) error {
 			}
 		}
 		for j, r := range refs {
-			vs, err := l.Scope.Variants(r, t.Problem, info)
+			vs, err := l.Resolver.Variants(r, t.Problem, info)
 			if err != nil {
 				l.Notef("--keep %s is left out on %s: %s", r.Text, t.Problem, console.OneLine(err.Error()))
 			}
@@ -240,9 +240,9 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	}
 	found := &SweepResult{}
 	path := filepath.Join(s.Dir(), record.FileName) // both sides are of one recording
-	base := report.Side{Label: "base", Records: path, Cells: map[kernels.Problem]report.Cell{}}
-	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Cell{}}
-	ahead := map[kernels.Problem]report.Cell{}
+	base := report.Side{Label: "base", Records: path, Cells: map[kernels.Problem]report.Measurement{}}
+	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Measurement{}}
+	ahead := map[kernels.Problem]report.Measurement{}
 	some, right := false, false
 	var failed *record.Entry // the first that is not right
 	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
@@ -261,7 +261,7 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 			add(best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 			if len(picks) > 0 {
 				if x := unproven(variants, picks[0].Variant()); x != nil {
-					ahead[p] = report.Cell{Entry: *x}
+					ahead[p] = report.Measurement{Entry: *x}
 				}
 			}
 		}
@@ -271,7 +271,7 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	}
 	l.Once(notes...)
 	if lost != nil {
-		found.Lost = Exit(ExitTrouble, l.Late(lost))
+		found.Lost = Exit(ExitTrouble, l.WithRecords(lost))
 	}
 	if some && !right {
 		return nil, cmp.Or(found.Lost, nothingRight(failed))

@@ -14,10 +14,10 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/launchmap"
 	"normbench/kernels/manifest"
 	"normbench/kernels/manifest/check"
 	"normbench/kernels/nvrtc"
-	"normbench/kernels/rule"
 	"normbench/kernels/triton"
 	"normbench/sweep"
 	"normbench/tune/ref"
@@ -145,7 +145,7 @@ func (l *Lab) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 // whether its kernels were compiled.
 func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool,
 	err error) {
-	checker := check.New(l.Registry, rule.KnownDevices()[0].DeviceInfo, helper()...)
+	checker := check.New(l.Registry, launchmap.KnownDevices()[0].DeviceInfo, helper()...)
 	defer checker.Close()
 	defer context.AfterFunc(l.Ctx, checker.Close)()
 	if checker.NoNVRTC != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
@@ -169,7 +169,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		}
 		if n == 0 {
 			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p,
-				rule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
+				launchmap.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
 			continue
 		}
 		served++
@@ -177,11 +177,11 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	}
 	if served == 0 {
 		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s "+
-			"--problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key),
+			"--problem %s --device %s` shows why", f.Name, ps[0], launchmap.KnownDevices()[0].Key),
 			"%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
 	text := fmt.Sprintf("%s compiled for %s in %.1f s", console.Count(checker.Kernels(), "kernel"),
-		rule.KnownDevices()[0].DeviceInfo.Arch, time.Since(start).Seconds())
+		launchmap.KnownDevices()[0].DeviceInfo.Arch, time.Since(start).Seconds())
 	lack := checker.Lack()
 	switch {
 	case lack != "" && checker.Kernels() > 0:
@@ -193,7 +193,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		text += "; it does not write " + strings.Join(f.Unwritten, ", ") + ", which is not checked"
 	}
 	l.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"),
-		console.Count(served, "problem"), rule.KnownDevices()[0].Name, text)
+		console.Count(served, "problem"), launchmap.KnownDevices()[0].Name, text)
 	return lack == "", nil
 }
 

@@ -13,7 +13,7 @@ import (
 // A benchRow is a record with the summary of its samples.
 type benchRow struct {
 	*record.Record
-	cell Cell
+	cell Measurement
 }
 
 // BenchTable has a row for each record of a run.
@@ -24,12 +24,12 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 	var rows []benchRow
 	var notes []string
 	how := map[string]string{
-		kernels.ByCUPTI: "stages with a gap are by CUPTI: each kernel alone, without its launch",
-		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost " +
-			"of its launch",
+		kernels.ByExposed: "exposed k2 is the plan's time less that of the plan without its last launch; " +
+			"stages add up to the whole",
+		kernels.ByCUPTI: "stages of a peer are its kernels alone, by torch's profiler, with the gaps between them",
 	}
 	for _, r := range records {
-		rows = append(rows, benchRow{r, Cell{Entry: record.Summarize(r, nil)}})
+		rows = append(rows, benchRow{r, Measurement{Entry: record.Summarize(r, nil)}})
 		if n := how[r.StagesBy]; n != "" && !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}
@@ -65,7 +65,7 @@ func benchColumns(stages []string) []Column[benchRow] {
 		}}
 	}
 	value := func(names ...string) []column {
-		return sideColumns(func(r benchRow) Cell { return r.cell }, "", "", names...)
+		return sideColumns(func(r benchRow) Measurement { return r.cell }, "", "", names...)
 	}
 	spread := func(r benchRow) any {
 		if r.Status != kernels.StatusOK || r.cell.N < 2 { // one sample has none
@@ -116,8 +116,17 @@ func benchColumns(stages []string) []Column[benchRow] {
 	return list
 }
 
-// stageText is the median of each stage with its share, and the time between
-// them where it is known: "k1 56.9 (93%), k2 3.9 (6%), gap 0.6".
+// stageName is the name of a stage in texts: the last of several is "exposed k2" where its time was
+// taken so.
+func stageName(by string, stages []record.Stage, name string) string {
+	if n := len(stages); by == kernels.ByExposed && n > 1 && stages[n-1].Stage == name {
+		return "exposed " + name
+	}
+	return name
+}
+
+// stageText is the median of each stage with its share, "k1 56.9 (94%), exposed k2 3.9 (6%)", and of a
+// peer the time between its kernels: "gap 0.6".
 func stageText(r *record.Record) string {
 	var parts []string
 	total := r.GapUS
@@ -126,7 +135,8 @@ func stageText(r *record.Record) string {
 	}
 	for _, s := range r.Stages {
 		m := stats.Median(s.SamplesUS)
-		parts = append(parts, fmt.Sprintf("%s %.1f (%.0f%%)", s.Stage, m, 100*m/total))
+		parts = append(parts, fmt.Sprintf("%s %.1f (%.0f%%)", stageName(r.StagesBy, r.Stages, s.Stage), m,
+			100*m/total))
 	}
 	if r.StagesBy == kernels.ByCUPTI {
 		parts = append(parts, fmt.Sprintf("gap %.1f", r.GapUS))

@@ -31,18 +31,18 @@ type Side struct {
 	// Records is the file that the cells were read from, "" where it is not known. Two sides of one
 	// file are two choices from one recording.
 	Records string
-	Cells   map[kernels.Problem]Cell
+	Cells   map[kernels.Problem]Measurement
 }
 
-// A Cell is what one side has for a problem: an entry of records, or what another file has of one.
-// Its times mean something only where its status is ok.
-type Cell struct {
+// A Measurement is what one side has for a problem: an entry of records, or an entry of a tuned table. Its
+// times mean something only where its status is ok.
+type Measurement struct {
 	record.Entry
 	Configs int // recorded ok, of which this is the fastest; 0 without a choice
 }
 
 // run is the run that measured the cell, an empty one where it is not known.
-func (c Cell) run() *record.Run {
+func (c Measurement) run() *record.Run {
 	if c.Run == nil {
 		return &record.Run{}
 	}
@@ -79,16 +79,16 @@ const BytesRule = "GB/s counts compulsory bytes: each input read once, each outp
 type Row struct {
 	Problem kernels.Problem
 	Kind    string
-	Bytes   int64   // compulsory traffic
-	A, B    Cell    // of a side that lacks the problem, the status Missing alone
-	Speedup float64 // A's median over B's, or by the rounds; 0 where one has none
+	Bytes   int64       // compulsory traffic
+	A, B    Measurement // of a side that lacks the problem, the status Missing alone
+	Speedup float64     // A's median over B's, or by the rounds; 0 where one has none
 	// Verdict is on B; "= base" or "= A" where both sides are one variant of one run, so that there is
 	// nothing to judge; NotPaired where one recording has no rounds of both. A row without a time on
 	// both sides has none.
 	Verdict verdict.Verdict
 	// Unproven is the fastest other variant of the run, where B is the base because nothing proved
 	// that one faster; without a status where there is none.
-	Unproven Cell
+	Unproven Measurement
 
 	judged *verdict.Judgement // where both sides were in one run's rounds
 	why    string             // Verdict is this, where the table has a note of it
@@ -104,7 +104,7 @@ const NotPaired verdict.Verdict = "not paired"
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
 
-var missing = Cell{Entry: record.Entry{Status: Missing}}
+var missing = Measurement{Entry: record.Entry{Status: Missing}}
 
 // A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
 // shapes, because what moves one cell of a shape moves the others.
@@ -167,12 +167,12 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 }
 
 // alone is a side of a problem that the other side lacks.
-func alone(c Cell, lacks string) Cell {
+func alone(c Measurement, lacks string) Measurement {
 	reason := "not in " + lacks
 	if c.Status != kernels.StatusOK {
 		reason += "; " + string(c.Status) + ": " + c.Reason
 	}
-	return Cell{Entry: record.Entry{Status: c.Status, Reason: reason}}
+	return Measurement{Entry: record.Entry{Status: c.Status, Reason: reason}}
 }
 
 // judge judges a row of two times: by the rounds that both sides share, else by their medians if
@@ -203,8 +203,8 @@ func (r *Row) judge(oneFile bool) {
 			j = j.Reverse()
 		}
 		r.setPaired(j)
-	case slices.ContainsFunc([]Cell{a, b},
-		func(c Cell) bool { return c.run().Protocol.Phase == record.PhaseSearch }):
+	case slices.ContainsFunc([]Measurement{a, b},
+		func(c Measurement) bool { return c.run().Protocol.Phase == record.PhaseSearch }):
 		// A search keeps the fastest of many configs, each seen a few times, which is no result.
 		r.why = whySearch
 	case oneFile || oneInvocation(a, b):
@@ -243,7 +243,7 @@ func (r *Row) judgeMedians() {
 		least = TieBand
 	}
 	band, ok := widenBand(rule.RecordedBand(least, r.A.StreamUS, r.B.StreamUS), r.A, r.B)
-	switch few := func(c Cell) bool { return len(c.SamplesUS) > 0 && c.Lo == 0 }; {
+	switch few := func(c Measurement) bool { return len(c.SamplesUS) > 0 && c.Lo == 0 }; {
 	case !ok:
 		r.why = whyFloor
 	case !few(r.A) && !few(r.B):
@@ -296,7 +296,7 @@ func byKind[T any](list []T, kind func(T) string) iter.Seq2[string, []T] {
 }
 
 // us is the median time, 0 where there is none.
-func (c Cell) us() float64 {
+func (c Measurement) us() float64 {
 	if c.Status != kernels.StatusOK || !(c.Median > 0) {
 		return 0
 	}
@@ -304,12 +304,12 @@ func (c Cell) us() float64 {
 }
 
 // gbps is the rate of compulsory bytes, 1e9 a second; 0 where it is not known.
-func (c Cell) gbps() float64 { return c.perTime(float64(c.Bytes) / 1e3) }
+func (c Measurement) gbps() float64 { return c.perTime(float64(c.Bytes) / 1e3) }
 
 // streamPercent is the stream's time over the cell's; 0 where one of them is not known.
-func (c Cell) streamPercent() float64 { return c.perTime(100 * c.StreamUS) }
+func (c Measurement) streamPercent() float64 { return c.perTime(100 * c.StreamUS) }
 
-func (c Cell) perTime(x float64) float64 {
+func (c Measurement) perTime(x float64) float64 {
 	if c.us() == 0 {
 		return 0
 	}
@@ -357,13 +357,9 @@ func newMean(kind string, rows []Row) Mean {
 	return m
 }
 
-// kind is the short name of what is computed: "rms bwd", "ln fwd +bias".
+// kind is a problem's text without its shape and types: "rmsnorm/bwd", "layernorm/fwd+bias".
 func kind(p kernels.Problem) string {
-	k := cmp.Or(p.Op.Spec().Short, string(p.Op)) + " " + string(p.Pass)
-	for _, o := range p.Options() {
-		k += " +" + o
-	}
-	return k
+	return strings.Join(append([]string{string(p.Op) + "/" + string(p.Pass)}, p.Options()...), "+")
 }
 
 // dtypes is the dtype, with the weight's where it is another.
@@ -377,5 +373,5 @@ func dtypes(p kernels.Problem) string {
 // shape is the rows and columns of a problem.
 func shape(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
 
-// name is a problem in the words of the table.
-func name(p kernels.Problem) string { return kind(p) + " " + dtypes(p) + " " + shape(p) }
+// withoutShape is a problem's text without its shape, "layernorm/fwd/bf16+bias".
+func withoutShape(p kernels.Problem) string { return strings.Replace(p.String(), shape(p)+"/", "", 1) }

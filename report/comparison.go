@@ -52,9 +52,14 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	return err
 }
 
-// kindGroup groups rows by their first two columns, the kind and the dtype.
+// kindGroup groups rows by their first two columns, the kind and the dtype, under the text of their
+// problems without the shape: layernorm/fwd+bias and bf16 are layernorm/fwd/bf16+bias.
 var kindGroup = &Group{Of: func(row []string) (string, string) {
-	return row[0] + " " + row[1], row[0]
+	base, options, has := strings.Cut(row[0], "+")
+	if has {
+		options = "+" + options
+	}
+	return base + "/" + row[1] + options, row[0]
 }, Hide: []string{"kind", "dtype"}}
 
 // Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has
@@ -88,7 +93,7 @@ func (c *Comparison) columns() []Column[Row] {
 	both := func(groups ...string) {
 		for _, names := range groups {
 			for i, prefix := range []string{"a_", "b_"} {
-				list = append(list, sideColumns(func(r Row) Cell { return []Cell{r.A, r.B}[i] },
+				list = append(list, sideColumns(func(r Row) Measurement { return []Measurement{r.A, r.B}[i] },
 					letter(i), prefix, strings.Fields(names)...)...)
 			}
 		}
@@ -127,32 +132,32 @@ func (c *Comparison) columns() []Column[Row] {
 	return list
 }
 
-// cellColumns are those of a side; before their names stand those of the side.
-var cellColumns = []Column[Cell]{
-	{Name: "variant", Value: Cell.variant},
-	{Name: "status", Value: func(c Cell) any { return c.Status }},
-	{Name: "us", Head: " us", Value: func(c Cell) any { return NonZero(c.us()) }, Text: func(c Cell) string {
+// measurementColumns are those of a side; before their names stand those of the side.
+var measurementColumns = []Column[Measurement]{
+	{Name: "variant", Value: Measurement.variant},
+	{Name: "status", Value: func(c Measurement) any { return c.Status }},
+	{Name: "us", Head: " us", Value: func(c Measurement) any { return NonZero(c.us()) }, Text: func(c Measurement) string {
 		return cmp.Or(Micros(c.us()), string(c.Status))
 	}},
-	{Name: "lo_us", Value: func(c Cell) any { return NonZero(c.Lo) }},
-	{Name: "hi_us", Value: func(c Cell) any { return NonZero(c.Hi) }},
-	{Name: "gbps", Head: " GB/s", Value: func(c Cell) any { return NonZero(c.gbps()) },
-		Text: func(c Cell) string { return Whole(c.gbps()) }},
+	{Name: "lo_us", Value: func(c Measurement) any { return NonZero(c.Lo) }},
+	{Name: "hi_us", Value: func(c Measurement) any { return NonZero(c.Hi) }},
+	{Name: "gbps", Head: " GB/s", Value: func(c Measurement) any { return NonZero(c.gbps()) },
+		Text: func(c Measurement) string { return Whole(c.gbps()) }},
 	{Name: "stream_percent", Head: " %stream",
-		Value: func(c Cell) any { return NonZero(c.streamPercent()) }, Format: "%.1f"},
-	{Name: "phase", Value: func(c Cell) any {
+		Value: func(c Measurement) any { return NonZero(c.streamPercent()) }, Format: "%.1f"},
+	{Name: "phase", Value: func(c Measurement) any {
 		if c.Configs == 0 || c.us() == 0 {
 			return ""
 		}
 		return phaseName(c.run().Protocol.Phase)
 	}},
-	{Name: "configs", Value: func(c Cell) any {
+	{Name: "configs", Value: func(c Measurement) any {
 		if c.us() == 0 {
 			return nil
 		}
 		return NonZero(c.Configs)
 	}},
-	{Name: "reason", Value: func(c Cell) any { return c.Reason }},
+	{Name: "reason", Value: func(c Measurement) any { return c.Reason }},
 }
 
 // letter names a side in tables.
@@ -160,10 +165,10 @@ func letter(i int) string { return string(rune('A' + i)) }
 
 // sideColumns are columns of a side by their names in csv. Before the names of all stands prefix,
 // before the heads letter; without a letter they are not for people.
-func sideColumns[R any](of func(R) Cell, letter, prefix string, names ...string) (list []Column[R]) {
+func sideColumns[R any](of func(R) Measurement, letter, prefix string, names ...string) (list []Column[R]) {
 	for _, name := range names {
-		v := cellColumns[slices.IndexFunc(cellColumns,
-			func(c Column[Cell]) bool { return c.Name == name })]
+		v := measurementColumns[slices.IndexFunc(measurementColumns,
+			func(c Column[Measurement]) bool { return c.Name == name })]
 		c := Column[R]{Name: prefix + name, Value: func(r R) any { return v.Value(of(r)) }}
 		if v.Head != "" && letter != "" {
 			c.Head, c.Format = letter+v.Head, v.Format
@@ -177,7 +182,7 @@ func sideColumns[R any](of func(R) Cell, letter, prefix string, names ...string)
 }
 
 // variant is the side's in csv, nil where it has none.
-func (c Cell) variant() any {
+func (c Measurement) variant() any {
 	if c.Variant.Family == "" {
 		return nil
 	}
@@ -279,12 +284,12 @@ func meanTable(c *Comparison) *Table {
 	}
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.judged != nil {
-			t.Notes = append(t.Notes, lateNotes(name(r.Problem), r.judged)...)
+			t.Notes = append(t.Notes, lateNotes(r.Problem.String(), r.judged)...)
 		}
 	}
 	t.Notes = append(t.Notes, c.Notes...)
 	if w := c.Worst; w != nil {
-		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", name(w.Problem),
+		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", w.Problem.String(),
 			Ratio(w.Speedup)))
 	}
 	t.Notes = append(t.Notes, c.lacks()...)
@@ -295,17 +300,17 @@ func meanTable(c *Comparison) *Table {
 func (c *Comparison) lacks() (notes []string) {
 	var failed, single []string
 	for _, r := range c.Rows {
-		for i, v := range []Cell{r.A, r.B} {
+		for i, v := range []Measurement{r.A, r.B} {
 			if v.us() == 0 {
 				failed = append(failed, v.failure(r.Problem, letter(i))+".")
 			}
 		}
 	}
 	for _, r := range c.OneSided {
-		for i, v := range []Cell{r.A, r.B} {
+		for i, v := range []Measurement{r.A, r.B} {
 			if v.Status != Missing {
 				reason := strings.TrimSuffix(v.Reason, ".")
-				single = append(single, fmt.Sprintf("%s of %s: %s.", name(r.Problem), letter(i), reason))
+				single = append(single, fmt.Sprintf("%s of %s: %s.", r.Problem.String(), letter(i), reason))
 			}
 		}
 	}
@@ -323,8 +328,8 @@ func (c *Comparison) lacks() (notes []string) {
 }
 
 // failure says why a side has no time.
-func (c Cell) failure(p kernels.Problem, side string) string {
-	return fmt.Sprintf("%s of %s is %s: %s", name(p), side, c.Status,
+func (c Measurement) failure(p kernels.Problem, side string) string {
+	return fmt.Sprintf("%s of %s is %s: %s", p.String(), side, c.Status,
 		strings.TrimSuffix(c.Reason, "."))
 }
 

@@ -81,13 +81,13 @@ func floorText(r *record.Run) string {
 
 // oneInvocation says whether one invocation measured both cells: a search and its finals are two
 // runs of one.
-func oneInvocation(a, b Cell) bool {
-	id := func(c Cell) string { return strings.TrimSuffix(c.run().ID, record.FinalsSuffix) }
+func oneInvocation(a, b Measurement) bool {
+	id := func(c Measurement) string { return strings.TrimSuffix(c.run().ID, record.FinalsSuffix) }
 	return id(a) != "" && id(a) == id(b)
 }
 
 // widenBand is verdict.WidenBand for two cells of two runs. On a cpu floors do not differ.
-func widenBand(band float64, a, b Cell) (float64, bool) {
+func widenBand(band float64, a, b Measurement) (float64, bool) {
 	x, y := a.run(), b.run()
 	if x.Device.Kind != kernels.KindCUDA && y.Device.Kind != kernels.KindCUDA {
 		return band, true

@@ -23,8 +23,8 @@ type Layout struct {
 	Wide    bool     // all columns, one line per row, whatever the width
 	Color   bool     // colour verdicts
 	Columns []string // only these columns, in this order; for every format
-	// known: Columns are those of the first table, as Check found. It may lack some that its kind
-	// has.
+	// known says that Check found Columns in the first table that the command will print. Such a table
+	// may lack some of them when it is printed, as those of stages that no kernel had: they are empty then.
 	known bool
 	// chosen: a table with all of Columns was there, so later ones may lack them.
 	chosen bool
@@ -42,13 +42,14 @@ type Group struct {
 	Hide []string                                   // columns that the heading replaces
 }
 
-// ByProblem groups rows by what their first cell, a problem, computes: the rest is its shape.
+// ByProblem groups rows by what their first cell, a problem, computes: its text without the shape, as
+// rmsnorm/fwd/bf16+residual. The first cell below is the shape.
 var ByProblem = &Group{Of: func(row []string) (string, string) {
 	parts := strings.SplitN(row[0], "/", 4)
 	if len(parts) < 4 {
 		return "", row[0]
 	}
-	return parts[0] + " " + parts[1] + " " + parts[3], parts[2]
+	return parts[0] + "/" + parts[1] + "/" + parts[3], parts[2]
 }}
 
 // A sheet is a table that fits a layout. A row with an empty first cell belongs to the one before,

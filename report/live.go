@@ -62,12 +62,6 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 	second := func(name string, value func(*ab.Second) any) {
 		add("", name, func(r Row) any { return ifAny(r.second, value) })
 	}
-	faster := func(x float64) any { // B's speedup, of its time over A's
-		if x == 0 {
-			return nil
-		}
-		return 1 / x
-	}
 	judged("", "gate", func(j *verdict.Judgement) any { return j.Gate })
 	q := judged("q", "q", func(j *verdict.Judgement) any { return j.Q })
 	q.Format, q.Means = "%.4f", "p-value of the cell, corrected for the number of cells"
@@ -99,9 +93,9 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 		}
 	}
 	second("gate_confirmed", func(g *ab.Second) any { return g.Confirmed })
-	second("again_speedup", func(g *ab.Second) any { return faster(g.Again.Effect) })
-	second("again_speedup_lo", func(g *ab.Second) any { return faster(g.Again.Hi) })
-	second("again_speedup_hi", func(g *ab.Second) any { return faster(g.Again.Lo) })
+	second("again_speedup", func(g *ab.Second) any { return speedupOf(g.Again.Effect) })
+	second("again_speedup_lo", func(g *ab.Second) any { return speedupOf(g.Again.Hi) })
+	second("again_speedup_hi", func(g *ab.Second) any { return speedupOf(g.Again.Lo) })
 	second("again_verdict", func(g *ab.Second) any { return g.Again.Verdict })
 	second("again_reason", func(g *ab.Second) any { return g.Again.Reason })
 	return list
@@ -109,7 +103,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 
 // peer is the other library that one of the row's sides is of, A's where both are.
 func (r *Row) peer() string {
-	for _, v := range []Cell{r.A, r.B} {
+	for _, v := range []Measurement{r.A, r.B} {
 		if name, ok := kernels.PeerName(v.Variant.Family); ok {
 			return name
 		}
@@ -126,7 +120,7 @@ func (r Row) movedText() string {
 	case j.Verdict == verdict.Inconclusive:
 		return j.Reason
 	case j.Verdict != verdict.Same && stage != "":
-		return fmt.Sprintf("%s %+.1f us of %.1f", stage, by, was)
+		return fmt.Sprintf("%s %+.1f us of %.1f", stageName(r.duel.StagesBy, r.duel.StagesA, stage), by, was)
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -52,7 +52,7 @@ func (l *Live) Write(p durable.Place) error {
 	if err != nil {
 		return err
 	}
-	return p.Write(append(data, '\n'))
+	return p.Write(durable.SealText(append(data, '\n')))
 }
 
 // Sides are the arms as operands, each round's median a sample.
@@ -64,9 +64,9 @@ func (l *Live) Sides() (sides [2]Side) {
 		}
 	}
 	for i, text := range []string{l.A, l.B} {
-		sides[i] = Side{Label: text, Cells: map[kernels.Problem]Cell{}}
+		sides[i] = Side{Label: text, Cells: map[kernels.Problem]Measurement{}}
 		for _, d := range l.Duels {
-			c := Cell{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
+			c := Measurement{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
 				Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
 				Base: text == "base"}}
 			var us []float64
@@ -103,7 +103,7 @@ func (l *Live) notes() (notes []string) {
 			fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
 	}
 	for i := range l.Judged {
-		notes = append(notes, lateNotes(name(l.Judged[i].Problem), &l.Judged[i])...)
+		notes = append(notes, lateNotes(l.Judged[i].Problem.String(), &l.Judged[i])...)
 	}
 	for _, g := range l.Gate {
 		notes = append(notes, fmt.Sprintf("gate: %s slower, %s", g.Problem, &g))
@@ -131,9 +131,9 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 	if d.Kind != kernels.KindCUDA {
 		return nil
 	}
-	step := families.Step(d)
+	step := families.Rung(d)
 	for _, p := range problems {
-		note := "defaults by " + step.For(rule.ClassOf(p)).String()
+		note := "defaults by " + step.For(launchmap.ClassOf(p)).String()
 		if !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"normbench/internal/console"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 )
 
 // MapTable is what the cells of each raster rest on.
-func MapTable(m *rule.Map) *Table {
+func MapTable(m *launchmap.Map) *Table {
 	t := New("map of "+m.Device.Name, "class", ">rows at", ">problems", ">regret", ">cells",
 		">measured", ">near", ">borrowed", ">configs")
 	t.Drop = []string{"borrowed", "near"}
@@ -24,12 +24,12 @@ func MapTable(m *rule.Map) *Table {
 		}
 		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems),
 			regret}
-		for _, x := range []int{len(r.Lines)*len(r.Rows) - r.Count(rule.Nothing),
-			r.Count(rule.Measured), r.Count(rule.Neighbour), r.Count(rule.Borrowed), len(r.Legend)} {
+		for _, x := range []int{len(r.Lines)*len(r.Rows) - r.Count(launchmap.Nothing),
+			r.Count(launchmap.Measured), r.Count(launchmap.Neighbour), r.Count(launchmap.Borrowed), len(r.Legend)} {
 			row = append(row, fmt.Sprint(x))
 		}
 		t.Rows = append(t.Rows, row)
-		problems, byHand = problems+r.Problems, byHand+r.Count(rule.ByHand)
+		problems, byHand = problems+r.Problems, byHand+r.Count(launchmap.ByHand)
 	}
 	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base",
 		console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
@@ -39,20 +39,20 @@ func MapTable(m *rule.Map) *Table {
 	return t
 }
 
-// RuleTable has a row for each range of rows.
-func RuleTable(book *rule.Book, ref string, classes []rule.Class, columns []int64) *Table {
+// WidthsTable has a row for each range of rows.
+func WidthsTable(book *launchmap.Book, ref string, classes []launchmap.Class, columns []int64) *Table {
 	t := New(fmt.Sprintf("launches of %s for %s", ref, book.Device.Name), "problem", ">N", ">M from",
 		">to", "family", "label", "rests on")
 	for _, x := range classes {
 		for _, n := range columns {
 			for _, run := range book.Ranges(x, n) {
-				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours",
-					rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[run.Evidence()]
-				if run.Match != rule.MatchCell {
+				on := map[byte]string{launchmap.Measured: "measured", launchmap.Neighbour: "neighbours",
+					launchmap.Borrowed: "borrowed", launchmap.ByHand: "by hand"}[run.Evidence()]
+				if run.Match != launchmap.MatchCell {
 					on = string(run.Match)
 				}
 				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(run.First),
-					fmt.Sprint(min(run.Last, rule.MaxElems/n)),
+					fmt.Sprint(min(run.Last, launchmap.MaxElems/n)),
 					run.Variant.Family, run.Variant.Config.String(), on})
 			}
 		}

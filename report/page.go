@@ -105,7 +105,7 @@ func (p *Page) Facts() (list []Fact) {
 }
 
 // tip says all of a side's time on a problem.
-func (c Cell) tip(side string) string {
+func (c Measurement) tip(side string) string {
 	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s", side, c.interval(), c.streamPercent(),
 		c.Variant)
 }
@@ -134,7 +134,7 @@ func (c *Comparison) Page(title string) *Page {
 		}
 	}
 	if c.Worst != nil {
-		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", name(c.Worst.Problem),
+		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", c.Worst.Problem.String(),
 			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
@@ -165,7 +165,7 @@ func (c *Comparison) Page(title string) *Page {
 
 // interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
 // two below 10 us. The median alone where there is no interval.
-func (c Cell) interval() string {
+func (c Measurement) interval() string {
 	if !(c.Lo > 0) || !(c.Hi > 0) {
 		return Micros(c.us())
 	}

@@ -16,7 +16,7 @@ import (
 // shapes is ours against the best peer over shapes of two passes: one of the peer failed, and one
 // is without a time of the stream.
 func shapes(t testing.TB) *Comparison {
-	ours, peer := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
+	ours, peer := map[kernels.Problem]Measurement{}, map[kernels.Problem]Measurement{}
 	for i, s := range []string{"4096x256", "65536x256", "576000x384", "1024x8192", "2048x8192",
 		"4096x8192", "8192x8192", "29x17389", "256x65536"} {
 		for _, pass := range []string{"fwd", "bwd"} {
@@ -43,7 +43,7 @@ func TestPlot(t *testing.T) {
 	data, err := shapes(t).Plot("On a <card>")
 	assert.NoError(t, err)
 	assert.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
-	many := Side{Label: "x", Cells: map[kernels.Problem]Cell{}}
+	many := Side{Label: "x", Cells: map[kernels.Problem]Measurement{}}
 	for m := range int64(maxShapes + 1) {
 		many.Cells[devicetest.Problem(t, fmt.Sprintf("rmsnorm/fwd/%dx1/bf16", m+1))] = ok(1)
 	}
@@ -72,7 +72,7 @@ func TestPage(t *testing.T) {
 	assert.That(t, c.Page("x").Write(brokenWriter{}) != nil, "a write error was lost")
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	one := Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t,
+	one := Side{Label: "x", Cells: map[kernels.Problem]Measurement{devicetest.Problem(t,
 		"rmsnorm/fwd/1x1/bf16"): failed(kernels.StatusWrong, "x is wrong")}}
 	err := Compare(one, one).Page("x").Write(&b)
 	assert.That(t, err == nil && !strings.Contains(b.String(), "<svg"), "%v", err)

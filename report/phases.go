@@ -80,7 +80,7 @@ func (c *Comparison) rowNotes(list []rowNote) (notes []string) {
 
 // sourceNote says which phases and how many configs stand behind the cells of a side, or "" for a
 // side without either.
-func sourceNote(label string, cells []Cell) string {
+func sourceNote(label string, cells []Measurement) string {
 	phases := map[string]int{}
 	var configs []float64
 	for _, x := range cells {
@@ -118,7 +118,7 @@ func phaseName(phase string) string {
 
 // coverage are the notes on what stands behind the sides of c.
 func coverage(c *Comparison) (notes []string) {
-	var sides [2][]Cell
+	var sides [2][]Measurement
 	for _, r := range c.Rows {
 		sides[0], sides[1] = append(sides[0], r.A), append(sides[1], r.B)
 	}
@@ -134,8 +134,8 @@ func coverage(c *Comparison) (notes []string) {
 // finals or the grid, but of the search where the best variant that it saw is not among them: the
 // finals may have a variant of a design for another reason, such as the base, far from its best.
 // again says which variants are, and that the finals have the best in any case.
-func Best(cells, searched map[kernels.Problem]Cell,
-	again func(kernels.Problem, kernels.Variant) bool) map[kernels.Problem]Cell {
+func Best(cells, searched map[kernels.Problem]Measurement,
+	again func(kernels.Problem, kernels.Variant) bool) map[kernels.Problem]Measurement {
 	for p, s := range searched {
 		c, ok := cells[p]
 		if !ok || s.Status == kernels.StatusOK && (c.Status != kernels.StatusOK ||

@@ -18,7 +18,7 @@ func pairSeries(a, b Side) []picture.Series {
 	var slots [2]int
 	for i, s := range []Side{a, b} {
 		o := []Side{b, a}[i]
-		switch base := func(s Side) bool { return s.all(func(c Cell) bool { return c.Base }) }; {
+		switch base := func(s Side) bool { return s.all(func(c Measurement) bool { return c.Base }) }; {
 		case s.other():
 			slots[i] = 0
 		case base(s) && !base(o) && !o.other():
@@ -36,7 +36,7 @@ func pairSeries(a, b Side) []picture.Series {
 }
 
 // Any says whether what is asked holds for a cell.
-func (s Side) Any(yes func(Cell) bool) bool {
+func (s Side) Any(yes func(Measurement) bool) bool {
 	for _, c := range s.Cells {
 		if yes(c) {
 			return true
@@ -46,13 +46,13 @@ func (s Side) Any(yes func(Cell) bool) bool {
 }
 
 // all says whether what is asked holds for every cell, of which there are some.
-func (s Side) all(yes func(Cell) bool) bool {
-	return len(s.Cells) > 0 && !s.Any(func(c Cell) bool { return !yes(c) })
+func (s Side) all(yes func(Measurement) bool) bool {
+	return len(s.Cells) > 0 && !s.Any(func(c Measurement) bool { return !yes(c) })
 }
 
 // other says that a side's kernels are another library's.
 func (s Side) other() bool {
-	return s.all(func(c Cell) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
+	return s.all(func(c Measurement) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
 }
 
 // The measures of a plot, in pixels.
@@ -67,7 +67,7 @@ const (
 // with a line per side over all shapes. They share the y axis and their size, so that they compare.
 func (c *Comparison) plots() (ps []picture.Plot) {
 	top, most := 120.0, 0
-	heading := func(r Row) string { return r.Kind + " " + dtypes(r.Problem) }
+	heading := func(r Row) string { return withoutShape(r.Problem) }
 	for what, rows := range byKind(c.sortedRows(), heading) {
 		p := picture.Plot{Title: what, Height: plotHeight, Target: 100, X: picture.Axis{
 			Label: "MxN, rows x columns", Lo: -0.7, Hi: float64(len(rows)) - 0.3, Slant: true}}
@@ -75,8 +75,8 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 			p.X.Ticks = append(p.X.Ticks, picture.Tick{At: float64(n), Label: shape(r.Problem)})
 		}
 		for side, series := range c.series {
-			of := func(n int) Cell { return []Cell{rows[n].A, rows[n].B}[side] }
-			line := picture.Line{Series: series}
+			of := func(n int) Measurement { return []Measurement{rows[n].A, rows[n].B}[side] }
+			line := picture.Curve{Series: series}
 			for n, r := range rows {
 				v := of(n)
 				if v.streamPercent() == 0 {

@@ -17,7 +17,7 @@ import (
 // measured. It claims no more than the table that follows.
 type Progress struct {
 	console  *console.Console
-	step     *console.Step
+	step     *console.Progress
 	start    time.Time
 	unit     string
 	problems map[kernels.Problem]*progressOf
@@ -115,7 +115,7 @@ func gain(base, best *record.Record) string {
 	}
 	side := func(r *record.Record) Side {
 		x := record.Summarize(r, &record.Run{ID: r.Run})
-		return Side{Cells: map[kernels.Problem]Cell{r.Problem: {Entry: x}}}
+		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Entry: x}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
 	if row.alike() || row.Verdict == NotPaired {

@@ -21,8 +21,8 @@ import (
 )
 
 // timed is a cell of which only a time is known.
-func timed(us float64) Cell {
-	return Cell{Entry: record.Entry{Status: kernels.StatusOK, Summary: stats.Summary{Median: us}}}
+func timed(us float64) Measurement {
+	return Measurement{Entry: record.Entry{Status: kernels.StatusOK, Summary: stats.Summary{Median: us}}}
 }
 
 func coldRun(id, device string) *record.Run {
@@ -30,7 +30,7 @@ func coldRun(id, device string) *record.Run {
 		Protocol: record.Protocol{Name: "cold"}}
 }
 
-func ok(us float64) Cell {
+func ok(us float64) Measurement {
 	c := timed(us)
 	c.Variant = kernels.Variant{Family: "rms_bwd/reg_persist",
 		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})}
@@ -38,21 +38,21 @@ func ok(us float64) Cell {
 	return c
 }
 
-func failed(s kernels.Status, reason string) Cell {
-	return Cell{Entry: record.Entry{Variant: ok(0).Variant, Status: s, Reason: reason}}
+func failed(s kernels.Status, reason string) Measurement {
+	return Measurement{Entry: record.Entry{Variant: ok(0).Variant, Status: s, Reason: reason}}
 }
 
-func wide(c Cell) Cell {
+func wide(c Measurement) Measurement {
 	c.Lo, c.Hi = c.Median*0.8, c.Median*1.2
 	return c
 }
 
 func sample(t testing.TB) *Comparison {
-	base := Side{Label: "base", Cells: map[kernels.Problem]Cell{}}
-	tuned := Side{Label: "results/nvidia-h200/tuned.json", Cells: map[kernels.Problem]Cell{}}
+	base := Side{Label: "base", Cells: map[kernels.Problem]Measurement{}}
+	tuned := Side{Label: "results/nvidia-h200/tuned.json", Cells: map[kernels.Problem]Measurement{}}
 	for _, x := range []struct {
 		problem     string
-		base, tuned Cell // without a status where there is none
+		base, tuned Measurement // without a status where there is none
 	}{
 		{"rmsnorm/bwd/4096x8192/bf16", ok(64.125), ok(52.1)},
 		{"rmsnorm/bwd/256x65536/bf16", ok(41.5), ok(41.7)},
@@ -60,20 +60,20 @@ func sample(t testing.TB) *Comparison {
 		{"rmsnorm/bwd/16384x1024/bf16", ok(30), failed(kernels.StatusTimeout, "no answer in 30s")},
 		{"rmsnorm/bwd/576000x384/fp16", ok(1834.7), ok(912.4)},
 		{"rmsnorm/fwd/4096x8192/bf16-wfp32", ok(40.75), ok(39)},
-		{"rmsnorm/bwd/2048x16384/bf16", Cell{}, ok(60)},
-		{"rmsnorm/bwd/1024x32768/bf16", Cell{}, failed(kernels.StatusResource,
+		{"rmsnorm/bwd/2048x16384/bf16", Measurement{}, ok(60)},
+		{"rmsnorm/bwd/1024x32768/bf16", Measurement{}, failed(kernels.StatusResource,
 			"needs 300 KiB of shared memory | 227 KiB are there")},
 		{"layernorm/bwd/1x8192/fp32+bias", wide(ok(4.2)), wide(ok(3.9))},
 		{"layernorm/bwd/29x17389/fp32+bias", failed(kernels.StatusWrong,
 			"dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"), ok(11)},
-		{"layernorm/bwd/71x3571/fp32+bias", ok(6), Cell{}},
-		{"layernorm/fwd/173x409/fp32+bias+zc", ok(3), Cell{}},
+		{"layernorm/bwd/71x3571/fp32+bias", ok(6), Measurement{}},
+		{"layernorm/fwd/173x409/fp32+bias+zc", ok(3), Measurement{}},
 	} {
 		p := devicetest.Problem(t, x.problem)
 		x.base.Bytes, x.tuned.Bytes = p.Bytes(), p.Bytes()
 		base.Cells[p], tuned.Cells[p] = x.base, x.tuned
 	}
-	none := func(_ kernels.Problem, c Cell) bool { return c.Status == "" }
+	none := func(_ kernels.Problem, c Measurement) bool { return c.Status == "" }
 	maps.DeleteFunc(base.Cells, none)
 	maps.DeleteFunc(tuned.Cells, none)
 	return Compare(base, tuned)

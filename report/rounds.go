@@ -1,10 +1,16 @@
 package report
 
 import (
-	"fmt"
-
 	"normbench/sweep/verdict"
 )
+
+// speedupOf turns B's time over A's into A's time over B's; nil where there is none.
+func speedupOf(effect float64) any {
+	if effect == 0 {
+		return nil
+	}
+	return 1 / effect
+}
 
 // RoundsTable judges the cells of a file of rounds; step is that of the clock that timed them, in
 // their unit, 0 for none.
@@ -28,12 +34,12 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 	columns := []Column[row]{
 		column("cell", "cell", "", func(r row) any { return r.Name }),
 		column("verdict", "verdict", "", func(r row) any { return r.Verdict }),
-		column("b/a", "b/a", "", func(r row) any { return NonZero(r.Effect) }),
-		column("", "from", "", func(r row) any { return NonZero(r.Lo) }),
-		column("", "to", "", func(r row) any { return NonZero(r.Hi) }),
+		column("speedup", "speedup", "", func(r row) any { return speedupOf(r.Effect) }),
+		column("", "speedup_lo", "", func(r row) any { return speedupOf(r.Hi) }),
+		column("", "speedup_hi", "", func(r row) any { return speedupOf(r.Lo) }),
 		column("p", "p", "%.2g", func(r row) any { return r.P }),
 		column("q", "q", "%.2g", func(r row) any { return r.Q }),
-		column("a2/a %", "a2/a %", "%.2f", func(r row) any {
+		column("A2/A %", "floor_percent", "%.2f", func(r row) any {
 			if !again {
 				return nil
 			}
@@ -42,15 +48,15 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 		column("rounds", "rounds", "", func(r row) any { return r.Judgement.Rounds }),
 		column("reason", "reason", "", func(r row) any { return r.Reason }),
 	}
-	columns[2].Means = "time of b over a's with its interval"
+	columns[2].Means = "A's time over B's, with its interval"
 	columns[2].Text = func(r row) string {
 		switch {
 		case r.Effect == 0:
 			return ""
 		case r.Lo == 0:
-			return fmt.Sprintf("%.4f", r.Effect)
+			return ratioIn(1/r.Effect, 0, 0)
 		}
-		return fmt.Sprintf("%.4f (%.4f-%.4f)", r.Effect, r.Lo, r.Hi)
+		return ratioIn(1/r.Effect, 1/r.Hi, 1/r.Lo)
 	}
 	t := NewTable("", rows, columns)
 	for _, r := range rows {

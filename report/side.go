@@ -25,9 +25,9 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 			best[x.Problem] = new(*x)
 		}
 	}
-	s := Side{Label: label, Cells: map[kernels.Problem]Cell{}}
+	s := Side{Label: label, Cells: map[kernels.Problem]Measurement{}}
 	for p, x := range best {
-		s.Cells[p] = Cell{Entry: *x}
+		s.Cells[p] = Measurement{Entry: *x}
 	}
 	return s
 }

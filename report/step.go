@@ -83,7 +83,7 @@ func (c *Comparison) worthOf(s models.Step) worth {
 		n := counts[p]
 		r, ok := rows[p]
 		if !ok || r.Speedup == 0 {
-			w.lacks = append(w.lacks, name(p))
+			w.lacks = append(w.lacks, p.String())
 			w.lost += n
 			continue
 		}
@@ -223,7 +223,7 @@ func (w worth) notes(several bool) (notes []string) {
 		}
 		sum += p.a
 		most = append(most, fmt.Sprintf("%s of %s: %.0f%% of A's time, saved %.1f us", calls(p.calls),
-			name(p.problem), 100*p.a/w.a, p.a-p.b))
+			p.problem, 100*p.a/w.a, p.a-p.b))
 	}
 	if len(most) > 0 {
 		notes = append(notes, fmt.Sprintf("%s%.0f%% of A's time is in %d of %s:", of, 100*sum/w.a, len(most),

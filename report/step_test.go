@@ -33,7 +33,7 @@ const (
 // ofStep is a comparison of which B saves 10, 20 and -2 us a call, with an interval of 2, 4 and 1 us on
 // each side.
 func ofStep(t *testing.T) *Comparison {
-	a, b := Side{Label: "a", Cells: map[kernels.Problem]Cell{}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{}}
+	a, b := Side{Label: "a", Cells: map[kernels.Problem]Measurement{}}, Side{Label: "b", Cells: map[kernels.Problem]Measurement{}}
 	for _, c := range []struct {
 		problem     string
 		a, b, wider float64
@@ -68,7 +68,7 @@ func TestWorth(t *testing.T) {
 	near(w.hi-w.saved, 395.2, "above")
 	near(w.floor, (65+65+64)*2.5, "floor")
 	near(w.lost, 7, "lost")
-	assert.Same(t, w.lacks, []string{"rms bwd bf16 65536x128"})
+	assert.Same(t, w.lacks, []string{"rmsnorm/bwd/65536x128/bf16"})
 	assert.Equal(t, w.parts[0].problem, devicetest.Problem(t, bwdOf))
 
 	// Two calls of one problem in a step are as many as their sum.
@@ -89,7 +89,7 @@ func TestWorth(t *testing.T) {
 
 // Both sides of one variant and one run save nothing, exactly.
 func TestWorthOfAlike(t *testing.T) {
-	side := Side{Label: "a", Cells: map[kernels.Problem]Cell{}}
+	side := Side{Label: "a", Cells: map[kernels.Problem]Measurement{}}
 	cell := ok(40)
 	cell.Run = coldRun("r", "gpu")
 	side.Cells[devicetest.Problem(t, fwdOf)] = cell

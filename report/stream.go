@@ -11,7 +11,7 @@ import (
 // kind: 1 is as fast as a copy of the same tensors in the same run.
 type StreamScore struct {
 	Side  string
-	Kind  string           // "rms bwd"; "" for all kinds together
+	Kind  string           // "rmsnorm/bwd"; "" for all kinds together
 	N     int              // problems with times of both
 	Mean  float64          // geometric, of the stream's time over the side's, in percent
 	Worst float64          // the least of them
@@ -36,7 +36,7 @@ func streamScore(side int, kind string, rows []Row) StreamScore {
 	score := StreamScore{Side: letter(side), Kind: kind}
 	var ratios []float64
 	for _, row := range rows {
-		r := []Cell{row.A, row.B}[side].streamPercent()
+		r := []Measurement{row.A, row.B}[side].streamPercent()
 		if r == 0 {
 			continue
 		}
@@ -67,7 +67,7 @@ func StreamTable(scores []StreamScore) *Table {
 				if s.At == nil {
 					return ""
 				}
-				return name(*s.At)
+				return s.At.String()
 			}}})
 	t.Group = &Group{Of: func(row []string) (string, string) {
 		return row[0] + ", % of stream", row[0]

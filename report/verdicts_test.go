@@ -17,7 +17,7 @@ import (
 )
 
 // rounds is a finalist of a run whose rounds share their noise, times factor(i) in round i.
-func rounds(family string, n int, factor func(i int) float64) Cell {
+func rounds(family string, n int, factor func(i int) float64) Measurement {
 	noise := []float64{1, 1.3, 0.8, 1.1, 0.9, 1.2, 1, 1.05}
 	c := timed(10)
 	c.Variant.Family, c.Run, c.Final = family, &record.Run{ID: "r1"}, &record.Final{Of: 9}
@@ -32,7 +32,7 @@ func rounds(family string, n int, factor func(i int) float64) Cell {
 // Two sides are told apart by the rounds that they share, else by their medians and intervals, of
 // which the floors and the streams of their runs say how far they can be trusted. The notes say how.
 func TestVerdicts(t *testing.T) {
-	twice := func(again float64) Cell {
+	twice := func(again float64) Measurement {
 		c := rounds("a", 12, steady(1))
 		c.Base, c.Final.BaseAgain = true, rounds("a", 12, steady(again)).Final.Rounds
 		return c
@@ -40,16 +40,16 @@ func TestVerdicts(t *testing.T) {
 	base, b := twice(1.0003), rounds("b", 12, steady(1/1.02))
 	alone := base
 	alone.Final = &record.Final{Of: 1, Rounds: base.Final.Rounds[:1]}
-	of := func(run *record.Run, c Cell) Cell { c.Run = run; return c }
+	of := func(run *record.Run, c Measurement) Measurement { c.Run = run; return c }
 	gpu := func(id string, floor float64, trials ...record.Trial) *record.Run {
 		return &record.Run{ID: id, FloorUS: floor, SelfTest: trials,
 			Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA}}
 	}
 	warm := coldRun("", "y")
 	warm.Protocol.Name = "warm"
-	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
-	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
-	sampled := func(run string, us, streamUS float64) Cell {
+	stream := func(us float64, c Measurement) Measurement { c.StreamUS = us; return c }
+	noCI := func(c Measurement) Measurement { c.Lo, c.Hi = 0, 0; return c }
+	sampled := func(run string, us, streamUS float64) Measurement {
 		c := of(coldRun(run, "d"), stream(streamUS, ok(us)))
 		c.Variant.Family = fmt.Sprint(us)
 		for i := range 20 {
@@ -60,14 +60,14 @@ func TestVerdicts(t *testing.T) {
 	few := noCI(sampled("r", 100, 50))
 	few.SamplesUS = few.SamplesUS[:5]
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
-	compare := func(a, b Cell) *Comparison {
-		return Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: a}},
-			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: b}})
+	compare := func(a, b Measurement) *Comparison {
+		return Compare(Side{Label: "a", Cells: map[kernels.Problem]Measurement{p: a}},
+			Side{Label: "b", Cells: map[kernels.Problem]Measurement{p: b}})
 	}
 	var got strings.Builder
 	for _, tc := range []struct {
 		name string
-		a, b Cell
+		a, b Measurement
 	}{
 		{"rounds, faster", base, b},
 		{"rounds, slower", base, rounds("b", 12, steady(1/0.97))},
@@ -134,13 +134,13 @@ func TestVerdicts(t *testing.T) {
 // Two choices from one records file, whatever the runs in it, get a verdict of paired rounds only.
 func TestVerdictsOfOneFile(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
-	of := func(run string, us float64) Cell {
+	of := func(run string, us float64) Measurement {
 		c := ok(us)
 		c.Run, c.Variant.Family = coldRun(run, "d"), fmt.Sprint(us)
 		return c
 	}
-	side := func(file string, c Cell) Side {
-		return Side{Records: file, Cells: map[kernels.Problem]Cell{p: c}}
+	side := func(file string, c Measurement) Side {
+		return Side{Records: file, Cells: map[kernels.Problem]Measurement{p: c}}
 	}
 	for _, x := range []struct {
 		a, b Side
@@ -179,7 +179,7 @@ func TestUnprovenAndUnfit(t *testing.T) {
 	base := rounds("a", 12, steady(1))
 	base.Base, base.Run.SelfTest = true, []record.Trial{{Name: "timer step", Found: "2 us",
 		Wanted: "at most 1 us"}, {Name: "floor", OK: true}}
-	side := Side{Label: "base", Cells: map[kernels.Problem]Cell{p: base}}
+	side := Side{Label: "base", Cells: map[kernels.Problem]Measurement{p: base}}
 	c := Compare(side, side)
 	c.Rows[0].Unproven = ok(6.4)
 	assert.That(t, strings.HasSuffix(c.Rows[0].reason(), "nothing proves it faster"), "%s", c.Rows[0].reason())

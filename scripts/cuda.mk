@@ -18,8 +18,7 @@ cuda-tests: ## build the tests that need a GPU, for scripts/gpu.sh
 	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \
 	go test -c -tags cuda -o bin/cuda.test ./kernels/cuda && \
 	go test -c -tags cuda -o bin/driver.test ./kernels/cuda/driver && \
-	go test -c -tags cuda -o bin/nvml.test ./kernels/cuda/nvml && \
-	go test -c -tags cuda -o bin/cupti.test ./kernels/cuda/cupti
+	go test -c -tags cuda -o bin/nvml.test ./kernels/cuda/nvml
 
 cuda-headers: ## vet the cuda build against the headers of CUDA 11.8, 12 and 13
 	@for version in 11.8 12 13; do \

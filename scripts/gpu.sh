@@ -42,7 +42,6 @@ for s in $stages; do
 	conformance)
 		stage driver bin/driver.test -test.v
 		stage nvml bin/nvml.test -test.v -test.run 'TestGPU|TestNotLinked'
-		stage cupti bin/cupti.test -test.v -test.run TestGPU
 		stage conformance bin/cuda.test -test.v
 		;;
 	selftest) stage selftest $bin selftest --device cuda ;;

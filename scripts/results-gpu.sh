@@ -12,9 +12,9 @@
 #   same-peers  the default against itself
 #   learn       LEARN (575s) of learning beside the picks of PRIOR (auto), then what can be checked in: its records
 #               and the finals of results/DEVICE, and the map that both alone fill
-#   judge       60 fresh problems searched in full, beside what was learned
+#   audit       60 fresh problems searched in full, beside what was learned
 #   learn-types 15 minutes of learning of the TYPES beside plain bf16 (residual fp32 fp8 accumulate)
-#   judge-types 10 fresh problems of each of them
+#   audit-types 10 fresh problems of each of them
 #   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
 #               other libraries beside tuned.json
@@ -34,7 +34,7 @@
 # quack's compiler lies below: PYTHONPATH=$PWD/site:$PWD/site/nvidia_cutlass_dsl/dsl_packages, as
 # nothing on PYTHONPATH has its .pth file read.
 set -euo pipefail
-usage='usage: scripts/results-gpu.sh check | pack STATE | STATE SECONDS PART...'
+usage='usage: scripts/results-gpu.sh check | pack STATE | sums | STATE SECONDS PART...'
 python=${PYTHON:-python3}
 bin=${BIN:-bin/normbench-cuda}
 gpu=(--device cuda)
@@ -92,14 +92,20 @@ pack() {
 		mkdir -p "$to"
 		cp "$dir/records.jsonl.gz" "$state/tuned-$name.txt" "$to/"
 		case $name in
-		learn) files=("$state"/{learn,judged}.txt "$state/judge/$(basename "$dir")/judged.json") ;;
+		learn) files=("$state"/{learn,judged}.txt "$state/audit/$(basename "$dir")/audit.json") ;;
 		*) files=("$state"/{,judged-}{residual,fp32,fp8,accumulate}.txt) ;;
 		esac
 		for file in "${files[@]}"; do
 			[ ! -e "$file" ] || cp "$file" "$to/"
 		done
 	done
+	sums
 	git status --short results
+}
+
+# sums: the SHA-256 of each file in results/, as sha256sum -c reads them. A test holds the files to it.
+sums() {
+	(cd results && find . -type f ! -name SHA256SUMS | sed 's|^\./||' | LC_ALL=C sort | xargs -d '\n' sha256sum >SHA256SUMS)
 }
 
 # run NAME COMMAND...: run a command for what is left of the time; what it says is in NAME.txt. INT
@@ -138,18 +144,18 @@ compare() {
 learn() {
 	local folder=$1 name=$2
 	shift 2
-	run "$name" "$bin" learn "${gpu[@]}" --out "$state/measured/$folder" "$@"
+	run "$name" "$bin" map learn "${gpu[@]}" --out "$state/measured/$folder" "$@"
 }
 
 # thin FOLDER [RECORDS]: the records that can be checked in of a learn, beside those of a sweep, and the map that they
-# alone fill, which is the one to judge.
+# alone fill, which is the one to audit.
 thin() {
 	local folder=$1 to=$state/$1/$card
 	shift
 	mkdir -p "$to"
 	run "thinned-$folder" "$python" scripts/thin-records.py "$@" "$state/measured/$folder/$card/records.jsonl.gz" \
 		"$to/records.jsonl.gz"
-	run "tuned-$folder" "$bin" tune "$to" --prior none --out "$to/tuned.json"
+	run "tuned-$folder" "$bin" map fill "$to" --prior none --out "$to/tuned.json"
 }
 
 part() {
@@ -177,16 +183,16 @@ part() {
 		done
 		thin learn-types
 		;;
-	judge)
-		[ -d "$state/judge" ] || cp -r "$state/learn" "$state/judge"
+	audit)
+		[ -d "$state/audit" ] || cp -r "$state/learn" "$state/audit"
 		# A budget that is spent: nothing more is measured for the map.
-		run judged "$bin" learn "${gpu[@]}" --budget 1s --prior none --out "$state/judge" --judge 60
+		run judged "$bin" map learn "${gpu[@]}" --budget 1s --prior none --out "$state/audit" --audit 60
 		;;
-	judge-types)
-		[ -d "$state/judge-types" ] || cp -r "$state/learn-types" "$state/judge-types"
+	audit-types)
+		[ -d "$state/audit-types" ] || cp -r "$state/learn-types" "$state/audit-types"
 		for name in ${TYPES:-residual fp32 fp8 accumulate}; do
-			run "judged-$name" "$bin" learn "${gpu[@]}" ${types[$name]} --budget 1s --prior none \
-				--out "$state/judge-types" --judge 10 || return
+			run "judged-$name" "$bin" map learn "${gpu[@]}" ${types[$name]} --budget 1s --prior none \
+				--out "$state/audit-types" --audit 10 || return
 		done
 		;;
 	learned)
@@ -217,6 +223,7 @@ part() {
 case ${1:?$usage} in
 check) check ;;
 pack) pack "${2:?$usage}" ;;
+sums) sums ;;
 *)
 	state=$1 limit=${2:?$usage} worst=0
 	shift 2

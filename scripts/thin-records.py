@@ -8,7 +8,7 @@ No line keeps its checksum, as the whole file has gzip's, nor its key, which rea
 Of a sweep, runs, streams and the records of finals stay, with all samples, but of a stage the median alone. What a
 search measured on its way to them goes, and so do the outputs and resources of checks.
 
-Of `learn`, runs stay, and of each variant its median on each problem: some 9 KB for 1,000 records. They stand by
+Of `map learn`, runs stay, and of each variant its median on each problem: some 9 KB for 1,000 records. They stand by
 variant, and the time of each is that of its run's last record: that takes a third less room.
 
 Where there are both, the map is filled from both. Then a sweep's finals stay with their medians, of the ops, passes and

@@ -6,10 +6,10 @@ import (
 	"normbench/sweep/record"
 )
 
-// Code identifies what a variant with a complete config runs for p on d. A peer, which has no plan
+// HashCode identifies what a variant with a complete config runs for p on d. A peer, which has no plan
 // of ours, is its source alone. Errors: an unknown family, or a source file that cannot be read.
-func Code(r *kernels.Registry, id *families.Identity, p kernels.Problem, v kernels.Variant,
-	d kernels.DeviceInfo) (c record.Code, err error) {
+func HashCode(r *kernels.Registry, id *families.Identity, p kernels.Problem, v kernels.Variant,
+	d kernels.DeviceInfo) (c record.CodeHash, err error) {
 	f, err := r.Lookup(v.Family)
 	if err != nil {
 		return c, err

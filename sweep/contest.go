@@ -30,7 +30,7 @@ func (m *measurer) contest(ctx context.Context) error {
 		}
 	}
 	rounds := &Rounds{Session: m.Session, Launches: FinalLaunches, Rejects: most,
-		More: func(n int) bool { return n == 0 || n < most && !Settle(arms) }}
+		More: func(n int) bool { return n == 0 || n < most && !DropSlower(arms) }}
 	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err
 	}
@@ -51,9 +51,9 @@ func (m *measurer) armRecord(in *record.Run, a *Arm) *record.Record {
 	return rec
 }
 
-// Settle leaves out the variants that are behind, and says whether the rest is tied. Variants that
-// are in have all rounds.
-func Settle(arms []*Arm) bool {
+// DropSlower takes the variants that are certainly slower than the best out of a contest, and says whether
+// the rest is tied, which ends it. All variants that are still in have had the same rounds.
+func DropSlower(arms []*Arm) bool {
 	var best *Arm
 	in := func(a *Arm) bool { return a.Failure == nil && !a.Out }
 	for _, a := range arms {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/record"
 )
 
@@ -26,12 +26,12 @@ func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 	rate = float64(d.PeakRate)
 	limit := 0.0
 	if d.Kind != kernels.KindCUDA { // no cpu outruns the fastest card, whatever it says
-		for _, k := range rule.KnownDevices() {
+		for _, k := range launchmap.KnownDevices() {
 			limit = max(limit, beyondCards*float64(k.PeakRate))
 		}
 		return min(cmp.Or(rate, limit), limit), ""
 	}
-	for _, k := range rule.KnownDevices() {
+	for _, k := range launchmap.KnownDevices() {
 		if k.ID == d.ID {
 			rate, limit = max(rate, float64(k.PeakRate)), overPeak*float64(k.PeakRate)
 			break

@@ -237,3 +237,22 @@ func TestGoneBefore(t *testing.T) {
 		assert.That(t, died == nil || died.deaths == 0, "%+v deaths are the variant's", died)
 	})
 }
+
+// docs/reference.md says that one sweep in a million blames a variant by chance. So each of its cells is
+// blamed, in each of its tries, from a chance of one millionth of a millionth share on, and not before.
+func TestBlameChance(t *testing.T) {
+	const cells = 1000
+	for _, own := range []tally{{answers: 200}, {answers: 500, deaths: 20}} {
+		l, c := newLedger(cells), cell{op: opTime}
+		l.own[opTime] = own
+		for n := 1; ; n++ {
+			guilty, _ := l.note(c, false, false, true)
+			p := chance(tally{deaths: n}, own)
+			assert.Must(t, guilty == (p <= 1e-6/(cells*tries)), "%v: after %d deaths, by chance %g: guilty is %v",
+				own, n, p, guilty)
+			if guilty {
+				break
+			}
+		}
+	}
+}

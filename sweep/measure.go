@@ -194,7 +194,7 @@ func (m *measurer) stages(ctx context.Context, rec *record.Record) error {
 	if err != nil || len(plan.Launches) < 2 || m.Protocol.StageSamples == 0 {
 		return nil
 	}
-	s, err := m.Stages(ctx, rec.Variant(), m.v.run.o.Trace)
+	s, err := m.Stages(ctx, rec.Variant())
 	rec.StagesBy, rec.Stages, rec.GapUS = s.By, s.Of, s.GapUS
 	return err
 }

@@ -34,7 +34,6 @@ type Options struct {
 	// already, if there were any.
 	Sum         *Summary
 	Seed        uint64 // of the inputs, of strategies and of the orders of rounds
-	Trace       bool   // time stages by CUPTI where the device has it
 	RetryFailed bool   // measure again what the sink holds as failed
 	// Test, where set, tests the devices and notes in the run what it found, once it is known that
 	// something is left to measure.
@@ -240,8 +239,8 @@ func (r *run) layOut(tasks []Task) error {
 	return nil
 }
 
-// missing are the variants of a task that the sink does not hold; of a contest all, if one is
-// missing.
+// missing lists the variants of a task that the sink does not hold yet. A contest compares its variants with
+// each other, so if one of them is missing it lists all.
 func (r *run) missing(t Task) (left []kernels.Variant) {
 	for _, v := range t.Variants {
 		if !r.holds(r.key(t.Problem, v, r.o.Run.Protocol)) {
@@ -262,8 +261,8 @@ func (r *run) holds(key string) bool {
 }
 
 // code identifies what a variant runs on the run's kind of device.
-func (r *run) code(p kernels.Problem, v kernels.Variant) (record.Code, error) {
-	return Code(r.registry, r.identity, p, v, r.info)
+func (r *run) code(p kernels.Problem, v kernels.Variant) (record.CodeHash, error) {
+	return HashCode(r.registry, r.identity, p, v, r.info)
 }
 
 // key is that of a measurement of the run, whose code was read when it was laid out.
@@ -458,7 +457,7 @@ func (v *visitor) prefetch(j *job) {
 	vs := []kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}
 	if o := v.run.o.Search; o != nil {
 		vs = append(append(vs, j.Base), j.Keep...)
-		for _, i := range o.Known.Winners(&search.Space{Problem: j.Problem, Variants: j.Variants}, 4) {
+		for _, i := range o.Known.Winners(&search.Candidates{Problem: j.Problem, Variants: j.Variants}, 4) {
 			vs = append(vs, j.Variants[i])
 		}
 	} else {

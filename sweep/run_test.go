@@ -193,7 +193,7 @@ func TestRun(t *testing.T) {
 		if v.Family == record.Stream {
 			v.Family = registry.StreamOf(r.Problem)
 		}
-		code, err := Code(registry, families.NewIdentity(registry, f.Info().Kind), r.Problem, v,
+		code, err := HashCode(registry, families.NewIdentity(registry, f.Info().Kind), r.Problem, v,
 			f.Info())
 		assert.That(t, err == nil && code.Launch != "" && r.Source == code.Source &&
 			r.Launch == code.Launch && r.Key == record.Key(r.Problem, v, f.Info(), code.String(),

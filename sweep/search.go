@@ -141,9 +141,9 @@ func (m *measurer) search(ctx context.Context) error {
 const searchShare = 0.6
 
 // space is what the strategy gets to see of a job, and what it may use.
-func (v *visitor) space(j *job) *search.Space {
+func (v *visitor) space(j *job) *search.Candidates {
 	o := v.run.o.Search
-	s := &search.Space{Problem: j.Problem, SMs: v.run.info.SMs, Variants: j.Variants, Known: o.Known,
+	s := &search.Candidates{Problem: j.Problem, SMs: v.run.info.SMs, Variants: j.Variants, Known: o.Known,
 		Full: v.run.o.Run.Protocol.Samples, Noise: v.noise, Seed: v.run.o.Seed}
 	for _, k := range append([]kernels.Variant{j.Base}, j.Keep...) {
 		s.Keep = append(s.Keep, slices.Index(j.Variants, k))

@@ -88,8 +88,9 @@ func (s *Session) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// prove checks and times the stream: once to see whether the device stands, and more often as long
-// as it was never seen to die of that, and not often to live.
+// prove checks and times the stream, to see whether the device works at all. A device that fails now and
+// then may pass once by luck, so it repeats that while the ledger cannot tell: as long as the stream was
+// never seen to fail, and has not passed often.
 func (s *Session) prove(ctx context.Context) error {
 	for n := 0; ; n++ {
 		op, err := opCheck, error(nil)
@@ -124,10 +125,10 @@ func (s *Session) lose(err error) bool {
 	return true
 }
 
-// do opens the problem and does something with a variant on it, again where the device dies. If the
-// variant is not to blame the error is a *kernels.DeviceLoss in the end. Where it died of this variant
-// before a coin has the stream run in its stead: a device that dies of each n-th answer dies of
-// both alike.
+// do opens the problem and runs what on a variant, and tries again where the device dies. If the variant is
+// not to blame, the error is a *kernels.DeviceLoss in the end. Before it repeats a variant on which the
+// device died, it runs the stream in the variant's place half of the time, chosen by a coin: a device
+// that dies now and then, whatever it runs, then dies of the stream as often.
 func (s *Session) do(ctx context.Context, v kernels.Variant, op op,
 	what func(kernels.Bench, kernels.Variant) error) error {
 	for try := 1; ; try++ {
@@ -278,16 +279,16 @@ func FailureOf(err error) (f *kernels.Failure) {
 
 // Stages are the times of each launch of a variant, taken in a pass of their own.
 type Stages struct {
-	By    string // kernels.ByEvents or ByCUPTI
+	By    string // such as kernels.ByExposed
 	Of    []record.Stage
 	GapUS float64 // median time between them; 0 where it is not known
 }
 
-// Stages times each launch of a variant, by CUPTI if trace is set and the device has it.
-func (s *Session) Stages(ctx context.Context, v kernels.Variant, trace bool) (Stages, error) {
+// Stages times what each launch of a variant adds to its time (kernels.ByExposed).
+func (s *Session) Stages(ctx context.Context, v kernels.Variant) (Stages, error) {
 	pr := s.Protocol
 	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
-	o.Stages, o.Trace = true, trace
+	o.Stages = true
 	t, err := s.time(ctx, v, o)
 	if err != nil {
 		return Stages{}, err

@@ -108,7 +108,7 @@ func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []s
 	}
 	for _, name := range only {
 		if !served[name] {
-			return hint.Errorf("`normbench list kernels` shows the op and pass of each family",
+			return hint.Errorf("`normbench list families` shows the op and pass of each family",
 				"family %s serves none of the problems asked for", name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/kernels/devicetest"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 )
 
 // Whoever replaces a half of a table keeps the other, also where both do so at once.
@@ -17,7 +17,7 @@ func TestUpdateHalves(t *testing.T) {
 	first := table(t)
 	first.Device = devicetest.H200()
 	assert.NoError(t, first.Write(p))
-	m := &rule.Map{Device: first.Device, Rasters: []rule.Raster{*rule.Blank(rule.Classes()[0], 16,
+	m := &launchmap.Map{Device: first.Device, Rasters: []launchmap.Raster{*launchmap.Blank(launchmap.Classes()[0], 16,
 		first.Device.SMs)}}
 	var wg sync.WaitGroup
 	for i := range 20 {

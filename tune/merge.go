@@ -16,7 +16,7 @@ const MinGain = 0.02
 // merge returns old with those entries of next that are for other problems, or that may replace
 // old's, and how many of old's they replaced; see replaces. source is the hash of a family's code
 // now: what old's entry of another was measured with is gone. What is about the whole table is
-// next's, the map old's: rule.Merge merges maps. Warm times are for comparison only: of a warm table
+// next's, the map old's: launchmap.Merge merges maps. Warm times are for comparison only: of a warm table
 // nothing stays beside a cold one.
 func merge(old, next *Table, source func(family string) string) (t *Table, replaced int) {
 	if !old.Protocol.Cold && next.Protocol.Cold {

@@ -45,7 +45,7 @@ func (f *Fold) isCurrent(x *record.Entry) bool {
 	if x.Variant.Family == record.Stream {
 		return true
 	}
-	code, err := sweep.Code(f.registry, f.id, x.Problem, x.Variant, x.Run.Device)
+	code, err := sweep.HashCode(f.registry, f.id, x.Problem, x.Variant, x.Run.Device)
 	return err == nil && x.Is(code)
 }
 

@@ -18,7 +18,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/record"
 )
 
@@ -40,20 +40,20 @@ type Table struct {
 	Protocol record.Protocol    `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
 	// Noise is the middle of what two copies of each base differ by in the finals,
 	// relatively: no margin below it means anything.
-	Noise   float64 `json:"noise,omitempty"`
-	Runs    []Run   `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
-	Entries []Entry `json:"entries"`        // in the order of record.CompareProblems
+	Noise   float64      `json:"noise,omitempty"`
+	Runs    []RunSummary `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
+	Entries []Entry      `json:"entries"`        // in the order of record.CompareProblems
 	// Map is nil where nothing was learned. It has runs, protocol, sources and a checksum of its
 	// own.
-	Map *rule.Map `json:"map,omitempty"`
+	Map *launchmap.Map `json:"map,omitempty"`
 }
 
-// A Run says which command measured entries, at which version, on which card.
-type Run = rule.Run
+// A RunSummary says which command measured entries, at which version, on which card.
+type RunSummary = launchmap.RunSummary
 
 // RunOf is a run of records.
-func RunOf(r *record.Run) Run {
-	return Run{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
+func RunOf(r *record.Run) RunSummary {
+	return RunSummary{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
 		DriverVersion: r.Device.DriverVersion, FloorUS: r.FloorUS}
 }
 
@@ -67,7 +67,7 @@ func (t *Table) addRuns(runs ...*record.Run) {
 }
 
 // named are those of runs that entries name, each once, in the order of time.
-func (t *Table) named(runs []Run) (kept []Run) {
+func (t *Table) named(runs []RunSummary) (kept []RunSummary) {
 	names := map[string]bool{}
 	for i := range t.Entries {
 		names[t.Entries[i].Run] = true
@@ -78,7 +78,7 @@ func (t *Table) named(runs []Run) (kept []Run) {
 			names[r.ID] = false
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b Run) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(kept, func(a, b RunSummary) int { return a.Time.Compare(b.Time) })
 	return kept
 }
 
@@ -248,20 +248,20 @@ func Read(path string) (*Table, error) {
 	}
 	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), "`normbench sweep` and `normbench learn` write one, as "+
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), "`normbench sweep` and `normbench map learn` write one, as "+
 			FileName+" in a results folder"), "tuned table %s: %w", path, durable.Cause(err))
 	}
 	return parse(path, data)
 }
 
 func parse(name string, data []byte) (*Table, error) {
-	const help = "`normbench sweep`, `normbench learn` and `normbench tune` write tuned tables: is this one?"
+	const help = "`normbench sweep`, `normbench map learn` and `normbench map fill` write tuned tables: is this one?"
 	var t Table
-	err := rule.CheckOld(name, data)
+	err := launchmap.CheckOld(name, data)
 	if err != nil {
 		return nil, err
 	}
-	if err = durable.Verify(data); err != nil {
+	if err = durable.RefuseDuplicates(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err = json.Unmarshal(data, &t); t.Map != nil {
@@ -312,9 +312,8 @@ func (t *Table) layOut() ([]byte, error) {
 	return bytes.Replace(text, []byte(`"entries": []`), list, 1), nil
 }
 
-// Write checks a tuned table and writes it, laid out and with a checksum, in place
-// of an older one: readers see the old file or the new, never half of one, and so
-// does who starts the machine again after a power cut.
+// Write checks a tuned table and writes it, laid out, in place of an older one: readers see the old
+// file or the new one, never half of one, also after a power cut.
 func (t *Table) Write(p durable.Place) error {
 	if err := t.CheckValid(); err != nil {
 		return fmt.Errorf("tuned table %s: %w", p, err)
@@ -323,7 +322,7 @@ func (t *Table) Write(p durable.Place) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Write(data); err != nil {
+	if err := p.Write(append(data, '\n')); err != nil {
 		return fmt.Errorf("tuned table %w", err)
 	}
 	return nil

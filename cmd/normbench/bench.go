@@ -15,7 +15,7 @@ import (
 
 // A benchConfig is what the flags of bench ask for.
 type benchConfig struct {
-	stand
+	target
 	all bool
 	out string
 }
@@ -36,7 +36,7 @@ func benchCommand(e *env) *cli.Command {
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` to record into (default: none)"},
 		}),
-	}, &cfg.common, func() error { return bench(e, cfg) })
+	}, &cfg.commonFlags, func() error { return bench(e, cfg) })
 }
 
 func bench(e *env, cfg *benchConfig) error {
@@ -57,7 +57,7 @@ func bench(e *env, cfg *benchConfig) error {
 	if b == nil {
 		return err
 	}
-	if err := cmp.Or(err, e.Late(report.RenderTable(e.out, b.Table, cfg.format))); err != nil {
+	if err := cmp.Or(err, e.WithRecords(report.RenderTable(e.out, b.Table, cfg.format))); err != nil {
 		return err
 	}
 	if b.Failed > 0 {

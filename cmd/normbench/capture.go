@@ -10,7 +10,7 @@ import (
 )
 
 func captureCommand(e *env) *cli.Command {
-	x, c := &common{}, &lab.Capture{}
+	x, c := &commonFlags{}, &lab.Capture{}
 	x.files = []*string{&c.Out}
 	return e.command(&cli.Command{
 		Name:      "capture",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/lab"
@@ -19,7 +21,7 @@ import (
 
 // A compareConfig is what the flags of compare ask for.
 type compareConfig struct {
-	stand
+	target
 	live liveConfig
 }
 
@@ -40,26 +42,29 @@ func compareCommand(e *env) *cli.Command {
 	return e.command(&cli.Command{
 		Name:      "compare",
 		Usage:     "compare two operands, recorded or run live on the device: an A/B table",
-		ArgsUsage: "BASE CANDIDATE",
-		Description: "A recorded operand is a records file, a results folder, or tuned:FILE (a tuned " +
+		ArgsUsage: "A B",
+		Description: "A is the baseline and B is judged against it: speedup is A's time over B's. A " +
+			"recorded operand is a records file, a results folder, or tuned:FILE (a tuned " +
 			"table). A file or folder stands for what a problem's finals chose, else its fastest " +
 			"correct variant. A suffix chooses others: PATH#base, PATH#FAMILY or PATH#FAMILY@LABEL. " +
 			"`normbench report FILE` prints the table of a live compare again.\n\n" +
 			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the " +
-			"device. Interleaved rounds visit them and a second copy of BASE, and each cell gets " +
+			"device. Interleaved rounds visit them and a second copy of A, and each problem gets " +
 			"a verdict: see docs/verdicts.md. Every table has each side's speed as a share of the " +
-			"stream's; the stream is a copy of the same tensors.",
-		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"), []cli.Flag{
-			cfg.htmlFlag(),
-		}, cfg.tableFlags(), cfg.kernelFlags(), live),
-	}, &cfg.common, func() error { return compare(e, cfg) })
+			"stream's; the stream is a copy of the same tensors.\n\n" + plotHelp,
+		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"),
+			cfg.plotFlags(), cfg.tableFlags(), cfg.kernelFlags(), live),
+	}, &cfg.commonFlags, func() error { return compare(e, cfg) })
 }
 
 func compare(e *env, cfg *compareConfig) error {
 	ops := cfg.operands
 	if len(ops) != 2 {
-		return hint.Errorf("normbench compare BASE CANDIDATE", "compare takes two operands, got %d",
-			len(ops))
+		help := "normbench compare A B"
+		if len(ops) == 1 {
+			help += "; `normbench report " + quoteWord(ops[0]) + "` prints what one has recorded"
+		}
+		return hint.Errorf(help, "compare takes two operands, got %d", len(ops))
 	}
 	if cfg.Device == "cpu" && cfg.live.baseline != "" { // better said before another checkout is read
 		return lab.NoSources("the cpu")
@@ -85,7 +90,7 @@ func compare(e *env, cfg *compareConfig) error {
 	if err != nil {
 		return err
 	}
-	return showCompared(e, &cfg.common, &cfg.Selection, c, ops[1]+" against "+ops[0])
+	return showCompared(e, &cfg.commonFlags, &cfg.Selection, c)
 }
 
 // recorded compares what two operands have recorded.
@@ -96,14 +101,14 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 		if err != nil {
 			return nil, err
 		}
-		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
+		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Measurement) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
 			return nil, hint.Errorf("leave out --shapes, --model, --op, --pass and --dtype to see all it holds; "+
 				report.OperandHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}
-	ours := func(x report.Cell) bool { return e.Ours(x.Variant) }
+	ours := func(x report.Measurement) bool { return e.Ours(x.Variant) }
 	if !sides[0].Any(ours) && !sides[1].Any(ours) {
 		why := errors.New("both operands are recorded, and neither has a variant of it")
 		if err := e.Unused(why); err != nil {
@@ -128,14 +133,24 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 	return c, nil
 }
 
-// showCompared prints a comparison, with what it is worth in the steps that are asked for, and writes
-// its page.
-func showCompared(e *env, x *common, s *shapes.Selection, c *report.Comparison, title string) error {
+// showCompared draws a comparison, prints it with what it is worth in the steps that are asked for, and
+// writes its page.
+func showCompared(e *env, x *commonFlags, s *shapes.Selection, c *report.Comparison) error {
 	steps, err := s.Steps()
 	if err != nil {
 		return err
 	}
 	c.SetSteps(steps)
+	title := cmp.Or(x.title, c.Title())
+	if x.plot != "" {
+		drawn, err := c.Plot(title)
+		if err != nil {
+			return err
+		}
+		if err := e.Write(durable.Place{Name: x.plot}, drawn); err != nil {
+			return err
+		}
+	}
 	if err := report.Render(e.out, c, x.format); err != nil {
 		return err
 	}

@@ -18,11 +18,12 @@ import (
 )
 
 func workerCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &commonFlags{}
 	var device, baseline string
 	return e.command(&cli.Command{
-		Name:  "worker",
-		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
+		Name:   "worker",
+		Hidden: true, // --worker starts it
+		Usage:  "drive a device for another normbench, by JSON lines on standard input and output",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
 				Usage: "cpu, cuda or cuda:N", Value: "cuda"},
@@ -34,7 +35,7 @@ func workerCommand(e *env) *cli.Command {
 
 func baselineFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Destination: to, Name: "baseline-kernels", Category: catWhat,
-		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; BASE runs " +
+		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; A runs " +
 			"the CUDA sources there"}
 }
 
@@ -73,7 +74,7 @@ func work(e *env, name, baseline string) error {
 		bad = err
 		return d, err
 	}
-	err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.Raw, hash, open)
+	err = worker.Serve(context.Background(), &orphanGuard{Reader: e.stdin}, e.Raw, hash, open)
 	switch {
 	case err != nil:
 		return err
@@ -92,14 +93,14 @@ func work(e *env, name, baseline string) error {
 // orphaned is how long a worker goes on with its request after its parent is gone.
 const orphaned = 30 * time.Second
 
-// A leash is a worker's standard input, read ahead: at its end the parent is gone, and a
-// kernel that hangs must not outlive it for long.
-type leash struct {
+// An orphanGuard reads a worker's standard input ahead. At its end the parent is gone, and a kernel that
+// hangs must not outlive it for long: the guard ends the process after orphaned.
+type orphanGuard struct {
 	io.Reader
 	once sync.Once
 }
 
-func (l *leash) Read(b []byte) (int, error) {
+func (l *orphanGuard) Read(b []byte) (int, error) {
 	l.once.Do(func() {
 		in, out := io.Pipe()
 		from := l.Reader

@@ -7,7 +7,7 @@ import (
 )
 
 func explainCommand(e *env) *cli.Command {
-	x := &common{only: "one shape or problem"}
+	x := &commonFlags{only: "one shape or problem"}
 	var tuned, device string
 	return e.command(&cli.Command{
 		Name:      "explain",
@@ -23,7 +23,7 @@ func explainCommand(e *env) *cli.Command {
 			"kernel's order.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Destination: &tuned, Name: "tuned", Category: catWhat,
-				Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own map"},
+				Usage: "ask this `FILE` of sweep, map fill or map learn instead of the program's own map"},
 			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
 				Usage: "launch on " + knownDevices, Value: "h200"},
 			x.kernelsFlag(),

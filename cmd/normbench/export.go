@@ -11,7 +11,7 @@ import (
 )
 
 func exportCommand(e *env) *cli.Command {
-	x := &common{only: "one records file or results folder"}
+	x := &commonFlags{only: "one records file or results folder"}
 	var format, out string
 	return e.command(&cli.Command{
 		Name:      "export",

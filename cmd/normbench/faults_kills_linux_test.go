@@ -123,8 +123,8 @@ func (x *trial) forbidDisk(i int) {
 	in := func(name string) string { return filepath.Join(x.dir, name) }
 	commands := [][]string{
 		x.with(),
-		{"tune", from, "--out", in("tuned.json")},
-		{"tune", from, "--plot", in("rules.svg")},
+		{"map", "fill", from, "--out", in("tuned.json")},
+		{"map", "fill", from, "--plot", in("rules.svg")},
 		{"report", from, "--html", in("page.html")},
 		{"export", from, "--format", "kt-cache", "--out", in("caches")},
 		{"bench", "base", "--worker", "normbench-faulty", "--shapes", "4096x1024", "--op",

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"normbench/internal/assert"
-	"normbench/internal/durable"
 	"normbench/sweep/record"
 	"normbench/tune"
 )
@@ -142,16 +141,16 @@ func (h *harness) prepareReaders() (readers []*reader) {
 	found, err := filepath.Glob(filepath.Join(dir, "*", "compare-*.json"))
 	assert.Must(t, code == 0 && err == nil && len(found) == 1, "%s, %v", stderr, err)
 	live := read(found[0])
-	_, text, _ := strings.Cut(string(read("testdata", "script", "rule.txtar")), "-- map.json --\n")
+	_, text, _ := strings.Cut(string(read("testdata", "script", "map_show.txtar")), "-- map.json --\n")
 	text, _, ok := strings.Cut(text, "\n-- ")
-	assert.Must(t, ok, "rule.txtar has no map.json")
+	assert.Must(t, ok, "map_show.txtar has no map.json")
 	rounds := []byte("round,a,b,twin\n")
 	for i := range 12 {
 		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+
 			0.01*float64(i%4), 10+0.01*float64(i%5))
 	}
 	grid, search := read(h.jobs[0].done, record.FileName), read(h.jobs[1].done, record.FileName)
-	const ofRecords = "report FILE\ncompare FILE#base FILE\ntune FILE\nexport FILE --format benchfmt"
+	const ofRecords = "report FILE\ncompare FILE#base FILE\nmap fill FILE\nexport FILE --format benchfmt"
 	const ofTable = "explain 4096x1024 --tuned FILE\nlint FILE\nexplain 700x1024 --tuned FILE"
 	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what
 	// the file says.
@@ -164,8 +163,8 @@ func (h *harness) prepareReaders() (readers []*reader) {
 		{"records, a grid", 120, "records.jsonl", grid, true, true, ofRecords, nil},
 		{"records, a search", 120, "records.jsonl", search, true, true, ofRecords, nil},
 		{"records, packed", 40, "records.jsonl.gz", pack(search), true, false, ofRecords, nil},
-		{"tuned.json", 60, "tuned.json", read(h.jobs[1].done, tune.FileName), true, false, ofTable, nil},
-		{"map", 60, "tuned.json", durable.SealText([]byte(text)), true, false, ofMap, nil},
+		{"tuned.json", 60, "tuned.json", read(h.jobs[1].done, tune.FileName), false, false, ofTable, nil},
+		{"map", 60, "tuned.json", []byte(text), false, false, ofMap, nil},
 		{"live compare, packed", 30, "live.json.gz", pack(live), true, false, "report FILE", nil},
 		{"live compare", 60, "live.json", live, true, false, "report FILE", nil},
 		{"shapes", 30, "shapes.yaml", read("../../shapes.yaml"), false, false,

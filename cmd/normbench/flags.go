@@ -12,7 +12,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/report/export"
@@ -26,14 +26,16 @@ import (
 
 // The flags that several commands share, in groups, each with what it is read into.
 
-// A common is what flags of many commands say, and the command's operands. Every Config has one.
-type common struct {
+// commonFlags holds the values of flags that many commands have, and the command's operands. Every Config
+// has it.
+type commonFlags struct {
 	operands []string
 	only     string          // what the one operand is, "" where there may be others than one
 	given    map[string]bool // flags, by their names
 	format   string
 	html     string
 	plot     string
+	title    string // of the plot and the page
 	seed     uint64
 	kernels  string
 	include  cli.StringSlice
@@ -50,14 +52,14 @@ type common struct {
 }
 
 // tableFlags are those of a command that prints tables.
-func (x *common) tableFlags() []cli.Flag {
+func (x *commonFlags) tableFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &x.format, Name: "format", Category: catOutput,
 			Usage: "text, markdown, csv or json", Value: "text"},
 		&cli.BoolFlag{Destination: &x.wide, Name: "wide", Category: catOutput,
 			Usage: "print every column of a table, one line per row, beyond the terminal's width"},
 		&cli.StringFlag{Destination: &x.columns, Name: "columns", Category: catOutput,
-			Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
+			Usage: "print only these `COLUMNS` of the table: names of its head, with commas"},
 		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput,
 			Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
 			Action: within("width", 40, 1_000_000, "use 40 or more, or --wide")},
@@ -66,32 +68,46 @@ func (x *common) tableFlags() []cli.Flag {
 	}
 }
 
-func (x *common) htmlFlag() cli.Flag {
+func (x *commonFlags) htmlFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.html, Name: "html", Category: catOutput,
 		Usage: "write one page with the verdict, charts and tables to `FILE`"}
 }
 
-func (x *common) seedFlag() cli.Flag {
+// plotFlags are those of a command that draws a comparison.
+func (x *commonFlags) plotFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &x.plot, Name: "plot", Category: catOutput,
+			Usage: "draw to `FILE`.svg"},
+		x.htmlFlag(),
+		&cli.StringFlag{Destination: &x.title, Name: "title", Category: catOutput,
+			Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
+	}
+}
+
+const plotHelp = "A plot has all problems of an op and pass side by side. 100% is the stream, a copy of " +
+	"the same tensors in the same run. Lines join shapes that share a side."
+
+func (x *commonFlags) seedFlag() cli.Flag {
 	return &cli.Uint64Flag{Destination: &x.seed, Name: "seed", Usage: "seed of the inputs",
 		DefaultText: "a fresh one, recorded",
 		Value:       rand.Uint64() >> 11} // whole in a JSON number
 }
 
-func (x *common) kernelsFlag() cli.Flag {
+func (x *commonFlags) kernelsFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.kernels, Name: "kernels", Category: catWhat,
-		Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see " +
+		Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu or .py files; see " +
 			"docs/kernels.md"}
 }
 
-func (x *common) pythonFlag() cli.Flag {
+func (x *commonFlags) pythonFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.python, Name: "python", Category: catWhat, DefaultText: "python3",
-		Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels " +
-			"of Triton"}
+		Usage: "`PROGRAM` that runs the peers and compiles kernels of Triton: a Python 3 that has " +
+			"PyTorch for peers, Triton for such kernels"}
 }
 
 // kernelFlags have a list of folders as $NORMBENCH_INCLUDE is, which compilers in other processes
 // read too.
-func (x *common) kernelFlags() []cli.Flag {
+func (x *commonFlags) kernelFlags() []cli.Flag {
 	return []cli.Flag{x.kernelsFlag(), x.pythonFlag(),
 		&cli.StringSliceFlag{Destination: &x.include, Name: "include", Category: catWhat,
 			Usage:     "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated",
@@ -129,7 +145,7 @@ func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Destination: &s.Shapes, Name: "shapes", Category: catWhat,
 			DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
-			Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or " +
+			Usage: "`GROUP`, FILE#GROUP, FILE, MxN or 4Kix8Ki, or several with commas; GROUP@fp16 or " +
 				"GROUP@fp8 is of that type"},
 	}, append(modelFlags(s), classFlags(s, none)...)...)
 }
@@ -241,7 +257,7 @@ func (m *machine) peerFlags() []cli.Flag {
 }
 
 // config is what the lab opens.
-func (m *machine) config(x *common, cache string) *lab.Config {
+func (m *machine) config(x *commonFlags, cache string) *lab.Config {
 	m.Workers, m.Python, m.Cache = m.workers.Value(), x.python, cache
 	if x.given["seed"] {
 		m.Seed = x.seed
@@ -296,9 +312,9 @@ func group(info kernels.DeviceInfo) string {
 	return "default"
 }
 
-// A stand is what a command measures on: the devices and problems of its flags.
-type stand struct {
-	common
+// A target is what a command measures: the devices and problems of its flags.
+type target struct {
+	commonFlags
 	machine
 	timing
 	shapes.Selection
@@ -308,7 +324,7 @@ type stand struct {
 }
 
 // flags are those of the problems, of the devices and of the user's kernels.
-func (s *stand) flags() []cli.Flag {
+func (s *target) flags() []cli.Flag {
 	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machine.flags(),
 		s.kernelFlags(),
 		s.tableFlags(), []cli.Flag{s.seedFlag()})
@@ -317,12 +333,12 @@ func (s *stand) flags() []cli.Flag {
 // open opens the devices, with peers beside them where a REF names one. What is wrong with the
 // problem flags is said before, as a device may take a while. replayed says that the problems of a
 // replay are those it has.
-func (s *stand) open(e *env, replayed bool, refs ...*ref.Ref) error {
+func (s *target) open(e *env, replayed bool, refs ...*ref.Ref) error {
 	s.Given = s.given
 	if _, err := s.Problems("default"); err != nil {
 		return err
 	}
-	devices, err := e.Open(s.config(&s.common, s.cache()), refs...)
+	devices, err := e.Open(s.config(&s.commonFlags, s.cache()), refs...)
 	if err != nil {
 		return err
 	}
@@ -375,11 +391,12 @@ func choices(command, flag string) []string {
 		return search.Names()
 	case "color":
 		return []string{"auto", "always", "never"}
-	case "export":
-		return rule.Formats
 	case "format":
-		if command == "export" {
+		switch command {
+		case "export":
 			return []string{export.KTCache, export.Benchfmt}
+		case "map export":
+			return launchmap.Formats
 		}
 		return report.Formats()
 	}

@@ -29,7 +29,7 @@ My own kernel
    normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm
 A new GPU
    normbench selftest --device cuda
-   normbench learn --device cuda --budget 20m --out out --html out/map.html
+   normbench map learn --device cuda --budget 20m --out out --html out/map.html
 Against other libraries
    normbench compare peer:best base --device cuda --shapes peers
 
@@ -53,20 +53,21 @@ bench base peer:best --device cuda --shapes growth-rows --out out/growth
 verify --shapes odd --op layernorm --pass fwd
 verify preset:quack-101 --shapes 64x1024 --op rmsnorm
 verify peer:best --device cuda --shapes fast-llm
-tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg
-tune results/nvidia-h200/learn --format csv
-learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
-learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out
-rule base --columns 4096 --op rmsnorm --pass bwd
-rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python
-rule base --export cpp --out out/launch.hpp
+map fill results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg
+map fill results/nvidia-h200/learn --format csv
+map learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
+map learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out
+map show base --widths 4096 --op rmsnorm --pass bwd
+map show tuned:results/nvidia-h200/tuned.json --widths 4096,8192
+map export base --widths 4096,8192 --op rmsnorm --pass bwd --format python
+map export base --format cpp --out out/launch.hpp
 explain 4096x8192
 explain 1024x8192 --tuned results/nvidia-h200/tuned.json
 explain rmsnorm/bwd/4096x8192/bf16 --device b200
 lint results/nvidia-h200/tuned.json
 lint out/tuned.json
-list kernels
-list kernels --kernels examples/kernels --format csv
+list families
+list families --kernels examples/kernels --format csv
 list presets
 list presets --format json
 list peers
@@ -99,13 +100,13 @@ compile-helper /usr/local/cuda/lib64/libnvrtc.so
 
 // exits are a command's exit codes beside 0 and 2.
 var exits = map[string][]int{
-	"sweep":    {exitUnfit, exitSignal},
-	"compare":  {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
-	"bench":    {exitGate, exitUnfit, exitSignal},
-	"verify":   {exitGate, exitUnclear, exitSignal},
-	"learn":    {exitUnfit, exitSignal},
-	"lint":     {exitGate},
-	"selftest": {exitUnfit},
+	"sweep":     {exitUnfit, exitSignal},
+	"compare":   {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
+	"bench":     {exitGate, exitUnfit, exitSignal},
+	"verify":    {exitGate, exitUnclear, exitSignal},
+	"map learn": {exitUnfit, exitSignal},
+	"lint":      {exitGate},
+	"selftest":  {exitUnfit},
 }
 
 var exitWords = map[int]string{

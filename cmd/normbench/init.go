@@ -15,7 +15,7 @@ import (
 )
 
 func initCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &commonFlags{}
 	return e.command(&cli.Command{
 		Name:      "init",
 		Usage:     "write a manifest for a kernel of Triton",

@@ -15,23 +15,23 @@ import (
 )
 
 func judgeCommand(e *env) *cli.Command {
-	x := &common{only: "one file of rounds"}
+	x := &commonFlags{only: "one file of rounds"}
 	var step float64
 	return e.command(&cli.Command{
 		Name:      "judge",
-		Usage:     "say whether b is faster than a, from paired rounds that any tool measured",
+		Usage:     "say whether B is faster than A, from paired rounds that any tool measured",
 		ArgsUsage: "ROUNDS",
-		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its " +
+		Description: "A round visits A, B and, if you can, A2 (a second copy of A) in random order; its " +
 			"times are medians of a few launches, in any one unit. 12 rounds find a change of 2% " +
 			"if equal visits scatter by up to 0.6%, 24 if by up to 1%; of a scatter of 2% they " +
 			"find an eighth and a half. 10 rounds are the minimum. ROUNDS is CSV with a header, " +
 			"a,b[,a2][,cell]; - reads standard input. cell names the comparison; each cell is judged " +
-			"by itself. FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under " +
+			"by itself. FASTER and SLOWER are about B, speedup is A's time over B's, and verdicts are wrong in at most 0.5% of cells under " +
 			"drift, slow periods and outliers. Where one side keeps a mode of its own, they can " +
 			"be wrong in 1 to 4% of cells (kept over 3 rounds) or 8 to 13% (over 8). SAME means " +
 			"within 1%. INCONCLUSIVE has a reason, such as two modes of the rounds. A round that takes " +
 			"100 times its arm's median is named and does not count. q is p by Benjamini and Hochberg over the cells. " +
-			"Without a2, nothing shows how much two copies of one code differ: then trust no " +
+			"Without A2, nothing shows how much two copies of one code differ: then trust no " +
 			"effect below 2%. The exit status is 0 whatever the verdict.",
 		Flags: append([]cli.Flag{
 			&cli.Float64Flag{Destination: &step, Name: "step",

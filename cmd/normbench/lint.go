@@ -7,14 +7,14 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/tune"
 )
 
 func lintCommand(e *env) *cli.Command {
-	x := &common{only: "one file"}
+	x := &commonFlags{only: "one file"}
 	var device string
 	return e.command(&cli.Command{
 		Name:      "lint",
@@ -45,7 +45,7 @@ func lint(e *env, file, device, format string) error {
 	}
 	if device == "" {
 		d = t.Device
-		for _, k := range rule.KnownDevices() {
+		for _, k := range launchmap.KnownDevices() {
 			if k.ID == d.ID { // what is written by hand says less
 				d = k.DeviceInfo
 			}

@@ -19,7 +19,7 @@ import (
 
 // A listConfig is what the flags of the lists ask for.
 type listConfig struct {
-	common
+	commonFlags
 	shapes, family, problem, device string
 	selection                       shapes.Selection // of list models
 	plans, refused                  bool
@@ -33,7 +33,7 @@ func listCommand(e *env) *cli.Command {
 		if flags != nil {
 			list = append(flags(cfg), list...)
 		}
-		return e.command(&cli.Command{Name: name, Usage: usage, Flags: list}, &cfg.common, func() error {
+		return e.command(&cli.Command{Name: name, Usage: usage, Flags: list}, &cfg.commonFlags, func() error {
 			t, err := table(e, cfg)
 			if err != nil {
 				return err
@@ -43,10 +43,10 @@ func listCommand(e *env) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "list",
-		Usage: "list kernels, presets, peers, knobs, shapes, models, devices or configs",
+		Usage: "list families, presets, peers, knobs, shapes, models, devices or configs",
 		Subcommands: []*cli.Command{
-			sub("kernels", "list the kernel families, with the knob values of their grids",
-				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, listKernels),
+			sub("families", "list the kernel families, with the knob values of their grids",
+				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, listFamilies),
 			sub("presets", "list the launch rules of published systems", nil, listPresets),
 			sub("peers", "list the other libraries that a Python has",
 				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, func(e *env, cfg *listConfig) (*report.Table, error) {
@@ -68,8 +68,8 @@ func listCommand(e *env) *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if ops := c.Args().Slice(); len(ops) > 0 {
-				return hint.Errorf("list kernels, presets, peers, knobs, shapes, models, devices or configs",
-					"cannot list %q", ops[0])
+				return unknownCommand("list ", ops, c.Command.Subcommands,
+					"list families, presets, peers, knobs, shapes, models, devices or configs")
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
@@ -92,7 +92,7 @@ func (cfg *listConfig) configFlags() []cli.Flag {
 	}, cfg.kernelFlags()...)
 }
 
-func listKernels(e *env, _ *listConfig) (*report.Table, error) {
+func listFamilies(e *env, _ *listConfig) (*report.Table, error) {
 	t := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
 	t.Drop = []string{"op,pass"} // the family says them
 	for _, f := range e.Registry.Families {

@@ -65,8 +65,8 @@ func compareLive(e *env, cfg *compareConfig) error {
 		return err
 	}
 	if e.Baseline != "" && refs[0].Peer() != "" {
-		return hint.Errorf("name one of our families as BASE",
-			"--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].Text)
+		return hint.Errorf("name one of our families as A",
+			"--baseline-kernels runs A from another checkout, and %s has no kernels there", refs[0].Text)
 	}
 	cfg.timing.samples = flags.samples
 	if err := cfg.open(e, false, refs...); err != nil {
@@ -90,7 +90,7 @@ func compareLive(e *env, cfg *compareConfig) error {
 	if run == nil {
 		return err
 	}
-	if err := cmp.Or(err, showCompared(e, &cfg.common, &cfg.Selection, run.Comparison(), "")); err != nil {
+	if err := cmp.Or(err, showCompared(e, &cfg.commonFlags, &cfg.Selection, run.Comparison())); err != nil {
 		return err
 	}
 	return exitOf(run, flags.gate, flags.strict)

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = lab.Exit(exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere",
+		err = lab.Exit(exitTrouble, e.WithRecords(hint.Errorf("free some space there, or send it elsewhere",
 			"standard output: %w", cause)))
 	}
 	if err == nil {
@@ -117,19 +118,14 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
-			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e),
-			listCommand(e), captureCommand(e),
+			mapCommand(e), explainCommand(e), lintCommand(e), listCommand(e), captureCommand(e),
 			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), workerCommand(e),
 			compileHelperCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				var names []string
-				for _, cmd := range c.App.Commands {
-					names = append(names, cmd.Name)
-				}
-				return hint.Errorf(hint.DidYouMean(c.Args().First(), names,
-					"`normbench help` lists the commands"), "unknown command %q", c.Args().First())
+				return unknownCommand("", c.Args().Slice(), c.App.Commands,
+					"`normbench help` lists the commands")
 			}
 			_, err := io.WriteString(e.out, tasks)
 			return err
@@ -147,7 +143,7 @@ func (e *env) app() *cli.App {
 }
 
 func helpCommand(e *env) *cli.Command {
-	x := &common{}
+	x := &commonFlags{}
 	return e.command(&cli.Command{
 		Name:      "help",
 		Aliases:   []string{"h"},
@@ -167,13 +163,13 @@ func prepareCommand(c *cli.Command) {
 	}
 }
 
-// errHelp says that --help stands among the words.
+// errHelp is what parse returns where --help is among the words.
 var errHelp = errors.New("help is asked for")
 
 // parse reads a command's flags, which stand before, among and after its operands, and the
 // operands. After "--" everything is an operand. It refuses what would be read as something else: a
 // flag of one value that is given twice, and empty values, as of a variable that is not set.
-func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
+func (x *commonFlags) parse(ctx *cli.Context, c *cli.Command) error {
 	help := fmt.Sprintf("`%s --help` lists its flags", c.HelpName)
 	x.given = map[string]bool{}
 	rest, only := ctx.Args().Slice(), false
@@ -192,7 +188,8 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 		}
 		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		if i < 0 {
-			return hint.Errorf(hint.DidYouMean("--"+name, dashed(c.Flags), help), "unknown flag --%s", name)
+			return hint.Errorf(cmp.Or(flagHint(pathOf(c), name),
+				hint.DidYouMean("--"+name, dashed(c.Flags), help)), "unknown flag --%s", name)
 		}
 		_, isBool := c.Flags[i].(*cli.BoolFlag)
 		switch {
@@ -211,24 +208,27 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 	switch {
 	case slices.Contains(x.operands, ""):
 		return hint.Errorf("leave it out, or set the variable that it comes from",
-			"an operand of %s is empty", c.Name)
+			"an operand of %s is empty", pathOf(c))
 	case len(x.operands) > 0 && c.ArgsUsage == "":
 		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName),
-			"%s takes no operands, got %q", c.Name, x.operands[0])
+			"%s takes no operands, got %q", pathOf(c), x.operands[0])
 	case len(x.operands) != 1 && x.only != "":
 		return hint.Errorf(fmt.Sprintf("`%s --help` has examples", c.HelpName),
-			"%s takes %s, got %d", c.Name, x.only, len(x.operands))
+			"%s takes %s, got %d", pathOf(c), x.only, len(x.operands))
 	}
 	return nil
 }
 
+// pathOf is a command's name behind those of its parents: "map learn".
+func pathOf(c *cli.Command) string { return strings.TrimPrefix(c.HelpName, "normbench ") }
+
 // set gives a flag a value.
-func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value string) error {
+func (x *commonFlags) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value string) error {
 	name := flag.Names()[0]
 	_, text := flag.(*cli.StringFlag)
 	_, list := flag.(*cli.StringSliceFlag)
 	_, isBool := flag.(*cli.BoolFlag)
-	words := choices(c.Name, name)
+	words := choices(pathOf(c), name)
 	switch {
 	case text && value == "":
 		return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,7 +8,6 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/rule"
 	"normbench/tune"
 )
 
@@ -27,26 +24,4 @@ func checkedIn(t *testing.T) *tune.Table {
 	table, err := tune.Read(filepath.Join("results", "nvidia-h200", tune.FileName))
 	assert.NoError(t, err)
 	return table
-}
-
-// What the program brings along are the maps of results/*/tuned.json, without their entries.
-func TestMapsBrought(t *testing.T) {
-	const dir = "../../kernels/families/maps"
-	paths, _ := filepath.Glob("../../results/*/tuned.json")
-	brought := 0
-	for _, path := range paths {
-		table, err := tune.Read(path)
-		assert.NoError(t, err)
-		if table.Map != nil {
-			text, err := json.MarshalIndent(struct {
-				Device kernels.DeviceInfo `json:"device"`
-				Map    *rule.Map          `json:"map"`
-			}{table.Device, table.Map}, "", "  ")
-			assert.NoError(t, err)
-			assert.Golden(t, filepath.Join(dir, table.Device.ID+".json"), string(text)+"\n")
-			brought++
-		}
-	}
-	files, err := os.ReadDir(dir)
-	assert.That(t, err == nil && len(files) == brought, "%d files, %d maps: %v", len(files), brought, err)
 }

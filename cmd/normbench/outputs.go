@@ -21,7 +21,7 @@ import (
 // What commands print and write.
 
 // setLayout has standard output know how tables look.
-func (x *common) setLayout(e *env) {
+func (x *commonFlags) setLayout(e *env) {
 	l := &e.out.Layout
 	columns, tty := e.width()
 	l.Wide, l.Width = x.wide, max(columns, 40)
@@ -51,7 +51,7 @@ func (e *env) width() (columns int, tty bool) {
 
 // check refuses a column or a file that the end of the command would refuse, before anything is
 // measured.
-func (x *common) check(e *env) error {
+func (x *commonFlags) check(e *env) error {
 	if x.html != "" && filepath.Ext(x.html) != ".html" {
 		return hint.Errorf("name it .html", "cannot write a page to %s", x.html)
 	}
@@ -85,12 +85,12 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	if err == nil {
 		err = e.Write(durable.Place{Name: path}, b.Bytes())
 	}
-	return e.Late(err)
+	return e.WithRecords(err)
 }
 
 // command is a command that runs with the flags and operands that are read into x. These may stand
 // in any order.
-func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command {
+func (e *env) command(c *cli.Command, x *commonFlags, run func() error) *cli.Command {
 	c.SkipFlagParsing = true // the library's stops at the first operand, as package flag does
 	c.Action = func(ctx *cli.Context) error {
 		err := x.parse(ctx, c)

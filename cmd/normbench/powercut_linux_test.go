@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,9 +37,9 @@ func TestPowerCutCommands(t *testing.T) {
 	}{
 		{"sweep", nil, search},
 		{"sweep, into a table", [][]string{grid}, search},
-		{"tune", [][]string{grid}, []string{"tune", "OUT/" + device, "--out", "OUT/" + device +
+		{"tune", [][]string{grid}, []string{"map", "fill", "OUT/" + device, "--out", "OUT/" + device +
 			"/" + tune.FileName, "--plot", "OUT/map.svg"}},
-		{"learn", nil, []string{"learn", "--worker", "normbench-faulty", "--domain",
+		{"learn", nil, []string{"map", "learn", "--worker", "normbench-faulty", "--domain",
 			"M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
 			"--prior", "none", "--budget", "600ms", "--out", "OUT"}},
 		{"compare", nil, []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes",
@@ -112,6 +113,9 @@ func leftWhole(path string, data []byte) error {
 		}
 		return w.Close()
 	case ".json":
+		if !json.Valid(data) {
+			return fmt.Errorf("%s is torn", path)
+		}
 		return durable.Verify(data)
 	case ".svg", ".html":
 		if !strings.HasSuffix(strings.TrimSpace(string(data)), "</"+filepath.Ext(path)[1:]+">") {

@@ -1,6 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,5 +72,53 @@ func TestLinks(t *testing.T) {
 		_, err := os.Stat(filepath.Join(root, m[1]))
 		assert.That(t, err == nil || !strings.Contains(m[1], "/"), "ARCHITECTURE.md: %v", err)
 	}
-	assert.That(t, len(files) >= 10, "ARCHITECTURE.md names %d Go files", len(files))
+	assert.That(t, len(files) >= 3, "ARCHITECTURE.md names %d Go files", len(files))
+}
+
+// Each word of docs/words.md has one Go type, or a function or method where it is none, in a package of
+// that name; there are 40 at most, and no type has two words.
+func TestWords(t *testing.T) {
+	root := filepath.Join("..", "..")
+	declared := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() && (e.Name() == "out" || e.Name() == ".git") {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if s, ok := s.(*ast.TypeSpec); ok {
+						declared[f.Name.Name+"."+s.Name.Name] = true
+					}
+				}
+			case *ast.FuncDecl:
+				name := d.Name.Name
+				if d.Recv != nil {
+					if of, ok := d.Recv.List[0].Type.(*ast.StarExpr); ok {
+						name = fmt.Sprint(of.X) + "." + name
+					}
+				}
+				declared[f.Name.Name+"."+name] = true
+			}
+		}
+		return nil
+	})
+	assert.NoError(t, err)
+	rows := regexp.MustCompile("(?m)^\\| ([^|]+) \\| [^|]+ \\| `([^`]+)` \\|$").FindAllStringSubmatch(
+		string(assert.File(t, filepath.Join(root, "docs", "words.md"))), -1)
+	seen := map[string]bool{}
+	for _, row := range rows {
+		assert.That(t, declared[row[2]], "%s: there is no %s", row[1], row[2])
+		assert.That(t, !seen[row[1]] && !seen[row[2]], "%s, %s stands twice", row[1], row[2])
+		seen[row[1]], seen[row[2]] = true, true
+	}
+	assert.That(t, len(rows) >= 30 && len(rows) <= 40, "%d words", len(rows))
 }

@@ -164,7 +164,7 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	want := []int{0}
 	switch {
 	case len(words) == 0:
-	case words[0] == "tune" && !assert.All: // it fills all of a map, in eight seconds
+	case isMap(words, "fill") && !assert.All: // it fills all of a map, in eight seconds
 		return true
 	case words[0] == "verify":
 		if os.Getenv("CXX") == "" || !assert.All && c.output == "" {
@@ -177,7 +177,7 @@ func checkCommand(t *testing.T, root string, c command) bool {
 			return false
 		}
 		want = append(want, exitUnfit)
-	case words[0] == "learn": // a good fit takes longer
+	case isMap(words, "learn"): // a good fit takes longer
 		if at := slices.Index(words, "--budget"); at > 0 {
 			words[at+1] = "1s"
 		}
@@ -195,7 +195,7 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	} else if stdout == "" && code != exitUnclear && !slices.Contains(words, "--dry-run") {
 		t.Errorf("%s prints nothing\n%s", text, stderr)
 	}
-	if words[0] == "tune" {
+	if isMap(words, "fill") {
 		checkMap(t, words[slices.Index(words, "--out")+1])
 	}
 	for line := range strings.Lines(c.output) {
@@ -205,11 +205,16 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	return true
 }
 
+// isMap says whether a command is such a subcommand of map.
+func isMap(words []string, name string) bool {
+	return len(words) > 1 && words[0] == "map" && words[1] == name
+}
+
 // checkOutputs wants a command of a page to write below out/, which git ignores. The plots of the
 // pages are in docs/.
 func checkOutputs(t *testing.T, words []string) {
 	t.Helper()
-	if words[0] == "sweep" || words[0] == "learn" {
+	if words[0] == "sweep" || isMap(words, "learn") {
 		assert.That(t, slices.Contains(words, "--out") || slices.Contains(words, "--dry-run"),
 			"%s writes to results: it lacks --out", strings.Join(words, " "))
 	}

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/report"
@@ -16,30 +14,22 @@ import (
 
 // A reportConfig is what the flags of report ask for.
 type reportConfig struct {
-	common
+	commonFlags
 	shapes.Selection
-	title string
 }
 
 func reportCommand(e *env) *cli.Command {
 	cfg := &reportConfig{}
 	return e.command(&cli.Command{
 		Name:      "report",
-		Usage:     "show a live compare again, or compare recorded operands; draw a plot",
-		ArgsUsage: "FILE | [BASE] RECORDS",
-		Description: "FILE is what `normbench compare --live --out` wrote, compare-RUN.json: it " +
-			"prints the table of that run. Other operands are written as for compare. A records file or " +
-			"results folder alone is compared with its own #base.\n\n" +
-			"A plot has all problems of an op and pass side by side. 100% is the stream, a copy of " +
-			"the same tensors in the same run. Lines join shapes that share a side.",
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput,
-				Usage: "draw to `FILE`.svg"},
-			cfg.htmlFlag(),
-			&cli.StringFlag{Destination: &cfg.title, Name: "title", Category: catOutput,
-				Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
-		}, shapeFlags(&cfg.Selection, "all"), cfg.tableFlags()),
-	}, &cfg.common, func() error { return showReport(e, cfg) })
+		Usage:     "print what one file or folder has recorded, as tables, a plot or a page",
+		ArgsUsage: "FILE|FOLDER",
+		Description: "Prints the table of a live compare again, from the compare-RUN.json that `normbench " +
+			"compare --out` wrote. Of a records file or a results folder it compares the fastest " +
+			"config of each problem, B, with its base, A. `normbench compare A B` compares two.\n\n" +
+			plotHelp,
+		Flags: slices.Concat(cfg.plotFlags(), shapeFlags(&cfg.Selection, "all"), cfg.tableFlags()),
+	}, &cfg.commonFlags, func() error { return showReport(e, cfg) })
 }
 
 func showReport(e *env, cfg *reportConfig) error {
@@ -49,10 +39,19 @@ func showReport(e *env, cfg *reportConfig) error {
 		return err
 	}
 	ops := cfg.operands
-	whole := len(ops) == 1 && !strings.Contains(ops[0], "#") && !strings.HasPrefix(ops[0], "tuned:")
-	var c *report.Comparison
 	switch {
-	case whole && textfile.Ext(ops[0]) == ".json":
+	case len(ops) == 2:
+		return hint.Errorf("`normbench compare "+quoteWords(ops)+"` compares two",
+			"report takes one recorded file or folder, got 2")
+	case len(ops) != 1:
+		return hint.Errorf("`normbench report results/nvidia-h200`, for one",
+			"report takes one recorded file or folder, got %d", len(ops))
+	case strings.Contains(ops[0], "#") || strings.HasPrefix(ops[0], "tuned:"):
+		return hint.Errorf("`normbench compare A B` compares it with another",
+			"%s is an operand, and report takes a whole file or folder", ops[0])
+	}
+	var c *report.Comparison
+	if textfile.Ext(ops[0]) == ".json" {
 		var live *report.Live
 		if live, err = report.ReadLive(ops[0]); err != nil {
 			return err
@@ -62,26 +61,8 @@ func showReport(e *env, cfg *reportConfig) error {
 				"%s has none of the problems asked for", ops[0])
 		}
 		c = live.Comparison()
-	case whole:
-		c, err = recorded(e, []string{ops[0] + "#base", ops[0]}, wanted)
-	case len(ops) != 2:
-		return hint.Errorf("`normbench report results/nvidia-h200`, or two operands as of compare",
-			"report takes a file of records or two operands, got %d", len(ops))
-	default:
-		c, err = recorded(e, ops, wanted)
-	}
-	if err != nil {
+	} else if c, err = recorded(e, []string{ops[0] + "#base", ops[0]}, wanted); err != nil {
 		return err
 	}
-	title := cmp.Or(cfg.title, c.Title())
-	if cfg.plot != "" {
-		drawn, err := c.Plot(title)
-		if err != nil {
-			return err
-		}
-		if err := e.Write(durable.Place{Name: cfg.plot}, drawn); err != nil {
-			return err
-		}
-	}
-	return showCompared(e, &cfg.common, &cfg.Selection, c, title)
+	return showCompared(e, &cfg.commonFlags, &cfg.Selection, c)
 }

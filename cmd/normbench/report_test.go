@@ -13,7 +13,7 @@ import (
 func TestMade(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	const peers = "report results/nvidia-h200/peers/"
-	const growth = "report results/nvidia-h200/growth-peers#peers results/nvidia-h200/growth-peers#base "
+	const growth = "compare results/nvidia-h200/growth-peers#peers results/nvidia-h200/growth-peers#base "
 	made := map[string]string{ // commands by what they print or, with --plot, draw
 		"results/nvidia-h200/table.txt": "compare results/nvidia-h200#base results/nvidia-h200",
 		"results/nvidia-h100-80gb-hbm3/table.txt": "compare results/nvidia-h100-80gb-hbm3#base " +

@@ -12,7 +12,7 @@ import (
 )
 
 func selftestCommand(e *env) *cli.Command {
-	s := &stand{}
+	s := &target{}
 	s.first = func() *report.Table { return selftestTable("") }
 	return e.command(&cli.Command{
 		Name: "selftest",
@@ -20,11 +20,11 @@ func selftestCommand(e *env) *cli.Command {
 			"stream against copy",
 		Description: "Exits 4 if a check fails, because times from this machine would mislead.",
 		Flags:       append(s.machine.flags(), s.tableFlags()...),
-	}, &s.common, func() error { return selftest(e, s) })
+	}, &s.commonFlags, func() error { return selftest(e, s) })
 }
 
-func selftest(e *env, s *stand) error {
-	devices, err := e.Open(s.config(&s.common, "cold"))
+func selftest(e *env, s *target) error {
+	devices, err := e.Open(s.config(&s.commonFlags, "cold"))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 // A sweepConfig is what the flags of a sweep ask for.
 type sweepConfig struct {
-	stand
+	target
 	search     searchPlan
 	knobs      cli.StringSlice
 	family     string
@@ -52,7 +52,7 @@ func sweepCommand(e *env) *cli.Command {
 				Usage: "say how many problems and variants there are, and stop"},
 			cfg.htmlFlag(),
 		}),
-	}, &cfg.common, func() error { return runSweep(e, cfg) })
+	}, &cfg.commonFlags, func() error { return runSweep(e, cfg) })
 }
 
 func runSweep(e *env, cfg *sweepConfig) error {

@@ -19,7 +19,7 @@ import (
 
 // A verifyConfig is what the flags of verify ask for.
 type verifyConfig struct {
-	stand
+	target
 	repeats                int
 	all, hostOnly, hostile bool
 	verbose                bool
@@ -52,7 +52,7 @@ func verifyCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Destination: &cfg.verbose, Name: "verbose", Aliases: []string{"v"},
 				Usage: "on a cpu, show all that a compiler says of a kernel that it refuses"},
 		}, cfg.peerFlags()),
-	}, &cfg.common, func() error { return runVerify(e, cfg) })
+	}, &cfg.commonFlags, func() error { return runVerify(e, cfg) })
 }
 
 func runVerify(e *env, cfg *verifyConfig) error {

@@ -21,9 +21,9 @@ const Pause = 5 * time.Second
 
 // A Console is the output of a program. Its methods may be called from several goroutines.
 type Console struct {
-	Out *Plain      // standard output
-	Raw *Remembered // standard output as it is, for a protocol
-	Err io.Writer   // standard error, for notes
+	Out *Plain       // standard output
+	Raw *ErrorWriter // standard output as it is, for a protocol
+	Err io.Writer    // standard error, for notes
 
 	ctx   context.Context // after its end no wait is told
 	said  sync.Map        // what Once has said
@@ -34,7 +34,7 @@ type Console struct {
 
 // New makes the console of a program that ends with ctx.
 func New(ctx context.Context, out, err io.Writer) *Console {
-	raw := &Remembered{Writer: out}
+	raw := &ErrorWriter{Writer: out}
 	return &Console{Out: &Plain{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
 }
 
@@ -92,14 +92,14 @@ func Count(n int, what string) string {
 // OneLine is a text without line breaks.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// A Remembered writer keeps its first error: not every print of a program looks. (A closed pipe
-// ends the program.)
-type Remembered struct {
+// An ErrorWriter keeps the first error of a writer, because most prints of a program do not look at theirs. (A
+// closed pipe ends the program.)
+type ErrorWriter struct {
 	io.Writer
 	Lost error
 }
 
-func (r *Remembered) Write(b []byte) (int, error) {
+func (r *ErrorWriter) Write(b []byte) (int, error) {
 	n, err := r.Writer.Write(b)
 	r.Lost = cmp.Or(r.Lost, err)
 	return n, err
@@ -113,7 +113,7 @@ type Terminal struct {
 
 // TerminalOf says whether w is a terminal.
 func TerminalOf(w io.Writer) (Terminal, bool) {
-	if r, ok := w.(*Remembered); ok {
+	if r, ok := w.(*ErrorWriter); ok {
 		w = r.Writer
 	}
 	if t, ok := w.(Terminal); ok { // a test's

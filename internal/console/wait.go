@@ -9,21 +9,21 @@ import (
 // waits are the steps that are waited for. Steps nest: the innermost one is told.
 type waits struct {
 	mu    sync.Mutex
-	steps []*Step
+	steps []*Progress
 	timer *time.Timer // tells, while there are steps
 }
 
-// A Step is something that a program waits for.
-type Step struct {
+// A Progress tells on a terminal what the program waits for.
+type Progress struct {
 	waits *waits
 	text  string
 	since time.Time
 }
 
 // Wait begins a step, which is told after every few seconds without a note until the caller ends it.
-func (c *Console) Wait(format string, args ...any) *Step {
+func (c *Console) Wait(format string, args ...any) *Progress {
 	w := &c.waits
-	s := &Step{waits: w, text: fmt.Sprintf(format, args...), since: time.Now()}
+	s := &Progress{waits: w, text: fmt.Sprintf(format, args...), since: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps = append(w.steps, s); len(w.steps) == 1 {
@@ -52,7 +52,7 @@ func (c *Console) tell() {
 }
 
 // Set says what the step is at now.
-func (s *Step) Set(format string, args ...any) {
+func (s *Progress) Set(format string, args ...any) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
 	if text := fmt.Sprintf(format, args...); text != s.text {
@@ -61,7 +61,7 @@ func (s *Step) Set(format string, args ...any) {
 }
 
 // End ends the step. After the last one nothing is told any more.
-func (s *Step) End() {
+func (s *Progress) End() {
 	w := s.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -118,7 +118,7 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	}
 	if err == nil {
 		at := func(name string) string { return filepath.Join(root.Name(), name) }
-		err = done(root.Rename(temp, name), Step{Op: "rename", Path: at(temp), To: at(name)})
+		err = done(root.Rename(temp, name), Operation{Op: "rename", Path: at(temp), To: at(name)})
 	}
 	if err != nil || p.Unsynced {
 		return err
@@ -126,10 +126,10 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	return SyncDir(filepath.Join(root.Name(), filepath.Dir(name)))
 }
 
-// Write puts data in place of the file there, as WriteFrom does. JSON gets a checksum. An error
-// names the place and has a hint.
+// Write puts data in place of the file there, as WriteFrom does. An error names the place and has a
+// hint.
 func (p Place) Write(data []byte) error {
-	if err := p.WriteFrom(bytes.NewReader(SealText(data))); err != nil {
+	if err := p.WriteFrom(bytes.NewReader(data)); err != nil {
 		return hint.Errorf(Help(err), "%s: %w", p, Cause(err))
 	}
 	return nil
@@ -148,7 +148,7 @@ func createTemp(root *os.Root, name string) (string, *File, error) {
 	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", base, rand.Uint64()))
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	path := filepath.Join(root.Name(), temp)
-	return temp, &File{f, path, 0}, done(err, Step{Op: "create", Path: path})
+	return temp, &File{f, path, 0}, done(err, Operation{Op: "create", Path: path})
 }
 
 // tryTemp says why no file can be made beside another, or nil.
@@ -157,7 +157,7 @@ func tryTemp(root *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), done(root.Remove(temp), Step{Op: "remove", Path: f.Path}))
+	return errors.Join(f.Close(), done(root.Remove(temp), Operation{Op: "remove", Path: f.Path}))
 }
 
 // maxName is how many bytes a name of a file may have.
@@ -219,7 +219,7 @@ func MakeFolder(in, below string) error {
 		}
 		folders = append(folders, filepath.Dir(dir)) // has a new name
 	}
-	if err := done(os.MkdirAll(in, 0o755), Step{Op: "mkdir", Path: in}); err != nil {
+	if err := done(os.MkdirAll(in, 0o755), Operation{Op: "mkdir", Path: in}); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(in)
@@ -231,7 +231,7 @@ func MakeFolder(in, below string) error {
 		folders = append(folders, filepath.Join(in, dir))
 	}
 	if err := done(root.MkdirAll(below, 0o755),
-		Step{Op: "mkdir", Path: filepath.Join(in, below)}); err != nil {
+		Operation{Op: "mkdir", Path: filepath.Join(in, below)}); err != nil {
 		return err
 	}
 	for _, dir := range folders {
@@ -349,9 +349,9 @@ func SealText(object []byte) []byte {
 		bytes.Replace(bytes.TrimSuffix(crc, []byte("}")), []byte(":"), []byte(": "), 1))
 }
 
-// Once refuses a JSON text in which a field stands twice, or which has a NaN or Infinity, as Python
-// writes them. Other text that is not JSON passes: its reader says more.
-func Once(data []byte) error {
+// RefuseDuplicates refuses a JSON text in which a field stands twice, or which has a NaN or Infinity, as
+// Python writes them. It accepts other text that is not JSON: its reader says more.
+func RefuseDuplicates(data []byte) error {
 	var at *jsontext.SyntacticError
 	err := jsontext.NewDecoder(bytes.NewReader(data)).SkipValue()
 	if !errors.As(err, &at) {
@@ -371,10 +371,10 @@ func Once(data []byte) error {
 	return nil
 }
 
-// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum is
-// another's. One without a checksum passes, as text that is not JSON does.
+// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum does not match.
+// It accepts an object without a checksum, and text that is not JSON: the reader's own error says more.
 func Verify(data []byte) error {
-	if err := Once(data); err != nil {
+	if err := RefuseDuplicates(data); err != nil {
 		return err
 	}
 	var h struct{ CRC *string }

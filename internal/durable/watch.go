@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// A Step is what a writer does to the file system.
-type Step struct {
+// An Operation is what a writer does to the file system.
+type Operation struct {
 	Op       string // create, mkdir, write, sync, truncate, rename, remove, syncdir
 	Path, To string
 	At       int64 // offset of a write, size of a truncation
@@ -16,7 +16,7 @@ type Step struct {
 }
 
 // Watch, where set, is told of each step behind it. Tests that cut the power set it.
-var Watch func(Step)
+var Watch func(Operation)
 
 // A File is one whose steps are watched.
 type File struct {
@@ -31,13 +31,13 @@ func OpenFile(f *os.File, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{f, path, st.Size()}, done(nil, Step{Op: "create", Path: path})
+	return &File{f, path, st.Size()}, done(nil, Operation{Op: "create", Path: path})
 }
 
 // Write appends.
 func (f *File) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
-	done(err, Step{Op: "write", Path: f.Path, At: f.end, Data: append([]byte(nil), b[:n]...)})
+	done(err, Operation{Op: "write", Path: f.Path, At: f.end, Data: append([]byte(nil), b[:n]...)})
 	f.end += int64(n)
 	return n, err
 }
@@ -52,17 +52,17 @@ func (f *File) ReadFrom(r io.Reader) (int64, error) {
 
 // Sync brings the file's content to the disk.
 func (f *File) Sync() error {
-	return done(f.File.Sync(), Step{Op: "sync", Path: f.Path})
+	return done(f.File.Sync(), Operation{Op: "sync", Path: f.Path})
 }
 
 // Truncate cuts the file.
 func (f *File) Truncate(size int64) error {
 	f.end = size
-	return done(f.File.Truncate(size), Step{Op: "truncate", Path: f.Path, At: size})
+	return done(f.File.Truncate(size), Operation{Op: "truncate", Path: f.Path, At: size})
 }
 
 // done tells of a step that went well.
-func done(err error, s Step) error {
+func done(err error, s Operation) error {
 	if err == nil && Watch != nil {
 		Watch(s)
 	}
@@ -71,7 +71,7 @@ func done(err error, s Step) error {
 
 // Remove deletes the file of a place.
 func (p Place) Remove() error {
-	return done(os.Remove(p.String()), Step{Op: "remove", Path: p.String()})
+	return done(os.Remove(p.String()), Operation{Op: "remove", Path: p.String()})
 }
 
 // SyncDir makes the names in a folder outlive a power cut.
@@ -84,5 +84,5 @@ func SyncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	return done(d.Sync(), Step{Op: "syncdir", Path: filepath.Clean(dir)})
+	return done(d.Sync(), Operation{Op: "syncdir", Path: filepath.Clean(dir)})
 }

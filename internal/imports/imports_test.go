@@ -89,7 +89,7 @@ var rules = []rule{
 	{of: "kernels/reference", never: []string{"kernels/families"}, tests: true},
 	{of: "kernels/families", never: []string{"kernels/reference"}},
 	// Launch rules are data, which families look up.
-	{of: "kernels/rule", never: []string{"kernels/families"}},
+	{of: "kernels/launchmap", never: []string{"kernels/families"}},
 	{of: "kernels/nvrtc", only: []string{"kernels/nvrtc", "internal/durable", "internal/hint",
 		"internal/nvlib", "internal/proc"}},
 	{of: "kernels/triton", only: []string{"kernels", "internal/hint", "internal/proc"}},
@@ -112,7 +112,7 @@ var homes = map[string][]string{
 	"github.com/expr-lang/expr":         {"kernels/manifest"},
 	"go.yaml.in/yaml/v4":                {"internal/yamldoc", "cmd/normbench/ci_test.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
-	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},
+	"C":                                 {"kernels/cuda/driver"},
 }
 
 func TestImports(t *testing.T) {

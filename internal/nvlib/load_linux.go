@@ -55,8 +55,7 @@ func mapped(soname string) string {
 	if err != nil {
 		return ""
 	}
-	// The mapped file is what a link led to: libnvrtc.so.12 may be libnvrtc.so.12.9.86, and
-	// libcupti.so.13 libcupti.so.2025.3.1.
+	// The mapped file is what a link led to: libnvrtc.so.12 may be libnvrtc.so.12.9.86.
 	stem, _, _ := strings.Cut(soname, ".so")
 	for _, prefix := range []string{soname, stem + ".so."} {
 		for line := range strings.Lines(string(maps)) {

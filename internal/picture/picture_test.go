@@ -32,7 +32,7 @@ func TestTicks(t *testing.T) {
 func TestFile(t *testing.T) {
 	p := Plot{Title: "a<b>\x1b[31m\u202e", Width: 300, Height: 200,
 		X: Axis{Lo: 1, Hi: 1024, Log: true}, Y: Axis{Hi: 10},
-		Lines: []Line{{Series{"s", "s1", 0, 1, 2},
+		Lines: []Curve{{Series{"s", "s1", 0, 1, 2},
 			[]Point{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true},
 				{X: 1024, Y: 10, Lo: 9, Hi: 10}}}}}
 	text := string(File(strings.Repeat("long ", 40), []Series{{Name: "s", Class: "s1"}},

@@ -12,7 +12,7 @@ type Plot struct {
 	Width, Height float64
 	X, Y          Axis
 	Target        float64 // where a dashed line stands on the y axis; 0 for none
-	Lines         []Line
+	Lines         []Curve
 }
 
 // An Axis goes from Lo to Hi.
@@ -39,8 +39,8 @@ type Series struct {
 	Radius float64 // of the glyphs; 0 for none
 }
 
-// A Line is points from left to right.
-type Line struct {
+// A Curve joins points from left to right.
+type Curve struct {
 	Series
 	Points []Point
 }

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// Options say how Start runs a child.
-type Options struct {
+// StartOptions say how Start runs a child.
+type StartOptions struct {
 	Command []string  // program and arguments
 	Env     []string  // NAME=VALUE, over those of this process
 	Stderr  io.Writer // gets what the child says there; may be nil
@@ -55,7 +55,7 @@ func isSecret(variable string) bool {
 
 // Start starts a child in a process group of its own. It gets this process's environment
 // without what is named as a credential, and dies with this process where the system can do that.
-func Start(o Options) (*Child, error) {
+func Start(o StartOptions) (*Child, error) {
 	c := &Child{cmd: exec.Command(o.Command[0], o.Command[1:]...), max: o.MaxLine, lines: make(chan []byte),
 		stderr: tail{next: o.Stderr}, exited: make(chan struct{}), done: make(chan struct{})}
 	if o.Command[0] == "/proc/self/exe" {

@@ -43,7 +43,7 @@ func TestDescendants(t *testing.T) {
 	for _, end := range []func(*Child){(*Child).Kill,
 		func(c *Child) { c.Close(t.Context(), time.Minute) }} {
 		start := time.Now()
-		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"},
+		c, err := Start(StartOptions{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"},
 			MaxLine: 100})
 		assert.NoError(t, err)
 		line, err := c.Line(t.Context(), time.Now().Add(time.Minute))

@@ -325,7 +325,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 	begin := time.Now()
 	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
 	if o.Stages {
-		t.By = kernels.ByEvents
+		t.By = kernels.ByExposed // launches run one after the other here
 		for _, l := range r.plan.Launches {
 			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.Stage,
 				Seconds: make([]float64, o.Samples)})

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 func open(t *testing.T, limit time.Duration) kernels.Device {
-	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]},
+	c, err := worker.Start(t.Context(), worker.ClientOptions{Command: []string{os.Args[0]},
 		Timeout: limit, Kernels: "test"})
 	assert.NoError(t, err)
 	return c

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // open starts a worker on GPU 0, or skips the test where there is none.
 func open(t *testing.T, limit time.Duration) kernels.Device {
 	t.Setenv("NORMBENCH_TEST_WORKER", "cuda")
-	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]},
+	c, err := worker.Start(t.Context(), worker.ClientOptions{Command: []string{os.Args[0]},
 		Timeout: limit, Kernels: "test"})
 	assert.Needs(t, "CUDA", err)
 	return c

@@ -209,7 +209,7 @@ extern "C" __global__ void columns(const void *x, const void *dy, const double *
   if (db) atomicAdd(db + c, sb);
 }
 
-// round stores float64 answers in a tensor: the saved statistics of a backward.
+// roundTo stores float64 answers in a tensor: the saved statistics of a backward.
 extern "C" __global__ void roundTo(void *out, const double *in, i64 n, i64 type) {
   for EACH(i, n) narrow(out, i, (int)type, (float)in[i]);
 }

@@ -116,16 +116,8 @@ func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions
 
 func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) {
 	d := b.d
-	for try := 0; o.Stages && o.Trace && try < traceTries; try++ {
-		if t, err := b.trace(r, o); err != errNoTrace {
-			return t, err
-		}
-	}
-	marks := 2 // events per sample
-	if o.Stages {
-		marks = len(r.launches) + 1
-	}
-	if err := d.reserveEvents(marks * o.Samples); err != nil {
+	runs := runLengths(len(r.launches), o.Stages)
+	if err := d.reserveEvents(2 * len(runs) * o.Samples); err != nil {
 		return kernels.Timing{}, err
 	}
 	before, err := d.backlog(o.Flush)
@@ -133,11 +125,11 @@ func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) 
 		return kernels.Timing{}, err
 	}
 	checked := !r.family.Stream && r.plan.Writes(b.p)
-	busy, err := b.samples(r, o, marks, before, checked)
+	busy, err := b.samples(r, o.Samples, runs, before, checked)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
-	t, err := b.elapsed(r, o, marks)
+	t, err := b.elapsed(r, o, runs)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
@@ -152,21 +144,35 @@ func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) 
 	return t, nil
 }
 
-// samples takes those of one call, a batch behind each spin. Ahead of the last one the outputs are
-// poisoned, where it is checked.
-func (b *bench) samples(r *program, o kernels.TimeOptions, marks int, before []driver.Step,
+// runLengths says how many of a plan's launches each run of a sample has: all, or where stages are
+// timed one, then two, and so on up to all.
+func runLengths(launches int, stages bool) (runs []int) {
+	for n := 1; stages && n < launches; n++ {
+		runs = append(runs, n)
+	}
+	return append(runs, launches)
+}
+
+// samples takes the samples of one call, a batch behind each spin. Where the answer is checked
+// afterwards, the outputs are poisoned ahead of the last run.
+func (b *bench) samples(r *program, samples int, runs []int, before []driver.Step,
 	checked bool) (busy float64, err error) {
+	operations, marks := 0, 2*len(runs)
+	for _, n := range runs {
+		operations += len(before) + 2 + n
+	}
 	first := 0
-	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
+	for _, n := range batches(samples, operations) {
 		var steps []driver.Step
 		if first > 0 {
-			steps = b.sample(r, o.Stages, before, b.d.events[first*marks:][:marks])
+			steps = b.sample(r, runs, before, nil, b.d.events[first*marks:][:marks])
 		}
 		for i := first; i < first+n; i++ {
-			if i == o.Samples-1 && checked {
-				steps = append(steps, b.poison(r)...)
+			var poison []driver.Step
+			if i == samples-1 && checked {
+				poison = b.poison(r)
 			}
-			steps = append(steps, b.sample(r, o.Stages, before, b.d.events[i*marks:][:marks])...)
+			steps = append(steps, b.sample(r, runs, before, poison, b.d.events[i*marks:][:marks])...)
 		}
 		took, err := b.d.enqueueBehindSpin(steps)
 		if err != nil {
@@ -178,17 +184,20 @@ func (b *bench) samples(r *program, o kernels.TimeOptions, marks int, before []d
 	return busy, nil
 }
 
-// sample is what is enqueued for a sample: what runs before it, and the launches between events,
-// of which there is one behind each where stages are timed.
-func (b *bench) sample(r *program, stages bool, before []driver.Step,
-	events []driver.Event) []driver.Step {
-	steps := append(slices.Clone(before), driver.Step{Kind: driver.StepRecord, Event: events[0]})
-	for j := range r.launches {
-		steps = append(steps, r.launches[j].step)
-		if stages || j == len(r.launches)-1 {
-			steps = append(steps, driver.Step{Kind: driver.StepRecord,
-				Event: events[min(j+1, len(events)-1)]})
+// sample lists what is enqueued for a sample: for each run what stands before it, and its launches
+// between two events. The outputs are poisoned ahead of the last run.
+func (b *bench) sample(r *program, runs []int, before, poison []driver.Step,
+	events []driver.Event) (steps []driver.Step) {
+	mark := func(i int) driver.Step { return driver.Step{Kind: driver.StepRecord, Event: events[i]} }
+	for k, n := range runs {
+		if k == len(runs)-1 {
+			steps = append(steps, poison...)
 		}
+		steps = append(append(steps, before...), mark(2*k))
+		for j := range n {
+			steps = append(steps, r.launches[j].step)
+		}
+		steps = append(steps, mark(2*k+1))
 	}
 	return steps
 }
@@ -205,27 +214,32 @@ func (d *Device) reserveEvents(n int) error {
 	return nil
 }
 
-// elapsed reads the times of samples with so many events each.
-func (b *bench) elapsed(r *program, o kernels.TimeOptions, marks int) (t kernels.Timing, err error) {
+// leastStage is the least time of a stage, in seconds: noise may make a difference negative.
+const leastStage = 1e-9
+
+// elapsed reads the times of the samples. A stage's time is that of the run up to its launch less that
+// of the run before: what the launch adds to the plan's time (kernels.ByExposed).
+func (b *bench) elapsed(r *program, o kernels.TimeOptions, runs []int) (t kernels.Timing, err error) {
 	t.Seconds = make([]float64, o.Samples)
 	if o.Stages {
-		t.By = kernels.ByEvents
+		t.By = kernels.ByExposed
 		for _, l := range r.launches {
 			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.stage,
 				Seconds: make([]float64, o.Samples)})
 		}
 	}
 	for i := range o.Samples {
-		events := b.d.events[i*marks:][:marks]
-		if t.Seconds[i], err = events[marks-1].Elapsed(events[0]); err != nil {
-			return kernels.Timing{}, err
-		}
-		if o.Stages {
-			for j := range r.launches {
-				if t.Stages[j].Seconds[i], err = events[j+1].Elapsed(events[j]); err != nil {
-					return kernels.Timing{}, err
-				}
+		events := b.d.events[i*2*len(runs):][:2*len(runs)]
+		before := 0.0
+		for k := range runs {
+			took, err := events[2*k+1].Elapsed(events[2*k])
+			if err != nil {
+				return kernels.Timing{}, err
 			}
+			if o.Stages {
+				t.Stages[k].Seconds[i] = max(took-before, leastStage)
+			}
+			before, t.Seconds[i] = took, took
 		}
 	}
 	return t, nil

@@ -39,3 +39,12 @@ func TestNextEnqueue(t *testing.T) {
 		return fmt.Sprint(nextEnqueue(given, time.Duration(us)*time.Microsecond, 20, late))
 	})
 }
+
+// Where stages are timed, each sample runs the plan's first launch, then its first two, and so on, and
+// all of it last: exposed k2 is the difference of the last two.
+func TestRunLengths(t *testing.T) {
+	assert.Same(t, runLengths(1, true), []int{1})
+	assert.Same(t, runLengths(2, true), []int{1, 2})
+	assert.Same(t, runLengths(3, true), []int{1, 2, 3})
+	assert.Same(t, runLengths(3, false), []int{3})
+}

@@ -6,8 +6,8 @@ import (
 	"normbench/kernels"
 )
 
-// hostNormalize makes row i of a forward before it is rounded: of x, with its residual, the
-// mean, then the sum of squares around it, then y. It stores r and the mean.
+// hostNormalize computes row i of a forward in float32, before y is rounded, and stores the row's statistics
+// r and mean. It adds the residual to x, takes the mean, then the sum of squares around the mean, then y.
 func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
 	p, spec := h.Problem, h.Problem.Op.Spec()
 	hostInput(h, row, i)

@@ -31,7 +31,7 @@ func NewIdentity(r *kernels.Registry, kind string) *Identity {
 }
 
 // Source is the hash of f's sources, 12 hexadecimal digits: of its CUDA files with their headers
-// and of the flags of every compilation, or on a CPU of all host stages and what they use. Foreign
+// and of the flags of every compilation, or on a CPU of all host stages (hostFiles). Foreign
 // code counts by its text and its version.
 func (i *Identity) Source(f *kernels.Family) (string, error) {
 	i.mu.Lock()
@@ -80,7 +80,7 @@ func (i *Identity) code(names []string) (string, error) {
 			return "", err
 		}
 		if !(nvrtc.Source{Name: name}).IsPython() { // where // divides
-			text = nvrtc.Code(text)
+			text = nvrtc.StripComments(text)
 		}
 		if path.Ext(name) == ".cu" {
 			text = strings.Join(nvrtc.FixedFlags, " ") + "\n" + text

@@ -18,7 +18,7 @@ constexpr int THREADS = 32 * WARPS;
 
 // The tensors that a problem may lack are null pointers.
 
-// at widens element i of x, or of x + res.
+// sumAt widens element i of x, or of x + res.
 __device__ __forceinline__ float sumAt(const X *x, const X *res, i64 i) {
   return at<X_TYPE>(x + i) + (res ? at<X_TYPE>(res + i) : 0.f);
 }

@@ -13,27 +13,18 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
-	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
 )
 
 //go:embed *.go *.cu *.cuh *.yaml
 var files embed.FS
 
-// stages are the host stages of the designs in manifests. Those of a pass do the same rows, whatever
-// the design's chunks.
-var stages = manifest.Stages{
-	kernels.Fwd: {"cta_reg": hostForwards, "two_pass": hostForwards, "transpose": hostTranspose},
-	kernels.Bwd: {"reg_persist": hostBackwards, "two_pass": hostBackwards, "reduce": hostReduce},
-}
-
 // New makes the registry of all families, whose defaults are by the maps that the program brings
 // along.
-func New() *kernels.Registry { return over(&kernels.Registry{File: File}, brought) }
+func New() *kernels.Registry { return over(&kernels.Registry{File: File}, builtinMaps) }
 
 // wideRow is the bytes of a row beyond which two_pass' CTAs take 32 warps.
 const wideRow = 64 << 10
@@ -102,7 +93,7 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	return row >= least && row <= most
 }
 
-// maxPersistBytes is the widest row that defaultFamily keeps in registers in a
+// maxPersistBytes is the widest row that analyticDefault keeps in registers in a
 // backward where the pipeline does not apply. Beyond it so few rows are in flight
 // that reading them twice is faster: on an H200 87 us against 99 at 2048x16384
 // (bf16, rmsnorm).
@@ -111,10 +102,14 @@ const maxPersistBytes = 16 << 10
 // packages are those of the Go files behind host stages, by what stands before a file's name.
 var packages = map[string]embed.FS{"": files, "kernels/": kernels.Sources, "common/": common.Sources}
 
-// hostFiles are the Go files that host stages run.
-var hostFiles = sync.OnceValue(func() (names []string) {
-	for _, from := range []string{"", "common/"} {
-		list, _ := fs.Glob(packages[from], "*.go") // the pattern is sound
+// hostFiles lists the Go files that a host stage runs: those of this package whose names begin with
+// host, and what they use of package kernels. Plans are no part of them: records have their hash.
+func hostFiles() []string { return goFiles("host*.go", "") }
+
+// goFiles lists the Go files of packages whose names match a pattern, and those of package kernels.
+func goFiles(pattern string, from ...string) (names []string) {
+	for _, from := range from {
+		list, _ := fs.Glob(packages[from], pattern) // the pattern is sound
 		for _, name := range list {
 			if !strings.HasSuffix(name, "_test.go") {
 				names = append(names, from+name)
@@ -122,7 +117,7 @@ var hostFiles = sync.OnceValue(func() (names []string) {
 		}
 	}
 	return append(names, "kernels/dtype.go", "kernels/host.go")
-})
+}
 
 // File returns one of the families' source files, or a Go file behind the name of its package.
 func File(name string) (string, error) {
@@ -158,7 +153,7 @@ func Hash(r *kernels.Registry) (string, error) {
 		}
 		return nil
 	}
-	if err := write(hostFiles()); err != nil {
+	if err := write(goFiles("*.go", "", "common/")); err != nil {
 		return "", err
 	}
 	for _, f := range r.Families {

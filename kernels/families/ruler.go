@@ -62,10 +62,3 @@ func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Fam
 			"release": hostEmpty, "wash": hostEmpty},
 	}
 }
-
-func hostEmpty(*kernels.HostRun, int) {}
-
-func hostSpin(h *kernels.HostRun, _ int) {
-	for start := time.Now(); time.Since(start) < time.Duration(h.Arg("ns")); {
-	}
-}

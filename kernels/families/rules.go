@@ -2,39 +2,33 @@ package families
 
 import (
 	"cmp"
-	"embed"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"sync"
 
+	"normbench"
 	"normbench/kernels"
+	"normbench/kernels/launchmap"
 	"normbench/kernels/manifest"
-	"normbench/kernels/rule"
 )
 
-// The maps of results/*/tuned.json, without entries. `go test ./cmd/normbench -run TestMapsBrought
-// -update` writes them.
-//
-//go:embed maps/*.json
-var mapFiles embed.FS
-
-// brought are the maps that the program brings along.
-var brought = sync.OnceValue(func() []*rule.Map {
-	names, err := fs.Glob(mapFiles, "maps/*.json")
-	var ms []*rule.Map
+// builtinMaps reads the maps of the tuned tables that the program brings along.
+var builtinMaps = sync.OnceValue(func() []*launchmap.Map {
+	names, err := fs.Glob(normbench.TunedTables, "results/*/tuned.json")
+	var ms []*launchmap.Map
 	for _, name := range names {
 		var t struct {
 			Device kernels.DeviceInfo
-			Map    *rule.Map
+			Map    *launchmap.Map
 		}
-		text, bad := mapFiles.ReadFile(name)
+		text, bad := normbench.TunedTables.ReadFile(name)
 		err = errors.Join(err, bad, json.Unmarshal(text, &t))
-		if err == nil {
+		if err == nil && t.Map != nil {
 			t.Map.Device = t.Device
 			err = t.Map.CheckValid()
+			ms = append(ms, t.Map)
 		}
-		ms = append(ms, t.Map)
 	}
 	if err != nil {
 		panic(err) // a test reads them first
@@ -44,24 +38,24 @@ var brought = sync.OnceValue(func() []*rule.Map {
 
 // With makes the registry of all families with the defaults of some maps. They choose among configs
 // and change no kernel, so they are part of no family's sources.
-func With(ms ...*rule.Map) *kernels.Registry {
+func With(ms ...*launchmap.Map) *kernels.Registry {
 	return Over(&kernels.Registry{File: File}, ms...)
 }
 
 // Over is With with those families of r beside ours that are not ours, such as a user's.
-func Over(r *kernels.Registry, ms ...*rule.Map) *kernels.Registry {
-	return over(r, func() []*rule.Map { return ms })
+func Over(r *kernels.Registry, ms ...*launchmap.Map) *kernels.Registry {
+	return over(r, func() []*launchmap.Map { return ms })
 }
 
-func over(r *kernels.Registry, ms func() []*rule.Map) *kernels.Registry {
+func over(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Registry {
 	analytic := Analytic(r)
 	var books sync.Map // device to *rule.Book
-	book := func(d kernels.DeviceInfo) *rule.Book {
+	book := func(d kernels.DeviceInfo) *launchmap.Book {
 		b, ok := books.Load(d)
 		if !ok {
-			b, _ = books.LoadOrStore(d, rule.NewBook(rule.Ladder(ms(), &d), d, analytic))
+			b, _ = books.LoadOrStore(d, launchmap.NewBook(launchmap.Ladder(ms(), &d), d, analytic))
 		}
-		return b.(*rule.Book)
+		return b.(*launchmap.Book)
 	}
 	out := &kernels.Registry{File: r.File}
 	out.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
@@ -82,7 +76,7 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	for _, s := range kernels.Ops() {
 		list = append(list, plain(s.Op, kernels.Fwd), plain(s.Op, kernels.Bwd),
 			stream(s.Op, kernels.Fwd), stream(s.Op, kernels.Bwd))
-		if both(s.Op) {
+		if hasDesigns(s.Op) {
 			list = append(append(list, driverCopy(s.Op)), rulers(s.Op)...)
 		}
 	}
@@ -126,7 +120,7 @@ func Analytic(r *kernels.Registry) *kernels.Registry {
 			return f.CheckServes(p) == nil && f.Refuse(p, v.Config, d) == nil
 		}
 		design := "plain"
-		if both(p.Op) {
+		if hasDesigns(p.Op) {
 			design = analyticDefault(p, d, runs)
 		}
 		if v.Family != kernels.FamilyName(p.Op, p.Pass, design) {
@@ -137,13 +131,13 @@ func Analytic(r *kernels.Registry) *kernels.Registry {
 	return out
 }
 
-// both says whether an op is one of the two that designs are for.
-func both(op kernels.Op) bool { return op == kernels.RMSNorm || op == kernels.LayerNorm }
+// hasDesigns says whether an op is one of the two that designs are for.
+func hasDesigns(op kernels.Op) bool { return op == kernels.RMSNorm || op == kernels.LayerNorm }
 
 // Book answers for a device by a step, with the families of r behind it.
-func Book(r *kernels.Registry, s rule.Step, d kernels.DeviceInfo) *rule.Book {
-	return rule.NewBook(s, d, Analytic(r))
+func Book(r *kernels.Registry, s launchmap.Rung, d kernels.DeviceInfo) *launchmap.Book {
+	return launchmap.NewBook(s, d, Analytic(r))
 }
 
-// Step says which of the maps that the program brings along answers for a device.
-func Step(d kernels.DeviceInfo) rule.Step { return rule.Ladder(brought(), &d) }
+// Rung says which of the maps that the program brings along answers for a device.
+func Rung(d kernels.DeviceInfo) launchmap.Rung { return launchmap.Ladder(builtinMaps(), &d) }

@@ -3,7 +3,6 @@ package families_test
 import (
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -21,21 +20,21 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 )
 
 // wild is a map of an H200, a third of whose cells have any configs that are accepted there: of
 // four classes, with split lines and rows.
-var wild = sync.OnceValue(func() *rule.Map {
+var wild = sync.OnceValue(func() *launchmap.Map {
 	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.With(), devicetest.H200()
-	m := &rule.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
-	for i, c := range rule.Classes() {
+	m := &launchmap.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
+	for i, c := range launchmap.Classes() {
 		if c.With != 0 && i%7 > 0 || c.Bytes == 4 && i%3 > 0 {
 			continue
 		}
-		for _, align := range rule.Aligns(c.Bytes) {
-			x := rule.Blank(c, align, d.SMs)
-			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells,
+		for _, align := range launchmap.Aligns(c.Bytes) {
+			x := launchmap.Blank(c, align, d.SMs)
+			x.Lines = slices.Insert(x.Lines, 13, launchmap.Band{From: 4096, Cells: x.Lines[0].Cells,
 				Evidence: x.Lines[0].Evidence})
 			for line := range x.Lines {
 				for cell := range x.Rows {
@@ -49,7 +48,7 @@ var wild = sync.OnceValue(func() *rule.Map {
 					f := fs[r.IntN(len(fs))]
 					v := kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
 					if b.Accepts(reg, d, v) {
-						x.Set(line, cell, v, rule.Measured)
+						x.Set(line, cell, v, launchmap.Measured)
 					}
 				}
 			}
@@ -64,7 +63,7 @@ var wild = sync.OnceValue(func() *rule.Map {
 func drawn(r *rand.Rand) kernels.Problem {
 	for {
 		p := devicetest.Draw(r, 20, 16)
-		if p.Op != "l2norm" && rule.Inside(p.M, p.N) {
+		if p.Op != "l2norm" && launchmap.Inside(p.M, p.N) {
 			return p
 		}
 	}
@@ -84,7 +83,7 @@ func draws(least int) int {
 func TestDefaultRuns(t *testing.T) {
 	analytic, mapped := families.With(), 0
 	for _, r := range []*kernels.Registry{families.New(), families.With(wild())} {
-		for _, k := range rule.KnownDevices() {
+		for _, k := range launchmap.KnownDevices() {
 			draw, d := rand.New(rand.NewPCG(38, 2)), k.DeviceInfo
 			for range draws(500) {
 				p := drawn(draw)
@@ -118,7 +117,7 @@ func TestDefaultRuns(t *testing.T) {
 // What every lookup of a program goes through allocates nothing, once its cell was asked for.
 func TestLookupAllocates(t *testing.T) {
 	d := devicetest.H200()
-	b := families.Book(families.With(), families.Step(d), d)
+	b := families.Book(families.With(), families.Rung(d), d)
 	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
 		"layernorm/bwd/4097x8191/bf16+bias", "rmsnorm/fwd/4096x4096/bf16+fp8"} { // the last without a raster
 		p := devicetest.Problem(t, text)
@@ -129,7 +128,7 @@ func TestLookupAllocates(t *testing.T) {
 
 func BenchmarkLookup(b *testing.B) {
 	d := devicetest.H200()
-	book := families.Book(families.With(), families.Step(d), d)
+	book := families.Book(families.With(), families.Rung(d), d)
 	p := devicetest.Problem(b, "layernorm/bwd/4097x8191/bf16+bias")
 	for b.Loop() {
 		book.Answer(p)
@@ -139,14 +138,14 @@ func BenchmarkLookup(b *testing.B) {
 // TestSteps is the ladder, by the devices that are known without a card.
 func TestSteps(t *testing.T) {
 	var got []string
-	for _, k := range rule.KnownDevices() {
+	for _, k := range launchmap.KnownDevices() {
 		err := kernels.CheckID(k.ID)
 		assert.That(t, err == nil && k.Arch != "" && k.SMs >= 1 &&
 			k.CacheBytes >= 1 && k.SharedPerBlock >= 48<<10, "%s: %v, %+v", k.Key, err, k)
-		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()},
+		got = append(got, fmt.Sprint(k.Key, " ", launchmap.Ladder([]*launchmap.Map{nil, wild()},
 			&k.DeviceInfo).Near))
 	}
-	sources := strings.Count(string(assert.File(t, "../rule/devices.json")), `"source": "`)
+	sources := strings.Count(string(assert.File(t, "../launchmap/devices.json")), `"source": "`)
 	assert.Equal(t, sources, len(got), "devices with a source")
 	want := fmt.Sprint([]string{"h200 3", "h100 2", "a100 0", "b200 1", "l40s 0", "rtx5090 1"})
 	assert.Equal(t, fmt.Sprint(got), want, got)
@@ -157,12 +156,12 @@ func TestSteps(t *testing.T) {
 func TestClassesBehind(t *testing.T) {
 	assert.Lines(t, "testdata/steps.txt", func(input string) string {
 		key, text, _ := strings.Cut(input, " ")
-		i := slices.IndexFunc(rule.KnownDevices(), func(k rule.KnownDevice) bool { return k.Key == key })
-		d, p := rule.KnownDevices()[i].DeviceInfo, devicetest.Problem(t, text)
-		step := families.Step(d)
+		i := slices.IndexFunc(launchmap.KnownDevices(), func(k launchmap.KnownDevice) bool { return k.Key == key })
+		d, p := launchmap.KnownDevices()[i].DeviceInfo, devicetest.Problem(t, text)
+		step := families.Rung(d)
 		a := families.Book(families.With(), step, d).Answer(p)
-		assert.Equal(t, a.Match, rule.MatchCell, input)
-		return step.For(rule.ClassOf(p)).Map.Device.ID
+		assert.Equal(t, a.Match, launchmap.MatchCell, input)
+		return step.For(launchmap.ClassOf(p)).Map.Device.ID
 	})
 }
 
@@ -182,8 +181,8 @@ func TestRefused(t *testing.T) {
 		"is refused in a part of its cells"} {
 		assert.That(t, strings.Contains(found, want), "no %q in %s", want, found)
 	}
-	for _, k := range rule.KnownDevices() {
-		whole := families.Step(k.DeviceInfo).Map
+	for _, k := range launchmap.KnownDevices() {
+		whole := families.Rung(k.DeviceInfo).Map
 		if whole == nil || whole.Device.ID != k.ID {
 			continue
 		}
@@ -212,9 +211,9 @@ var (
 
 // sampledClasses are a part-th of the classes of an element's bytes, 0 for any, all for
 // `make test-all`.
-func sampledClasses(bytes int64, part int) (list []rule.Class) {
+func sampledClasses(bytes int64, part int) (list []launchmap.Class) {
 	of := 0
-	for _, c := range rule.Classes() {
+	for _, c := range launchmap.Classes() {
 		if bytes == 0 || c.Bytes == bytes {
 			if of++; assert.Sampled(of, part) {
 				list = append(list, c)
@@ -240,20 +239,20 @@ func answerLine(v kernels.Variant) string {
 // which is accepted. On the card of the map, and for some columns on another by a wild one. Outside
 // there is no answer. Packing the classes of all types takes ten seconds: `make test-all`.
 func TestExports(t *testing.T) {
-	h200, h100 := devicetest.H200(), rule.KnownDevices()[1].DeviceInfo
+	h200, h100 := devicetest.H200(), launchmap.KnownDevices()[1].DeviceInfo
 	element, columns := int64(2), []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}
 	if assert.All {
 		element = 0
 	}
 	for _, test := range []struct {
 		name    string
-		by      rule.Step
+		by      launchmap.Rung
 		device  kernels.DeviceInfo
 		columns []int64
 		most    int
 	}{
-		{"program", families.Step(h200), h200, nil, 128 << 10},
-		{"columns", rule.Ladder([]*rule.Map{wild()}, &h100), h100, columns, 160 << 10},
+		{"program", families.Rung(h200), h200, nil, 128 << 10},
+		{"columns", launchmap.Ladder([]*launchmap.Map{wild()}, &h100), h100, columns, 160 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if testing.Short() {
@@ -267,7 +266,7 @@ func TestExports(t *testing.T) {
 				p := drawn(draw)
 				if len(test.columns) > 0 && draw.IntN(3) > 0 {
 					p.N = test.columns[draw.IntN(len(test.columns))]
-					p.M = min(p.M, rule.MaxElems/p.N)
+					p.M = min(p.M, launchmap.MaxElems/p.N)
 				}
 				sum := int64(0)
 				for i, o := range kernels.Options() {
@@ -275,7 +274,7 @@ func TestExports(t *testing.T) {
 				}
 				fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, sum)
 				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) ||
-					!slices.Contains(classes, rule.ClassOf(p)) {
+					!slices.Contains(classes, launchmap.ClassOf(p)) {
 					fmt.Fprintln(&want)
 					continue
 				}
@@ -331,7 +330,7 @@ func TestExports(t *testing.T) {
 // compiler have nothing to act on.
 func TestExportPlain(t *testing.T) {
 	d := devicetest.H200()
-	step := families.Step(d)
+	step := families.Rung(d)
 	m := *step.Map
 	m.Tool, m.Protocol = "\x1b[31mv1\u202e \\", json.RawMessage(`{"name": "cold\u001b]0;x\u0007\u2028\u2066"}`)
 	m.Sources = maps.Clone(m.Sources)
@@ -339,8 +338,8 @@ func TestExportPlain(t *testing.T) {
 		m.Sources[f] = "0123\u202e\x9b?\\"
 	}
 	step.Map, step.Behind = &m, nil
-	for _, format := range rule.Formats {
-		text, err := rule.NewBook(step, d, families.New()).Export(rule.Classes()[:2], []int64{4096}, format)
+	for _, format := range launchmap.Formats {
+		text, err := launchmap.NewBook(step, d, families.New()).Export(launchmap.Classes()[:2], []int64{4096}, format)
 		assert.NoError(t, err, format)
 		for _, line := range strings.Split(string(text), "\n") {
 			plain := strings.IndexFunc(line, func(r rune) bool { return r != '\t' && !unicode.IsGraphic(r) }) < 0
@@ -351,87 +350,14 @@ func TestExportPlain(t *testing.T) {
 	}
 }
 
-// TestLaunches: what --launch writes is what each M of a run plans, of problems that the fit did
-// not see too.
-func TestLaunches(t *testing.T) {
-	d, reg, draw := devicetest.H200(), families.With(), rand.New(rand.NewPCG(38, 5))
-	book := families.Book(reg, rule.Step{Map: wild(), Near: rule.Own}, d)
-	text, err := book.Launches(sampledClasses(0, 24), []int64{640, 4096, 5000, 8191})
-	assert.NoError(t, err)
-	var out struct {
-		Runs []struct {
-			Class  rule.Class
-			N      int64
-			Family string
-			Plans  []map[string]any
-		}
+// The analytic base of a backward with few rows is few_rows within the bounds that were measured: up to a
+// quarter of the SMs at any width, up to the SMs at 8192 columns, and up to twice the SMs at 4096.
+func TestFewRows(t *testing.T) {
+	r, d := families.Analytic(families.New()), devicetest.H200() // 132 SMs
+	for shape, want := range map[[2]int64]bool{{33, 65536}: true, {34, 65536}: false, {132, 8192}: true,
+		{132, 8200}: false, {133, 8192}: false, {264, 4096}: true, {264, 4104}: false, {265, 4096}: false} {
+		p := devicetest.Problem(t, fmt.Sprintf("rmsnorm/bwd/%dx%d/bf16", shape[0], shape[1]))
+		got := r.Default(p, d).Family
+		assert.That(t, (got == "rms_bwd/few_rows") == want, "%s: %s", p, got)
 	}
-	assert.NoError(t, json.Unmarshal(text, &out))
-	asked, unknown := 0, 0
-	number := func(x map[string]any, m int64) float64 { // that follows M
-		at := func(name string) int64 { f, _ := x[name].(float64); return int64(f) }
-		if k := at("ragged"); k > 0 {
-			return float64(min(m%k, 1))
-		} else if k := at("whole"); k > 0 {
-			return float64(1 - min(m%k, 1))
-		}
-		n := kernels.CeilDiv(m, at("rows"))
-		if most := at("most"); most > 0 {
-			n = min(n, most)
-		}
-		return float64(at("times") * n)
-	}
-	var same func(got, want any, m int64) bool
-	same = func(got, want any, m int64) bool {
-		switch want := want.(type) {
-		case map[string]any:
-			for name := range want {
-				if !same(got.(map[string]any)[name], want[name], m) {
-					return false
-				}
-			}
-			return true
-		case []any:
-			list := got.([]any)
-			for i := range list {
-				if len(list) != len(want) || !same(list[i], want[i], m) {
-					return false
-				}
-			}
-			return len(list) == len(want)
-		case float64:
-			if asked++; got == nil {
-				unknown++
-				return true
-			} else if x, ok := got.(map[string]any); ok {
-				got = number(x, m)
-			}
-		}
-		return got == want
-	}
-	for _, r := range out.Runs {
-		for _, p := range r.Plans {
-			from, to := int64(p["m_from"].(float64)), int64(p["m_to"].(float64))
-			for range 5 {
-				m := from + draw.Int64N(to-from+1)
-				q := r.Class.Problem(m, r.N)
-				if rule.ClassOf(q) != r.Class {
-					continue
-				}
-				_, v, plan, err := reg.Resolve(q, book.Answer(q).Variant, d)
-				assert.Must(t, err == nil && v.Family == r.Family, "%s: %s, %v: not what the run has: %s",
-					q, v, err, r.Family)
-				var want any
-				text, err1 := json.Marshal(plan)
-				assert.NoError(t, errors.Join(err1, json.Unmarshal(text, &want)), q)
-				assert.That(t, same(p, want, m), "%s: %s launches %s, the run has %v", q, v, text, p)
-			}
-		}
-	}
-	least := 30 // numbers for each without a formula: some days' classes have one of 39
-	if assert.All {
-		least = 50
-	}
-	assert.That(t, asked != 0 && unknown*least <= asked,
-		"%d of %d numbers are not known", unknown, asked)
 }

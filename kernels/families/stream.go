@@ -92,32 +92,6 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 	}
 }
 
-func hostStream(h *kernels.HostRun, pid int) {
-	count, ctas := h.Arg("count"), int64(h.Launch.Grid[0])
-	lo, hi := count*int64(pid)/ctas, count*int64(pid+1)/ctas
-	in, out := h.Problem.Full(kernels.Input), h.Problem.Full(kernels.Output)
-	if len(in) == 1 && len(out) == 1 && in[0].DType == out[0].DType {
-		size := in[0].DType.Size()
-		copy(h.Mem["y"].Bytes[lo*size:hi*size], h.Mem["x"].Bytes[lo*size:])
-		return
-	}
-	const block = 4096 // elements that stay in the first-level cache
-	a, b := h.Row(0, block), h.Row(1, block)
-	for ; lo < hi; lo += block {
-		n := min(block, hi-lo)
-		h.Mem[in[0].Name].Load(a[:n], lo)
-		for _, t := range in[1:] {
-			h.Mem[t.Name].Load(b[:n], lo)
-			for i, v := range b[:n] {
-				a[i] += v
-			}
-		}
-		for _, t := range out {
-			h.Mem[t.Name].Store(lo, a[:n])
-		}
-	}
-}
-
 // driverCopy is the driver's own copy of x to y, which tells whether the stream is
 // as fast as this device moves bytes.
 func driverCopy(op kernels.Op) *kernels.Family {
@@ -147,8 +121,4 @@ func driverCopy(op kernels.Op) *kernels.Family {
 		},
 		Host: map[string]kernels.HostStage{kernels.Memcpy: hostMemcpy},
 	}
-}
-
-func hostMemcpy(h *kernels.HostRun, _ int) {
-	copy(h.Mem["y"].Bytes, h.Mem["x"].Bytes)
 }

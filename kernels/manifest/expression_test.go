@@ -57,7 +57,7 @@ func TestEnvRemembers(t *testing.T) {
 			ds[i] = read[0]
 		}
 		f := ds[0].family(nil, nil, nil)
-		p, c, dev := everything(f.Op, f.Pass), kernels.Config{}, devicetest.H200()
+		p, c, dev := fullProblem(f.Op, f.Pass), kernels.Config{}, devicetest.H200()
 		p.DType, p.Weight = kernels.BF16, kernels.BF16
 		for range 400 {
 			switch r := f.Knobs[draw.IntN(len(f.Knobs))]; draw.IntN(8) {

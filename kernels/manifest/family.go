@@ -12,9 +12,9 @@ import (
 
 // ---- Buffers --------------------------------------------------------------------
 
-// everything are the problems that between them have every tensor of an op and
-// pass.
-func everything(op kernels.Op, pass kernels.Pass) kernels.Problem {
+// fullProblem makes the problem of an op and a pass with all options that it takes, so that it has every
+// tensor there can be.
+func fullProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
 	p := kernels.Problem{Op: op, Pass: pass, M: 1, N: 1}
 	for _, o := range kernels.Options() {
 		takes := (o.Pass == "" || o.Pass == pass) && slices.Contains(op.Spec().Options, o.Name)
@@ -30,7 +30,7 @@ func everything(op kernels.Op, pass kernels.Pass) kernels.Problem {
 func (d *design) tensors() []string {
 	var names []string
 	for _, op := range d.fields.Op {
-		for _, t := range everything(kernels.Op(op.Text), d.Pass).Tensors() {
+		for _, t := range fullProblem(kernels.Op(op.Text), d.Pass).Tensors() {
 			if !slices.Contains(names, t.Name) {
 				names = append(names, t.Name)
 			}
@@ -47,7 +47,7 @@ func (d *design) tensors() []string {
 
 // outputs are the names of those that d's problems may have.
 func (d *design) outputs() (names []string) {
-	for _, t := range everything(d.Op, d.Pass).Tensors() {
+	for _, t := range fullProblem(d.Op, d.Pass).Tensors() {
 		if t.Role == kernels.Output {
 			names = append(names, t.Name)
 		}
@@ -64,7 +64,7 @@ func (d *design) passes(name string) bool {
 // macros are the names of the defines that every launch has.
 func (d *design) macros() []string {
 	names := []string{kernels.Warps.Macro}
-	p := everything(d.Op, d.Pass)
+	p := fullProblem(d.Op, d.Pass)
 	p.DType, p.Weight = kernels.BF16, kernels.BF16
 	var c kernels.Config
 	for _, r := range d.knobs {
@@ -186,7 +186,7 @@ func (d *design) unwritten() []string {
 
 // untaken are the tensors of d's problems that no launch takes and that are not left unwritten.
 func (d *design) untaken() (names []string) {
-	for _, t := range everything(d.Op, d.Pass).Tensors() {
+	for _, t := range fullProblem(d.Op, d.Pass).Tensors() {
 		switch {
 		case d.passes(t.Name), slices.Contains(d.unwritten(), t.Name):
 		// it reads y instead

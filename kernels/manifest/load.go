@@ -99,7 +99,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 					"%q is the name of a family at %s already", d.Name.Text, first.At)
 			}
 			if _, err := r.Lookup(d.Name.Text); err == nil || d.Name.Text == "base" {
-				return nil, d.Name.Errorf("choose another; `normbench list kernels` shows all",
+				return nil, d.Name.Errorf("choose another; `normbench list families` shows all",
 					"%q is the name of one of normbench's families", d.Name.Text)
 			}
 			places[d.Name.Text] = d.Name.Place
@@ -219,7 +219,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 	if d.prefix != "" { // else all code is the program's
 		f.Version = foreign(hashed, binaries, files, d.include)
 	}
-	for _, l := range d.pythons() {
+	for _, l := range d.tritonLaunches() {
 		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)
 	}
 	return f, nil

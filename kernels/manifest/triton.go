@@ -120,8 +120,8 @@ func (d *design) isBuffer(text string) bool {
 		text == "b" && d.Pass == kernels.Bwd
 }
 
-// pythons are the launches of Triton's kernels.
-func (d *design) pythons() (list []*launch) {
+// tritonLaunches lists the launches whose kernels are Triton's.
+func (d *design) tritonLaunches() (list []*launch) {
 	for i := range d.launches {
 		if d.launches[i].python != nil {
 			list = append(list, &d.launches[i])
@@ -135,7 +135,7 @@ func probe(designs []*design, files map[string]string) error {
 	var launches []*launch
 	sources := map[string]string{}
 	for _, d := range designs {
-		for _, l := range d.pythons() {
+		for _, l := range d.tritonLaunches() {
 			if name := l.python.request.Source; name != "" {
 				text, ok := files[name]
 				if !ok {

@@ -25,10 +25,10 @@ const formatVersion = "normbench-cubin 3"
 // file and renamed, and checked when read. Failures to compile are not kept.
 type Cache struct {
 	dir     string
-	version string      // of NVRTC, part of every key of its cubins
-	compile CompileFunc // by NVRTC; nil without it, where nobody asks for CUDA
-	python  CompileFunc // by Triton, whose versions are in the options
-	shelf   *shelf      // nil without include folders
+	version string        // of NVRTC, part of every key of its cubins
+	compile CompileFunc   // by NVRTC; nil without it, where nobody asks for CUDA
+	python  CompileFunc   // by Triton, whose versions are in the options
+	shelf   *includeCache // nil without include folders
 
 	mu     sync.Mutex
 	unkept string
@@ -44,7 +44,7 @@ func NewCache(dir string, c *Compiler) *Cache {
 		return &Cache{dir: dir}
 	}
 	return &Cache{dir: dir, version: fmt.Sprintf("%d.%d", c.major, c.minor), compile: c.Compile,
-		shelf: &shelf{folders: c.Includes()}}
+		shelf: &includeCache{folders: c.Includes()}}
 }
 
 // UsePool has p compile what is not in the cache.
@@ -120,9 +120,9 @@ func (c *Cache) key(src Source, opt Options) (string, error) {
 func (s Source) code() Source {
 	headers := map[string]string{}
 	for name, text := range s.Headers {
-		headers[name] = Code(text)
+		headers[name] = StripComments(text)
 	}
-	return Source{s.Name, Code(s.Text), headers}
+	return Source{s.Name, StripComments(s.Text), headers}
 }
 
 // note keeps the first of what Unkept says.

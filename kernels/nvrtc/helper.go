@@ -25,7 +25,7 @@ type reply struct {
 // ServeHelper is the main function of a helper process: it compiles what it reads from in,
 // one source after the other, with the NVRTC of the file at path.
 func ServeHelper(in io.Reader, out io.Writer, path string) error {
-	volunteer()
+	yieldToParent()
 	c, err := Open(path)
 	enc := json.NewEncoder(out)
 	if err != nil {

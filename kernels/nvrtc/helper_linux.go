@@ -6,9 +6,10 @@ import (
 	"syscall"
 )
 
-// volunteer has the kernel end this process before others when memory runs out: a helper costs
-// one unit, its parent the device. Its caller's goroutine goes on as the one that compiles.
-func volunteer() {
+// yieldToParent makes this process the first that the kernel kills when memory runs out, and lowers its
+// priority: a lost helper costs one compilation, its parent would cost the device. It locks the
+// goroutine that compiles to its thread, as a priority is one thread's.
+func yieldToParent() {
 	// The process that drives the device goes first. With as many compilers as cores, it would wait
 	// for a core. A priority is one thread's.
 	runtime.LockOSThread()

@@ -37,9 +37,9 @@ func joined(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\\\r\n", ""), "\\\n", "")
 }
 
-// Code is a text of C++ or Go without comments, blanks around lines and empty lines. A text with
+// StripComments is a text of C++ or Go without comments, blanks around lines and empty lines. A text with
 // raw strings of C++, which may hold any of these, stays as it is.
-func Code(text string) string {
+func StripComments(text string) string {
 	if rawString.MatchString(text) {
 		return text
 	}
@@ -92,7 +92,7 @@ func inclusions(text string) inclusion {
 		return x.(inclusion)
 	}
 	var x inclusion
-	for line := range strings.Lines(Code(text)) {
+	for line := range strings.Lines(StripComments(text)) {
 		switch m := directive.FindStringSubmatch(strings.TrimSpace(line)); {
 		case m == nil:
 		case m[1] == "include" && m[2] != "":
@@ -175,8 +175,8 @@ func includesSystem(src Source) bool {
 	return len(inclusions(src.Text).system) > 0
 }
 
-// A shelf knows the files of include folders by content.
-type shelf struct {
+// An includeCache keeps the files of include folders, by their content.
+type includeCache struct {
 	folders []string
 	mu      sync.Mutex
 	read    map[string]*header // by file; nil for what is not there
@@ -188,12 +188,12 @@ type header struct {
 }
 
 // Included are name and hash of each file of the folders that src may include.
-func Included(src Source, folders []string) []string { return (&shelf{}).sums(src, folders) }
+func Included(src Source, folders []string) []string { return (&includeCache{}).sums(src, folders) }
 
 // sums are name and hash of each file of the folders, those of first ahead, that src may include,
 // and those that they may. So the key of a cubin has what was read, and not where it was; none if
 // src needs no folder.
-func (s *shelf) sums(src Source, first []string) (sums []string) {
+func (s *includeCache) sums(src Source, first []string) (sums []string) {
 	if s == nil || len(first)+len(s.folders) == 0 || !includesSystem(src) {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (s *shelf) sums(src Source, first []string) (sums []string) {
 	return sums
 }
 
-func (s *shelf) header(file string) *header {
+func (s *includeCache) header(file string) *header {
 	if h, ok := s.read[file]; ok {
 		return h
 	}

@@ -129,7 +129,7 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 }
 
 func (p *Pool) startHelper() (*proc.Child, error) {
-	h, err := proc.Start(proc.Options{Command: p.command, MaxLine: maxReply})
+	h, err := proc.Start(proc.StartOptions{Command: p.command, MaxLine: maxReply})
 	if err != nil {
 		return nil, fmt.Errorf("does not start: %w", err)
 	}

@@ -34,7 +34,7 @@ func python(t *testing.T) string {
 // double starts testdata/double.py.
 func double(t *testing.T, limit time.Duration, args ...string) *Worker {
 	t.Helper()
-	c, err := worker.Start(t.Context(), worker.Options{
+	c, err := worker.Start(t.Context(), worker.ClientOptions{
 		Command: append([]string{python(t), filepath.Join("testdata", "double.py")}, args...),
 		Timeout: limit,
 	})

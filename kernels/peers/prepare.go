@@ -80,7 +80,7 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	for range min(o.Jobs, len(cells)) {
 		wg.Go(func() {
 			command := append(slices.Clone(w.command), "--prepare")
-			c, err := worker.Start(ctx, worker.Options{Command: command, Env: w.env,
+			c, err := worker.Start(ctx, worker.ClientOptions{Command: command, Env: w.env,
 				Timeout: o.Limit, Builds: true})
 			if err != nil {
 				mu.Lock()

@@ -63,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 	if o.CPU {
 		env = []string{"NORMBENCH_PEERS_CPU=1"}
 	}
-	c, err := worker.Start(ctx, worker.Options{Command: command, Env: env, Timeout: o.Timeout})
+	c, err := worker.Start(ctx, worker.ClientOptions{Command: command, Env: env, Timeout: o.Timeout})
 	if err != nil {
 		os.RemoveAll(dir)
 		if hint.Of(err) == "" {

@@ -62,7 +62,7 @@ func fastLLMForward(p kernels.Problem) []kernels.Variant {
 
 func fastLLMWarps(cols int64) int64 { return clamp(cols/256, 1, 8) }
 
-// fastLLMPrograms is the single pass's bound: two CTAs per SM.
+// fastLLMCTAs is the single pass's bound: two CTAs per SM.
 func fastLLMCTAs(p kernels.Problem, d kernels.DeviceInfo, rows int64) int64 {
 	return min(kernels.CeilDiv(p.M, rows), 2*int64(d.SMs))
 }

@@ -1,6 +1,7 @@
 package triton
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,38 +138,52 @@ func Manifest(r Request, f Function, d Description, failed error) string {
 	return b.String()
 }
 
-// args writes the parameters.
+// args writes the parameters of a kernel as a manifest lists them: args, then constexprs.
 func args(line func(string, ...any), f Function, d Description, knobs map[string]*knob) {
-	for _, constexpr := range []bool{false, true} {
-		line("    %s:", map[bool]string{false: "args", true: "constexprs"}[constexpr])
-		for _, p := range f.Params {
-			value, note := guess(p.Name), " # guess"
-			_, tuned := knobs[strings.ToLower(p.Name)]
-			switch rule := d.Heuristics[p.Name]; {
-			case p.Constexpr != constexpr:
-				continue
-			case p.Descriptor:
-				value, note = Todo, " # a tensor descriptor: not hosted"
-			case constexpr && tuned:
-				value, note = strings.ToLower(p.Name), ""
-			case rule != "":
-				if note = " # @triton.heuristics: " + rule; !strings.HasSuffix(rule, " is not None") {
-					value = Todo // its name says less than the rule
-				}
-			case value == "" && p.Default != "":
-				line("      # %s: %s by default", p.Name, p.Default)
-				continue
-			case value == "" && constexpr:
-				note = " # an expression, or a literal of Python"
-			case value == "":
-				note = " # a tensor, a scratch buffer or an expression"
-			}
-			if value == "" {
-				value = Todo
-			}
-			line("      %s: %s%s", p.Name, value, note)
+	writeParams(line, "args", false, f, d, knobs)
+	writeParams(line, "constexprs", true, f, d, knobs)
+}
+
+// writeParams writes a section with those parameters that are constexprs, or those that are not.
+func writeParams(line func(string, ...any), section string, constexpr bool, f Function, d Description,
+	knobs map[string]*knob) {
+	line("    %s:", section)
+	for _, p := range f.Params {
+		if p.Constexpr != constexpr {
+			continue
 		}
+		value, note := paramValue(p, d.Heuristics[p.Name], knobs)
+		if value == "" && note == "" {
+			line("      # %s: %s by default", p.Name, p.Default)
+			continue
+		}
+		line("      %s: %s%s", p.Name, cmp.Or(value, Todo), note)
 	}
+}
+
+// paramValue guesses what a manifest gives a parameter, with a comment that says how sure that is; both are
+// "" where the kernel's own default stands. heuristic is the text of the parameter's rule in
+// @triton.heuristics, "" without one.
+func paramValue(p Parameter, heuristic string, knobs map[string]*knob) (value, note string) {
+	value = guess(p.Name)
+	knob := strings.ToLower(p.Name)
+	switch {
+	case p.Descriptor:
+		return Todo, " # a tensor descriptor: not hosted"
+	case p.Constexpr && knobs[knob] != nil:
+		return knob, ""
+	case strings.HasSuffix(heuristic, " is not None"):
+		return value, " # @triton.heuristics: " + heuristic
+	case heuristic != "": // the parameter's name says less than its rule
+		return Todo, " # @triton.heuristics: " + heuristic
+	case value != "":
+		return value, " # guess"
+	case p.Default != "":
+		return "", ""
+	case p.Constexpr:
+		return "", " # an expression, or a literal of Python"
+	}
+	return "", " # a tensor, a scratch buffer or an expression"
 }
 
 // A knob is one of a manifest's.

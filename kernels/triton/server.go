@@ -47,7 +47,7 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 	dir, err := os.MkdirTemp("", "normbench-triton-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		s.child, err = proc.Start(proc.Options{Command: command("serve", dir), MaxLine: maxAnswer})
+		s.child, err = proc.Start(proc.StartOptions{Command: command("serve", dir), MaxLine: maxAnswer})
 	}
 	if err == nil {
 		defer s.child.Kill()

@@ -104,7 +104,7 @@ func command(args ...string) []string {
 
 // ask sends one request to a process of its own, and reads its answer.
 func ask(request, answer any, args ...string) error {
-	child, err := proc.Start(proc.Options{Command: command(args...), MaxLine: maxAnswer})
+	child, err := proc.Start(proc.StartOptions{Command: command(args...), MaxLine: maxAnswer})
 	if err != nil {
 		return err
 	}

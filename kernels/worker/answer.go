@@ -31,7 +31,7 @@ func decode(line []byte, req *request, builds bool) (*answer, error) {
 	if err := json.Unmarshal(line, &a); err != nil || a.ID != req.ID {
 		return nil, fmt.Errorf("nonsense: %.80q", line)
 	}
-	if err := durable.Once(line); err != nil {
+	if err := durable.RefuseDuplicates(line); err != nil {
 		return nil, err
 	}
 	a.Error, a.Hint = kernels.Printable(a.Error, maxReason), kernels.Printable(a.Hint, maxReason)
@@ -185,7 +185,7 @@ func checkTiming(t *kernels.Timing, o *kernels.TimeOptions) error {
 			return err
 		}
 	}
-	if t.By != "" && t.By != kernels.ByEvents && t.By != kernels.ByCUPTI {
+	if t.By != "" && t.By != kernels.ByExposed && t.By != kernels.ByEvents && t.By != kernels.ByCUPTI {
 		return fmt.Errorf("stages by %.40q", t.By)
 	}
 	if len(t.Gaps) != 0 && len(t.Gaps) != o.Samples || !finite(t.Busy) || !finite(t.Host) {

@@ -18,8 +18,8 @@ import (
 	"normbench/kernels"
 )
 
-// Options say how a Client runs its worker.
-type Options struct {
+// ClientOptions say how a Client runs its worker.
+type ClientOptions struct {
 	Command []string      // program and arguments
 	Env     []string      // NAME=VALUE, over those of this process
 	Timeout time.Duration // longest silence after a request before the worker is killed
@@ -38,7 +38,7 @@ const leave = 2 * time.Second
 
 // A Client is a kernels.Device in another process.
 type Client struct {
-	o      Options
+	o      ClientOptions
 	ctx    context.Context // of Start: when it is done, nothing waits for the worker
 	info   kernels.DeviceInfo
 	peers  []kernels.Peer
@@ -63,7 +63,7 @@ const sameHelp = "install the same normbench on both sides"
 
 // Start starts the worker and reads its device info. The error is one line:
 // what could not be started, or what the worker says is wrong.
-func Start(ctx context.Context, o Options) (*Client, error) {
+func Start(ctx context.Context, o ClientOptions) (*Client, error) {
 	c := &Client{o: o, ctx: ctx}
 	start := time.Now()
 	h, err := c.hello(ctx, o.Timeout)
@@ -86,7 +86,7 @@ func startHelp(err error) string {
 
 // hello starts a process and has it say what it is.
 func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
-	p, err := proc.Start(proc.Options{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr,
+	p, err := proc.Start(proc.StartOptions{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr,
 		MaxLine: maxAnswer})
 	if err != nil {
 		return nil, hint.Errorf(startHelp(err), "%s does not start: %v", c, err)

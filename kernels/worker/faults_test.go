@@ -145,7 +145,7 @@ func FuzzDecode(f *testing.F) {
 // startAt is Start of a worker that misbehaves, with a limit that honest starts of this binary keep
 // on a busy machine too.
 func startAt(ctx context.Context, fault, step string, limit time.Duration) (*Client, error) {
-	o := Options{Command: []string{"env", modeEnv + "=fault", "NORMBENCH_TEST_FAULT=" + fault,
+	o := ClientOptions{Command: []string{"env", modeEnv + "=fault", "NORMBENCH_TEST_FAULT=" + fault,
 		"NORMBENCH_TEST_STEP=" + step, os.Args[0]}, Timeout: limit}
 	if step != "hello" {
 		o.Timeout = time.Minute
@@ -271,7 +271,7 @@ func TestOrphan(t *testing.T) {
 // parentOfOneThatHangs says the worker's process ID and waits to be killed.
 func parentOfOneThatHangs() {
 	os.Setenv(modeEnv, "ignores the end of its input")
-	c, err := Start(context.Background(), Options{Command: []string{os.Args[0]},
+	c, err := Start(context.Background(), ClientOptions{Command: []string{os.Args[0]},
 		Timeout: time.Minute, Kernels: "hash"})
 	if err != nil {
 		fmt.Println(err)

@@ -95,7 +95,7 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 	if len(command) == 0 {
 		command = []string{os.Args[0]}
 	}
-	c, err := Start(t.Context(), Options{Command: command, Timeout: limit, Kernels: "hash"})
+	c, err := Start(t.Context(), ClientOptions{Command: command, Timeout: limit, Kernels: "hash"})
 	t.Cleanup(func() {
 		if c != nil {
 			c.Close()

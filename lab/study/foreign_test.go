@@ -195,7 +195,7 @@ func RunFree(ctx context.Context, f *Free, strategies []string, seeds int) (rows
 func searchFree(ctx context.Context, f *Free, name string, seed uint64) (best []float64, err error) {
 	valid := f.valid()
 	start := valid[rand.New(rand.NewPCG(seed, 1)).IntN(len(valid))]
-	space := &search.Space{Keep: []int{start}, Full: 1, Seed: seed + 1, SMs: 1,
+	space := &search.Candidates{Keep: []int{start}, Full: 1, Seed: seed + 1, SMs: 1,
 		Allow:    search.Effort{Configs: Draws(f, freeBudgets)},
 		Variants: make([]kernels.Variant, len(f.Times)), At: f.At, Axes: f.Axes}
 	for i := range f.Times {

@@ -31,7 +31,7 @@ import (
 
 // A Grid is what was recorded of one problem: right variants, of which one is the base.
 type Grid struct {
-	*export.Problem
+	*export.ProblemRecords
 	Base int
 }
 
@@ -52,7 +52,7 @@ func Load(path string) (*Grids, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(problems, func(a, b *export.Problem) int {
+	slices.SortStableFunc(problems, func(a, b *export.ProblemRecords) int {
 		return a.Records[0].Time.Compare(b.Records[0].Time)
 	})
 	g := &Grids{Source: path, Device: problems[0].Run.Device, Protocol: problems[0].Run.Protocol}
@@ -201,9 +201,9 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64) ([][]Ou
 func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setup,
 	known *search.History, seed uint64) (Outcome, error) {
 	m := &meter{seen: map[kernels.Variant]bool{}, Session: &sweep.Session{Device: dev,
-		Registry: registry, Problem: s.Problem.Problem, Protocol: g.Protocol, Seed: seed}}
+		Registry: registry, Problem: s.ProblemRecords.Problem, Protocol: g.Protocol, Seed: seed}}
 	defer m.Close()
-	space := &search.Space{Problem: s.Problem.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
+	space := &search.Candidates{Problem: s.ProblemRecords.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
 		Full: g.Protocol.Samples, Noise: stats.Spread(s.Stream) / 1.35, Seed: seed}
 	for _, v := range s.Records {
 		space.Variants = append(space.Variants, v.Variant())

@@ -196,10 +196,10 @@ func freeTable(f *Free, rows []FreeRow, seeds int) string {
 // strategy through its budgets.
 func plotRegret(name string, rows []Row) error {
 	top := 1.0
-	var lines []picture.Line
+	var lines []picture.Curve
 	var legend []picture.Series
 	for _, r := range rows {
-		i := slices.IndexFunc(lines, func(l picture.Line) bool { return l.Name == r.Label })
+		i := slices.IndexFunc(lines, func(l picture.Curve) bool { return l.Name == r.Label })
 		if i < 0 {
 			i = len(lines)
 			s := picture.Series{Name: r.Label, Class: fmt.Sprint("s", i%picture.Slots), Glyph: i,
@@ -207,7 +207,7 @@ func plotRegret(name string, rows []Row) error {
 			if r.Label == "auto" {
 				s.Width = 3
 			}
-			legend, lines = append(legend, s), append(lines, picture.Line{Series: s})
+			legend, lines = append(legend, s), append(lines, picture.Curve{Series: s})
 		}
 		top = max(top, 100*r.P95)
 		lines[i].Points = append(lines[i].Points, picture.Point{X: 100 * r.GPU, Y: 100 * r.P95})

@@ -12,7 +12,7 @@ import (
 // WriteBenchfmt writes Go's benchmark format (golang.org/design/14313): a line
 // per visit, or per sample where there was one visit, as benchstat takes every
 // line for one measurement. Failures have none.
-func WriteBenchfmt(w io.Writer, ps []*Problem) error {
+func WriteBenchfmt(w io.Writer, ps []*ProblemRecords) error {
 	b := bufio.NewWriter(w)
 	first := true
 	for _, p := range ps {

@@ -27,8 +27,8 @@ const (
 	Benchfmt = "benchfmt"
 )
 
-// A Problem is all that is known of one problem on one device.
-type Problem struct {
+// ProblemRecords has the records of one problem on one device.
+type ProblemRecords struct {
 	Problem kernels.Problem
 	Run     *record.Run // of its first record
 	Stream  []float64   // samples, microseconds
@@ -39,22 +39,22 @@ type Problem struct {
 // the last record, that of the finals before that of a grid before what a search saw on its way.
 // Of a stage they have the median, which is all that is exported. Records of several devices or
 // of several versions of a family do not mix in one file of those tools, so they are an error.
-func Load(path string) ([]*Problem, record.Notes, error) {
-	l := loader{at: map[kernels.Problem]*Problem{}, places: map[slot]place{}, sources: map[string]string{}}
+func Load(path string) ([]*ProblemRecords, record.Notes, error) {
+	l := loader{at: map[kernels.Problem]*ProblemRecords{}, places: map[slot]place{}, sources: map[string]string{}}
 	notes, err := record.Read(path, l.add)
 	if err != nil {
 		return nil, nil, err
 	}
 	ps := slices.SortedFunc(maps.Values(l.at),
-		func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
-	ps = slices.DeleteFunc(ps, func(p *Problem) bool { return len(p.Records) == 0 })
+		func(a, b *ProblemRecords) int { return record.CompareProblems(a.Problem, b.Problem) })
+	ps = slices.DeleteFunc(ps, func(p *ProblemRecords) bool { return len(p.Records) == 0 })
 	return ps, notes, nil
 }
 
 // A loader collects records.
 type loader struct {
 	device  string
-	at      map[kernels.Problem]*Problem
+	at      map[kernels.Problem]*ProblemRecords
 	places  map[slot]place
 	sources map[string]string // by family
 }
@@ -80,7 +80,7 @@ func (l *loader) add(r *record.Record, run *record.Run) error {
 	l.sources[r.Family] = r.Source
 	p := l.at[r.Problem]
 	if p == nil {
-		p = &Problem{Problem: r.Problem, Run: run}
+		p = &ProblemRecords{Problem: r.Problem, Run: run}
 		l.at[r.Problem] = p
 	}
 	if r.Family == record.Stream {
@@ -108,7 +108,7 @@ func (l *loader) add(r *record.Record, run *record.Run) error {
 }
 
 // knobs are those that any of the problem's configs sets, in label order.
-func (p *Problem) knobs() (ks []*kernels.Knob) {
+func (p *ProblemRecords) knobs() (ks []*kernels.Knob) {
 	for _, k := range kernels.Knobs() {
 		has := func(r *record.Record) bool { _, ok := r.Config.Lookup(k); return ok }
 		if slices.ContainsFunc(p.Records, has) {
@@ -119,7 +119,7 @@ func (p *Problem) knobs() (ks []*kernels.Knob) {
 }
 
 // value is that of a knob in a record, or noKnob.
-func (p *Problem) value(i int, k *kernels.Knob) int {
+func (p *ProblemRecords) value(i int, k *kernels.Knob) int {
 	if v, ok := p.Records[i].Config.Lookup(k); ok {
 		return v
 	}
@@ -135,7 +135,7 @@ func Folder(p kernels.Problem) string {
 
 // WriteFiles writes caches of kernel_tuner: one file per problem, as OUT/problem/device.json, each
 // whole or not at all, and returns how many.
-func WriteFiles(out string, ps []*Problem) (int, error) {
+func WriteFiles(out string, ps []*ProblemRecords) (int, error) {
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, p := range ps {

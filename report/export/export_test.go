@@ -13,7 +13,7 @@ import (
 
 // loadWith loads testdata/records.jsonl with a text in place of another: one problem of a grid, with
 // failures, and a search of another with finals.
-func loadWith(t *testing.T, old, now string) ([]*Problem, error) {
+func loadWith(t *testing.T, old, now string) ([]*ProblemRecords, error) {
 	t.Helper()
 	text := string(assert.File(t, "testdata/records.jsonl"))
 	assert.Must(t, strings.Contains(text, old), "no %s", old)
@@ -24,7 +24,7 @@ func loadWith(t *testing.T, old, now string) ([]*Problem, error) {
 	return ps, err
 }
 
-func load(t *testing.T) []*Problem {
+func load(t *testing.T) []*ProblemRecords {
 	t.Helper()
 	ps, err := loadWith(t, "", "")
 	assert.NoError(t, err)

@@ -61,7 +61,7 @@ func errorName(s kernels.Status) string {
 // kt is a kernel_tuner cache: the header in kernel_tuner's order, one entry per
 // line, and "}" newline "}" at the end, by which kernel_tuner tells a closed file
 // from one to append to. time is the median, where kernel_tuner's own is a mean.
-func kt(p *Problem) []byte {
+func kt(p *ProblemRecords) []byte {
 	knobs := p.knobs()
 	keys := []string{keyFamily}
 	var families []string
@@ -182,7 +182,7 @@ func compiling(run *record.Run, r *record.Record) *float64 {
 // restrictions are, for each knob, the values of it that each family has, as
 // kernel_tuner reads them: without, it makes the product of all knobs' values, most of
 // which no family has. tune_cache takes them as its argument of that name.
-func restrictions(p *Problem, knobs []*kernels.Knob) []string {
+func restrictions(p *ProblemRecords, knobs []*kernels.Knob) []string {
 	var list []string
 	for _, k := range knobs {
 		type pair struct {

@@ -51,7 +51,7 @@ type Result struct {
 	StreamUS float64            `json:"stream_us"` // median of its rounds
 	CheckA   *kernels.Check     `json:"check_a"`
 	CheckB   *kernels.Check     `json:"check_b"`
-	StagesBy string             `json:"stages_by,omitempty"` // kernels.ByEvents or ByCUPTI
+	StagesBy string             `json:"stages_by,omitempty"` // such as kernels.ByExposed
 	StagesA  []record.Stage     `json:"stages_a,omitempty"`
 	StagesB  []record.Stage     `json:"stages_b,omitempty"`
 }
@@ -142,7 +142,7 @@ func (r *Result) stages(ctx context.Context, s *sweep.Session) error {
 		variant kernels.Variant
 		stages  *[]record.Stage
 	}{{r.A, &r.StagesA}, {r.B, &r.StagesB}} {
-		stages, err := s.Stages(ctx, x.variant, true)
+		stages, err := s.Stages(ctx, x.variant)
 		if err != nil {
 			return err
 		}

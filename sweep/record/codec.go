@@ -199,7 +199,7 @@ func (d *decoder) fill(it *item, b []byte) error {
 		r.Bytes = p.bytes
 	}
 	it.record, it.problem, it.variant = r, p.name, r.Variant().String()
-	it.code = Code{r.Source, r.Launch}.String()
+	it.code = CodeHash{r.Source, r.Launch}.String()
 	r.makePrintable()
 	return r.CheckValid()
 }

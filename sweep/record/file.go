@@ -42,7 +42,7 @@ type Entry struct {
 }
 
 // Is says whether an entry is of a code.
-func (e *Entry) Is(code Code) bool { return code == Code{e.Source, e.launch} }
+func (e *Entry) Is(code CodeHash) bool { return code == CodeHash{e.Source, e.launch} }
 
 // A Final is what the record of a finalist has beside an Entry.
 type Final struct {
@@ -139,10 +139,11 @@ func (es Entries) ByProblem() iter.Seq[[]Entry] {
 	return slices.Values(groups)
 }
 
-// Latest returns the last entry of each problem and variant, in the place of the first: what was
-// measured with an older source, driver or protocol is left out, and warm times where there are
-// cold ones. Of a problem's bases the last is still one: a launch rule has changed since. What a
-// search saw on its way is no result: see SearchEntries. With among it is of those entries.
+// Latest returns the last entry of each problem and variant, in the place of the first. It leaves out what
+// was measured with an older source, driver or protocol, warm times where there are cold ones, and what
+// a search saw before its finals (see SearchEntries). Where several variants of a problem were recorded
+// as its base, because the map has changed between runs, only the last counts as the base. With among,
+// it looks at the entries for which among holds.
 func (f *File) Latest(among ...func(*Entry) bool) Entries { return f.latest(false, among) }
 
 // SearchEntries is Latest of what searches saw before their finals.

@@ -10,11 +10,11 @@ import (
 	"normbench/kernels"
 )
 
-// A Code identifies what a variant runs, whatever its name: see families.Identity.
-type Code struct{ Source, Launch string }
+// A CodeHash identifies what a variant runs, whatever its name: see families.Identity.
+type CodeHash struct{ Source, Launch string }
 
 // String is what Key takes; without a Launch, the source alone.
-func (c Code) String() string {
+func (c CodeHash) String() string {
 	if c.Launch == "" {
 		return c.Source
 	}

@@ -162,7 +162,7 @@ type Record struct {
 	Check        *kernels.Check  `json:"check,omitempty"`
 	SamplesUS    []float64       `json:"samples_us,omitempty"` // microseconds, in the order taken; see Micros
 	Stages       []Stage         `json:"stages,omitempty"`
-	StagesBy     string          `json:"stages_by,omitempty"` // events between launches, or CUPTI's record of each kernel alone
+	StagesBy     string          `json:"stages_by,omitempty"` // how: kernels.ByExposed and others
 	// Visits are the launches of each visit in SamplesUS, where there was more
 	// than one. Of the finals of a problem, visits of one number were one round.
 	Visits []int `json:"visits,omitempty"`
@@ -177,7 +177,7 @@ type Record struct {
 	Entry bool `json:"entry,omitempty"`
 	// BaseAgainUS are, in the finals, the rounds of a second copy of the base.
 	BaseAgainUS []float64 `json:"base_again_us,omitempty"`
-	GapUS       float64   `json:"gap_us,omitempty"`    // by CUPTI: median time between the launches
+	GapUS       float64   `json:"gap_us,omitempty"`    // of a peer, by its profiler: median time between the launches
 	StreamUS    float64   `json:"stream_us,omitempty"` // median time of the stream in this run
 	WallMS      float64   `json:"wall_ms,omitempty"`   // what the job took in all
 	// State is what the device said of itself after the stream of a problem, under

@@ -162,7 +162,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 		t.Busy += t.Seconds[i] + float64(o.Flush)/rate
 	}
 	if o.Stages {
-		t.By = kernels.ByEvents
+		t.By = m.StagesBy
 		for _, s := range m.Stages {
 			x := kernels.StageSeconds{Stage: s.Stage, Seconds: make([]float64, o.Samples)}
 			for i := range x.Seconds {

@@ -11,7 +11,7 @@ import (
 
 // A Board is what is known of each variant of a space.
 type Board struct {
-	space *Space
+	space *Candidates
 	cells []cell
 	order []int // the variants that were visited, in the order of their first visit
 	spent Effort

@@ -28,7 +28,7 @@ type Bench interface {
 // the times, and how variants failed.
 //
 // The variants of Space.Keep are measured whatever they cost.
-func Drive(ctx context.Context, name string, space *Space, m Bench) (*Board, error) {
+func Drive(ctx context.Context, name string, space *Candidates, m Bench) (*Board, error) {
 	s, err := newStrategy(name, space)
 	if err != nil {
 		return nil, err

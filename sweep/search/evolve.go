@@ -13,7 +13,7 @@ import (
 // the children, of the neighbours of the fastest and of variants drawn at random are
 // tried.
 type evolve struct {
-	s     *Space
+	s     *Candidates
 	rng   *rand.Rand
 	lat   *lattice
 	model *surrogate
@@ -48,7 +48,7 @@ const (
 	evolveDoubt = 0.005
 )
 
-func newEvolve(s *Space, rng *rand.Rand) Strategy {
+func newEvolve(s *Candidates, rng *rand.Rand) Strategy {
 	e := &evolve{s: s, rng: rng, lat: newLattice(s)}
 	e.model = newSurrogate(s, e.lat)
 	e.most = s.limit()
@@ -300,9 +300,10 @@ func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
 	return y, vs
 }
 
-// feasible is the chance that each of the pool is valid, by a second surrogate, which is told 1 for
-// a valid config and -1 for an invalid one. Other knobs, over other distances, make a config invalid
-// than make it slow. Where few are invalid all count as valid.
+// feasible estimates the chance that each config of the pool is valid, by a second surrogate, which is told
+// 1 for a valid config and -1 for an invalid one. It is not the surrogate of times, because the knobs that
+// make a config invalid are not those that make it slow, and reach over other distances. Where few configs
+// are invalid it counts all as valid.
 func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 	out := slices.Repeat([]float64{1}, len(pool))
 	var bad, good []int

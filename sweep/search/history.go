@@ -63,7 +63,7 @@ func distance(a, b kernels.Problem) float64 {
 
 // Winners are the variants of s that were fastest on the nearest problems of its pass, at most n,
 // as indices into its variants. A variant of the other op is that of the same design.
-func (h *History) Winners(s *Space, n int) (out []int) {
+func (h *History) Winners(s *Candidates, n int) (out []int) {
 	if h == nil {
 		return nil
 	}

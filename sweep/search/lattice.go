@@ -22,7 +22,7 @@ type lattice struct {
 	of   map[string]int // variant of a point
 }
 
-func newLattice(s *Space) *lattice {
+func newLattice(s *Candidates) *lattice {
 	l := &lattice{axes: s.Axes, at: s.At}
 	if l.axes == nil {
 		l.derive(s)
@@ -36,7 +36,7 @@ func newLattice(s *Space) *lattice {
 
 // derive makes axes of families and knobs. A knob that a family lacks has a value
 // below the others.
-func (l *lattice) derive(s *Space) {
+func (l *lattice) derive(s *Candidates) {
 	var families []string
 	values := map[*kernels.Knob][]float64{}
 	settings := make([]map[*kernels.Knob]int, len(s.Variants))

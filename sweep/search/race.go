@@ -17,7 +17,7 @@ var rungs = []int{1, 3, 7, 15}
 // the incumbent's, from the rounds that they shared, is beyond what noise
 // explains.
 type race struct {
-	s     *Space
+	s     *Candidates
 	rng   *rand.Rand
 	in    []int
 	rung  int

@@ -19,7 +19,7 @@ import (
 )
 
 // A Space is what a strategy may choose from on one problem.
-type Space struct {
+type Candidates struct {
 	Problem  kernels.Problem
 	SMs      int // SMs of the device; knobs count CTAs per each
 	Variants []kernels.Variant
@@ -79,7 +79,7 @@ func CheckName(name string) error {
 }
 
 // newStrategy makes a strategy for a space.
-func newStrategy(name string, s *Space) (Strategy, error) {
+func newStrategy(name string, s *Candidates) (Strategy, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
@@ -95,9 +95,9 @@ func newStrategy(name string, s *Space) (Strategy, error) {
 	}
 	switch name {
 	case Grid:
-		return &once{s, allOf(s)}, nil
+		return &singleRound{s, allOf(s)}, nil
 	case Random:
-		return &once{s, shuffled(s, rng)}, nil
+		return &singleRound{s, shuffled(s, rng)}, nil
 	case Halving:
 		return &race{s: s, rng: rng, in: upTo(s, shuffled(s, rng)), widen: 2.5}, nil
 	}
@@ -115,7 +115,7 @@ const raceLimit = 32
 
 // auto picks by the size of the space and the budget: the grid where it is
 // small; a race of all where it is not much larger, or the budget has room for all; else evolve.
-func (s *Space) auto() string {
+func (s *Candidates) auto() string {
 	n := len(s.Variants)
 	switch {
 	case s.Axes != nil && n > gridLimit:
@@ -129,7 +129,7 @@ func (s *Space) auto() string {
 }
 
 // limit is the most variants to measure: all of Keep, whatever is allowed.
-func (s *Space) limit() int {
+func (s *Candidates) limit() int {
 	if n := s.Allow.Configs; n > 0 {
 		return min(max(n, len(s.Keep)), len(s.Variants))
 	}

@@ -17,8 +17,8 @@ var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N
 	DType: kernels.BF16, Weight: kernels.BF16}
 
 // space is n variants of two families, the base somewhere in the middle.
-func space(n int, seed uint64) *Space {
-	s := &Space{Problem: problem, SMs: 132, Full: 20, Seed: seed}
+func space(n int, seed uint64) *Candidates {
+	s := &Candidates{Problem: problem, SMs: 132, Full: 20, Seed: seed}
 	for i := 0; len(s.Variants) < n; i++ {
 		family := "rms_bwd/reg_persist"
 		if i%3 == 0 {
@@ -69,7 +69,7 @@ func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64,
 	return us, busy + 1e-4, nil
 }
 
-func play(t testing.TB, name string, s *Space, a Effort, m *machine) *Board {
+func play(t testing.TB, name string, s *Candidates, a Effort, m *machine) *Board {
 	t.Helper()
 	s.Allow, s.Noise = a, m.noise
 	b, err := Drive(t.Context(), name, s, m)
@@ -154,7 +154,7 @@ func TestFinds(t *testing.T) {
 func TestBadSpaces(t *testing.T) {
 	_, err := Drive(t.Context(), "nosuch", space(3, 1), nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
-	_, err = Drive(t.Context(), Auto, &Space{Problem: problem, Full: 1}, nil)
+	_, err = Drive(t.Context(), Auto, &Candidates{Problem: problem, Full: 1}, nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v %v", "an empty space was taken:", err)
 }
 
@@ -187,4 +187,61 @@ func TestFailAfterVisit(t *testing.T) {
 	got := b.Order()
 	assert.That(t, slices.Equal(got, []int{0, 1}) && b.Measured() == 2 && !b.OK(0) && !b.OK(1),
 		"order %v, %d measured", got, b.Measured())
+}
+
+// evolve spends six tenths of a budget of time on new variants, and the rest on the race of the fastest.
+func TestExploreShare(t *testing.T) {
+	s, m := space(600, 5), newMachine(5)
+	const budget = 30e-3 // seconds: some 200 launches
+	spent, explored := 0.0, 0.0
+	seen := map[kernels.Variant]bool{}
+	timed := &timedMachine{machine: m, visited: func(v kernels.Variant, busy float64) {
+		if spent += busy; !seen[v] {
+			seen[v], explored = true, spent
+		}
+	}}
+	s.Allow, s.Noise = Effort{Seconds: budget, Configs: 500}, m.noise
+	_, err := Drive(t.Context(), "evolve", s, timed)
+	share := explored / budget
+	assert.That(t, err == nil && len(seen) > 50 && share > 0.55 && share < 0.75,
+		"%v; %d new variants in %.0f%% of the budget", err, len(seen), 100*share)
+}
+
+// A timedMachine tells of each visit.
+type timedMachine struct {
+	*machine
+	visited func(v kernels.Variant, busy float64)
+}
+
+func (m *timedMachine) Visit(ctx context.Context, v kernels.Variant, n int) ([]float64, float64, error) {
+	us, busy, err := m.machine.Visit(ctx, v, n)
+	m.visited(v, busy)
+	return us, busy, err
+}
+
+// A race visits variants that it cannot tell apart until they have 1, 3, 7 and 15 launches in all.
+func TestRungs(t *testing.T) {
+	s := space(6, 1)
+	b := &Board{space: s, cells: make([]cell, len(s.Variants))}
+	r := &race{s: s, rng: rand.New(rand.NewPCG(1, 2)), in: []int{0, 1, 2, 3, 4, 5}, widen: 3}
+	var totals []int
+	for n := 0; ; n++ {
+		round := r.Ask(b)
+		if len(round) == 0 {
+			break
+		}
+		for _, visit := range round {
+			b.tell(visit.Variant, n, slices.Repeat([]float64{10}, visit.Launches))
+		}
+		totals = append(totals, b.Launches(0))
+	}
+	assert.Equal(t, fmt.Sprint(totals), "[1 3 7 15]", "launches after each round")
+}
+
+// The surrogate takes times near the fastest as they are, and a variant that takes twice as long as one
+// that takes some 1.4 times.
+func TestWarp(t *testing.T) {
+	assert.That(t, math.Abs(warp(0.01)/0.01-1) < 0.02, "1%% slower counts as %.4f", warp(0.01))
+	twice := math.Exp(warp(math.Log(2)))
+	assert.That(t, twice > 1.35 && twice < 1.5, "twice as slow counts as %.2f times", twice)
 }

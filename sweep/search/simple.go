@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// once visits variants in one round, with all launches at once: the grid all of them, in the order
-// of the space, random some in random order, the floor that a strategy has to be above.
-type once struct {
-	s  *Space
+// singleRound is the strategies grid and random. It visits each variant once, with all launches at once: grid
+// in the order of the space, random in random order. A strategy has to be better than random.
+type singleRound struct {
+	s  *Candidates
 	vs []int
 }
 
-func (o *once) Ask(*Board) []Visit {
+func (o *singleRound) Ask(*Board) []Visit {
 	vs := o.vs
 	o.vs = nil
 	return visitAll(upTo(o.s, vs), o.s.Full)
 }
 
 // shuffled are all variants in random order, those to keep first.
-func shuffled(s *Space, rng *rand.Rand) []int {
+func shuffled(s *Candidates, rng *rand.Rand) []int {
 	vs := without(allOf(s), s.Keep)
 	rng.Shuffle(len(vs), func(i, j int) { vs[i], vs[j] = vs[j], vs[i] })
 	return append(slices.Clone(s.Keep), vs...)
 }
 
-func allOf(s *Space) []int {
+func allOf(s *Candidates) []int {
 	vs := make([]int, len(s.Variants))
 	for i := range vs {
 		vs[i] = i
@@ -38,7 +38,7 @@ func without(vs, drop []int) []int {
 }
 
 // upTo cuts a list of variants at the space's limit; Keep is in it whatever the limit.
-func upTo(s *Space, vs []int) []int {
+func upTo(s *Candidates, vs []int) []int {
 	if n := s.limit(); n < len(vs) {
 		vs = append(slices.Clone(s.Keep), without(vs, s.Keep)...)[:n]
 	}

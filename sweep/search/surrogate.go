@@ -37,7 +37,7 @@ type feature struct {
 	prior  float64 // of the log of the length
 }
 
-func newSurrogate(s *Space, l *lattice) *surrogate {
+func newSurrogate(s *Candidates, l *lattice) *surrogate {
 	g := &surrogate{nugget: 1e-3}
 	axes := l.axes
 	if s.Axes == nil {
@@ -68,7 +68,7 @@ func newSurrogate(s *Space, l *lattice) *surrogate {
 
 // ownFeatures are what the knobs of this program's families amount to on a problem, in
 // their scales.
-func ownFeatures(s *Space) []feature {
+func ownFeatures(s *Candidates) []feature {
 	fs := make([]feature, numFeatures)
 	for k := range fs {
 		fs[k] = feature{ways: [][]float64{nil}, prior: ownLength}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
 )
 
 // A Domain is a part of all shapes. Bounds are included.
@@ -47,8 +48,8 @@ func (d *Domain) set(item string) bool {
 	if !two {
 		hi = lo
 	}
-	a, okA := size(lo)
-	b, okB := size(hi)
+	a, errA := kernels.ParseCount(lo)
+	b, errB := kernels.ParseCount(hi)
 	switch {
 	case name == "M":
 		d.MMin, d.MMax = a, b
@@ -59,19 +60,7 @@ func (d *Domain) set(item string) bool {
 	default:
 		return false
 	}
-	return okA && okB
-}
-
-// size reads 4096, 64Ki or 1Mi.
-func size(s string) (int64, bool) {
-	unit := int64(1)
-	for suffix, u := range map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20} {
-		if t, ok := strings.CutSuffix(s, suffix); ok {
-			s, unit = t, u
-		}
-	}
-	n, err := strconv.ParseUint(s, 10, 31)
-	return int64(n) * unit, err == nil && n > 0
+	return errA == nil && errB == nil && a > 0 && b > 0
 }
 
 // Holds says whether a shape is in the domain.

@@ -12,6 +12,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/kernels"
 	"normbench/sweep/models"
 )
 
@@ -20,7 +21,7 @@ const argHelp = "give a group, FILE#GROUP, FILE, a list such as 4096x8192,256x65
 
 var (
 	groupRE = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
-	listRE  = regexp.MustCompile(`^[0-9]+x`)
+	listRE  = regexp.MustCompile(`^[0-9]+([KM]i)?x`)
 )
 
 // Select returns the shapes that a command's argument names:
@@ -28,7 +29,7 @@ var (
 //	GROUP       a group of the built-in shapes.yaml
 //	FILE#GROUP  a group of another file
 //	FILE        all groups of another file
-//	MxN,MxN     these shapes
+//	MxN,MxN     these shapes; 4Kix8Ki is 4096x8192
 //	random:300:seed=7:M=1:4096;N=64:8Ki
 //	            so many drawn from a Domain; seed and bounds may be left out
 //
@@ -129,15 +130,15 @@ func Load(path string) (*File, error) {
 	return Parse(path, data)
 }
 
-// ParseList reads shapes such as 4096x8192,256x65536, rows by columns. A shape
-// that comes twice counts once.
+// ParseList reads shapes such as 4096x8192,4Kix64Ki, rows by columns. A shape that comes twice counts
+// once.
 func ParseList(s string) ([]Shape, error) {
 	const help = "a list is rows by columns with commas between, such as 4096x8192,256x65536"
 	var shapes []Shape
 	for item := range strings.SplitSeq(s, ",") {
 		ms, ns, ok := strings.Cut(strings.TrimSpace(item), "x")
-		m, errM := strconv.ParseUint(ms, 10, 64)
-		n, errN := strconv.ParseUint(ns, 10, 64)
+		m, errM := kernels.ParseCount(ms)
+		n, errN := kernels.ParseCount(ns)
 		switch {
 		case errors.Is(errM, strconv.ErrRange) || errors.Is(errN, strconv.ErrRange):
 			m = MaxSide + 1
@@ -147,7 +148,7 @@ func ParseList(s string) ([]Shape, error) {
 		if m < 1 || n < 1 || m > MaxSide || n > MaxSide {
 			return nil, hint.Errorf(sideHelp, "shape %s is out of range", strings.TrimSpace(item))
 		}
-		shapes = append(shapes, Shape{M: int64(m), N: int64(n)})
+		shapes = append(shapes, Shape{M: m, N: n})
 	}
 	return distinct(shapes), nil
 }

@@ -198,8 +198,31 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 	return distinct(ps), nil
 }
 
-// Of are shapes with the ops, passes, types and options.
+// canonical returns s with ops, passes and types by the names that problems have.
+func (s *Selection) canonical() *Selection {
+	each := func(list string, name func(string) string) string {
+		words := strings.Split(list, ",")
+		for i, w := range words {
+			words[i] = name(w)
+		}
+		return strings.Join(words, ",")
+	}
+	dtype := func(s string) string {
+		if d, err := kernels.ParseDType(s); err == nil {
+			return d.String()
+		}
+		return s
+	}
+	c := *s
+	c.Op = each(s.Op, func(w string) string { return string(kernels.ParseOp(w)) })
+	c.Pass = each(s.Pass, func(w string) string { return string(kernels.ParsePass(w)) })
+	c.DType, c.Weight = each(s.DType, dtype), each(s.Weight, dtype)
+	return &c
+}
+
+// Of lays out problems: each shape with each op, pass, type and option of the selection.
 func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
+	s = s.canonical()
 	all, byDefault := kernels.OpNames()
 	ops, err := Split("op", cmp.Or(s.Op, strings.Join(byDefault, ",")), all...)
 	if err != nil {
@@ -266,6 +289,7 @@ func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 	if _, err := s.Of(Shape{M: 16, N: 128}); err != nil {
 		return nil, err
 	}
+	s = s.canonical()
 	steps, err := s.Steps()
 	if err != nil {
 		return nil, err

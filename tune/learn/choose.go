@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep"
 	"normbench/sweep/shapes"
 )
@@ -35,7 +35,7 @@ func sized(p kernels.Problem, m, n int64) kernels.Problem {
 type chooser struct {
 	*Policy
 	rng     *rand.Rand
-	classes map[rule.Class]*class
+	classes map[launchmap.Class]*class
 	have    map[kernels.Problem]bool // known or pending
 }
 
@@ -52,7 +52,7 @@ func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Tas
 
 // rank is what is expected at a problem.
 func (c *chooser) rank(p kernels.Problem) []guess {
-	k := c.classes[rule.ClassOf(p)]
+	k := c.classes[launchmap.ClassOf(p)]
 	return k.rank(k.near(placeOf(p)))
 }
 
@@ -145,11 +145,12 @@ type rival struct {
 	rows    [][]float64 // of its design's model at each problem; nil where it is refused
 }
 
-// choose takes rivals for a group. For each problem in turn a model of each design is drawn, of those
-// that its measurements around leave likely. A rival is expected to lose what was measured of it
-// nearby, and what the model says where little was. The least is taken (Thompson, 1933). So what is
-// good runs often, and what is little known sometimes, as is a design that nobody measured around.
-// Nearby problems tell each other their configs so; the map of elites is Mouret and Clune's (2015).
+// choose picks the rivals that a group of problems will run, by Thompson sampling (Thompson, 1933). For each
+// problem in turn it draws a model of each design from those that the measurements nearby leave likely. It
+// expects a rival to lose what was measured of it nearby, or what the model says where little was, and
+// takes the rival with the least expected loss. So good configs run often, and little known ones and
+// designs without measurements nearby sometimes. Configs that do well spread from problem to problem,
+// as in a map of elites (Mouret and Clune, 2015).
 func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 	around := make([]*surroundings, len(ps))
 	for i, p := range ps {
@@ -169,7 +170,7 @@ func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 				continue
 			}
 			g := around[i].known[r.variant]
-			x := g.with(predict(models[r.variant.Family], r.rows[i])).regret
+			x := g.blend(predict(models[r.variant.Family], r.rows[i])).regret
 			share := g.weight / (g.weight + priorWeight) // of what was measured in it
 			x += share * sigma / math.Sqrt(g.weight+2*priorWeight) * c.rng.NormFloat64()
 			if x < least {
@@ -287,7 +288,7 @@ type surroundings struct {
 
 // around looks around a problem.
 func (c *chooser) around(p kernels.Problem) *surroundings {
-	k, at := c.classes[rule.ClassOf(p)], placeOf(p)
+	k, at := c.classes[launchmap.ClassOf(p)], placeOf(p)
 	s := &surroundings{rank: k.rank(k.near(at)), known: map[kernels.Variant]guess{},
 		designs: map[string]*regression{}}
 	for _, g := range s.rank {

@@ -137,7 +137,7 @@ func Collect(paths []string) (*Data, error) {
 		return nil, err
 	}
 	if len(d.Points) == 0 {
-		return nil, hint.Errorf("`normbench sweep` and `normbench learn` write records",
+		return nil, hint.Errorf("`normbench sweep` and `normbench map learn` write records",
 			"%s: no problem with a cold time", strings.Join(paths, ", "))
 	}
 	compiled := map[string]bool{}

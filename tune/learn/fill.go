@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/stats"
 )
 
@@ -18,9 +18,9 @@ type Filler struct {
 	Device   kernels.DeviceInfo
 	// Prior answers where nothing was measured nearby: a map, whose picks are expected to lose
 	// priorPick, or none but the analytic base.
-	Prior *rule.Book
+	Prior *launchmap.Book
 
-	classes map[rule.Class]*class // of the last Fill
+	classes map[launchmap.Class]*class // of the last Fill
 }
 
 const (
@@ -37,24 +37,25 @@ const (
 )
 
 // middle is the place in the middle of a box.
-func middle(b rule.Box) place {
+func middle(b launchmap.Box) place {
 	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
-	rows := mid(b.MLo, min(b.MHi, max(rule.MaxElems/b.NLo, b.MLo)))
+	rows := mid(b.MLo, min(b.MHi, max(launchmap.MaxElems/b.NLo, b.MLo)))
 	columns := mid(b.NLo, b.NHi)
 	return place{columns: columns, rows: rows, step: stepOf(int64(math.Exp2(columns))), align: b.Align}
 }
 
-// parts are the box up to its step of columns and beyond, see stepOf; a box within one is whole.
-func parts(b rule.Box) []rule.Box {
+// splitAtStep cuts a box in two where its columns cross a step (see stepOf): the columns up to the step
+// and those beyond. A box that crosses none stays one.
+func splitAtStep(b launchmap.Box) []launchmap.Box {
 	low, high := b, b
 	low.NHi = min(lastColumn(b.NLo, b.NHi), b.NHi)
 	high.NLo = low.NHi + 1
-	return slices.DeleteFunc([]rule.Box{low, high}, func(b rule.Box) bool { return b.Empty() })
+	return slices.DeleteFunc([]launchmap.Box{low, high}, func(b launchmap.Box) bool { return b.Empty() })
 }
 
 // within lists the points that count for a box: for each of its parts.
-func (c *class) within(b rule.Box) (list []neighbour) {
-	boxes := parts(b)
+func (c *class) within(b launchmap.Box) (list []neighbour) {
+	boxes := splitAtStep(b)
 	for _, part := range boxes {
 		for _, n := range c.near(middle(part)) {
 			list = append(list, neighbour{n.point, n.weight / float64(len(boxes))})
@@ -64,7 +65,7 @@ func (c *class) within(b rule.Box) (list []neighbour) {
 }
 
 // central is a problem near the middle of a box.
-func central(b rule.Box) kernels.Problem {
+func central(b launchmap.Box) kernels.Problem {
 	at := middle(b)
 	n := max(int64(math.Exp2(at.columns))*b.Class.Bytes/b.Align, 1)
 	if b.Align < 16 {
@@ -76,20 +77,20 @@ func central(b rule.Box) kernels.Problem {
 // A square is a cell that is being filled.
 type square struct {
 	line, cell int
-	box        rule.Box
+	box        launchmap.Box
 	options    []guess // the least regret first
 	accepted   int     // so many of the first are known to be accepted in all of the box
 }
 
 // Fill makes a map from points: each cell runs the config with the least regret that is expected
 // there and that its family accepts in all of the cell.
-func (f *Filler) Fill(points []*Point) *rule.Map {
-	m := &rule.Map{Device: f.Device}
+func (f *Filler) Fill(points []*Point) *launchmap.Map {
+	m := &launchmap.Map{Device: f.Device}
 	f.classes = classesOf(points)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, c := range f.classes {
-		for _, align := range rule.Aligns(c.Bytes) {
+		for _, align := range launchmap.Aligns(c.Bytes) {
 			if !c.Has(align) {
 				continue
 			}
@@ -108,9 +109,9 @@ func (f *Filler) Fill(points []*Point) *rule.Map {
 
 // raster fills the cells of a class at an alignment. A line of cells is cut in two where both parts
 // together are expected to lose leastSplit less than the whole.
-func (f *Filler) raster(c *class, align int64) *rule.Raster {
-	standard := rule.Blank(c.Class, align, f.Device.SMs)
-	r := &rule.Raster{Class: c.Class, Align: align, Rows: standard.Rows}
+func (f *Filler) raster(c *class, align int64) *launchmap.Raster {
+	standard := launchmap.Blank(c.Class, align, f.Device.SMs)
+	r := &launchmap.Raster{Class: c.Class, Align: align, Rows: standard.Rows}
 	var squares []*square
 	for line := range standard.Lines {
 		var whole, halves []*square
@@ -122,15 +123,15 @@ func (f *Filler) raster(c *class, align int64) *rule.Raster {
 			}
 			s := &square{line: len(r.Lines), cell: cell, box: b, options: f.options(c, b)}
 			whole, saved = append(whole, s), saved+f.least(s)
-			for i, part := range parts(b) {
+			for i, part := range splitAtStep(b) {
 				h := &square{line: len(r.Lines) + i, cell: cell, box: part, options: f.options(c, part)}
-				halves, saved = append(halves, h), saved-f.least(h)/float64(len(parts(b)))
+				halves, saved = append(halves, h), saved-f.least(h)/float64(len(splitAtStep(b)))
 			}
 		}
 		r.Lines = append(r.Lines, standard.Lines[line])
 		if saved > leastSplit*float64(len(standard.Lines)*len(standard.Rows)) && len(halves) > len(whole) {
 			whole = halves
-			r.Lines = append(r.Lines, rule.Line{From: halves[1].box.NLo})
+			r.Lines = append(r.Lines, launchmap.Band{From: halves[1].box.NLo})
 		}
 		squares = append(squares, whole...)
 	}
@@ -143,7 +144,7 @@ func (f *Filler) raster(c *class, align int64) *rule.Raster {
 // lastColumn is the power of two, or three quarters of one, among the columns of a standard line.
 // Many configs are accepted up to such, as rows must fit into registers or shared memory.
 func lastColumn(lo, hi int64) int64 {
-	n := int64(rule.MinN)
+	n := int64(launchmap.MinN)
 	for 2*n <= hi {
 		n *= 2
 	}
@@ -179,7 +180,7 @@ func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess
 
 // options are what may run in a cell, the least regret first. A prior's pick keeps the cell where
 // nothing else is expected to gain leastGain.
-func (f *Filler) options(c *class, b rule.Box) (list []guess) {
+func (f *Filler) options(c *class, b launchmap.Box) (list []guess) {
 	for _, g := range c.rank(c.within(b)) {
 		if g.regret < failedRegret/2 && g.weight > 0.01 {
 			list = append(list, g)
@@ -203,7 +204,7 @@ func (f *Filler) options(c *class, b rule.Box) (list []guess) {
 
 // choose gives each cell its best option. While there are more configs than letters, or one that is
 // hardly worth its letter, the config goes whose cells lose the least by their next one.
-func (f *Filler) choose(r *rule.Raster, squares []*square) {
+func (f *Filler) choose(r *launchmap.Raster, squares []*square) {
 	out := map[kernels.Variant]bool{}
 	for {
 		price := map[kernels.Variant]float64{}
@@ -223,7 +224,7 @@ func (f *Filler) choose(r *rule.Raster, squares []*square) {
 				cheapest = v
 			}
 		}
-		if len(price) <= len(rule.Letters) && price[cheapest] >= leastPrice*float64(len(squares)) ||
+		if len(price) <= len(launchmap.Letters) && price[cheapest] >= leastPrice*float64(len(squares)) ||
 			len(price) == 0 {
 			break
 		}
@@ -231,9 +232,9 @@ func (f *Filler) choose(r *rule.Raster, squares []*square) {
 	}
 	for _, s := range squares {
 		if len(s.options) > 0 {
-			evidence := byte(rule.Neighbour)
+			evidence := byte(launchmap.Neighbour)
 			if s.options[0].weight == 0 {
-				evidence = rule.Borrowed
+				evidence = launchmap.Borrowed
 			}
 			r.Set(s.line, s.cell, s.options[0].variant, evidence)
 		}
@@ -241,11 +242,11 @@ func (f *Filler) choose(r *rule.Raster, squares []*square) {
 }
 
 // answersAt are the points of a raster's problems, each with the answer of its cell.
-func answersAt(r *rule.Raster, points []*Point, sms int) iter.Seq2[*Point, rule.Answer] {
-	return func(yield func(*Point, rule.Answer) bool) {
+func answersAt(r *launchmap.Raster, points []*Point, sms int) iter.Seq2[*Point, launchmap.Answer] {
+	return func(yield func(*Point, launchmap.Answer) bool) {
 		for _, p := range points {
 			q := p.Problem
-			if rule.ClassOf(q) == r.Class && rule.AlignOf(q.N, q.DType.Size()) == r.Align &&
+			if launchmap.ClassOf(q) == r.Class && launchmap.AlignOf(q.N, q.DType.Size()) == r.Align &&
 				!yield(p, r.CellAt(q.M, q.N, sms)) {
 				return
 			}
@@ -254,11 +255,11 @@ func answersAt(r *rule.Raster, points []*Point, sms int) iter.Seq2[*Point, rule.
 }
 
 // judge notes which cells of a raster have a time of their config in them, and its regret there.
-func (f *Filler) judge(r *rule.Raster, c *class) {
+func (f *Filler) judge(r *launchmap.Raster, c *class) {
 	sum, n := 0.0, 0.0
 	for p, a := range answersAt(r, c.points, f.Device.SMs) {
 		if r.Problems++; p.US[a.Variant] > 0 {
-			r.Set(a.Line, a.Cell, a.Variant, rule.Measured)
+			r.Set(a.Line, a.Cell, a.Variant, launchmap.Measured)
 		}
 		if p.OK(a.Variant) {
 			sum, n = sum+math.Log(p.US[a.Variant]/p.BestUS), n+1
@@ -272,7 +273,7 @@ func (f *Filler) judge(r *rule.Raster, c *class) {
 // Better says whether one config is faster than another beyond doubt in a box, by problems nearby
 // that have times of both: the lower bound of its gain is above 0 at 95%. Fill has had the
 // problems.
-func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
+func (f *Filler) Better(b launchmap.Box, old, next kernels.Variant) bool {
 	var gains []float64
 	c := f.classes[b.Class]
 	for _, n := range c.within(b) {
@@ -287,7 +288,7 @@ func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
 // Change counts the cells of a map, of those for which an older map has a config, whose config is
 // another, and says how much less regret is expected by that in the mean of all, in percent. Fill has had the
 // points.
-func (f *Filler) Change(old, m *rule.Map) (changed, of int, gain float64) {
+func (f *Filler) Change(old, m *launchmap.Map) (changed, of int, gain float64) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		for b, a := range r.Cells(f.Device.SMs) {

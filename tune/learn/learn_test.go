@@ -14,7 +14,7 @@ import (
 	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
@@ -31,14 +31,14 @@ func classProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
 var plain = fillerWith(nil)
 
 // fillerWith is a filler of an H200 with a map as prior, or nil.
-func fillerWith(m *rule.Map) *Filler {
+func fillerWith(m *launchmap.Map) *Filler {
 	d := devicetest.H200()
-	return &Filler{Registry: bare, Device: d, Prior: rule.NewBook(rule.Step{Map: m, Near: rule.Own},
+	return &Filler{Registry: bare, Device: d, Prior: launchmap.NewBook(launchmap.Rung{Map: m, Near: launchmap.Own},
 		d, bare)}
 }
 
 // loopOn is a loop on a simulated device, with a map of another card as prior or nil.
-func loopOn(t *testing.T, s *sim, budget time.Duration, prior *rule.Map,
+func loopOn(t *testing.T, s *sim, budget time.Duration, prior *launchmap.Map,
 	classes ...kernels.Problem) *Loop {
 	t.Helper()
 	if _, err := os.Stat("/dev/shm"); err == nil {
@@ -83,18 +83,18 @@ func drawn(n int, seed uint64, classes ...kernels.Problem) []kernels.Problem {
 }
 
 // cellOf is the cell of a problem.
-func cellOf(m *rule.Map, p kernels.Problem) rule.Answer {
-	return m.Raster(rule.ClassOf(p), rule.AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N,
+func cellOf(m *launchmap.Map, p kernels.Problem) launchmap.Answer {
+	return m.Raster(launchmap.ClassOf(p), launchmap.AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N,
 		m.Device.SMs)
 }
 
 // learnt runs a loop to its end and answers with its map, else as before.
-func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Variant) {
+func learnt(t *testing.T, l *Loop) (*launchmap.Map, func(kernels.Problem) kernels.Variant) {
 	t.Helper()
 	m, err := l.Learn(context.Background())
 	assert.NoError(t, err)
 	return m, func(p kernels.Problem) kernels.Variant {
-		if a := cellOf(m, p); a.Match == rule.MatchCell {
+		if a := cellOf(m, p); a.Match == launchmap.MatchCell {
 			return a.Variant
 		}
 		return l.Prior.Answer(p).Variant
@@ -164,7 +164,7 @@ func TestHeldOut(t *testing.T) {
 	for _, p := range out {
 		v, _ := bare.Base(p.Problem, d.Device)
 		add(&base, p, v)
-		if a := cellOf(m, p.Problem); a.Match == rule.MatchCell {
+		if a := cellOf(m, p.Problem); a.Match == launchmap.MatchCell {
 			add(&ours, p, a.Variant)
 		}
 	}
@@ -177,7 +177,7 @@ func TestHeldOut(t *testing.T) {
 	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8",
 		"layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual",
 		"rmsnorm/bwd/256x1024/bf16+acc"} {
-		assert.That(t, cellOf(m, devicetest.Problem(t, text)).Match != rule.MatchCell,
+		assert.That(t, cellOf(m, devicetest.Problem(t, text)).Match != launchmap.MatchCell,
 			"%s has a cell", text)
 	}
 	changed, of, gain := plain.Change(m, m)
@@ -198,7 +198,7 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 		s.info).With(kernels.Setting{Knob: kernels.Warps, Value: 2})}
 	assert.Must(t, other != base, "%v", base)
 	searched := int64(0)
-	fill := func(prior *rule.Map, us ...float64) *rule.Map {
+	fill := func(prior *launchmap.Map, us ...float64) *launchmap.Map {
 		var points []*Point
 		for i, m := range []int64{3000, 3500, 4096, 4800, 5400, 6000} {
 			p := &Point{Problem: sized(at, m, 1024), US: map[kernels.Variant]float64{base: 100,
@@ -245,7 +245,7 @@ func TestSmallBudget(t *testing.T) {
 	var seen []int
 	checkpoints := 0
 	l.Progress = func(_ time.Duration, problems int) { seen = append(seen, problems) }
-	l.Checkpoint = func(*rule.Map) error { checkpoints++; return nil }
+	l.Checkpoint = func(*launchmap.Map) error { checkpoints++; return nil }
 	begun := s.Now()
 	m, err := l.Learn(context.Background())
 	assert.NoError(t, err)
@@ -268,7 +268,7 @@ func TestSmallBudget(t *testing.T) {
 		"another map, %d of %d problems", len(d.Points), len(l.Data.Points))
 	// A judgement draws problems that were not measured, each shape once, and finds what a planted
 	// bad map loses.
-	j, err := Judge(context.Background(), l, m, 6, func(string) {})
+	j, err := Audit(context.Background(), l, m, 6, func(string) {})
 	assert.NoError(t, err)
 	sum := j.Summary
 	assert.That(t, sum.Cells == 6 && sum.Shapes == 6 && sum.Mean >= 0.99 && sum.Mean <= 1.2 &&
@@ -284,7 +284,7 @@ func TestSmallBudget(t *testing.T) {
 		}
 		p.BestUS = slices.Min(slices.Collect(maps.Values(p.US)))
 	}
-	worse, err := Judge(context.Background(), l, plain.Fill(d.Points), 6, func(string) {})
+	worse, err := Audit(context.Background(), l, plain.Fill(d.Points), 6, func(string) {})
 	assert.That(t, err == nil && worse.Summary.Mean > sum.Mean+0.05,
 		"a bad map loses %.3f, a good one %.3f (%v)", worse.Summary.Mean, sum.Mean, err)
 }

@@ -12,7 +12,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep"
 	"normbench/sweep/record"
 )
@@ -34,7 +34,7 @@ type Loop struct {
 	Records  *record.File // of the sink
 	Data     *Data        // of the records that there are
 	// Checkpoint gets the map from time to time, and at the end.
-	Checkpoint func(m *rule.Map) error
+	Checkpoint func(m *launchmap.Map) error
 	// Progress is told after each batch.
 	Progress func(spent time.Duration, problems int)
 
@@ -82,7 +82,7 @@ const (
 
 // Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx
 // is done. The last map is filled within the budget, from all that is in the records then.
-func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
+func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 	begun, known := l.Now(), len(l.Data.Points)
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }
 	l.Run.ID, l.Run.Time = uuid.NewString()[:13], begun.UTC().Truncate(time.Millisecond)
@@ -154,7 +154,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 }
 
 // fill makes a map of all that is known, and a checkpoint of it.
-func (l *Loop) fill() (*rule.Map, error) {
+func (l *Loop) fill() (*launchmap.Map, error) {
 	m := l.Fill(l.Data.Points)
 	if l.Checkpoint == nil {
 		return m, nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 )
 
 // A place is where a problem is on the map: octaves, so that distances are.
@@ -31,7 +31,7 @@ func stepOf(n int64) int {
 
 func placeOf(p kernels.Problem) place {
 	return place{columns: math.Log2(float64(p.N)), rows: math.Log2(float64(p.M)),
-		step: stepOf(p.N), align: rule.AlignOf(p.N, p.DType.Size())}
+		step: stepOf(p.N), align: launchmap.AlignOf(p.N, p.DType.Size())}
 }
 
 // The model: how far a measurement counts for other places, and what is expected of a config
@@ -82,8 +82,9 @@ type guess struct {
 	weight  float64 // of the measurements behind it
 }
 
-// with is a guess from measurements, after what was expected before them.
-func (g guess) with(before float64) guess {
+// blend averages a measured regret with the one that was expected before, which weighs as much as
+// priorWeight measurements.
+func (g guess) blend(before float64) guess {
 	g.regret = (g.regret*g.weight + before*priorWeight) / (g.weight + priorWeight)
 	return g
 }
@@ -101,7 +102,7 @@ var twins = map[kernels.Op]kernels.Op{
 }
 
 // twinOf is v in the other op's family, false where v is of a user's.
-func twinOf(v kernels.Variant, c rule.Class) (kernels.Variant, bool) {
+func twinOf(v kernels.Variant, c launchmap.Class) (kernels.Variant, bool) {
 	design, ok := strings.CutPrefix(v.Family, kernels.FamilyName(c.Op, c.Pass, ""))
 	v.Family = kernels.FamilyName(twins[c.Op], c.Pass, design)
 	return v, ok
@@ -109,7 +110,7 @@ func twinOf(v kernels.Variant, c rule.Class) (kernels.Variant, bool) {
 
 // A class is the points of one class of problems, and of its twin.
 type class struct {
-	rule.Class
+	launchmap.Class
 	points   []*Point
 	at       []place
 	timings  [][]timing // of each point
@@ -132,17 +133,17 @@ func (c *class) add(p *Point, us map[kernels.Variant]float64, at place) {
 }
 
 // classesOf sorts points by their classes.
-func classesOf(points []*Point) map[rule.Class]*class {
-	by := map[rule.Class]*class{}
+func classesOf(points []*Point) map[launchmap.Class]*class {
+	by := map[launchmap.Class]*class{}
 	for _, p := range points {
-		of := rule.ClassOf(p.Problem)
+		of := launchmap.ClassOf(p.Problem)
 		if by[of] == nil {
 			by[of] = &class{Class: of, numbers: map[kernels.Variant]int{}}
 		}
 		by[of].add(p, p.US, placeOf(p.Problem))
 	}
 	for _, p := range points {
-		of, at := rule.ClassOf(p.Problem), placeOf(p.Problem)
+		of, at := launchmap.ClassOf(p.Problem), placeOf(p.Problem)
 		other := of
 		other.Op, at.twin = twins[of.Op], true
 		if by[other] == nil {

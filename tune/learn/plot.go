@@ -7,7 +7,7 @@ import (
 
 	"normbench/internal/picture"
 	"normbench/kernels"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/stats"
 )
 
@@ -32,7 +32,7 @@ const unmeasured = "#ffffff"
 
 // Pictures draw each raster of a map: a square a cell with the letter of its config, shaded by the
 // regret of the problems that were measured in it. What is pointed at says its % of a copy's speed.
-func Pictures(m *rule.Map, points []*Point, d kernels.DeviceInfo) (list []*picture.Drawing) {
+func Pictures(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) (list []*picture.Drawing) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		regrets, speeds := map[[2]int][]float64{}, map[[2]int][]float64{} // of each cell
@@ -69,14 +69,14 @@ func Pictures(m *rule.Map, points []*Point, d kernels.DeviceInfo) (list []*pictu
 }
 
 // Plot draws a map as an SVG file, three rasters side by side.
-func Plot(m *rule.Map, points []*Point, d kernels.DeviceInfo) []byte {
+func Plot(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) []byte {
 	rows := slices.Collect(slices.Chunk(Pictures(m, points, d), 3))
 	return picture.File("", nil, rows)
 }
 
 // drawing is an empty picture of a raster with its axes: every other line has its first columns,
 // every fourth cell its first rows.
-func drawing(r *rule.Raster, d kernels.DeviceInfo) *picture.Drawing {
+func drawing(r *launchmap.Raster, d kernels.DeviceInfo) *picture.Drawing {
 	x := &picture.Drawing{Title: r.Title(), Width: max(330, panelLeft+side*float64(len(r.Rows))+20),
 		Height: panelTop + side*float64(len(r.Lines)) + 40}
 	x.Text(panelLeft, 16, 14, "start", "fg", r.Title())

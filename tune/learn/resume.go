@@ -10,14 +10,14 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune"
 )
 
 // Describe says in a map where it comes from: the same records make the same text.
-func (f *Filler) Describe(m *rule.Map, d *Data) {
+func (f *Filler) Describe(m *launchmap.Map, d *Data) {
 	m.Tool, m.Created, m.Sources = d.Tool, d.Date.UTC().Truncate(time.Second), map[string]string{}
 	for _, r := range d.Runs {
 		m.Runs = append(m.Runs, tune.RunOf(r))
@@ -36,8 +36,8 @@ func (f *Filler) Describe(m *rule.Map, d *Data) {
 
 // Write puts a map that f filled into the tuned table of a place, whose entries stay. It is merged
 // with the map that the table had before, not with what this command wrote into it meanwhile; see
-// rule.Merge.
-func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
+// launchmap.Merge.
+func (f *Filler) Write(p durable.Place, before *tune.Table, m *launchmap.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
 		t := tune.Table{Device: m.Device, Entries: []tune.Entry{}}
 		if old != nil {
@@ -58,7 +58,7 @@ func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 		}
 		source := families.NewIdentity(f.Registry, m.Device.Kind).SourceOf
 		var err error
-		t.Map, err = rule.Merge(before.Map, m, func(box rule.Box, a, b kernels.Variant) bool {
+		t.Map, err = launchmap.Merge(before.Map, m, func(box launchmap.Box, a, b kernels.Variant) bool {
 			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(box, a, b)
 		})
 		return &t, err
@@ -67,7 +67,7 @@ func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 
 // NewPolicy is what a loop knows before it measures anything; the map of step answers where nothing
 // is known.
-func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, domain shapes.Domain,
+func NewPolicy(r *kernels.Registry, step launchmap.Rung, info kernels.DeviceInfo, domain shapes.Domain,
 	classes []kernels.Problem) (*Policy, error) {
 	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.Analytic(r),
 		Device: info,
@@ -86,8 +86,8 @@ func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, dom
 
 // Asked says whether a problem is of the classes that are asked for.
 func (p *Policy) Asked(q kernels.Problem) bool {
-	of := rule.ClassOf(q)
-	return slices.ContainsFunc(p.Classes, func(c kernels.Problem) bool { return rule.ClassOf(c) == of })
+	of := launchmap.ClassOf(q)
+	return slices.ContainsFunc(p.Classes, func(c kernels.Problem) bool { return launchmap.ClassOf(c) == of })
 }
 
 // Resume is what a records file has of the classes already, and how much of the budget was spent on

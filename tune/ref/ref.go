@@ -45,8 +45,9 @@ type Ref struct {
 	recorded map[kernels.Problem]kernels.Variant
 }
 
-// A Scope is what operands are resolved in.
-type Scope struct {
+// A Resolver turns the text of operands into variants: it has the registry, the peers and the tables that a
+// text may name.
+type Resolver struct {
 	Registry *kernels.Registry
 	Peers    []string // names of those that peer:best is among, as far as they are there
 	// Note hears what a person should know; it says each line once.
@@ -58,7 +59,7 @@ type Scope struct {
 }
 
 // ParseAll reads operands to run.
-func (s *Scope) ParseAll(texts ...string) (refs []*Ref, err error) {
+func (s *Resolver) ParseAll(texts ...string) (refs []*Ref, err error) {
 	for _, text := range texts {
 		r, err := s.Parse(text)
 		if err != nil {
@@ -71,7 +72,7 @@ func (s *Scope) ParseAll(texts ...string) (refs []*Ref, err error) {
 
 // Parse reads an operand to run. A file or folder of the text's name stands for the variants
 // recorded in it, unless a family has that name.
-func (s *Scope) Parse(text string) (r *Ref, err error) {
+func (s *Resolver) Parse(text string) (r *Ref, err error) {
 	r = &Ref{Text: text}
 	form, name, _ := strings.Cut(text, ":")
 	switch {
@@ -133,7 +134,7 @@ func callable(text string) (string, error) {
 var functionName = regexp.MustCompile(`^:\w+$`)
 
 // Runs says whether an operand names variants to run, and no recorded times.
-func (s *Scope) Runs(text string) bool {
+func (s *Resolver) Runs(text string) bool {
 	if text != "base" && s.recorded(text) {
 		return false
 	}
@@ -143,7 +144,7 @@ func (s *Scope) Runs(text string) bool {
 
 // recorded says that a file or folder has an operand's name. A family's own name counts before it,
 // as its folder often has the same: ./NAME is the folder.
-func (s *Scope) recorded(text string) bool {
+func (s *Resolver) recorded(text string) bool {
 	if _, err := s.Registry.Lookup(text); err == nil {
 		return false
 	}
@@ -153,7 +154,7 @@ func (s *Scope) recorded(text string) bool {
 }
 
 // parseFamily reads FAMILY or FAMILY@LABEL.
-func (s *Scope) parseFamily(r *Ref) (err error) {
+func (s *Resolver) parseFamily(r *Ref) (err error) {
 	family, label, labelled := strings.Cut(r.Text, "@")
 	if labelled && label == "" {
 		return hint.Errorf("write FAMILY for its base config, or FAMILY@LABEL",
@@ -193,7 +194,7 @@ func (r *Ref) Peer() string {
 
 // Variants are those that an operand has for a problem on a device, mostly one. None come with
 // the reason, or with no error where the problem is simply another.
-func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
+func (s *Resolver) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
 	vs []kernels.Variant, err error) {
 	var v kernels.Variant
 	switch r.Kind {

@@ -5,7 +5,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/rule"
+	"normbench/kernels/launchmap"
 	"normbench/tune"
 )
 
@@ -14,8 +14,8 @@ const Exact = "exact"
 
 // A Table answers for a device: by the entries of a tuned table, then by a map.
 type Table struct {
-	*tune.Table            // without entries where it is the program's own map
-	Book        *rule.Book // nil where the table has no map
+	*tune.Table                 // without entries where it is the program's own map
+	Book        *launchmap.Book // nil where the table has no map
 	device      kernels.DeviceInfo
 }
 
@@ -26,9 +26,9 @@ type tunedKey struct {
 
 // Tuned reads a tuned table for a device; the empty path is the program's own map. A map that is
 // no step of the device's ladder is an error, and a config that no family has a note.
-func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
+func (s *Resolver) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 	if path == "" {
-		return &Table{&tune.Table{Device: d}, families.Book(s.Registry, families.Step(d), d), d}, nil
+		return &Table{&tune.Table{Device: d}, families.Book(s.Registry, families.Rung(d), d), d}, nil
 	}
 	key := tunedKey{path, d}
 	if t := s.tuned[key]; t != nil {
@@ -40,7 +40,7 @@ func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 	}
 	t := &Table{Table: table, device: d}
 	if m := table.Map; m != nil {
-		step, err := rule.StepOf(path, m, &d)
+		step, err := launchmap.RungOf(path, m, &d)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func (t *Table) Other(path string) string {
 
 // Answer is the variant for a problem, without a family for the default, how good the match is,
 // and why.
-func (t *Table) Answer(p kernels.Problem) (a rule.Answer, match, why string) {
+func (t *Table) Answer(p kernels.Problem) (a launchmap.Answer, match, why string) {
 	if x, ok := t.Lookup(p); ok {
 		a.Variant = x.Variant()
 		if t.Device.ID != t.device.ID {
@@ -83,7 +83,7 @@ func (t *Table) Answer(p kernels.Problem) (a rule.Answer, match, why string) {
 }
 
 // tunedVariant is the variant of a table for a problem, without a family where it has none.
-func (s *Scope) tunedVariant(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, error) {
+func (s *Resolver) tunedVariant(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, error) {
 	t, err := s.Tuned(r.Name, d)
 	if err != nil {
 		return kernels.Variant{}, err

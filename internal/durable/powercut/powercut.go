@@ -32,7 +32,7 @@ type disk struct {
 }
 
 type change struct {
-	durable.Step
+	durable.Operation
 	n *node
 }
 
@@ -48,7 +48,7 @@ func (c change) on(names map[string]*node) {
 	}
 }
 
-func (d *disk) step(s durable.Step) {
+func (d *disk) step(s durable.Operation) {
 	n := d.names[s.Path]
 	switch s.Op {
 	case "mkdir", "create":
@@ -56,7 +56,7 @@ func (d *disk) step(s durable.Step) {
 			return
 		}
 		if parent := filepath.Dir(s.Path); d.names[parent] == nil {
-			d.step(durable.Step{Op: "mkdir", Path: parent})
+			d.step(durable.Operation{Op: "mkdir", Path: parent})
 		}
 		n = &node{folder: s.Op == "mkdir"}
 		fallthrough
@@ -156,19 +156,19 @@ func Cuts(t *testing.T, write func(root string, ack func()), check func(root str
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var steps []durable.Step
+	var steps []durable.Operation
 	var mu sync.Mutex
-	note := func(s durable.Step) {
+	note := func(s durable.Operation) {
 		mu.Lock()
 		defer mu.Unlock()
 		steps = append(steps, s)
 	}
-	durable.Watch = func(s durable.Step) { // a cache elsewhere may be written, too
+	durable.Watch = func(s durable.Operation) { // a cache elsewhere may be written, too
 		if s.Path == root || strings.HasPrefix(s.Path, root+string(filepath.Separator)) {
 			note(s)
 		}
 	}
-	write(root, func() { note(durable.Step{Op: "ack"}) })
+	write(root, func() { note(durable.Operation{Op: "ack"}) })
 	durable.Watch = nil
 	n, _ := strconv.Atoi(cmp.Or(os.Getenv(powerCuts), "6"))
 	states, start, stride := 0, time.Now(), 1

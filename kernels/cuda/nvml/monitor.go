@@ -154,7 +154,7 @@ func (m *Monitor) Sample() (kernels.Reading, error) {
 		return m.dev.GetTemperature(nvml.TEMPERATURE_GPU)
 	}))
 	infos := get(m, "nvmlDeviceGetComputeRunningProcesses", m.part.GetComputeRunningProcesses)
-	for _, p := range others(infos, m.own, m.inContainer, m.visible) {
+	for _, p := range withoutOwn(infos, m.own, m.inContainer, m.visible) {
 		text := fmt.Sprintf("process %d", p.Pid)
 		if !m.inContainer && m.has("nvmlSystemGetProcessName") { // elsewhere the id may be another's
 			if name, r := m.lib.SystemGetProcessName(int(p.Pid)); r == nvml.SUCCESS {
@@ -200,8 +200,10 @@ func throttling(mask uint64) (names []string) {
 	return names
 }
 
-// others leaves out the own processes; see the package comment for those of a container.
-func others(all []nvml.ProcessInfo, own []int, inContainer bool,
+// withoutOwn lists the processes on the card that are not ours. In a container NVML names ours by numbers
+// of the host, which do not exist here: as many such processes as ours are missing count as ours, those
+// with the most memory first.
+func withoutOwn(all []nvml.ProcessInfo, own []int, inContainer bool,
 	visible func(int) bool) []nvml.ProcessInfo {
 	missing := len(own)
 	others := slices.DeleteFunc(slices.Clone(all), func(p nvml.ProcessInfo) bool {

@@ -142,7 +142,7 @@ func TestForeign(t *testing.T) {
 		list := []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3},
 			{Pid: 30, UsedGpuMemory: 2}}
 		var got []uint32
-		for _, p := range others(list, x.Own, x.Container,
+		for _, p := range withoutOwn(list, x.Own, x.Container,
 			func(pid int) bool { return slices.Contains(x.Visible, pid) }) {
 			got = append(got, p.Pid)
 		}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/launchmap"
+	"normbench/report"
+	"normbench/sweep/shapes"
+	"normbench/tune"
+)
+
+func mapCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:        "map",
+		Usage:       "fill, show and export maps: which kernel config to launch for every shape",
+		Subcommands: []*cli.Command{mapLearnCommand(e), mapFillCommand(e), mapShowCommand(e), mapExportCommand(e)},
+		Action: func(c *cli.Context) error {
+			if ops := c.Args().Slice(); len(ops) > 0 {
+				return unknownCommand("map ", ops, c.Command.Subcommands,
+					"use map learn, map fill, map show or map export")
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+// maxWidths is more than the widths of any few models.
+const maxWidths = 256
+
+// A mapConfig is what the flags of map show and of map export ask for.
+type mapConfig struct {
+	commonFlags
+	shapes.Selection
+	widths, device, out string
+}
+
+// flags choose a part of a map: the widths, classes of problems and a device.
+func (cfg *mapConfig) flags() []cli.Flag {
+	cfg.only = "one REF"
+	return slices.Concat([]cli.Flag{
+		&cli.StringFlag{Destination: &cfg.widths, Name: "widths", Category: catWhat,
+			Usage: "the widths of a model (columns of x): `N`, or several with commas"},
+	}, classFlags(&cfg.Selection, ""), optionFlags(&cfg.Selection), []cli.Flag{
+		&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
+			Usage: "launch on " + knownDevices, Value: "h200"},
+		cfg.kernelsFlag(),
+	})
+}
+
+func mapShowCommand(e *env) *cli.Command {
+	cfg := &mapConfig{}
+	return e.command(&cli.Command{
+		Name:      "show",
+		Usage:     "print what a map launches for the widths of a model",
+		ArgsUsage: "REF",
+		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). " +
+			"The table has a row for each range of rows that has one config. `normbench explain` " +
+			"says on what measurements an answer rests.",
+		Flags: append(cfg.flags(), cfg.tableFlags()...),
+	}, &cfg.commonFlags, func() error { return showWidths(e, cfg) })
+}
+
+func showWidths(e *env, cfg *mapConfig) error {
+	widths, err := cfg.widthList()
+	if err != nil {
+		return err
+	}
+	if len(widths) == 0 {
+		return hint.Errorf("`normbench map show base --widths 4096,5120`, for one", "map show needs --widths")
+	}
+	classes, err := cfg.classes(false)
+	if err != nil {
+		return err
+	}
+	book, err := cfg.book(e)
+	if err != nil {
+		return err
+	}
+	return report.RenderTable(e.out, report.WidthsTable(book, cfg.operands[0], classes, widths), cfg.format)
+}
+
+func mapExportCommand(e *env) *cli.Command {
+	cfg := &mapConfig{}
+	cfg.files = []*string{&cfg.out}
+	return e.command(&cli.Command{
+		Name:      "export",
+		Usage:     "write a map as code to paste beside a launcher: data and one function",
+		ArgsUsage: "REF",
+		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). " +
+			"The code answers every problem with these widths and options as `normbench explain` " +
+			"does. Without --widths it has all widths, and without an option all options.",
+		Flags: append(cfg.flags(),
+			&cli.StringFlag{Destination: &cfg.format, Name: "format", Category: catOutput,
+				Usage: "language of the code: " + strings.Join(launchmap.Formats, ", ")},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "write to `FILE`, not to standard output"}),
+	}, &cfg.commonFlags, func() error { return exportMap(e, cfg) })
+}
+
+func exportMap(e *env, cfg *mapConfig) error {
+	if cfg.format == "" {
+		return hint.Errorf("add --format "+strings.Join(launchmap.Formats, ", --format "), "map export needs --format")
+	}
+	widths, err := cfg.widthList()
+	if err != nil {
+		return err
+	}
+	classes, err := cfg.classes(true)
+	if err != nil {
+		return err
+	}
+	book, err := cfg.book(e)
+	if err != nil {
+		return err
+	}
+	text, err := book.Export(classes, widths, cfg.format)
+	if err != nil {
+		return err
+	}
+	if cfg.out == "" {
+		_, err = e.out.Write(text)
+		return err
+	}
+	return e.Write(durable.Place{Name: cfg.out}, text)
+}
+
+// widthList reads --widths.
+func (cfg *mapConfig) widthList() (widths []int64, err error) {
+	const help = "use whole numbers with commas, such as --widths 4096,5120"
+	if cfg.widths == "" {
+		return nil, nil
+	}
+	for _, text := range strings.Split(cfg.widths, ",") {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return nil, hint.Errorf(help, "malformed number %q in --widths", text)
+		}
+		if !launchmap.Inside(1, n) {
+			return nil, hint.Errorf(fmt.Sprintf("use --widths from %d to %d; `normbench explain` "+
+				"answers for others", launchmap.MinN, launchmap.MaxN), "maps have no width %d", n)
+		}
+		if !slices.Contains(widths, n) {
+			widths = append(widths, n)
+		}
+	}
+	if len(widths) > maxWidths {
+		return nil, hint.Errorf("take the widths of a few models at a time",
+			"--widths has %d numbers, more than %d", len(widths), maxWidths)
+	}
+	return widths, nil
+}
+
+// classes lists the classes of problems that the flags choose. Without an option an export has
+// those of all options.
+func (cfg *mapConfig) classes(export bool) (list []launchmap.Class, err error) {
+	ps, err := cfg.Of(shapes.Shape{M: 16, N: 128})
+	if err != nil {
+		return nil, err
+	}
+	all := export && !slices.ContainsFunc(names(optionFlags(&shapes.Selection{})),
+		func(name string) bool { return cfg.given[name] })
+	dtypes := cfg.given["dtype"] || !export
+	for _, x := range launchmap.Classes() {
+		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {
+			of, uneven := launchmap.ClassOf(p), p
+			uneven.M, uneven.N = 1, 1
+			return of == x || p.Transpose && x == launchmap.ClassOf(uneven) || all && of.Op == x.Op &&
+				of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
+		}) {
+			list = append(list, x)
+		}
+	}
+	return list, nil
+}
+
+// book opens the map of the command's REF on the device of the flags.
+func (cfg *mapConfig) book(e *env) (*launchmap.Book, error) {
+	d, err := e.KnownDevice(cfg.device)
+	if err != nil {
+		return nil, err
+	}
+	text := cfg.operands[0]
+	path, file := strings.CutPrefix(text, "tuned:")
+	if text != "base" && !file {
+		help := "use base or tuned:FILE; `normbench compare` takes the others too"
+		if strings.HasSuffix(text, ".json") || strings.HasSuffix(text, ".json.gz") {
+			help = "write tuned:" + text
+		}
+		return nil, hint.Errorf(help, "%s is no REF of a map", text)
+	} else if !file {
+		path = ""
+	} else if _, err := tune.Read(path); err != nil { // the empty path is the program's own
+		return nil, err
+	}
+	t, err := e.Tuned(path, d)
+	switch {
+	case err != nil:
+		return nil, err
+	case t.Book == nil:
+		return nil, hint.Errorf("`normbench map learn` measures one, `normbench map fill RECORDS` makes it "+
+			"from records", "%s has no map", path)
+	case t.Book.Map == nil:
+		return nil, hint.Errorf("`normbench list devices` says which devices have a map",
+			"%s launches by %s: there is no map to show", d.ID, t.Book.Rung)
+	case t.Book.Near != launchmap.Own:
+		e.Notef("%s launches by %s", d.ID, t.Book.Rung)
+	}
+	return t.Book, nil
+}

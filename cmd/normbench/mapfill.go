@@ -1,0 +1,121 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels/launchmap"
+	"normbench/lab"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/shapes"
+	"normbench/tune"
+	"normbench/tune/learn"
+)
+
+// A fillConfig is what the flags of map fill ask for.
+type fillConfig struct {
+	commonFlags
+	out, prior string
+}
+
+func mapFillCommand(e *env) *cli.Command {
+	cfg := &fillConfig{}
+	cfg.files, cfg.first = []*string{&cfg.out}, cfg.firstMap
+	return e.command(&cli.Command{
+		Name:      "fill",
+		Usage:     "fill a map of launch answers from records, into a tuned table",
+		ArgsUsage: "RECORDS...",
+		Description: "Reads records files or results folders of one device, of sweep or of map learn, and " +
+			"fills a map: for each cell of columns and rows the config that is expected to lose " +
+			"the least. Prints how many cells rest on what. --out puts it into a tuned table, " +
+			"whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench " +
+			"map export` writes code.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
+			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput,
+				Usage: "draw the map to `FILE`.svg"},
+			cfg.htmlFlag(),
+			priorFlag(&cfg.prior, "none"),
+			cfg.kernelsFlag(),
+		}, cfg.tableFlags()...),
+	}, &cfg.commonFlags, func() error { return fillMap(e, cfg) })
+}
+
+// firstMap is the table of a map; as json it is none.
+func (x *commonFlags) firstMap() *report.Table {
+	if x.format == report.FormatJSON {
+		return nil
+	}
+	return report.MapTable(&launchmap.Map{})
+}
+
+func fillMap(e *env, cfg *fillConfig) error {
+	out := cfg.out
+	if len(cfg.operands) == 0 {
+		return hint.Errorf("`normbench map fill results/nvidia-h200`, for one", "map fill needs records")
+	}
+	if out != "" && filepath.Ext(out) != ".json" {
+		return hint.Errorf("name it .json; `normbench map export tuned:FILE --format go` makes code of it",
+			"--out %s is no tuned table", out)
+	}
+	step := e.Wait("reading the records")
+	defer step.End()
+	d, err := learn.Collect(cfg.operands)
+	if err != nil {
+		return err
+	}
+	e.Once(d.Notes...)
+	p, err := e.Policy(cfg.prior, d.Device, shapes.Everything, nil)
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(d.Protocol.Search, learn.Search) {
+		d.Protocol = sweep.ContestProtocol(d.Protocol, learn.Search, d.Protocol.Samples/sweep.FinalLaunches)
+	}
+	step.Set("filling the map from %d problems", len(d.Points))
+	m := p.Fill(d.Points)
+	p.Describe(m, d)
+	// Files come first: the tables may go to a pipe that closes.
+	if out != "" {
+		place := durable.Place{Name: out}
+		old, _ := tune.Read(out) // the first has none
+		if err := p.Write(place, old, m); err != nil {
+			return err
+		}
+		e.Notef("wrote the map of %s", place)
+		e.TellChange(p.Filler, old, m)
+	}
+	if cfg.plot != "" {
+		if err := e.Write(durable.Place{Name: cfg.plot}, learn.Plot(m, d.Points, d.Device)); err != nil {
+			return err
+		}
+	}
+	return showMap(e, &lab.LearnResult{Map: m, Data: d}, &cfg.commonFlags)
+}
+
+// showMap prints what the cells of a map rest on, and writes it as a page.
+func showMap(e *env, got *lab.LearnResult, x *commonFlags, more ...report.Fact) error {
+	m := got.Map
+	t := report.MapTable(m)
+	for _, line := range report.Timer(got.Data.Runs) {
+		t.Title += "\n" + line
+	}
+	lost := e.writePage(x.html, func() *report.Page { return got.Page(t, more) })
+	if x.format == "json" { // one value
+		text, err := json.MarshalIndent(m, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = e.out.Write(append(text, '\n'))
+		return cmp.Or(err, lost)
+	}
+	return cmp.Or(report.RenderTable(e.out, t, x.format), lost)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/kernels"
+	"normbench/lab"
+	"normbench/report"
+	"normbench/sweep/shapes"
+)
+
+func priorFlag(to *string, value string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "prior",
+		Usage: "answer where nothing was measured: auto (this program's default), none (the analytic " +
+			"base), or the map of a tuned `FILE`", Value: value}
+}
+
+// A learnConfig is what the flags of map learn ask for.
+type learnConfig struct {
+	target
+	budget             time.Duration
+	audit              int
+	bounds, prior, out string
+}
+
+func mapLearnCommand(e *env) *cli.Command {
+	cfg := &learnConfig{}
+	cfg.first = cfg.firstMap
+	return e.command(&cli.Command{
+		Name:  "learn",
+		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
+		Description: "Measures problems that are drawn from the domain. On each it runs configs that do " +
+			"well nearby and a few others. Writes the map of OUT/<device>/tuned.json (the sweep's " +
+			"entries stay), the records, and learn.svg, a picture of the map. The same command " +
+			"resumes. `normbench map fill OUT/<device>` fills the same map from the records. --audit " +
+			"searches fresh problems in full and says how far behind the map's answers are.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget",
+				Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs " +
+					"into the folder",
+				Value:  20 * time.Minute,
+				Action: positive("budget", "give a time such as 8m")},
+			&cli.IntFlag{Destination: &cfg.audit, Name: "audit",
+				Usage: "after the budget, search `N` fresh problems in full and compare with the map; " +
+					"60 take about 10 minutes",
+				Action: within("audit", 0, 10_000, "60 problems are enough for a mean")},
+			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain",
+				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
+			priorFlag(&cfg.prior, "auto"),
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "`FOLDER` for results", Value: "results"},
+			cfg.htmlFlag(),
+		}, slices.DeleteFunc(cfg.flags(), choosesShapes)),
+	}, &cfg.commonFlags, func() error { return runLearn(e, cfg) })
+}
+
+func runLearn(e *env, cfg *learnConfig) error {
+	domain := shapes.Everything
+	if cfg.bounds != "" {
+		var err error
+		if domain, err = shapes.ParseDomain(cfg.bounds); err != nil {
+			return err
+		}
+	}
+	classes, err := cfg.Of(shapes.Shape{M: 1, N: 1})
+	if err != nil {
+		return err
+	}
+	if _, err := lab.Prior(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
+		return err
+	}
+	devices, err := e.Open(cfg.config(&cfg.commonFlags, "cold"))
+	if err != nil {
+		return err
+	}
+	defer lab.Close(devices)
+	info := devices[0].Info()
+	p, err := e.Policy(cfg.prior, info, domain, classes)
+	if err != nil {
+		return err
+	}
+	got, err := e.Learn(&lab.LearnTask{Policy: p, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
+		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
+	if err != nil {
+		if got != nil { // the map is printed all the same
+			err = cmp.Or(showMap(e, got, &commonFlags{format: cfg.format}), err)
+		}
+		return err
+	}
+	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget,
+		got.Spent)}
+	if err := showMap(e, got, &cfg.commonFlags, spent); err != nil || cfg.audit == 0 {
+		return cmp.Or(err, got.Lost)
+	}
+	table, err := e.Audit(got, cfg.audit)
+	if err != nil {
+		return err
+	}
+	if cfg.format == report.FormatJSON { // one value
+		return got.Lost
+	}
+	fmt.Fprintln(e.out)
+	return cmp.Or(report.RenderTable(e.out, table, cfg.format), got.Lost)
+}

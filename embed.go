@@ -1,0 +1,20 @@
+// Package normbench holds what is embedded from the top of the repository, because an embed cannot reach
+// a parent folder.
+package normbench
+
+import "embed"
+
+// ShapesYAML is the text of shapes.yaml, the shape groups that the binary brings along.
+//
+//go:embed shapes.yaml
+var ShapesYAML string
+
+// ModelsYAML is the text of models.yaml, the models that the binary brings along.
+//
+//go:embed models.yaml
+var ModelsYAML string
+
+// TunedTables has the tuned tables of results/*/tuned.json, whose maps are the program's defaults.
+//
+//go:embed results/*/tuned.json
+var TunedTables embed.FS

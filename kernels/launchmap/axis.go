@@ -1,0 +1,110 @@
+package launchmap
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The problems that maps are for: bounds of rows, columns and elements. Bounds are included.
+const (
+	MaxM     = 1 << 20
+	MinN     = 64
+	MaxN     = 1 << 16
+	MaxElems = 1 << 28
+)
+
+// Inside says whether a shape is among the problems that maps are for.
+func Inside(m, n int64) bool {
+	return m >= 1 && m <= MaxM && n >= MinN && n <= MaxN && m*n <= MaxElems
+}
+
+// AlignOf is what the rows of n elements start at a multiple of: 16, 8, 4 or 2 bytes.
+func AlignOf(n, bytes int64) int64 {
+	row := n * bytes
+	return min(row&-row, 16)
+}
+
+// Aligns are the alignments that rows of elements of so many bytes can have, the widest first.
+func Aligns(bytes int64) []int64 { return []int64{16, 8, 4, 2}[:4-(bytes-1)/2] }
+
+// Columns are the first columns of the cells: half octaves around 64, 90.5, 128 and so on up to
+// 65536.
+func Columns() (from []int64) {
+	for c := 12; c <= 32; c++ {
+		from = append(from, max(int64(math.Ceil(math.Exp2((float64(c)-0.5)/2))), MinN))
+	}
+	return from
+}
+
+// A Bound is the last M of a column of letters: a count of rows, or where PerSM is not 0 as many
+// hundredths of a row for each SM.
+type Bound struct{ Rows, PerSM int64 }
+
+// Rows are the bounds of cells, octaves around powers of two: of rows up to 2 per SM, beyond of
+// rows per SM.
+func Rows(sms int) (bounds []Bound) {
+	for r := 0.5; int(math.Exp2(r)) < 2*max(sms, 1); r++ {
+		bounds = append(bounds, Bound{Rows: int64(math.Exp2(r))})
+	}
+	b := Bound{PerSM: 200}
+	for r := 1.5; b.Last(sms) < MaxM; r++ {
+		bounds = append(bounds, b)
+		b.PerSM = int64(math.Exp2(r) * 100)
+	}
+	return append(bounds, Bound{Rows: MaxM})
+}
+
+// Last is the last M of the bound on a device with so many SMs.
+func (b Bound) Last(sms int) int64 {
+	if b.PerSM > 0 {
+		return b.PerSM * int64(max(sms, 1)) / 100
+	}
+	return b.Rows
+}
+
+// String is 90, or 2.82/SM.
+func (b Bound) String() string {
+	if b.PerSM > 0 {
+		return strconv.FormatFloat(float64(b.PerSM)/100, 'f', -1, 64) + "/SM"
+	}
+	return strconv.FormatInt(b.Rows, 10)
+}
+
+// Bounds are ascending.
+type Bounds []Bound
+
+// on are the bounds as counts of rows on a device with so many SMs.
+func (bs Bounds) on(sms int) Bounds {
+	rows := make(Bounds, len(bs))
+	for i, b := range bs {
+		rows[i] = Bound{Rows: b.Last(sms)}
+	}
+	return rows
+}
+
+// MarshalText implements encoding.TextMarshaler: 1 2 90 2.82/SM.
+func (bs Bounds) MarshalText() ([]byte, error) {
+	return []byte(strings.Trim(fmt.Sprint([]Bound(bs)), "[]")), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (bs *Bounds) UnmarshalText(text []byte) error {
+	for _, s := range strings.Fields(string(text)) {
+		var b Bound
+		var err error
+		if number, ok := strings.CutSuffix(s, "/SM"); ok {
+			var f float64
+			f, err = strconv.ParseFloat(number, 64)
+			b.PerSM = int64(math.Round(min(max(f, 0), MaxM) * 100))
+		} else {
+			b.Rows, err = strconv.ParseInt(s, 10, 64)
+		}
+		if err != nil || b.Rows < 0 || b.Rows > MaxM || b.String() != s {
+			return fmt.Errorf("%q is no bound of rows such as 90 or 2.82/SM", s)
+		}
+		*bs = append(*bs, b)
+	}
+	return nil
+}

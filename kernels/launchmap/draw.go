@@ -1,0 +1,81 @@
+package launchmap
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"normbench/kernels"
+)
+
+// Size of a drawn neighbourhood, in cells on each side of the pick.
+const (
+	drawLines = 3
+	drawCells = 5
+)
+
+// Draw is the neighbourhood of an answer by lines: the letters around it with the pick in brackets,
+// then the configs of the letters, which are nearby. It is nil where the map has no such cell.
+func (b *Book) Draw(a Answer) (lines, nearby []string) {
+	r := a.Raster
+	if r == nil {
+		return nil, nil
+	}
+	lo, hi := max(a.Cell-drawCells, 0), min(a.Cell+drawCells+1, len(r.Rows))
+	head := fmt.Sprintf("%6s", "N \\ M")
+	for _, bound := range r.Rows[lo:hi] {
+		head += fmt.Sprintf(" %7d", bound.Last(b.Device.SMs))
+	}
+	lines = append(lines, head)
+	var used []kernels.Variant
+	for i := max(a.Line-drawLines, 0); i < min(a.Line+drawLines+1, len(r.Lines)); i++ {
+		text := fmt.Sprintf("%6d", r.Lines[i].From)
+		for j := lo; j < hi; j++ {
+			letter := r.Lines[i].Cells[j : j+1]
+			if i == a.Line && j == a.Cell {
+				text += "     [" + letter + "]"
+			} else {
+				text += fmt.Sprintf(" %6s ", letter)
+			}
+			if v, ok := r.Pick(i, j); ok && !slices.Contains(used, v) {
+				used = append(used, v)
+			}
+		}
+		lines = append(lines, strings.TrimRight(text, " "))
+	}
+	for _, v := range used {
+		nearby = append(nearby, v.String())
+		lines = append(lines, fmt.Sprintf("%c = %s", Letters[slices.Index(r.Legend, v)], v))
+	}
+	return lines, nearby
+}
+
+// evidence says in words what a config rests on.
+var evidence = map[byte]string{Measured: "measured there", Neighbour: "measured in cells nearby",
+	Borrowed: "borrowed", ByHand: "written by hand"}
+
+// Why says what the book's answer for a problem rests on.
+func (b *Book) Why(p kernels.Problem, a *Answer) string {
+	switch {
+	case a.Match == MatchOutside:
+		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; the "+
+			"analytic base answers",
+			MaxM, MinN, MaxN, MaxElems)
+	case b.Map == nil:
+		return "the analytic base: no map is for the device"
+	case a.Raster == nil:
+		return fmt.Sprintf("the map has no cell of %s for it: the analytic base's config for the "+
+			"whole cell", ClassOf(p))
+	}
+	box := a.Raster.Box(a.Line, a.Cell, b.Device.SMs)
+	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", box.NLo, box.NHi, box.MLo, box.MHi,
+		a.Raster.Title(), cmp.Or(evidence[a.Evidence()], "borrowed"))
+	if a.Match == MatchMoved {
+		text += ", whose own config is refused: that of the nearest cell"
+	}
+	if n := a.Raster.Problems; n > 0 {
+		text += fmt.Sprintf("; the raster has %d measured problems, regret %.1f%%", n, a.Raster.Regret)
+	}
+	return text
+}

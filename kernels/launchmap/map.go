@@ -1,0 +1,238 @@
+package launchmap
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"normbench/kernels"
+)
+
+// A Map is the measured answers of one device, with where they come from.
+type Map struct {
+	Device   kernels.DeviceInfo `json:"-"`                  // of the table that it is in
+	Tool     string             `json:"tool,omitempty"`     // version of normbench that measured it
+	Created  time.Time          `json:"created,omitzero"`   // of the last record
+	Protocol json.RawMessage    `json:"protocol,omitempty"` // a record.Protocol
+	Runs     []RunSummary       `json:"runs,omitempty"`     // that measured it
+	Sources  map[string]string  `json:"sources,omitempty"`  // hash of each family's sources that was measured
+	Rasters  []Raster           `json:"rasters"`            // in the order of Class.Compare, then the widest alignment first
+}
+
+// A RunSummary says which command measured, at which version, on which card.
+type RunSummary struct {
+	ID            string    `json:"run"`
+	Time          time.Time `json:"time"`
+	Tool          string    `json:"tool"`
+	Command       []string  `json:"command"`
+	UUID          string    `json:"uuid,omitempty"`
+	DriverVersion string    `json:"driver_version,omitempty"`
+	FloorUS       float64   `json:"floor_us,omitempty"` // an empty launch, microseconds; 0 where not known
+}
+
+// A Raster is the configs of a class at one alignment of rows: a letter for each cell of columns
+// and rows.
+type Raster struct {
+	Class    Class   `json:"class"`
+	Align    int64   `json:"align"`                    // bytes that rows start at a multiple of, see AlignOf
+	Problems int     `json:"problems,omitempty"`       // that were measured
+	Regret   float64 `json:"regret_percent,omitempty"` // geometric mean over them of time over the best known; only of answers with a time
+	Rows     Bounds  `json:"rows"`                     // ascending: of each letter of a line
+	Legend   Legend  `json:"legend"`                   // of the letters in order, whole configs
+	Lines    []Band  `json:"lines"`                    // ascending
+}
+
+// A Band is a line of a raster: the cells of the columns from From up to the next band's.
+type Band struct {
+	From     int64
+	Cells    string // letters; Nothing for a cell without an answer
+	Evidence string // as long: see the evidence constants
+}
+
+// Letters name the configs of a legend, and so bound it.
+const Letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// Nothing is the letter of a cell outside of what was filled.
+const Nothing = '.'
+
+// The evidence of a cell's config, a letter each.
+const (
+	Measured  = 'm' // it was measured in the cell
+	Neighbour = 'n' // it was measured in cells nearby
+	Borrowed  = 'b' // it is of another class or device, or the analytic base's
+	ByHand    = 'h' // somebody wrote it
+)
+
+// letterOf is the place of a letter in Letters, -1 for none.
+func letterOf(c byte) int { return strings.IndexByte(Letters, c) }
+
+// AnswerKind says how an answer came about.
+type AnswerKind string
+
+// The matches.
+const (
+	MatchCell AnswerKind = "cell" // a cell of the map
+	// the cell's config is refused on this device: that of the nearest cell which is not
+	MatchMoved   AnswerKind = "moved"
+	MatchBase    AnswerKind = "base"    // the map has no such cell: the analytic base's pick for it
+	MatchOutside AnswerKind = "outside" // no map is for such problems: the analytic base
+)
+
+// An Answer is a cell with its config.
+type Answer struct {
+	Match      AnswerKind
+	Raster     *Raster // nil without a cell
+	Line, Cell int     // of it
+	Variant    kernels.Variant
+}
+
+// Evidence is the letter of what the answer rests on, 0 without a cell.
+func (a *Answer) Evidence() byte {
+	if a.Raster == nil || a.Cell >= len(a.Raster.Lines[a.Line].Evidence) {
+		return 0
+	}
+	return a.Raster.Lines[a.Line].Evidence[a.Cell]
+}
+
+// A Box is a range of shapes of a class at one alignment of rows, both ends included. It is empty
+// where a last number is before its first.
+type Box struct {
+	Class              Class
+	Align              int64
+	NLo, NHi, MLo, MHi int64
+}
+
+// Empty says whether no shape is in the box.
+func (b *Box) Empty() bool { return b.NHi < b.NLo || b.MHi < b.MLo }
+
+// Raster is the raster of a class at an alignment, or nil. A nil map has none.
+func (m *Map) Raster(c Class, align int64) *Raster {
+	if m == nil {
+		return nil
+	}
+	for i := range m.Rasters {
+		if r := &m.Rasters[i]; r.Class == c && r.Align == align {
+			return r
+		}
+	}
+	return nil
+}
+
+// Has says whether the map, which may be nil, answers for such a class.
+func (m *Map) Has(such func(Class) bool) bool {
+	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return such(r.Class) })
+}
+
+// CellAt is the cell of a shape of the raster's class, zero where it has none. A nil raster has none.
+func (r *Raster) CellAt(m, n int64, sms int) (a Answer) {
+	if r == nil {
+		return a
+	}
+	line, cell := r.At(m, n, sms)
+	if v, ok := r.Pick(line, cell); ok {
+		return Answer{MatchCell, r, line, cell, v}
+	}
+	return a
+}
+
+// At is the line and the cell of a shape inside of maps.
+func (r *Raster) At(m, n int64, sms int) (line, cell int) {
+	for line+1 < len(r.Lines) && r.Lines[line+1].From <= n {
+		line++
+	}
+	for cell+1 < len(r.Rows) && r.Rows[cell].Last(sms) < m {
+		cell++
+	}
+	return line, cell
+}
+
+// Pick is the config of a cell; ok is false where it has none.
+func (r *Raster) Pick(line, cell int) (v kernels.Variant, ok bool) {
+	if i := letterOf(r.Lines[line].Cells[cell]); i >= 0 && i < len(r.Legend) {
+		return r.Legend[i], true
+	}
+	return v, false
+}
+
+// Box is the shapes of a cell on a device with so many SMs. It is empty where no problem of maps is
+// in it: beyond the elements, or between bounds that another device has in another order.
+func (r *Raster) Box(line, cell, sms int) Box {
+	b := Box{r.Class, r.Align, r.Lines[line].From, MaxN, 1, min(r.Rows[cell].Last(sms), MaxM)}
+	if line+1 < len(r.Lines) {
+		b.NHi = r.Lines[line+1].From - 1
+	}
+	for _, before := range r.Rows[:cell] {
+		b.MLo = max(b.MLo, before.Last(sms)+1)
+	}
+	if b.MLo*b.NLo > MaxElems {
+		b.MHi = b.MLo - 1
+	}
+	return b
+}
+
+// Cells are those with an answer that problems of maps are in, on a device with so many SMs.
+func (r *Raster) Cells(sms int) iter.Seq2[Box, Answer] {
+	return func(yield func(Box, Answer) bool) {
+		for line := range r.Lines {
+			for cell := range r.Rows {
+				v, ok := r.Pick(line, cell)
+				if b := r.Box(line, cell, sms); ok && !b.Empty() &&
+					!yield(b, Answer{MatchCell, r, line, cell, v}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Count is the number of cells with such evidence.
+func (r *Raster) Count(evidence byte) (n int) {
+	for _, l := range r.Lines {
+		n += strings.Count(l.Evidence, string(evidence))
+	}
+	return n
+}
+
+// Letter is the letter of a variant, which a legend with room gets where it is new.
+func (r *Raster) Letter(v kernels.Variant) (byte, bool) {
+	i := slices.Index(r.Legend, v)
+	if i < 0 {
+		if len(r.Legend) == len(Letters) {
+			return 0, false
+		}
+		i = len(r.Legend)
+		r.Legend = append(r.Legend, v)
+	}
+	return Letters[i], true
+}
+
+// Set gives a cell a config, if its legend has room.
+func (r *Raster) Set(line, cell int, v kernels.Variant, evidence byte) {
+	letter, ok := r.Letter(v)
+	if !ok {
+		return
+	}
+	l := &r.Lines[line]
+	l.Cells = l.Cells[:cell] + string(letter) + l.Cells[cell+1:]
+	l.Evidence = l.Evidence[:cell] + string(evidence) + l.Evidence[cell+1:]
+}
+
+// Clear leaves no cell an answer.
+func (r *Raster) Clear() {
+	empty := strings.Repeat(string(Nothing), len(r.Rows))
+	for i := range r.Lines {
+		r.Lines[i].Cells, r.Lines[i].Evidence = empty, empty
+	}
+}
+
+// Blank is a raster of the standard cells without answers.
+func Blank(c Class, align int64, sms int) *Raster {
+	r := &Raster{Class: c, Align: align, Rows: Rows(sms)}
+	for _, from := range Columns() {
+		r.Lines = append(r.Lines, Band{From: from})
+	}
+	r.Clear()
+	return r
+}

@@ -1,0 +1,154 @@
+package launchmap
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"normbench/internal/assert"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+)
+
+// scattered is a map with random configs in all cells.
+func scattered(seed uint64) *Map {
+	r := rand.New(rand.NewPCG(seed, 1))
+	m := &Map{Device: devicetest.H200(), Tool: "test"}
+	for _, c := range Classes()[:4] {
+		for _, align := range Aligns(c.Bytes) {
+			x := Blank(c, align, m.Device.SMs)
+			for i := range x.Lines {
+				for j := range x.Rows {
+					v := kernels.Variant{Family: "rms_fwd/cta_reg", Config: kernels.NewConfig(
+						kernels.Setting{Knob: kernels.Warps, Value: 1 + r.IntN(20)})}
+					if box := x.Box(i, j, m.Device.SMs); !box.Empty() {
+						x.Set(i, j, v, Measured)
+					}
+				}
+			}
+			m.Rasters = append(m.Rasters, *x.tidy())
+		}
+	}
+	m.Sort()
+	return m
+}
+
+// parse reads the map of a table as its readers do.
+func parse(text []byte) (*Map, error) {
+	var t struct {
+		Device kernels.DeviceInfo
+		Map    *Map
+	}
+	if err := json.Unmarshal(text, &t); err != nil || t.Map == nil {
+		return nil, err
+	}
+	t.Map.Device = t.Device
+	return t.Map, t.Map.CheckValid()
+}
+
+// A map is read as it was written. One that was edited by hand has a checksum of before, where an
+// earlier version wrote it: the edit counts.
+func TestMapText(t *testing.T) {
+	m := scattered(1)
+	half, err := json.MarshalIndent(map[string]any{"device": m.Device, "map": m,
+		"entries": []int{}}, "", "  ")
+	assert.NoError(t, err)
+	got, err := parse(half)
+	assert.That(t, err == nil && reflect.DeepEqual(got, m), "%v; read %+v, wrote %+v", err, got, m)
+	edited := strings.Replace(string(half), "mmmm", "mmmh", 1)
+	edited = strings.Replace(edited, `"rasters"`, `"crc": "01234567", "rasters"`, 1)
+	got, err = parse([]byte(edited))
+	assert.That(t, err == nil && got.Rasters[0].Count(ByHand) == 1, "%v; %d cells by hand", err,
+		got.Rasters[0].Count(ByHand))
+}
+
+// cellOf is the cell of a problem.
+func cellOf(m *Map, p kernels.Problem) Answer {
+	return m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N, m.Device.SMs)
+}
+
+// TestMerge: of two maps each cell has the better-evidenced config, whatever their lines and
+// bounds, and of two alike next's.
+func TestMerge(t *testing.T) {
+	old, next := scattered(6), scattered(7)
+	if m, err := Merge(old, old, nil); err != nil || !reflect.DeepEqual(m.Rasters, old.Rasters) {
+		t.Errorf("a map merged with itself is another: %v", err)
+	}
+	r := rand.New(rand.NewPCG(8, 1))
+	next.Rasters = next.Rasters[1:]
+	for _, m := range []*Map{old, next} {
+		for i := range m.Rasters {
+			x := &m.Rasters[i]
+			split := x.Lines[5]
+			split.From += int64(1 + r.IntN(20))
+			x.Lines = append(x.Lines[:6:6], append([]Band{split}, x.Lines[6:]...)...)
+			for k := range x.Lines {
+				e := []byte(x.Lines[k].Evidence)
+				for j := range e {
+					if e[j] != Nothing {
+						e[j] = evidences[r.IntN(4)]
+					}
+				}
+				x.Lines[k].Evidence = string(e)
+			}
+		}
+	}
+	better := func(yes bool) Better {
+		return func(Box, kernels.Variant, kernels.Variant) bool { return yes }
+	}
+	m, err := Merge(old, next, better(false))
+	assert.Must(t, err == nil && m.CheckValid() == nil, "%v %v", err, m.CheckValid())
+	for range 50000 {
+		c := old.Rasters[r.IntN(len(old.Rasters))].Class
+		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 64+r.Int64N(1<<r.IntN(17)))
+		if !Inside(p.M, p.N) {
+			continue
+		}
+		a, b, got := cellOf(old, p), cellOf(next, p), cellOf(m, p)
+		want := a
+		if b.Variant.Family != "" && (a.Variant.Family == "" ||
+			rank(b.Evidence()) >= rank(a.Evidence())) {
+			want = b
+		}
+		assert.Must(t, got.Variant == want.Variant && got.Evidence() == want.Evidence(),
+			"%s: %v (%c) and %v (%c) make %v (%c)", p, a.Variant, a.Evidence(), b.Variant,
+			b.Evidence(), got.Variant, got.Evidence())
+	}
+	p := next.Rasters[0].Class.Problem(64, 1028)
+	if m, _ := Merge(old, next, better(true)); cellOf(m, p).Variant != cellOf(next, p).Variant {
+		t.Error("a cell stays whose new config is better")
+	}
+	old = scattered(6)
+	old.Runs = []RunSummary{{ID: "a"}}
+	next.Runs = []RunSummary{{ID: "b"}, {ID: "a"}}
+	if m, _ := Merge(old, next, better(false)); len(m.Rasters) != len(old.Rasters) ||
+		!reflect.DeepEqual(m.Rasters[1:], next.Rasters) || len(m.Runs) != 2 {
+		t.Error("a map that is filled from more than the old one has its classes not to itself")
+	}
+	other := *next
+	other.Device.ID = "nvidia-h100"
+	_, err = Merge(old, &other, nil)
+	assert.That(t, err != nil, "maps of two devices merge")
+}
+
+// FuzzParse: whatever the text, it is refused, or a map that is written and read as it was.
+func FuzzParse(f *testing.F) {
+	text, err := json.Marshal(map[string]any{"device": devicetest.H200(), "map": scattered(9)})
+	assert.NoError(f, err)
+	f.Add(text)
+	f.Add([]byte(
+		`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := parse(text)
+		if err != nil || m == nil {
+			return
+		}
+		again, err := json.Marshal(map[string]any{"device": m.Device, "map": m})
+		assert.NoError(t, err)
+		n, err := parse(again)
+		assert.Must(t, err == nil && len(n.Rasters) == len(m.Rasters), "%v: %s", err, again)
+		cellOf(m, Classes()[0].Problem(4096, 4096))
+	})
+}

@@ -1,0 +1,84 @@
+package learn
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/launchmap"
+	"normbench/sweep"
+	"normbench/sweep/ab"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/verdict"
+)
+
+// auditSalt keeps the problems of an audit from being those that learn draws with the same seed.
+const auditSalt = 0x6a756467
+
+// Audit measures how far a map's answers are behind full searches. It draws n problems that were not
+// measured, each shape once, searches each in full, and compares what was found (A) with the map's
+// answer (B) in paired rounds. It leaves out problems for which the search found no right variant.
+func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(string)) (*ab.Match, error) {
+	info := l.Devices[0].Info()
+	reg := families.Over(l.Registry, m)
+	known := map[kernels.Problem]bool{}
+	for _, p := range l.Data.Points {
+		known[p.Problem] = true
+	}
+	var ps []kernels.Problem
+	for _, s := range l.Domain.Draw(2*n+8, l.Seed^auditSalt) {
+		p := sized(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
+		if len(ps) < n && !known[p] && p.CheckFits(info) == nil {
+			ps = append(ps, p)
+		}
+	}
+	tasks, err := sweep.Grid(ctx, reg, ps, info, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	const finalRounds, finalists = 12, 8
+	run := l.Run
+	run.ID, run.Time = "audit", l.Now().UTC().Truncate(time.Millisecond)
+	found := map[kernels.Problem]kernels.Variant{}
+	o := sweep.Options{Run: run, Seed: l.Seed}
+	o.SearchBy(&sweep.SearchOptions{Strategy: search.Auto, Known: &search.History{}, Finals: finalists,
+		Rounds: finalRounds})
+	o.Finished = func(recs []*record.Record) error {
+		for _, r := range recs {
+			if r.Chosen != "" && r.Status == kernels.StatusOK {
+				found[r.Problem] = r.Variant()
+			}
+		}
+		progress(fmt.Sprintf("searched %d of %d problems", len(found), len(ps)))
+		return nil
+	}
+	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, discardSink{}, o); err != nil {
+		return nil, err
+	}
+	match := &ab.Match{Schema: ab.Schema, Run: run, A: "a full search", B: "the map", Rule: verdict.Default()}
+	match.Rule.Plan = verdict.Pocock(match.Rule.Alpha, finalRounds)
+	match.Run.Protocol = l.Run.Protocol
+	match.Run.Protocol.Samples = 8
+	var pairs []ab.Pair
+	for _, t := range tasks {
+		if v, ok := found[t.Problem]; ok {
+			pairs = append(pairs, ab.Pair{Problem: t.Problem, Of: [2][]kernels.Variant{{v}, {t.Base}}})
+		}
+	}
+	c := &ab.Compare{Registry: reg, Device: l.Devices[0], Protocol: match.Run.Protocol, Seed: l.Seed,
+		Choose: func(_ kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) { return vs[0], nil },
+		Fought: func(*ab.Result) error {
+			progress(fmt.Sprintf("compared %d of %d problems", len(match.Duels), len(pairs)))
+			return nil
+		}}
+	return match, c.Fight(ctx, match, pairs, pairs)
+}
+
+// discardSink drops records: an audit's searches are no evidence for the map that they audit.
+type discardSink struct{}
+
+func (discardSink) AppendAll(...interface{ CheckValid() error }) error { return nil }
+func (discardSink) Status(string) (kernels.Status, bool)               { return "", false }
