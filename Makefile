@@ -1,9 +1,9 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all nightly lint fuzz faults lab mutants weights rates
+.PHONY: help build test test-all nightly lint fuzz faults lab mutants kernel-mutants weights rates
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
 
 # The commit in --version and in every record.
 LDFLAGS := -ldflags "-X main.release=$(shell git describe --always --dirty --tags 2>/dev/null)"
@@ -36,6 +36,9 @@ faults: ## inject faults and print what came of them: docs/reliability.md (FAULT
 
 mutants: ## change one line after the other that safety rests on: a test must fail of each (scripts/mutants.txt; M=pattern)
 	scripts/mutants.sh '$(M)'
+
+kernel-mutants: ## plant faults in the CUDA kernels: verify must find them, without a GPU (N=30, SEED=1: half an hour)
+	scripts/kernel-mutants.py --seed '$(or $(SEED),1)' -n $(or $(N),30)
 
 weights: ## lines of each room, by language; tests apart
 	@git ls-files '*.go' '*.cu' '*.cuh' '*.c' '*.h' '*.cpp' '*.py' '*.sh' '*.yaml' | grep -vE '^(results|examples)/|testdata/' | xargs wc -l | awk '\

@@ -55,6 +55,9 @@ NORMBENCH_POWERCUTS=400 go test -count 1 -timeout 20m -run PowerCut ./sweep/reco
 NORMBENCH_POWERCUTS=10 go test -count 1 -timeout 20m -run PowerCutCommands ./cmd/normbench
 make -s mutants
 
+step 'faults in the kernels, others each day'
+make -s kernel-mutants N=8 SEED="$(date -u +%F)"
+
 step 'all tests, and the whole emulator'
 make -s test-all
 
