@@ -280,19 +280,20 @@ def launched():
 
 
 def line_of(site):
-    """The site's line, as it is and with the fault."""
+    """The line ahead of the site's, and its own, as it is and with the fault."""
     text = (FOLDER / site.file).read_text()
     begin, end = text.rfind("\n", 0, site.start) + 1, text.find("\n", site.end)
-    return (text[begin:end].strip(), (text[begin:site.start] + site.new + text[site.end:end]).strip())
+    return (text[:begin].rstrip().rsplit("\n", 1)[-1].strip(), text[begin:end].strip(),
+            (text[begin:site.start] + site.new + text[site.end:end]).strip())
 
 
 def known():
-    """The faults with a reason: by file, line, and line with the fault."""
+    """The faults with a reason: by file, the line ahead, the line, and the line with the fault."""
     found, lines = {}, [s for s in KNOWN.read_text().splitlines() if not s.startswith("#")]
     for entry in "\n".join(lines).strip().split("\n\n"):
         if entry.strip():
-            file, old, new, reason = (s.strip() for s in entry.strip().split("\n"))
-            found[file, old, new] = reason
+            *key, reason = (s.strip() for s in entry.strip().split("\n"))
+            found[tuple(key)] = reason
     return found
 
 
@@ -341,7 +342,7 @@ class Bench:
         subprocess.run(["go", "build", "-o", self.program, "./cmd/normbench"], cwd=ROOT, check=True)
         self.bytes = self.program.read_bytes()
         self.stopped, self.children = False, set()
-        _, rows = self.run(self.program, ["list", "presets"], time.monotonic() + 60)
+        _, rows, _ = self.run(self.program, ["list", "presets"], time.monotonic() + 60)
         self.presets = ["preset:" + r["preset"] for r in rows]
         self.lock, self.rights, self.covers = threading.Lock(), {}, {}
 
@@ -366,26 +367,26 @@ class Bench:
         to.chmod(0o755)
 
     def run(self, program, words, until):
-        """A run of the program: its exit code, None where it took too long, and the rows of its table."""
+        """A run of the program: its exit code, None where it took too long, the rows of its table and its error."""
         left = until - time.monotonic()
         if left <= 0 or self.stopped:
-            return None, []
+            return None, [], ""
         p = subprocess.Popen(["nice", "-n", "5", program, *words, "--format", "json"], cwd=self.folder, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         self.children.add(p)
         try:
-            out, _ = p.communicate(timeout=left)
+            out, err = p.communicate(timeout=left)
         except subprocess.TimeoutExpired:
             os.killpg(p.pid, signal.SIGKILL)
             p.communicate()
-            return None, []
+            return None, [], ""
         finally:
             self.children.discard(p)
         try:
             rows = json.loads(out)["rows"]
         except ValueError:
             rows = []
-        return p.returncode, rows
+        return p.returncode, rows, " ".join(re.findall(r"error: (.*)", err))
 
     def stop(self):
         """Ends all that runs."""
@@ -393,22 +394,34 @@ class Bench:
         for p in list(self.children):
             os.killpg(p.pid, signal.SIGTERM)
 
-    def verify(self, families, more, instead=None):
-        """The words of a verify of families or variants of one op and pass, or of REFs instead for these."""
-        op, side = re.match(r"(\w+)_(fwd|bwd)/", families[0]).groups()
-        return ["verify", *(instead or families), "--device", "cpu", "--op", OPS[op], "--pass", side, "--seed", "1",
-                "--timeout", f"{self.args.launch}s", *more]
+    def verify(self, program, refs, more, until):
+        """A verify of those REFs that take the problem: their rows in the emulator, None if it took too
+        long. A REF that refuses is an error of the whole command, which names it."""
+        refs = list(refs)
+        while refs:
+            words = ["verify", *refs, "--device", "cpu", "--seed", "1", "--timeout", f"{self.args.launch}s", *more]
+            code, rows, error = self.run(program, words, until)
+            if code is None:
+                return None
+            rows = [r for r in rows if r["code"] == "emulated"]
+            if code != 2 or rows:
+                return rows
+            named = [r for r in refs if r.split(":")[-1].split("@")[0] in error]
+            if not named:
+                raise RuntimeError(f"verify {' '.join(refs + more)}: {error}")
+            refs.remove(max(named, key=len))
+        return []
 
-    def right(self, words):
-        """What a verify without a fault says: its exit code, and the families that do not pass."""
-        key = tuple(words)
+    def right(self, refs, more):
+        """The families that do not pass a verify without a fault, None if it took too long."""
+        key = (*refs, *more)
         with self.lock:
             once = self.rights.setdefault(key, {"lock": threading.Lock()})
         with once["lock"]:
-            if "code" not in once:
-                once["code"], rows = self.run(self.program, words, time.monotonic() + 600)
-                once["wrong"] = {r["family"] for r in rows if r["verdict"] != "ok"}
-        return once
+            if "wrong" not in once:
+                rows = self.verify(self.program, refs, more, time.monotonic() + 600)
+                once["wrong"] = None if rows is None else {r["family"] for r in rows if r["verdict"] != "ok"}
+        return once["wrong"]
 
     def cover(self, family, few):
         """A few variants of a family that take each value of each knob, as far as they can."""
@@ -418,7 +431,7 @@ class Bench:
         op, side = re.match(r"(\w+)_(fwd|bwd)/", family).groups()
         got = []
         for shape in SMALL.split(","):
-            _, rows = self.run(self.program, ["list", "configs", "--family", family, "--device", "h200",
+            _, rows, _ = self.run(self.program, ["list", "configs", "--family", family, "--device", "h200",
                                                  "--problem", f"{OPS[op]}/{side}/{shape}/bf16"], time.monotonic() + 60)
             got += [r["config"] for r in rows if r.get("runs, or why not", "").startswith("runs")]
         got = sorted(set(got))
@@ -435,49 +448,47 @@ class Bench:
         return chosen
 
     def tries(self, site, of, having):
-        """What is run to find a fault: (how it is called, words of verify), the plain ones first."""
+        """What is run to find a fault: how it is called, REFs, and flags; the plain ones first."""
         rng = random.Random(f"{site.file}:{site.start}")
-        classes = [sorted(having[site.file][c]) for c in sorted(having[site.file], key=lambda c: (c != of, c))]
-        for families in classes:
+        classes = {c: sorted(having[site.file][c]) for c in sorted(having[site.file], key=lambda c: (c != of, c))}
+        flags = {c: ["--op", OPS[c.split()[0]], "--pass", c.split()[1]] for c in classes}
+        for families in classes.values():
             rng.shuffle(families)
-        yield "plain", self.verify(classes[0][:1], [])
-        if classes[0][1:]:
-            yield "plain", self.verify(classes[0][1:], [])
-        for families in classes[1:]:
-            yield "plain", self.verify(families, [])
-        side = of.split()[1]
-        for more in OPTIONS[side]:
-            yield " ".join(more), self.verify(classes[0], more)
-        for families in classes:
-            share = max(2, CONFIGS // len(families))
-            if variants := [v for f in families for v in self.cover(f, share)]:
-                yield "configs", self.verify(variants, ["--shapes", SMALL])
-            yield "presets", self.verify(families, ["--shapes", SMALL], self.presets)
+        yield "plain", classes[of][:1], flags[of]
+        for c, families in classes.items():
+            yield "plain", families[c == of:], flags[c]
+        for more in OPTIONS[of.split()[1]]:
+            yield " ".join(more), classes[of], flags[of] + more
+        for c, families in classes.items():
+            variants = [v for f in families for v in self.cover(f, max(2, CONFIGS // len(families)))]
+            yield "configs", variants, flags[c] + ["--shapes", SMALL]
+            yield "presets", self.presets, flags[c] + ["--shapes", SMALL]
 
     def judge(self, number, site, of, having):
         """A line's end: what became of a fault, and how."""
         began, until = time.monotonic(), time.monotonic() + self.args.limit
         program = self.folder / f"mutant{number}"
         self.plant(site, program)
-        took = lambda: time.monotonic() - began
+        runs, took = 0, lambda: time.monotonic() - began
         try:
-            for how, words in self.tries(site, of, having):
-                code, rows = self.run(program, words, until)
-                if code is None:
+            for how, refs, more in self.tries(site, of, having):
+                rows = self.verify(program, refs, more, until)
+                if rows is None:
                     return "NOT FOUND", "", f"not decided within {self.args.limit} s", took()
-                bad = [r for r in rows if r["code"] == "emulated" and r["verdict"] != "ok"]
+                runs += len({(r["problem"], r["family"]) for r in rows})
+                bad = [r for r in rows if r["verdict"] != "ok"]
                 if bad:
-                    right = self.right(words)
-                    bad = [r for r in bad if right["code"] is not None and r["family"] not in right["wrong"]]
+                    wrong = self.right(refs, more)
+                    bad = [r for r in bad if wrong is not None and r["family"] not in wrong]
                 built = [r for r in bad if r["verdict"] == "FAILED" and "compile" not in r["reason"]]
-                if built and code == 1:
+                if built:
                     r = built[0]
                     return "found", how, f"{r['problem']} {r['family']}: {r['reason']}", took()
                 if bad:
                     return "did not compile", "", bad[0]["reason"], took()
         finally:
             program.unlink()
-        return "NOT FOUND", "", "", took()
+        return "NOT FOUND", "", f"by {runs} checks", took()
 
 
 def short(text, n=150):
@@ -486,7 +497,7 @@ def short(text, n=150):
 
 
 def change(site):
-    old, new = line_of(site)
+    _, old, new = line_of(site)
     return f"{short(old)}  ->  {short(new.replace(ROUND[:ROUND.index('%s')], 'ROUNDED(').replace('return one[0]; }(', ''))}"
 
 
@@ -505,8 +516,8 @@ def main():
     sites = [s for file in sorted(having) for s in sites_of(file)]
     number = {s: i for i, s in enumerate(sites, 1)}
     unused = set(known_faults) - {(s.file, *line_of(s)) for s in sites}
-    for file, old, new in sorted(unused):
-        print(f"{KNOWN.name}: applies no longer: {file}: {old}  ->  {new}")
+    for key in sorted(unused):
+        print(f"{KNOWN.name}: applies no longer: {' | '.join(key)}")
     if args.list:
         for s in sites:
             print(f"{number[s]:5} {s.file}:{s.line}  {s.kind}/{s.rule}  {','.join(sorted(having[s.file]))}  {change(s)}")
