@@ -324,13 +324,20 @@ def draw(sites, having, seed):
 # ---- Checks -------------------------------------------------------------------------------------
 
 OPTIONS = {
-    "fwd": [["--residual", "--quant", "fp8t"], ["--zero-centered", "--bias", "yes", "--dtype", "fp16,fp32"],
+    "fwd": [["--quant", "fp8t"], ["--residual", "--quant", "fp8"], ["--zero-centered", "--bias", "yes", "--dtype", "fp16,fp32"],
             ["--residual", "--no-weight"]],
     "bwd": [["--residual", "--accumulate"], ["--zero-centered", "--bias", "yes", "--dtype", "fp16,fp32"],
             ["--no-weight"]],
 }
 SMALL = "33x541,48x512,9x1280" # shapes that configs and presets are tried on
 CONFIGS = 16 # of the families of a class together
+
+
+def needs_fp8(family):
+    """Whether a family, or a variant of one, is for fp8 with its transpose alone."""
+    side, design = re.match(r"\w+_(fwd|bwd)/(\w+)", family).groups()
+    manifest = FOLDER / f"{side}_{design}.yaml"
+    return manifest.exists() and "the design is for fp8 with its transpose" in manifest.read_text()
 
 
 class Bench:
@@ -344,7 +351,7 @@ class Bench:
         self.stopped, self.children = False, set()
         _, rows, _ = self.run(self.program, ["list", "presets"], time.monotonic() + 60)
         self.presets = ["preset:" + r["preset"] for r in rows]
-        self.lock, self.rights, self.covers = threading.Lock(), {}, {}
+        self.lock, self.rights, self.covers, self.users = threading.Lock(), {}, {}, {}
 
     def plant(self, site, to):
         """Writes a copy of the program with the fault."""
@@ -394,17 +401,16 @@ class Bench:
         for p in list(self.children):
             os.killpg(p.pid, signal.SIGTERM)
 
-    def verify(self, program, refs, more, until):
-        """A verify of those REFs that take the problem: their rows in the emulator, None if it took too
-        long. A REF that refuses is an error of the whole command, which names it."""
+    def verify(self, program, refs, more, until, code="emulated"):
+        """A verify of those REFs that take the problem: their rows of a code, None if it took too long. A REF that refuses is an error of the whole command, which names it."""
         refs = list(refs)
         while refs:
             words = ["verify", *refs, "--device", "cpu", "--seed", "1", "--timeout", f"{self.args.launch}s", *more]
-            code, rows, error = self.run(program, words, until)
-            if code is None:
+            status, rows, error = self.run(program, words, until)
+            if status is None:
                 return None
-            rows = [r for r in rows if r["code"] == "emulated"]
-            if code != 2 or rows:
+            rows = [r for r in rows if r["code"] == code]
+            if status != 2 or rows:
                 return rows
             named = [r for r in refs if r.split(":")[-1].split("@")[0] in error]
             if not named:
@@ -429,10 +435,10 @@ class Bench:
             if (family, few) in self.covers:
                 return self.covers[family, few]
         op, side = re.match(r"(\w+)_(fwd|bwd)/", family).groups()
-        got = []
+        got, fp8 = [], "+fp8t" if needs_fp8(family) else ""
         for shape in SMALL.split(","):
             _, rows, _ = self.run(self.program, ["list", "configs", "--family", family, "--device", "h200",
-                                                 "--problem", f"{OPS[op]}/{side}/{shape}/bf16"], time.monotonic() + 60)
+                                                 "--problem", f"{OPS[op]}/{side}/{shape}/bf16{fp8}"], time.monotonic() + 60)
             got += [r["config"] for r in rows if r.get("runs, or why not", "").startswith("runs")]
         got = sorted(set(got))
         random.Random(1).shuffle(got)
@@ -447,8 +453,16 @@ class Bench:
             self.covers[family, few] = chosen
         return chosen
 
-    def tries(self, site, of, having):
-        """What is run to find a fault: how it is called, REFs, and flags; the plain ones first."""
+    def presets_of(self, families, more):
+        """The presets that run one of the families."""
+        with self.lock:
+            if (key := tuple(more)) not in self.users:
+                rows = self.verify(self.program, self.presets, more + ["--host-only"], time.monotonic() + 600, "host")
+                self.users[key] = {(ref, r["family"]) for r in rows or [] for ref in r["ref"].split(",")}
+            return sorted({ref for ref, family in self.users[key] if family in families})
+
+    def tries(self, site, of, having, plain):
+        """What is run to find a fault, or plain verify only: how it is called, REFs, and flags; the plain ones first."""
         rng = random.Random(f"{site.file}:{site.start}")
         classes = {c: sorted(having[site.file][c]) for c in sorted(having[site.file], key=lambda c: (c != of, c))}
         flags = {c: ["--op", OPS[c.split()[0]], "--pass", c.split()[1]] for c in classes}
@@ -457,21 +471,26 @@ class Bench:
         yield "plain", classes[of][:1], flags[of]
         for c, families in classes.items():
             yield "plain", families[c == of:], flags[c]
+        if plain:
+            return
         for more in OPTIONS[of.split()[1]]:
             yield " ".join(more), classes[of], flags[of] + more
         for c, families in classes.items():
             variants = [v for f in families for v in self.cover(f, max(2, CONFIGS // len(families)))]
-            yield "configs", variants, flags[c] + ["--shapes", SMALL]
-            yield "presets", self.presets, flags[c] + ["--shapes", SMALL]
+            small = flags[c] + ["--shapes", SMALL]
+            for fp8 in False, True:
+                if chosen := [v for v in variants if needs_fp8(v) == fp8]:
+                    yield "configs", chosen, small + ["--quant", "fp8t"] * fp8
+            yield "presets", self.presets_of(families, small), small
 
-    def judge(self, number, site, of, having):
-        """A line's end: what became of a fault, and how."""
+    def judge(self, number, site, of, having, plain):
+        """What became of a fault, how it was found, what says so, and the seconds that it took."""
         began, until = time.monotonic(), time.monotonic() + self.args.limit
         program = self.folder / f"mutant{number}"
         self.plant(site, program)
         runs, took = 0, lambda: time.monotonic() - began
         try:
-            for how, refs, more in self.tries(site, of, having):
+            for how, refs, more in self.tries(site, of, having, plain):
                 rows = self.verify(program, refs, more, until)
                 if rows is None:
                     return "NOT FOUND", "", f"not decided within {self.args.limit} s", took()
@@ -546,7 +565,7 @@ def main():
                     if s is None:
                         wanted = 0
                         break
-                    waiting[pool.submit(bench.judge, number[s], s, of, having)] = (s, of)
+                    waiting[pool.submit(bench.judge, number[s], s, of, having, (s.file, *line_of(s)) in known_faults)] = (s, of)
                     wanted -= 1
                 done, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
                 for f in done:
@@ -557,10 +576,10 @@ def main():
                     if what == "did not compile" and not args.only:
                         wanted += 1 # another one in its place
                     if reason and what == "NOT FOUND":
-                        what, why = "equivalent", reason
+                        what, why = "with a reason", reason
                     total[what, how] += 1
                     print(f"{s.file}:{s.line}  {s.kind}/{s.rule}  {of}  #{number[s]}  {change(s)}\n"
-                          f"    {what}{' (' + how + ')' if how else ''}{': ' + short(why) if why else ''}  [{took:.0f} s]", flush=True)
+                          f"    {what}{' (' + how + ')' if how else ''}{': ' + (why if reason else short(why)) if why else ''}  [{took:.0f} s]", flush=True)
                     if reason and what == "found":
                         print(f"    {KNOWN.name} has it as: {reason}")
     finally:
@@ -570,9 +589,9 @@ def main():
         by[what] += n
     plain = total["found", "plain"]
     print(f"{by['found']} found ({plain} by plain verify, {by['found'] - plain} with options, configs or presets), "
-          f"{by['equivalent']} with a reason, {by['NOT FOUND']} not found; {by['did not compile']} did not compile; "
+          f"{by['with a reason']} with a reason, {by['NOT FOUND']} not found; {by['did not compile']} did not compile; "
           f"{time.monotonic() - began:.0f} s, {cost / max(1, sum(by.values())):.0f} s a fault")
-    return 1 if by["found"] + by["equivalent"] < args.n - 1 or unused else 0
+    return 1 if by["found"] + by["with a reason"] < args.n - 1 or unused else 0
 
 
 if __name__ == "__main__":
