@@ -109,6 +109,10 @@ DECLARATION = re.compile(r"(?:const |extern |volatile )*(?:float|int|bool|u32|u6
 MEMORY = (r"\b(?:load|loadRow|at|put|store|loadW|weightAt|loadShared|storeShared|loadPartial|loadOwn|storeOwn|"
           r"readRow|copyAsync|copyRow|bulkLoad|bulkRow|bulkStore|sendFloat|getFloats|putFloats|keepSums|"
           r"__ldg|__ldcg|__stcg|__stcs)(?:<[^;()]*?>)?\(")
+# Names that say of an expression that it is of floats, or of whole numbers.
+FLOATS = r"INV_COLS|\b(?:g|h|d|s|v|x|xf|wf|rs|mu|dy|sum|mean|row\.rs|st\.rs|squares|res)\b(?!\()"
+WHOLE = (r"\b(?:int|i64|u32|threadIdx|blockIdx|gridDim|COLS \*|first|row0)\b|"
+         r"\* (?:COLS|VEC|BLOCK_ROWS|THREADS)\b|[&|^]")
 WAITS = (r"__syncthreads|__syncwarp|clusterSync|clusterWait|waitBarrier|waitCopies<[^;]*?>|waitBulk<0>|"
          r"waitBulkRead<0>|waitForPrevious|awaitSlot")
 CONSTANT = r"\b(?:[A-Z][A-Z0-9_]*|\d+)\b"
@@ -128,7 +132,8 @@ def sites_of(file):
 
     # Loops over what a thread has in registers are unrolled: they have no bound or stride in memory.
     loops = list(headers(text))
-    unrolled = [parts for parts in loops if re.search(r"#pragma unroll\s*$", whole[:text.rfind("for (", 0, parts[0][0] + 1)])]
+    unrolled = [parts for parts in loops
+                if re.search(r"#pragma unroll\s*$", whole[:text.rfind("for (", 0, parts[0][0] + 1)])]
     steps = [parts[2] for parts in loops]
 
     def is_in(at, parts):
@@ -178,7 +183,8 @@ def sites_of(file):
         add("mask", "comparison", m.start(1), m.end(1), new)
     for m in re.finditer(r"\bif \(", text):
         end = closing(text, m.end() - 1)
-        if re.search(r"[a-z]", text[m.end():end]) and re.search(r" [<>]=? |\blive\b|\binside\(|\bhere\b|== 0", text[m.end():end]):
+        condition = text[m.end():end]
+        if re.search(r"[a-z]", condition) and re.search(r" [<>]=? |\blive\b|\binside\(|\bhere\b|== 0", condition):
             leaves = re.match(r"\s*(continue|return|break)\b", text[end + 1:])
             add("mask", "guard", m.end(), end, "false" if leaves else "true")
     for m in re.finditer(r"\b(live|here|in|there)(?= \? )", text):
@@ -216,13 +222,13 @@ def sites_of(file):
         add("eps", "value", m.end() - 7, m.end() - 1, " + eps * eps")
 
     # cast: a float is rounded to the type of x on its way.
-    for m in re.finditer(r"\bfloat \w+ = ([^;,{}?\[]*?[\w)])(?=;)|\b[\w.\[\]]+ \+?= ([^;{}?]*?[-+*/][^;{}?]*)(?=;)", text):
+    for m in re.finditer(r"\bfloat \w+ = ([^;,{}?\[]*?[\w)])(?=;)|"
+                         r"\b[\w.\[\]]+ \+?= ([^;{}?]*?[-+*/][^;{}?]*)(?=;)", text):
         group = 1 if m.group(1) else 2
         part = m.group(group)
-        floats = "shfl" not in part and re.search(r"INV_COLS|\b(?:g|h|d|s|v|x|xf|wf|rs|mu|dy|sum|mean|row\.rs|st\.rs|squares|res)\b(?!\()", part)
+        floats = "shfl" not in part and re.search(FLOATS, part)
         begins = text[:m.start()].rstrip()[-1:]
-        if floats and begins in ";{})" and part.count("(") == part.count(")") and not re.search(
-                r"\b(?:int|i64|u32|threadIdx|blockIdx|gridDim|COLS \*|first|row0)\b|\* (?:COLS|VEC|BLOCK_ROWS|THREADS)\b|[&|^]", part):
+        if floats and begins in ";{})" and part.count("(") == part.count(")") and not re.search(WHOLE, part):
             add("cast", "rounded", m.start(group), m.end(group), ROUND % part.strip())
     for m in re.finditer(r"\breturn ([^;{}]*\bst\.rs[^;{}]*|[^;{}]*row\.rs[^;{}]*);", text):
         add("cast", "rounded", m.start(1), m.end(1), ROUND % m.group(1))
@@ -289,7 +295,7 @@ def line_of(site):
 
 def known():
     """The faults with a reason: by file, the line ahead, the line, and the line with the fault."""
-    found, lines = {}, [s for s in KNOWN.read_text().splitlines() if not s.startswith("#")]
+    found, lines = {}, [s for s in KNOWN.read_text().splitlines() if not s.startswith("# ")]
     for entry in "\n".join(lines).strip().split("\n\n"):
         if entry.strip():
             *key, reason = (s.strip() for s in entry.strip().split("\n"))
@@ -324,7 +330,8 @@ def draw(sites, having, seed):
 # ---- Checks -------------------------------------------------------------------------------------
 
 OPTIONS = {
-    "fwd": [["--quant", "fp8t"], ["--residual", "--quant", "fp8"], ["--zero-centered", "--bias", "yes", "--dtype", "fp16,fp32"],
+    "fwd": [["--quant", "fp8t"], ["--residual", "--quant", "fp8"],
+            ["--zero-centered", "--bias", "yes", "--dtype", "fp16,fp32"],
             ["--residual", "--no-weight"]],
     "bwd": [["--residual", "--accumulate"], ["--zero-centered", "--bias", "yes", "--dtype", "fp16,fp32"],
             ["--no-weight"]],
@@ -402,7 +409,8 @@ class Bench:
             os.killpg(p.pid, signal.SIGTERM)
 
     def verify(self, program, refs, more, until, code="emulated"):
-        """A verify of those REFs that take the problem: their rows of a code, None if it took too long. A REF that refuses is an error of the whole command, which names it."""
+        """A verify of those REFs that take the problem: their rows of a code, None if it took too long.
+        A REF that refuses is an error of the whole command, which names it."""
         refs = list(refs)
         while refs:
             words = ["verify", *refs, "--device", "cpu", "--seed", "1", "--timeout", f"{self.args.launch}s", *more]
@@ -462,7 +470,8 @@ class Bench:
             return sorted({ref for ref, family in self.users[key] if family in families})
 
     def tries(self, site, of, having, plain):
-        """What is run to find a fault, or plain verify only: how it is called, REFs, and flags; the plain ones first."""
+        """What is run to find a fault, or plain verify only: how it is called, REFs, and flags. The plain
+        ones come first."""
         rng = random.Random(f"{site.file}:{site.start}")
         classes = {c: sorted(having[site.file][c]) for c in sorted(having[site.file], key=lambda c: (c != of, c))}
         flags = {c: ["--op", OPS[c.split()[0]], "--pass", c.split()[1]] for c in classes}
@@ -517,7 +526,8 @@ def short(text, n=150):
 
 def change(site):
     _, old, new = line_of(site)
-    return f"{short(old)}  ->  {short(new.replace(ROUND[:ROUND.index('%s')], 'ROUNDED(').replace('return one[0]; }(', ''))}"
+    new = new.replace(ROUND[:ROUND.index("%s")], "ROUNDED(")
+    return f"{short(old)}  ->  {short(new)}"
 
 
 def main():
@@ -565,7 +575,8 @@ def main():
                     if s is None:
                         wanted = 0
                         break
-                    waiting[pool.submit(bench.judge, number[s], s, of, having, (s.file, *line_of(s)) in known_faults)] = (s, of)
+                    plain = (s.file, *line_of(s)) in known_faults
+                    waiting[pool.submit(bench.judge, number[s], s, of, having, plain)] = (s, of)
                     wanted -= 1
                 done, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
                 for f in done:
@@ -578,8 +589,10 @@ def main():
                     if reason and what == "NOT FOUND":
                         what, why = "with a reason", reason
                     total[what, how] += 1
+                    how = f" ({how})" if how else ""
+                    why = f": {why if reason else short(why)}" if why else ""
                     print(f"{s.file}:{s.line}  {s.kind}/{s.rule}  {of}  #{number[s]}  {change(s)}\n"
-                          f"    {what}{' (' + how + ')' if how else ''}{': ' + (why if reason else short(why)) if why else ''}  [{took:.0f} s]", flush=True)
+                          f"    {what}{how}{why}  [{took:.0f} s]", flush=True)
                     if reason and what == "found":
                         print(f"    {KNOWN.name} has it as: {reason}")
     finally:
