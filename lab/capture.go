@@ -26,7 +26,7 @@ type Capture struct {
 	Out            string // file of shapes
 }
 
-const captureHelp = "write `normbench capture --out shapes.yaml -- python train.py ...`, with the Python that has "+
+const captureHelp = "write `normbench capture --out shapes.yaml -- python train.py ...`, with the Python that has " +
 	"the program's torch"
 
 // Capture runs a program and writes the norms that it called. The exit code is the program's: an error
