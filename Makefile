@@ -37,7 +37,7 @@ faults: ## inject faults and print what came of them: docs/reliability.md (FAULT
 mutants: ## change one line after the other that safety rests on: a test must fail of each (scripts/mutants.txt; M=pattern)
 	scripts/mutants.sh '$(M)'
 
-kernel-mutants: ## plant faults in the CUDA kernels: verify must find them, without a GPU (N=30, SEED=1: half an hour)
+kernel-mutants: ## plant faults in the CUDA kernels: verify must find them, without a GPU (N=30, SEED=1: ten minutes)
 	scripts/kernel-mutants.py --seed '$(or $(SEED),1)' -n $(or $(N),30)
 
 weights: ## lines of each room, by language; tests apart
