@@ -2,4 +2,4 @@
 
 package nvrtc
 
-func volunteer() {}
+func yieldToParent() {}
