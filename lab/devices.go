@@ -34,7 +34,7 @@ func (l *Lab) gpusHere(each func(name string, d kernels.DeviceInfo, err error)) 
 	return err
 }
 
-// deviceHere is what --device stands for: cpu or cuda:N where it is the name of a device of this
+// deviceHere resolves --device: cpu or cuda:N where it is the name of a device of this
 // machine, else itself.
 func (l *Lab) deviceHere(name string) string {
 	lower := strings.ToLower(name)

@@ -108,7 +108,7 @@ func (v *Verification) Counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// NotRun is what a verify ends with that left CUDA code of families unrun, or typed shapes, or nil.
+// NotRun returns an error if CUDA code of families, or typed shapes, were left unrun.
 func (v *Verification) NotRun() error {
 	if len(v.Unrun) == 0 && len(v.Missed) > 0 {
 		return hint.Errorf("name shapes that they take, or use --device cuda for large ones",

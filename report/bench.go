@@ -116,7 +116,7 @@ func benchColumns(stages []string) []Column[benchRow] {
 	return list
 }
 
-// stageName is the name of a stage in texts: the last of several is "exposed k2" where its time was
+// stageName names a stage in texts: the last of several is "exposed k2" where its time was
 // taken so.
 func stageName(by string, stages []record.Stage, name string) string {
 	if n := len(stages); by == kernels.ByExposed && n > 1 && stages[n-1].Stage == name {
@@ -125,7 +125,7 @@ func stageName(by string, stages []record.Stage, name string) string {
 	return name
 }
 
-// stageText is the median of each stage with its share, "k1 56.9 (94%), exposed k2 3.9 (6%)", and of a
+// stageText writes the median of each stage with its share, "k1 56.9 (94%), exposed k2 3.9 (6%)", and of a
 // peer the time between its kernels: "gap 0.6".
 func stageText(r *record.Record) string {
 	var parts []string

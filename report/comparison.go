@@ -132,7 +132,7 @@ func (c *Comparison) columns() []Column[Row] {
 	return list
 }
 
-// measurementColumns are those of a side; before their names stand those of the side.
+// measurementColumns lays out the columns of a side, whose name stands before theirs.
 var measurementColumns = []Column[Measurement]{
 	{Name: "variant", Value: Measurement.variant},
 	{Name: "status", Value: func(c Measurement) any { return c.Status }},

@@ -106,7 +106,7 @@ func (x *progressOf) String() (s string) {
 	return s + " " + best.Record.Variant().String()
 }
 
-// gain is what the table will say of two records of one problem, ", 1.11x base, FASTER" or
+// gain says what the table will say of two records of one problem, ", 1.11x base, FASTER" or
 // ", not paired", or "" where it says nothing: base may be nil, or be of the search and not of the
 // finals.
 func gain(base, best *record.Record) string {

@@ -131,7 +131,7 @@ func (r *Row) saved() (us, lo, hi float64) {
 	return us, math.NaN(), math.NaN()
 }
 
-// stepTable is what the comparison is worth in each of its steps: a row for each.
+// stepTable says what the comparison is worth in each of its steps: a row for each.
 func (c *Comparison) stepTable() *Table {
 	var rows []worth
 	for _, s := range c.steps {

@@ -73,7 +73,7 @@ func (x *commonFlags) htmlFlag() cli.Flag {
 		Usage: "write one page with the verdict, charts and tables to `FILE`"}
 }
 
-// plotFlags are those of a command that draws a comparison.
+// plotFlags lists the flags of a command that draws a comparison.
 func (x *commonFlags) plotFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &x.plot, Name: "plot", Category: catOutput,

@@ -163,7 +163,7 @@ func prepareCommand(c *cli.Command) {
 	}
 }
 
-// errHelp is what parse returns where --help is among the words.
+// errHelp tells that --help is among the words: parse returns it.
 var errHelp = errors.New("help is asked for")
 
 // parse reads a command's flags, which stand before, among and after its operands, and the

@@ -36,7 +36,7 @@ func unknownCommand(parent string, args []string, commands []*cli.Command, help 
 	return hint.Errorf("`normbench "+translate(old, args[1:])+"`", "%s is called %s now", old, newName(old, args))
 }
 
-// newName is the new name of an old command with such arguments.
+// newName gives the new name of an old command with such arguments.
 func newName(old string, args []string) string {
 	exports := slices.ContainsFunc(args, func(a string) bool {
 		return a == "--export" || strings.HasPrefix(a, "--export=")
@@ -94,7 +94,7 @@ func commandNames(commands []*cli.Command) (names []string) {
 	return names
 }
 
-// flagHint is the new name of an old flag of a command, "" of any other.
+// flagHint gives the new name of an old flag of a command, "" for any other.
 func flagHint(command, flag string) string {
 	switch command + " --" + flag {
 	case "map learn --judge":

@@ -100,7 +100,7 @@ func Read(path string, max int64) ([]byte, error) {
 	return data, CheckForeign(data)
 }
 
-// ReadAny is the text of a file of up to max bytes, gzipped or not, without a byte order mark.
+// ReadAny reads the text of a file of up to max bytes, gzipped or not, without a byte order mark.
 // Only an error of a packed file has a hint.
 func ReadAny(path string, max int64) ([]byte, error) {
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Size() > max {

@@ -135,7 +135,7 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 	return err
 }
 
-// inputs are the problem's inputs that are on the device.
+// inputs lists the problem's inputs that are on the device.
 func (b *bench) inputs() (list []kernels.Tensor) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Input {
@@ -183,7 +183,7 @@ type band struct {
 	at   driver.Ptr
 }
 
-// bands are behind the outputs and the scratch buffers of a variant.
+// bands lists the bands behind the outputs and the scratch buffers of a variant.
 func (b *bench) bands(r *program) (list []band) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {

@@ -47,7 +47,7 @@ __device__ __forceinline__ u64 mix(u64 z) {
 enum { PLAIN = 0, X = 1, SCALED = 2, DY = 3 };
 enum { UNIT = 0, ZERO = 1, TINY = 2, LARGE = 3, MEAN = 4, VAST = 5, LOST = 6, INF = 7, ANAN = 8, INF_DY = 9 };
 
-// special is what becomes of an element of a row of some kind: package reference, Input.special.
+// special changes an element of a row as its kind says: package reference, Input.special.
 __device__ float special(u64 seed, i64 row, i64 cols, i64 col, int type, int role, int kind, float v) {
   bool hit = col == row * 7919 % cols;
   if (role == DY) return kind == INF_DY && hit ? __uint_as_float(0x7f800000u) : v;

@@ -73,7 +73,7 @@ func (s Rung) For(c Class) Rung {
 	return s
 }
 
-// RungOf is the rung of the ladder by which the map of a file answers for a device.
+// RungOf finds the rung of the ladder by which the map of a file answers for a device.
 func RungOf(path string, m *Map, d *kernels.DeviceInfo) (Rung, error) {
 	s := Ladder([]*Map{m}, d)
 	if s.Map == nil {

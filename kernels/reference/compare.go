@@ -10,7 +10,7 @@ import (
 // of the terms of the element's row (Answer.Scale).
 type Tolerance struct{ Rel, Terms, Abs float64 }
 
-// ToleranceFor is what an output may err.
+// ToleranceFor gives what an output may err.
 //
 // Rel is one rounding to the output's type (half its epsilon) plus the noise of
 // fp32 arithmetic; Terms is that noise at the scale of the terms, for elements

@@ -92,7 +92,7 @@ func RowsOf(in kernels.Inputs, m int64) Rows {
 	return r
 }
 
-// Kind is what is special about a row.
+// Kind says what is special about a row.
 func (r *Rows) Kind(row int64) RowKind {
 	for _, s := range r.Special {
 		if s.Row == row {
@@ -140,7 +140,7 @@ func InputsOf(p kernels.Problem) (list []Input) {
 	return list
 }
 
-// BiasOf is the bias of the forward that p is the backward of.
+// BiasOf gives the bias of the forward that p is the backward of.
 func BiasOf(p kernels.Problem) Input {
 	x, _ := input(p, kernels.Tensor{Name: "b", DType: p.Weight, Rows: 1, Cols: p.N})
 	return x
@@ -173,7 +173,7 @@ func (x Input) Value(in kernels.Inputs, rows *Rows, i int64) float32 {
 	return x.special(in.Seed, rows.Kind(row), row, i%x.Tensor.Cols, v)
 }
 
-// special is what becomes of an element of a row of some kind. Factors are powers of two and means
+// special changes an element of a row as its kind says. Factors are powers of two and means
 // whole numbers, so that all devices agree on the bits.
 func (x Input) special(seed uint64, kind RowKind, row, col int64, v float32) float32 {
 	hit := col == row*7919%x.Tensor.Cols // the column of a row's one infinity or NaN
@@ -199,7 +199,7 @@ func (x Input) special(seed uint64, kind RowKind, row, col int64, v float32) flo
 	return v * rowScale(kind, x.Tensor.DType)
 }
 
-// rowScale is the factor of the rows of a kind.
+// rowScale gives the factor of the rows of a kind.
 func rowScale(kind RowKind, d kernels.DType) float32 {
 	fp16 := d == kernels.FP16
 	switch {
@@ -219,7 +219,7 @@ func rowScale(kind RowKind, d kernels.DType) float32 {
 	return 1
 }
 
-// meanOf is the mean of a row of RowMean, beside that of all x.
+// meanOf draws the mean of a row of RowMean, which is added to that of all x.
 func meanOf(seed uint64, row int64) float32 {
 	z := Bits(seed, meanStream, row)
 	m := float32(37 + z&63)

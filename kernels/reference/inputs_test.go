@@ -67,7 +67,7 @@ func TestDraws(t *testing.T) {
 	assert.Equal(t, [2]int{nan, inf}, [2]int{8, 8}, "NaN and infinities in 64 rows of x")
 }
 
-// answer is what a forward of rmsnorm gives that computes in float64, but for change.
+// answerOf checks an output that is the answer, rounded to its type, after change has altered it.
 func answerOf(t *testing.T, text string, in kernels.Inputs, output string, change func(a reference.Answer, p kernels.Problem,
 	got *kernels.Memory)) kernels.OutputCheck {
 	t.Helper()

@@ -74,10 +74,10 @@ var builtin = sync.OnceValue(func() *File {
 	return f
 })
 
-// Models are those of the file, in its order.
+// Models lists the models of the file, in its order.
 func (f *File) Models() []*Model { return slices.Clone(f.models) }
 
-// Architecture is the name of m's.
+// Architecture names the architecture of m.
 func (m *Model) Architecture() string { return m.arch.name }
 
 const fileHelp = "models.yaml says at its head what stands in it"
@@ -225,7 +225,7 @@ func truth(b bool) int64 {
 	return 0
 }
 
-// architecture is that of a model_type.
+// architecture finds the architecture of a model_type.
 func (f *File) architecture(kind, of string) (*architecture, error) {
 	var types []string
 	for _, a := range f.architectures {
@@ -241,7 +241,7 @@ func (f *File) architecture(kind, of string) (*architecture, error) {
 
 const findHelp = "name a model of `normbench list models`, a config.json, or a folder that has one"
 
-// Find is the model that an argument names: one of the file, a config.json, or a folder with one.
+// Find reads the model that an argument names: one of the file, a config.json, or a folder with one.
 func (f *File) Find(arg string) (*Model, error) {
 	var names []string
 	for _, m := range f.models {
@@ -315,7 +315,7 @@ func modelName(file string) string {
 	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 }
 
-// listOf are the expressions of a figure, none of a plain key of the config.
+// listOf gives the expressions of a figure, none where it is a plain key of the config.
 func (m *Model) listOf(name string) []expr {
 	if list, ok := m.arch.figures[name]; ok {
 		return list
@@ -323,7 +323,7 @@ func (m *Model) listOf(name string) []expr {
 	return figures[name]
 }
 
-// keyOf is what the config would call a figure.
+// keyOf gives the key of a figure in the config.
 func (m *Model) keyOf(name string) string {
 	if list := m.listOf(name); len(list) > 0 && string(list[0]) != name {
 		return m.keyOf(string(list[0]))
@@ -384,7 +384,7 @@ func exprOf(v yamldoc.Value, otherwise expr) (expr, error) {
 
 func isOperator(r rune) bool { return strings.ContainsRune("+-*/", r) }
 
-// value is that of an expr: products before sums, and quotients whole.
+// value computes an expr: products before sums, and quotients whole.
 func (m *Model) value(x expr) (int64, error) {
 	sum, sign := int64(0), int64(1)
 	for rest := string(x); ; {
@@ -407,7 +407,7 @@ func (m *Model) value(x expr) (int64, error) {
 	}
 }
 
-// product is that of a term without sums.
+// product computes a term without sums.
 func (m *Model) product(term string) (int64, error) {
 	total, divide := int64(1), false
 	for rest := term; ; {

@@ -36,7 +36,7 @@ type hooked struct {
 	}
 }
 
-// counts are the calls of a run.
+// counts counts the calls of a run.
 func (h *hooked) counts(run int) map[kernels.Problem]float64 {
 	counts := map[kernels.Problem]float64{}
 	for _, n := range h.Runs[run].Norms {

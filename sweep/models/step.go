@@ -23,7 +23,7 @@ type Call struct {
 	Norm    string  // "before attention", or the class of a capture
 }
 
-// Counts are the calls of each problem.
+// Counts gives the calls of each problem.
 func (s *Step) Counts() map[kernels.Problem]float64 {
 	counts := map[kernels.Problem]float64{}
 	for _, c := range s.Calls {
