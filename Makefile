@@ -44,7 +44,7 @@ weights: ## lines of each room, by language; tests apart
 	@git ls-files '*.go' '*.cu' '*.cuh' '*.c' '*.h' '*.cpp' '*.py' '*.sh' '*.yaml' | grep -vE '^(results|examples)/|testdata/' | xargs wc -l | awk '\
 		$$2 == "total" { next } \
 		{ n = split($$2, d, "/"); room = n > 2 ? d[1] "/" d[2] : n > 1 ? d[1] : "."; ext = $$2; sub(/.*\./, "", ext); \
-		  if ($$2 ~ /_test\.go$$/ || $$2 ~ /^(kernels\/devicetest|internal\/(assert|durable\/powercut))\//) ext = "test"; \
+		  if ($$2 ~ /_test\.go$$/ || $$2 ~ /^(kernels\/devices\/devicetest|internal\/(assert|durable\/powercut))\//) ext = "test"; \
 		  sum[room " " ext] += $$1 } \
 		END { for (k in sum) { split(k, f, " "); printf "%-24s %-5s %6d\n", f[1], f[2], sum[k] } }' | sort
 

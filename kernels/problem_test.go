@@ -7,7 +7,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 )
 
 // Every option of every op and pass is read back, and refused where the op or the pass has it not.

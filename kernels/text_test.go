@@ -9,7 +9,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 )
 
 // What users and devices write is read as testdata/texts.txt says, or refused with a hint.

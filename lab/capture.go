@@ -13,7 +13,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
-	"normbench/kernels/peers"
+	"normbench/kernels/devices/peers"
 	"normbench/sweep/shapes"
 )
 

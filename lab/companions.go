@@ -6,8 +6,8 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/nvrtc"
-	"normbench/kernels/worker"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/devices/worker"
 )
 
 // companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes turns

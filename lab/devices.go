@@ -7,7 +7,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
+	"normbench/kernels/devices/cpu"
 	"normbench/kernels/launchmap"
 )
 

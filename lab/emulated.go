@@ -10,7 +10,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/emulate"
+	"normbench/kernels/devices/emulate"
 	"normbench/kernels/launchmap"
 	"normbench/sweep"
 	"normbench/sweep/verify"

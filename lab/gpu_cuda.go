@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"normbench/kernels"
-	"normbench/kernels/cuda"
-	"normbench/kernels/cuda/driver"
+	"normbench/kernels/devices/cuda"
+	"normbench/kernels/devices/cuda/driver"
 )
 
 // HaveCUDA says whether this build can drive GPUs.

@@ -11,7 +11,7 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
 	"normbench/report"
 	"normbench/sweep"

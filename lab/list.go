@@ -11,12 +11,12 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
+	"normbench/kernels/compile/triton"
+	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/peers"
+	"normbench/kernels/devices/worker"
 	"normbench/kernels/families"
 	"normbench/kernels/launchmap"
-	"normbench/kernels/peers"
-	"normbench/kernels/triton"
-	"normbench/kernels/worker"
 	"normbench/report"
 )
 

@@ -8,7 +8,7 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"

@@ -15,7 +15,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )

@@ -148,7 +148,7 @@ fi
 
 # Go puts these before the #cgo flags of the packages, so the headers here win over those that cu
 # asks for (/usr/local/cuda/include), and --as-needed comes before its -lcuda: package
-# kernels/cuda/driver defines all the names itself and finds the driver at run time, so nothing
+# kernels/devices/cuda/driver defines all the names itself and finds the driver at run time, so nothing
 # of libcuda.so is needed and the program starts on machines without a driver. -O2 -g are Go's
 # defaults, which setting these variables would drop.
 # go-nvml declares what NVML deprecated, and leaves NVML's symbols to be found

@@ -6,7 +6,7 @@ cuda: ## build bin/normbench-cuda (needs no GPU)
 	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \
 	go build -tags cuda $(LDFLAGS) -o bin/normbench-cuda ./cmd/normbench
 	@if readelf -d bin/normbench-cuda | grep -q 'NEEDED.*libcuda'; then \
-		echo 'make cuda: error: bin/normbench-cuda is linked to libcuda, see kernels/cuda/driver/symbols.h' >&2; exit 1; fi
+		echo 'make cuda: error: bin/normbench-cuda is linked to libcuda, see kernels/devices/cuda/driver/symbols.h' >&2; exit 1; fi
 
 wheel: ## build dist/*.whl for machines with Python and no Go, x86-64 and aarch64
 	@scripts/wheel.sh
@@ -16,9 +16,9 @@ install-cuda: ## go install normbench with the CUDA device
 
 cuda-tests: ## build the tests that need a GPU, for scripts/gpu.sh
 	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \
-	go test -c -tags cuda -o bin/cuda.test ./kernels/cuda && \
-	go test -c -tags cuda -o bin/driver.test ./kernels/cuda/driver && \
-	go test -c -tags cuda -o bin/nvml.test ./kernels/cuda/nvml
+	go test -c -tags cuda -o bin/cuda.test ./kernels/devices/cuda && \
+	go test -c -tags cuda -o bin/driver.test ./kernels/devices/cuda/driver && \
+	go test -c -tags cuda -o bin/nvml.test ./kernels/devices/cuda/nvml
 
 cuda-headers: ## vet the cuda build against the headers of CUDA 11.8, 12 and 13
 	@for version in 11.8 12 13; do \

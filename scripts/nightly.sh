@@ -12,7 +12,7 @@ export NORMBENCH_REQUIRE_NVRTC=1 NORMBENCH_REQUIRE_CXX=1 NORMBENCH_REQUIRE_BROWS
 
 step 'vet against the headers of CUDA 11.8, 12 and 13'
 make -s cuda-headers cuda
-(eval "$(scripts/cuda-env.sh 13)" && go test -tags cuda ./kernels/cuda/... ./cmd/normbench -short)
+(eval "$(scripts/cuda-env.sh 13)" && go test -tags cuda ./kernels/devices/cuda/... ./cmd/normbench -short)
 
 step 'wheels, and one of them installed'
 rm -rf dist

@@ -46,7 +46,7 @@ check() {
 	"$bin" list peers --python "$python"
 	# Inputs, answers and tolerances against package reference, on the CPU and on the GPU.
 	for cpu in 1 0; do
-		NORMBENCH_PEERS_CPU=$cpu "$python" -B kernels/peers/testdata/against.py kernels/peers/testdata/reference.json
+		NORMBENCH_PEERS_CPU=$cpu "$python" -B kernels/devices/peers/testdata/against.py kernels/devices/peers/testdata/reference.json
 	done
 	# A peer may answer wrong or refuse (1): that is a finding, not a failure of the harness.
 	local on=("${gpu[@]}" --python "$python")

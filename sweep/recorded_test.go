@@ -6,7 +6,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"

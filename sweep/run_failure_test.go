@@ -9,7 +9,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 )
 
 // A failure to time stages costs no more than their times.

@@ -9,7 +9,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 )
 
 // A run that is stopped, before its first record or after any, ends at once, whole: what was measured

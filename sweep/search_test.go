@@ -9,7 +9,7 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 )

@@ -6,7 +6,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 )
 
 func parse(t testing.TB, texts ...string) []kernels.Problem {

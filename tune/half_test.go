@@ -7,7 +7,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/internal/durable"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/launchmap"
 )
 

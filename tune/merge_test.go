@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"normbench/internal/assert"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )

@@ -11,7 +11,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep/shapes"
 )
 
@@ -55,7 +55,7 @@ func stepOf(t *testing.T, rows int) map[kernels.Problem]float64 {
 	return calls
 }
 
-const trainer = "../../kernels/peers/testdata/capture/train.py"
+const trainer = "../../kernels/devices/peers/testdata/capture/train.py"
 
 // A capture has every norm of a training with its exact calls, forward and backward, under both kinds of
 // checkpointing, and what is no problem is said.

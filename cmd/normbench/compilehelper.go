@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/kernels/nvrtc"
+	"normbench/kernels/compile/nvrtc"
 	"normbench/lab"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/kernels"
-	"normbench/kernels/cpu"
+	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/worker"
 	"normbench/kernels/families"
-	"normbench/kernels/worker"
 	"normbench/lab"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
-	"normbench/kernels/worker"
+	"normbench/kernels/devices/devicetest"
+	"normbench/kernels/devices/worker"
 )
 
 // fakeWorker serves an H200 on which small problems are read faster from the cache, and the ruler's

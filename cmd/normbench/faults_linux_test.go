@@ -24,8 +24,8 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/tune"

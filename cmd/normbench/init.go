@@ -10,8 +10,8 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
-	"normbench/kernels/nvrtc"
-	"normbench/kernels/triton"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/compile/triton"
 )
 
 func initCommand(e *env) *cli.Command {

@@ -11,7 +11,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/presets"
+	"normbench/kernels/families/presets"
 	"normbench/report"
 	"normbench/sweep/models"
 	"normbench/sweep/shapes"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"normbench/internal/assert"
-	"normbench/kernels/nvrtc"
+	"normbench/kernels/compile/nvrtc"
 )
 
 // A signal ends verify while NVRTC compiles, which sets handlers of its own: with code 130, one line,

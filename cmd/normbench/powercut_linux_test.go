@@ -14,7 +14,7 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/durable"
 	"normbench/internal/durable/powercut"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep/record"
 	"normbench/tune"
 )

@@ -15,9 +15,9 @@ import (
 	"github.com/google/shlex"
 
 	"normbench/internal/assert"
-	"normbench/kernels/cpu"
+	"normbench/kernels/compile/triton"
+	"normbench/kernels/devices/cpu"
 	"normbench/kernels/families"
-	"normbench/kernels/triton"
 	"normbench/lab"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
-	"normbench/kernels/nvrtc"
+	"normbench/kernels/compile/nvrtc"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/tune/ref"

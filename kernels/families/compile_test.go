@@ -12,10 +12,10 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/cuda"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/devices/cuda"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/nvrtc"
 )
 
 // h200 is the device that launch rules are tested for.

@@ -10,8 +10,8 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
 )
 

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"normbench/kernels"
-	"normbench/kernels/manifest"
+	"normbench/kernels/families/manifest"
 )
 
 // stages lists the host stages of the designs in manifests, by the entries of their kernels. Those of a

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"normbench/kernels"
-	"normbench/kernels/nvrtc"
+	"normbench/kernels/compile/nvrtc"
 )
 
 // An Identity says which code a family runs on one kind of device. Two programs give a family the

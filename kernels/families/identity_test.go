@@ -9,9 +9,9 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/nvrtc"
 )
 
 // sources are the families' identities with more in one file, or in all.

@@ -10,8 +10,8 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/families"
-	"normbench/kernels/nvrtc"
 )
 
 // A macro is what a source says of one: a default, and the values that it may have.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
-	"normbench/kernels/common"
+	"normbench/kernels/families/common"
 )
 
 // The plain families: each is the definition of an op's pass as kernels, to read first and to hold

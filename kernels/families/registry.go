@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"normbench/kernels"
-	"normbench/kernels/common"
-	"normbench/kernels/nvrtc"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/families/common"
 )
 
 //go:embed *.go *.cu *.cuh *.yaml

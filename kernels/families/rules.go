@@ -9,8 +9,8 @@ import (
 
 	"normbench"
 	"normbench/kernels"
+	"normbench/kernels/families/manifest"
 	"normbench/kernels/launchmap"
-	"normbench/kernels/manifest"
 )
 
 // builtinMaps reads the maps of the tuned tables that the program brings along.

@@ -18,7 +18,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/launchmap"
 )

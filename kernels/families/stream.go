@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
-	"normbench/kernels/common"
+	"normbench/kernels/families/common"
 )
 
 // The stream moves the tensors of a problem and does nothing else, as the bound

@@ -9,7 +9,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 )
 
 // scattered is a map with random configs in all cells.

@@ -12,7 +12,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/peers"
+	"normbench/kernels/devices/peers"
 )
 
 // TorchVariable names a Python with the torch and transformers of scripts/torch-env.sh.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"normbench/internal/assert"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/sweep/shapes"
 )
 

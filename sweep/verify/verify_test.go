@@ -6,8 +6,8 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
 	"normbench/sweep"
 )

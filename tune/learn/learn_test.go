@@ -13,7 +13,7 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/launchmap"
 	"normbench/sweep"
 	"normbench/sweep/record"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"normbench/kernels"
-	"normbench/kernels/devicetest"
+	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/presets"
+	"normbench/kernels/families/presets"
 	"normbench/tune"
 )
 

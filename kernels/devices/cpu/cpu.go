@@ -1,0 +1,388 @@
+// Package cpu is the device that is always there: it runs a plan's host stages
+// on goroutines, in pure Go. What it times is what it runs, so its numbers say
+// something about this machine's caches and cores, and nothing about a GPU.
+package cpu
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families/reference"
+)
+
+// A Device runs CTAs on GOMAXPROCS goroutines.
+type Device struct {
+	registry *kernels.Registry
+	info     kernels.DeviceInfo
+	launch   LaunchFunc // nil for host stages
+	flush    []uint64
+}
+
+// A LaunchFunc does one launch on host memory, which has a buffer for each name among its
+// arguments. A launch that fails is a *kernels.Failure. A check has several runs, from 0 on.
+type LaunchFunc func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory, run int) error
+
+// CacheVariable sets the size of the last-level cache, in place of the one that New finds.
+const CacheVariable = "NORMBENCH_CPU_CACHE"
+
+// Open is New with what CacheVariable says.
+func Open(r *kernels.Registry) (*Device, error) {
+	d, text := New(r), os.Getenv(CacheVariable)
+	if text == "" {
+		return d, nil
+	}
+	n := ParseSize(text)
+	if n < 1<<20 {
+		return nil, hint.Errorf("use a size of 1M or more, such as 32M", "%s is %q", CacheVariable, text)
+	}
+	return d.WithCache(n), nil
+}
+
+// New opens the cpu device.
+func New(r *kernels.Registry) *Device {
+	cores := runtime.GOMAXPROCS(0)
+	model := modelName()
+	return &Device{
+		registry: r,
+		info: kernels.DeviceInfo{
+			ID:          fmt.Sprintf("cpu-%s-%dc", kernels.Slug(model), cores),
+			Kind:        kernels.KindCPU,
+			Name:        model,
+			Arch:        runtime.GOARCH,
+			SMs:         cores,
+			Compiler:    runtime.Version(),
+			CacheBytes:  min(lastLevelCache(), int64(cores)*cachePerCore),
+			MemoryBytes: memoryBytes(),
+		},
+	}
+}
+
+// WithCache takes the last-level cache to be of n bytes.
+func (d *Device) WithCache(n int64) *Device {
+	d.info.CacheBytes = n
+	return d
+}
+
+// As opens a device that stands for another one: plans are made for info, and launch does
+// what their host stages would.
+func As(r *kernels.Registry, info kernels.DeviceInfo, launch LaunchFunc) *Device {
+	return &Device{registry: r, info: info, launch: launch}
+}
+
+// Info implements kernels.Device.
+func (d *Device) Info() kernels.DeviceInfo { return d.info }
+
+// Prefetch implements kernels.Device: host stages are compiled already.
+func (d *Device) Prefetch(kernels.Problem, []kernels.Variant) {}
+
+// Close implements kernels.Device.
+func (d *Device) Close() error { return nil }
+
+// Open implements kernels.Device.
+func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
+	if err := p.CheckFits(d.info); err != nil {
+		return nil, err
+	}
+	// The answers of a large problem take seconds and ask no context; who is stopped does not
+	// wait for them.
+	opened := make(chan *bench, 1)
+	go func() { opened <- d.open(p, in) }()
+	select {
+	case b := <-opened:
+		return b, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (d *Device) open(p kernels.Problem, in kernels.Inputs) *bench {
+	b := &bench{d: d, p: p, in: in, mem: reference.Inputs(p, in), drawn: map[string]*kernels.Memory{}}
+	b.want = reference.Answers(p, b.mem)
+	b.tol = map[string]reference.Tolerance{}
+	for _, t := range p.Tensors() {
+		if t.Role == kernels.Output {
+			b.mem[t.Name] = kernels.NewMemory(t.DType, t.Elems())
+			b.tol[t.Name] = reference.ToleranceFor(p, t)
+			continue
+		}
+		if b.mem[t.Name] == nil { // a saved statistic
+			m := kernels.NewMemory(t.DType, t.Elems())
+			for i, v := range b.want.Values[t.Name] {
+				m.Set(int64(i), float32(v))
+			}
+			b.mem[t.Name] = m
+		}
+		b.drawn[t.Name] = b.mem[t.Name].Clone()
+	}
+	return b
+}
+
+type bench struct {
+	d     *Device
+	p     kernels.Problem
+	in    kernels.Inputs
+	mem   map[string]*kernels.Memory
+	drawn map[string]*kernels.Memory // the inputs once more, which no variant gets hold of
+	want  reference.Answer
+	tol   map[string]reference.Tolerance
+}
+
+// restoreInputs names the inputs that a run has changed, in order, and puts them back.
+func (b *bench) restoreInputs() (changed []string) {
+	for name, drawn := range b.drawn {
+		if !bytes.Equal(b.mem[name].Bytes, drawn.Bytes) {
+			changed = append(changed, name)
+			copy(b.mem[name].Bytes, drawn.Bytes)
+		}
+	}
+	slices.Sort(changed)
+	return changed
+}
+
+// A ready variant has its plan and scratch at hand.
+type ready struct {
+	family *kernels.Family
+	config kernels.Config
+	plan   kernels.Plan
+	launch LaunchFunc
+	mem    map[string]*kernels.Memory
+	runs   []*kernels.HostRun // one per goroutine
+	turn   int                // the run of a check
+}
+
+func (b *bench) prepare(v kernels.Variant) (*ready, error) {
+	f, v, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
+	if err != nil {
+		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
+	}
+	b.saved(plan)
+	r := &ready{family: f, config: v.Config, plan: plan, launch: b.d.launch,
+		mem: map[string]*kernels.Memory{}}
+	for name, m := range b.mem {
+		r.mem[name] = m
+	}
+	for _, s := range plan.Scratch {
+		r.mem[s.Name] = kernels.NewMemory(s.DType, s.Elems)
+		r.mem[s.Name].Poison()
+	}
+	for range b.d.info.SMs {
+		r.runs = append(r.runs, &kernels.HostRun{Problem: b.p, Mem: r.mem})
+	}
+	return r, nil
+}
+
+// saved makes what else the forward has saved, if the plan asks for it.
+func (b *bench) saved(plan kernels.Plan) {
+	if b.p.Pass != kernels.Bwd || !plan.Takes("y") || b.mem["y"] != nil {
+		return
+	}
+	if b.p.Bias {
+		b.mem["b"] = reference.BiasOf(b.p).Fill(b.in)
+		b.drawn["b"] = b.mem["b"].Clone()
+	}
+	b.mem["y"] = reference.SavedOutput(b.p, b.mem, b.mem["b"])
+	b.drawn["y"] = b.mem["y"].Clone()
+}
+
+// run does one launch: its CTAs are dealt to the goroutines one by one, as
+// a GPU deals them to its SMs.
+func (r *ready) run(ctx context.Context, l *kernels.Launch) error {
+	if l.Entry == kernels.Memset {
+		clear(r.mem[l.Args[0].Name].Bytes[:l.Args[1].Int])
+		return nil
+	}
+	if r.launch != nil {
+		return r.launch(ctx, l, r.runs[0].Mem, r.turn)
+	}
+	stage := r.family.Host[l.Entry]
+	if stage == nil {
+		return fmt.Errorf("%s has no host stage for %s", r.family.Name, l.Entry)
+	}
+	ctas := int64(l.Grid[0] * l.Grid[1] * l.Grid[2])
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[kernels.Failure]
+	for _, h := range r.runs[:min(int64(len(r.runs)), ctas)] {
+		wg.Go(func() {
+			defer func() {
+				if e := recover(); e != nil {
+					failed.Store(kernels.Failf(kernels.StatusCrash, "host stage %s: %v", l.Entry, e))
+				}
+			}()
+			h.Launch = l
+			for pid := next.Add(1) - 1; pid < ctas && failed.Load() == nil; pid = next.Add(1) - 1 {
+				stage(h, int(pid))
+			}
+		})
+	}
+	wg.Wait()
+	if f := failed.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+func (r *ready) runAll(ctx context.Context) error {
+	for i := range r.plan.Launches {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.run(ctx, &r.plan.Launches[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// poison fills outputs and scratch with NaN.
+func (b *bench) poison(r *ready) {
+	for name := range b.tol {
+		r.mem[name].Poison()
+	}
+	for _, s := range r.plan.Scratch {
+		r.mem[s.Name].Poison()
+	}
+}
+
+// written are the outputs that have an answer and that the variant writes.
+func (b *bench) written(r *ready, want reference.Answer) []kernels.Tensor {
+	return slices.DeleteFunc(b.p.Tensors(), func(t kernels.Tensor) bool {
+		return t.Role != kernels.Output || want.Values[t.Name] == nil || !r.family.Writes(t.Name)
+	})
+}
+
+// compare holds the outputs against their answers.
+func (b *bench) compare(r *ready, want reference.Answer) (checks []kernels.OutputCheck) {
+	for _, t := range b.written(r, want) {
+		tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name)
+		checks = append(checks, reference.Compare(t, b.mem[t.Name], want.Values[t.Name], want.Scale[t.Name], tol,
+			b.in.Draw))
+	}
+	return checks
+}
+
+// Check implements kernels.Bench.
+func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	start := time.Now()
+	r, err := b.prepare(v)
+	if err != nil {
+		return kernels.Check{}, err
+	}
+	want := b.want
+	if r.family.Stream {
+		want = reference.StreamAnswers(b.p, b.mem)
+	}
+	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten,
+		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
+	first := map[string]*kernels.Memory{}
+	for run := range c.Repeats {
+		b.poison(r)
+		r.turn = run
+		if err := r.runAll(ctx); err != nil {
+			return kernels.Check{}, err
+		}
+		for _, t := range b.written(r, want) {
+			if got := b.mem[t.Name]; run > 0 {
+				c.Differing += got.Differing(first[t.Name])
+			} else if c.Digest += got.Digest() >> 11; c.Repeats > 1 { // whole in a JSON number, sums of nine too
+				first[t.Name] = got.Clone()
+			}
+		}
+		switch {
+		case run == 0:
+			c.Outputs = b.compare(r, want)
+		case run == 1 && r.launch != nil: // its CTAs ran in another order
+			for i, o := range b.compare(r, want) {
+				if was := c.Outputs[i]; o.Bad > was.Bad || o.MaxErr > was.MaxErr {
+					c.Outputs[i] = o
+				}
+			}
+		}
+		if c.Changed = b.restoreInputs(); c.Changed != nil {
+			c.Repeats = run + 1
+			break
+		}
+	}
+	c.Busy = time.Since(start).Seconds()
+	return c, nil
+}
+
+// Time implements kernels.Bench.
+func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	r, err := b.prepare(v)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	begin := time.Now()
+	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
+	if o.Stages {
+		t.By = kernels.ByExposed // launches run one after the other here
+		for _, l := range r.plan.Launches {
+			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.Stage,
+				Seconds: make([]float64, o.Samples)})
+		}
+	}
+	checked := !r.family.Stream && r.plan.Writes(b.p)
+	for i := range o.Samples {
+		if err := ctx.Err(); err != nil {
+			return kernels.Timing{}, err
+		}
+		if i == o.Samples-1 && checked {
+			b.poison(r)
+		}
+		b.d.flushCache(o.Flush)
+		start := time.Now()
+		last := start
+		for j := range r.plan.Launches {
+			if err := r.run(ctx, &r.plan.Launches[j]); err != nil {
+				return kernels.Timing{}, err
+			}
+			if o.Stages {
+				now := time.Now()
+				t.Stages[j].Seconds[i] = now.Sub(last).Seconds()
+				last = now
+			}
+		}
+		t.Seconds[i] = time.Since(start).Seconds()
+	}
+	if checked && o.Samples > 0 {
+		// A kernel may remember its inputs, and do nothing for the same ones.
+		c := kernels.Check{Outputs: b.compare(r, b.want)}
+		if err := c.Timed(o.Samples); err != nil {
+			return kernels.Timing{}, err
+		}
+	}
+	t.Busy = time.Since(begin).Seconds()
+	return t, nil
+}
+
+// Close implements kernels.Bench.
+func (b *bench) Close() error { return nil }
+
+// flushCache writes n bytes, one word in each cache line, on all cores, so
+// that nothing of the problem is left in the last-level cache.
+func (d *Device) flushCache(n int64) {
+	if int64(len(d.flush)) < n/8 {
+		d.flush = make([]uint64, n/8)
+	}
+	buf := d.flush[:n/8]
+	var wg sync.WaitGroup
+	for u := range d.info.SMs {
+		part := buf[len(buf)*u/d.info.SMs : len(buf)*(u+1)/d.info.SMs]
+		wg.Go(func() {
+			for i := 0; i < len(part); i += 8 {
+				part[i]++
+			}
+		})
+	}
+	wg.Wait()
+}

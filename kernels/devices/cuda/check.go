@@ -1,0 +1,379 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/devices/cuda/driver"
+	"normbench/kernels/families/reference"
+)
+
+// Check implements kernels.Bench.
+func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	r, err := b.current(v)
+	if err != nil {
+		return kernels.Check{}, err
+	}
+	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten,
+		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
+	for _, l := range r.launches {
+		if l.step.Kind != driver.StepLaunch {
+			continue
+		}
+		c.Resources = append(c.Resources, l.res)
+	}
+	err = b.d.call(func() error {
+		start := time.Now()
+		defer func() { c.Busy = time.Since(start).Seconds() }()
+		return b.d.fail(b.check(r, &c))
+	})
+	return c, err
+}
+
+// bandBytes is the size of the poisoned band behind each output and scratch buffer.
+const bandBytes = 256
+
+// The most inputs, outputs and scratch buffers of a plan that a check looks at.
+const (
+	maxInputs  = 16
+	maxOutputs = 8
+	maxBands   = 64
+)
+
+// results is where a check's findings lie in device memory, in bytes from the start.
+type results struct {
+	hashes, inputs, bands, differing, size int64
+}
+
+const resultsBytes = maxOutputs*(outcomeBytes+8) + 8*(maxInputs+maxBands) + 8
+
+func layOutResults(outs, inputs, bands int) (l results) {
+	l.hashes = int64(outs) * outcomeBytes
+	l.inputs = l.hashes + 8*int64(outs)
+	l.bands = l.inputs + 8*int64(inputs)
+	l.differing = l.bands + 8*int64(bands)
+	l.size = l.differing + 8
+	return l
+}
+
+func (b *bench) check(r *program, c *kernels.Check) error {
+	d := b.d
+	outs, want, err := b.outputs(r)
+	if err != nil {
+		return err
+	}
+	inputs, bands := b.inputs(), b.bands(r)
+	if err := b.fingerprintInputs(inputs); err != nil {
+		return err
+	}
+	at := layOutResults(len(outs), len(inputs), len(bands))
+	steps := b.clearResults(len(outs), at.size)
+	steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.results + driver.Ptr(at.bands), Value: 0xff,
+		Bytes: 8 * int64(len(bands))})
+	for run := range c.Repeats {
+		steps = append(steps, b.poison(r)...)
+		for _, l := range r.launches {
+			steps = append(steps, l.step)
+		}
+		for i, t := range outs {
+			got := b.mem[t.Name]
+			if run > 0 {
+				steps = append(steps, d.over(d.support.differing, (t.Bytes()+15)/16, uint64(got),
+					uint64(b.first[t.Name]), uint64(t.Bytes()), uint64(t.DType.Size()),
+					uint64(b.results)+uint64(at.differing)))
+				continue
+			}
+			steps = append(steps, b.compare(r, t, b.mem, want, i),
+				b.fingerprint(t, b.results+driver.Ptr(at.hashes+8*int64(i))))
+			if c.Repeats > 1 {
+				steps = append(steps, driver.Step{Kind: driver.StepCopy, Ptr: b.first[t.Name],
+					Src: got, Bytes: t.Bytes()})
+			}
+		}
+		for i, t := range inputs {
+			steps = append(steps, b.fingerprint(t, b.results+driver.Ptr(at.inputs+8*int64(i))))
+		}
+		steps = append(steps, b.lookBehind(bands, b.results+driver.Ptr(at.bands))...)
+	}
+	raw := make([]byte, at.size)
+	if err := b.read(steps, raw); err != nil {
+		return err
+	}
+	number := func(off int64, i int) uint64 { return binary.LittleEndian.Uint64(raw[off+8*int64(i):]) }
+	c.Differing = int64(number(at.differing, 0))
+	for i := range outs {
+		c.Digest = c.Digest*31 + number(at.hashes, i)
+	}
+	c.Digest >>= 11 // whole in a JSON number
+	for i, t := range inputs {
+		// Fingerprints of all runs are added up: one that puts its input back in the end is found, too.
+		if number(at.inputs, i) != uint64(c.Repeats)*b.drawn[t.Name] {
+			c.Changed = append(c.Changed, t.Name)
+		}
+	}
+	for i, band := range bands {
+		if first := number(at.bands, i); first < bandBytes && c.Beyond == "" {
+			c.Beyond = fmt.Sprintf("it has written %d bytes behind the end of %s", first, band.name)
+		}
+	}
+	if c.Changed != nil {
+		if err := b.redraw(); err != nil {
+			return err
+		}
+	}
+	if c.Outputs, err = b.readOutcomes(raw, outs, b.mem, want); err == nil && c.OK() {
+		r.hashes = raw[at.hashes:at.inputs]
+	}
+	return err
+}
+
+// inputs lists the problem's inputs that are on the device.
+func (b *bench) inputs() (list []kernels.Tensor) {
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Input {
+			list = append(list, t)
+		}
+	}
+	if b.p.Pass == kernels.Bwd {
+		for _, t := range b.p.Saved() {
+			if b.mem[t.Name] != 0 && !slices.Contains(list, t) {
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
+// fingerprint adds a tensor's fingerprint to sum.
+func (b *bench) fingerprint(t kernels.Tensor, sum driver.Ptr) driver.Step {
+	return b.d.over(b.d.support.fingerprint, (t.Bytes()+15)/16, uint64(b.mem[t.Name]), uint64(t.Bytes()), uint64(sum))
+}
+
+// fingerprintInputs takes the fingerprints of the inputs as they were drawn, once.
+func (b *bench) fingerprintInputs(inputs []kernels.Tensor) error {
+	if b.drawn != nil {
+		return nil
+	}
+	raw := make([]byte, 8*len(inputs))
+	steps := b.clearResults(0, int64(len(raw)))
+	for i, t := range inputs {
+		steps = append(steps, b.fingerprint(t, b.results+driver.Ptr(8*i)))
+	}
+	if err := b.read(steps, raw); err != nil {
+		return err
+	}
+	b.drawn = map[string]uint64{}
+	for i, t := range inputs {
+		b.drawn[t.Name] = binary.LittleEndian.Uint64(raw[8*i:])
+	}
+	return nil
+}
+
+// A band is the poison behind the end of a buffer.
+type band struct {
+	name string
+	at   driver.Ptr
+}
+
+// bands lists the bands behind the outputs and the scratch buffers of a variant.
+func (b *bench) bands(r *program) (list []band) {
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output {
+			list = append(list, band{t.Name, b.mem[t.Name] + driver.Ptr(t.Bytes())})
+		}
+	}
+	for _, s := range r.ends {
+		list = append(list, band{s.name, b.d.scratch.ptr + driver.Ptr(s.at)})
+	}
+	return list[:min(len(list), maxBands)]
+}
+
+// lookBehind looks at bands: the first byte of each that is not poison any more goes to first.
+func (b *bench) lookBehind(bands []band, first driver.Ptr) (steps []driver.Step) {
+	const at = 8 // bands of one launch
+	for lo := 0; lo < len(bands); lo += at {
+		some := bands[lo:min(lo+at, len(bands))]
+		args := []uint64{uint64(first) + uint64(8*lo), bandBytes}
+		for i := range at {
+			args = append(args, uint64(some[min(i, len(some)-1)].at))
+		}
+		steps = append(steps, supportStep(b.d.support.untouched, [3]int{len(some), 1, 1}, args))
+	}
+	return steps
+}
+
+// clearResults clears so many bytes, which begin with the outcomes of some outputs.
+func (b *bench) clearResults(outcomes int, size int64) []driver.Step {
+	steps := []driver.Step{{Kind: driver.StepMemset8, Ptr: b.results, Bytes: size}}
+	for i := range outcomes {
+		steps = append(steps, driver.Step{Kind: driver.StepMemset8,
+			Ptr: b.results + driver.Ptr(i*outcomeBytes+8), Value: 0xff, Bytes: 8}) // first
+	}
+	return steps
+}
+
+// compare holds output i against its answer, on the device.
+func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]driver.Ptr,
+	i int) driver.Step {
+	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name)
+	scale, cols, one := b.scale.scaleOf(b.p, t, want)
+	if r.family.Stream {
+		scale, cols = b.moved[movedScale], b.p.N
+	}
+	onlyNaN := b.in.Draw == kernels.DrawNonFinite && reference.SumsRows(t.Name)
+	return b.d.over(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]),
+		uint64(t.Elems()), uint64(t.DType), double(tol.Rel), double(tol.Terms), double(tol.Abs+tol.Terms*one),
+		uint64(scale), uint64(cols), double(reference.Limit(t.DType)), boolArg(onlyNaN),
+		uint64(b.results)+uint64(i*outcomeBytes))
+}
+
+// checkTimed says what is wrong with what the last of some timed runs has left, before which the
+// outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones. Bits
+// that a check has found right are right: their hashes tell. Other bits are held against the
+// answers, which reads five times as much.
+func (b *bench) checkTimed(r *program, runs int) error {
+	outs, want, err := b.outputs(r)
+	if err != nil {
+		return err
+	}
+	if r.hashes != nil && r.family.BitsOf(r.config) != kernels.NotBitwise {
+		raw := make([]byte, len(r.hashes))
+		steps := b.clearResults(0, int64(len(raw)))
+		for i, t := range outs {
+			steps = append(steps, b.fingerprint(t, b.results+driver.Ptr(8*i)))
+		}
+		if err := b.read(steps, raw); err != nil || bytes.Equal(raw, r.hashes) {
+			return err
+		}
+	}
+	raw := make([]byte, len(outs)*outcomeBytes)
+	steps := b.clearResults(len(outs), int64(len(raw)))
+	for i, t := range outs {
+		steps = append(steps, b.compare(r, t, b.mem, want, i))
+	}
+	if err := b.read(steps, raw); err != nil {
+		return err
+	}
+	var c kernels.Check
+	if c.Outputs, err = b.readOutcomes(raw, outs, b.mem, want); err != nil {
+		return err
+	}
+	return c.Timed(runs)
+}
+
+// read runs steps and reads what results then begin with.
+func (b *bench) read(steps []driver.Step, raw []byte) error {
+	if err := b.d.ctx.Enqueue(b.d.stream, steps); err != nil {
+		return err
+	}
+	return b.d.ctx.CopyFromDevice(raw, b.results)
+}
+
+// readOutcomes reads what compare found.
+func (b *bench) readOutcomes(raw []byte, outs []kernels.Tensor,
+	mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
+	for i, t := range outs {
+		var o outcome
+		if _, err := binary.Decode(raw[i*outcomeBytes:], binary.LittleEndian, &o); err != nil {
+			return nil, err
+		}
+		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.Bad),
+			MaxErr: min(o.Worst, math.MaxFloat32), Unwritten: int64(o.Unwritten),
+			Void: reference.Void(b.in.Draw, int64(o.Finite), t.Elems())}
+		if o.Want2 > 0 {
+			oc.RelL2 = min(math.Sqrt(o.Err2/o.Want2), math.MaxFloat32)
+			if math.IsNaN(oc.RelL2) {
+				oc.RelL2 = math.MaxFloat32
+			}
+		}
+		if o.Bad > 0 {
+			oc.First = int64(o.First)
+			if oc.Got, oc.Want, err = b.pair(t, mem[t.Name], want[t.Name], oc.First); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, oc)
+	}
+	return found, nil
+}
+
+// movedScale is the name of the scale of the stream's rows among its answers.
+const movedScale = "scale"
+
+// outputs lists the outputs that a family writes, with their answers.
+func (b *bench) outputs(r *program) ([]kernels.Tensor, map[string]driver.Ptr, error) {
+	if !r.family.Stream {
+		var outs []kernels.Tensor
+		for _, t := range b.p.Tensors() {
+			if t.Role == kernels.Output && r.family.Writes(t.Name) {
+				outs = append(outs, t)
+			}
+		}
+		return outs, b.want, nil
+	}
+	outs := b.p.Full(kernels.Output)
+	if b.moved != nil {
+		return outs, b.moved, nil
+	}
+	var in [3]uint64
+	for i, t := range b.p.Full(kernels.Input) {
+		in[i] = uint64(b.mem[t.Name])
+	}
+	made := append(slices.Clone(outs), kernels.Tensor{Name: movedScale, Rows: b.p.M, Cols: 1})
+	moved, err := b.d.tensors(made, func(t kernels.Tensor) int64 { return 8 * t.Elems() })
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range outs {
+		limit := math.Inf(1)
+		if t.DType == kernels.E4M3 {
+			limit = kernels.MaxE4M3
+		}
+		blocks := int(min(b.p.M, int64(b.d.info.SMs)*8))
+		if err := b.d.launch(b.d.support.moved, [3]int{blocks, 1, 1}, []uint64{in[0], in[1], in[2],
+			uint64(moved[t.Name]), uint64(moved[movedScale]), uint64(b.p.M), uint64(b.p.N), uint64(b.p.DType),
+			double(limit)}); err != nil {
+			b.d.freeAll(moved)
+			return nil, nil, err
+		}
+	}
+	b.moved = moved
+	return outs, b.moved, nil
+}
+
+// poison fills outputs, scratch and the bands behind them with NaN (all bits set).
+func (b *bench) poison(r *program) (steps []driver.Step) {
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output {
+			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.mem[t.Name],
+				Value: 0xff, Bytes: t.Bytes() + bandBytes})
+		}
+	}
+	if r.scratch > 0 {
+		steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.d.scratch.ptr,
+			Value: 0xff, Bytes: r.scratch})
+	}
+	return steps
+}
+
+// pair reads one element of an output and its answer.
+func (b *bench) pair(t kernels.Tensor, mem, want driver.Ptr,
+	i int64) (got, answer kernels.Number, err error) {
+	m := kernels.NewMemory(t.DType, 1)
+	if err := b.d.ctx.CopyFromDevice(m.Bytes, mem+driver.Ptr(i*t.DType.Size())); err != nil {
+		return 0, 0, err
+	}
+	w, err := b.d.float64s(want+driver.Ptr(8*i), 1)
+	if err != nil {
+		return 0, 0, err
+	}
+	return kernels.Number(m.At(0)), kernels.Number(w[0]), nil
+}

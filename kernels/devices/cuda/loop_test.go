@@ -1,0 +1,111 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+
+	"normbench/internal/assert"
+	"normbench/kernels"
+	"normbench/kernels/devices/cuda/driver"
+)
+
+// rowsOf are the rows of the first tables that `normbench --format json` printed to a file.
+func rowsOf(t *testing.T, file string) (tables [][]map[string]any) {
+	text := assert.File(t, file)
+	type table struct{ Rows []map[string]any }
+	var list []table
+	if text[0] == '{' {
+		list = make([]table, 1)
+		assert.NoError(t, json.Unmarshal(text, &list[0]))
+	} else {
+		assert.NoError(t, json.Unmarshal(text, &list))
+	}
+	for _, x := range list {
+		tables = append(tables, x.Rows)
+	}
+	return tables
+}
+
+// Per step, less the floor of each call, a sweep says what a loop of those launches takes. The loop has
+// each call behind a flush, as samples have, and is timed as a whole; a loop of the flushes alone is taken
+// off. $NORMBENCH_STEP is what `sweep --model ... --format json` printed, and $NORMBENCH_STEP_CALLS what
+// `list models` did: scripts/model-gpu.sh makes both.
+func TestStepLoop(t *testing.T) {
+	sweep, calls := os.Getenv("NORMBENCH_STEP"), os.Getenv("NORMBENCH_STEP_CALLS")
+	if sweep == "" || calls == "" {
+		t.Skip("$NORMBENCH_STEP and $NORMBENCH_STEP_CALLS name no tables; scripts/model-gpu.sh does")
+	}
+	counts := map[string]int{}
+	for _, r := range rowsOf(t, calls)[0] {
+		counts[r["problem"].(string)] += int(r["calls"].(float64))
+	}
+	tables := rowsOf(t, sweep)
+	step := tables[len(tables)-1][0]
+	says := step["b_us"].(float64) - step["floor_us"].(float64)
+	d := openDevice(t)
+	total := 0.0
+	for _, r := range tables[0] {
+		p, err := kernels.ParseProblem(r["problem"].(string))
+		assert.NoError(t, err)
+		v, err := kernels.ParseVariant(r["b_variant"].(string))
+		assert.NoError(t, err)
+		us := loopUS(t, d, p, v, counts[p.String()])
+		t.Logf("%s: %d calls of %s: %.1f us, %.2f each", p, counts[p.String()], v, us, us/float64(counts[p.String()]))
+		total += us
+	}
+	off := 100 * (total/says - 1)
+	t.Logf("per step, less the launches: %.1f us; the loops: %.1f us, %+.1f%%", says, total, off)
+	assert.That(t, off > -5 && off < 5, "the loops take %+.1f%% of what is said per step", off)
+}
+
+// loopUS is the time of so many calls in a row, the median of some loops.
+func loopUS(t *testing.T, d *Device, p kernels.Problem, v kernels.Variant, calls int) float64 {
+	opened, err := d.Open(t.Context(), p, kernels.Inputs{Seed: 1})
+	assert.NoError(t, err)
+	defer opened.Close()
+	b := opened.(*bench)
+	r, err := b.current(v)
+	assert.NoError(t, err)
+	assert.NoError(t, d.reserveEvents(2))
+	var loops []float64
+	assert.NoError(t, d.call(func() error {
+		flush, err := d.backlog(2 * d.info.CacheBytes)
+		if err != nil {
+			return err
+		}
+		timed := func(each []driver.Step) (float64, error) {
+			steps := []driver.Step{{Kind: driver.StepRecord, Event: d.events[0]}}
+			for range calls {
+				steps = append(steps, each...)
+			}
+			steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: d.events[1]})
+			if _, err := d.enqueueBehindSpin(steps); err != nil {
+				return 0, err
+			}
+			return d.events[1].Elapsed(d.events[0])
+		}
+		with := slices.Clone(flush)
+		for j := range r.launches {
+			with = append(with, r.launches[j].step)
+		}
+		for range 12 {
+			alone, err := timed(flush)
+			if err != nil {
+				return err
+			}
+			all, err := timed(with)
+			if err != nil {
+				return err
+			}
+			loops = append(loops, 1e6*(all-alone))
+		}
+		return nil
+	}))
+	loops = loops[2:] // the first are of a clock that still rises
+	slices.Sort(loops)
+	return loops[len(loops)/2]
+}

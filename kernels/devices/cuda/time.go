@@ -1,0 +1,279 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/devices/cuda/driver"
+)
+
+// The GPU is kept busy before the first sample until the host has enqueued the
+// last one, and before every sample that has no flush.
+//
+// A launch starts later while many operations are enqueued behind it: on an H200 all but
+// the last 20 took 0.6 us more, whether a sample had four operations or five and lasted
+// for 10 us or 700. So samples are enqueued a few at a time. Before, it depended on how
+// many a visit took which share of them paid for that.
+const (
+	enqueueNS     = 4_000 // what the host takes for one operation, until it is seen to take more
+	firstSpinNS   = 100_000
+	warmBacklogNS = 60_000
+	spinTries     = 6
+	queue         = 20 // operations behind a spin
+)
+
+// enqueueBehindSpin runs steps behind a spin and returns once they have ended, with the seconds that
+// all of it took. An event behind the spin proves that it outlasted the host; where it did
+// not, the steps run again behind a longer one. The next spin is half as long again as what
+// the host took.
+func (d *Device) enqueueBehindSpin(steps []driver.Step) (busy float64, err error) {
+	if d.gate == nil {
+		e, err := d.ctx.NewEvent()
+		if err != nil {
+			return 0, err
+		}
+		d.gate = &e
+	}
+	for range spinTries {
+		start := time.Now()
+		if err := d.ctx.Enqueue(d.stream, d.addSpin(steps, driver.Step{Kind: driver.StepRecord,
+			Event: *d.gate})); err != nil {
+			return 0, err
+		}
+		late, err := d.gate.Reached()
+		took := time.Since(start)
+		if err := errors.Join(err, d.stream.Synchronize()); err != nil {
+			return 0, err
+		}
+		busy += time.Since(start).Seconds()
+		d.enqueueNS = nextEnqueue(d.enqueueNS, took, len(steps), late)
+		if !late {
+			return busy, nil
+		}
+	}
+	return busy, kernels.Failf(kernels.StatusUnfit,
+		"the GPU was never kept busy until the host had enqueued %d operations", len(steps))
+}
+
+// nextEnqueue is what the host is given for one operation, in nanoseconds, after it took so
+// long for some: half as long again and, where the spin had ended before, twice as much as
+// it was given.
+func nextEnqueue(given uint64, took time.Duration, operations int, late bool) uint64 {
+	next := max(3*uint64(took.Nanoseconds())/uint64(2*operations), enqueueNS)
+	if late {
+		next = max(next, 2*given)
+	}
+	return next
+}
+
+// batches are how many samples of so many operations each stand behind one spin. All but
+// the first batch begin with one more, which is dropped.
+func batches(samples, operations int) (sizes []int) {
+	most := max(queue/operations, 2)
+	for n := most; samples > 0; n = most - 1 {
+		n = min(n, samples)
+		sizes = append(sizes, n)
+		samples -= n
+	}
+	return sizes
+}
+
+// addSpin is a spin, which may last as long as the host needs for steps, what stands behind
+// it, and steps.
+func (d *Device) addSpin(steps []driver.Step, behind ...driver.Step) []driver.Step {
+	spin := spinStep(d, firstSpinNS+max(d.enqueueNS, enqueueNS)*uint64(len(steps)))
+	return slices.Concat([]driver.Step{spin}, behind, steps)
+}
+
+// Time implements kernels.Bench. A sample is a flush, an event, the launches, an event.
+// The flush keeps the GPU busy while the host enqueues what follows it. After a pause the
+// first sample is biased: a visit's first is the caller's to drop (record.Protocol), that
+// of each later batch is dropped here.
+func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	r, err := b.current(v)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	var t kernels.Timing
+	err = b.d.call(func() error {
+		if o.Persist { // a driver that refuses keeps nothing, and the times show that
+			_ = b.d.ctx.SetPersistingL2(int64(b.d.ctx.Info().PersistingL2Bytes))
+		}
+		t, err = b.time(r, o)
+		if o.Persist && !driver.IsSticky(err) {
+			_ = b.d.ctx.ResetPersistingL2()
+			_ = b.d.ctx.SetPersistingL2(0)
+		}
+		return b.d.fail(err)
+	})
+	return t, err
+}
+
+func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) {
+	d := b.d
+	runs := runLengths(len(r.launches), o.Stages)
+	if err := d.reserveEvents(2 * len(runs) * o.Samples); err != nil {
+		return kernels.Timing{}, err
+	}
+	before, err := d.backlog(o.Flush)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	checked := !r.family.Stream && r.plan.Writes(b.p)
+	busy, err := b.samples(r, o.Samples, runs, before, checked)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	t, err := b.elapsed(r, o, runs)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	t.Busy = busy
+	if checked && o.Samples > 0 {
+		start := time.Now()
+		if err := b.checkTimed(r, o.Samples); err != nil {
+			return kernels.Timing{}, err
+		}
+		t.Busy += time.Since(start).Seconds()
+	}
+	return t, nil
+}
+
+// runLengths says how many of a plan's launches each run of a sample has: all, or where stages are
+// timed one, then two, and so on up to all.
+func runLengths(launches int, stages bool) (runs []int) {
+	for n := 1; stages && n < launches; n++ {
+		runs = append(runs, n)
+	}
+	return append(runs, launches)
+}
+
+// samples takes the samples of one call, a batch behind each spin. Where the answer is checked
+// afterwards, the outputs are poisoned ahead of the last run.
+func (b *bench) samples(r *program, samples int, runs []int, before []driver.Step,
+	checked bool) (busy float64, err error) {
+	operations, marks := 0, 2*len(runs)
+	for _, n := range runs {
+		operations += len(before) + 2 + n
+	}
+	first := 0
+	for _, n := range batches(samples, operations) {
+		var steps []driver.Step
+		if first > 0 {
+			steps = b.sample(r, runs, before, nil, b.d.events[first*marks:][:marks])
+		}
+		for i := first; i < first+n; i++ {
+			var poison []driver.Step
+			if i == samples-1 && checked {
+				poison = b.poison(r)
+			}
+			steps = append(steps, b.sample(r, runs, before, poison, b.d.events[i*marks:][:marks])...)
+		}
+		took, err := b.d.enqueueBehindSpin(steps)
+		if err != nil {
+			return 0, err
+		}
+		busy += took
+		first += n
+	}
+	return busy, nil
+}
+
+// sample lists what is enqueued for a sample: for each run what stands before it, and its launches
+// between two events. The outputs are poisoned ahead of the last run.
+func (b *bench) sample(r *program, runs []int, before, poison []driver.Step,
+	events []driver.Event) (steps []driver.Step) {
+	mark := func(i int) driver.Step { return driver.Step{Kind: driver.StepRecord, Event: events[i]} }
+	for k, n := range runs {
+		if k == len(runs)-1 {
+			steps = append(steps, poison...)
+		}
+		steps = append(append(steps, before...), mark(2*k))
+		for j := range n {
+			steps = append(steps, r.launches[j].step)
+		}
+		steps = append(steps, mark(2*k+1))
+	}
+	return steps
+}
+
+// reserveEvents makes sure that there are n events.
+func (d *Device) reserveEvents(n int) error {
+	for len(d.events) < n {
+		e, err := d.ctx.NewEvent()
+		if err != nil {
+			return err
+		}
+		d.events = append(d.events, e)
+	}
+	return nil
+}
+
+// leastStage is the least time of a stage, in seconds: noise may make a difference negative.
+const leastStage = 1e-9
+
+// elapsed reads the times of the samples. A stage's time is that of the run up to its launch less that
+// of the run before: what the launch adds to the plan's time (kernels.ByExposed).
+func (b *bench) elapsed(r *program, o kernels.TimeOptions, runs []int) (t kernels.Timing, err error) {
+	t.Seconds = make([]float64, o.Samples)
+	if o.Stages {
+		t.By = kernels.ByExposed
+		for _, l := range r.launches {
+			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.stage,
+				Seconds: make([]float64, o.Samples)})
+		}
+	}
+	for i := range o.Samples {
+		events := b.d.events[i*2*len(runs):][:2*len(runs)]
+		before := 0.0
+		for k := range runs {
+			took, err := events[2*k+1].Elapsed(events[2*k])
+			if err != nil {
+				return kernels.Timing{}, err
+			}
+			if o.Stages {
+				t.Stages[k].Seconds[i] = max(took-before, leastStage)
+			}
+			before, t.Seconds[i] = took, took
+		}
+	}
+	return t, nil
+}
+
+// backlog is what runs before every sample: the flush, or a spin where the
+// caches are to stay warm.
+//
+// The flush reads. A memset was tried first, as other tools do it: on an H200
+// the cache is then full of dirty lines, and writing them back takes 1 to 2 us
+// of a kernel that moves 25 MB and 5 us of one that moves 200 MB, time that
+// belongs to the flush and not to the kernel (docs/performance.md).
+func (d *Device) backlog(flush int64) ([]driver.Step, error) {
+	if flush == 0 {
+		return []driver.Step{spinStep(d, warmBacklogNS)}, nil
+	}
+	if d.flush.bytes < flush+256 {
+		if err := d.grow(&d.flush, flush+256); err != nil {
+			return nil, err
+		}
+		if err := d.ctx.Memset8(d.stream, d.flush.ptr, 0x5a, flush+256); err != nil {
+			return nil, err
+		}
+	}
+	step := func(f driver.Function, args ...uint64) driver.Step {
+		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{d.info.SMs * 4, 1, 1},
+			Block: [3]int{512, 1, 1}, Args: args}
+	}
+	from := uint64(d.flush.ptr)
+	return []driver.Step{step(d.support.flush, from, uint64(flush/16), from+uint64(flush)),
+		step(d.support.letGo, from, uint64(flush/128))}, nil
+}
+
+func spinStep(d *Device, ns uint64) driver.Step {
+	return driver.Step{Kind: driver.StepLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1},
+		Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
+}

@@ -1,0 +1,406 @@
+// Package emulate runs the CUDA sources of kernels without a GPU, slowly: a C++ compiler
+// compiles them for this machine, with inline PTX replaced by functions (cxx/), threads
+// as fibers and the CTAs of a cluster side by side. It shows wrong answers and bits, accesses
+// beyond a buffer, which are not aligned, and barriers that not all threads reach; what a GPU does
+// at once and in which order memory changes there is not seen here.
+package emulate
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"normbench/internal/proc"
+	"normbench/kernels"
+	"normbench/kernels/compile/triton"
+	"normbench/kernels/devices/cuda"
+)
+
+//go:embed cxx/emulate.h
+var header string
+
+//go:embed cxx/runtime.cpp
+var runtimeText string
+
+//go:embed cxx/narrow.h
+var narrow string
+
+var (
+	// ErrNoCompiler says that there is no C++ compiler.
+	ErrNoCompiler = errors.New("no C++ compiler")
+	// ErrSpace says that the folder of New is on a disk that is full.
+	ErrSpace        = errors.New("no space is left for the emulator's programs")
+	errCompilerTime = fmt.Errorf("the compiler did not end within %d s of CPU time, or %s",
+		compilerSeconds, compilerLimit)
+)
+
+// compilerMemory is the most address space that a compiler may have, in KiB: ten times what our
+// kernels need.
+const compilerMemory = 2 << 20
+
+// compilerSeconds is the most time of a processor that a compiler may take, a hundred times what our
+// kernels need. compilerLimit is the longest that one may wait, on a machine that does much else.
+const (
+	compilerSeconds = 60
+	compilerLimit   = 5 * time.Minute
+)
+
+// An Emulator compiles launches with one compiler, into one folder. Many goroutines may use
+// it.
+type Emulator struct {
+	compiler, dir string
+	checks, links []string // flags
+	// alive is a pipe whose other end closes when this process dies, however it does.
+	alive, living *os.File
+	cleaner       *exec.Cmd
+
+	mu    sync.Mutex
+	built map[string]*program // by their source
+}
+
+type program struct {
+	file string
+	once sync.Once
+	err  error
+}
+
+// UnsupportedError says what in a source the emulator does not run, or its compiler does not take.
+type UnsupportedError struct {
+	Source    string // file
+	Construct string // PTX, or the compiler's first error
+}
+
+func (u *UnsupportedError) Error() string { return u.Source + ": " + u.Construct }
+
+var (
+	// flags: contractions would make sums differ from one compiler to the next.
+	flags = []string{"-std=c++20", "-O1", "-w", "-ffp-contract=off", "-pthread"}
+	// checked are those of kernels, by the compiler's kind. They have it call what runtime.cpp
+	// checks accesses with.
+	checked = map[bool][]string{
+		false: {sanitize, "--param",
+			"asan-instrumentation-with-call-threshold=0", "--param", "asan-stack=0", "--param",
+			"asan-globals=0"},
+		true: {sanitize, "-mllvm",
+			"-asan-instrumentation-with-call-threshold=0", "-mllvm", "-asan-stack=0", "-mllvm",
+			"-asan-globals=0"},
+	}
+	// linked has a program linked without the compiler's library of what runtime.cpp has.
+	linked = map[bool][]string{
+		false: {"-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"},
+		true:  {"-fno-sanitize-link-runtime"},
+	}
+)
+
+const sanitize = "-fsanitize=kernel-address,alignment,bounds"
+
+// New finds the compiler, $CXX or g++; dir is for what it makes. Close frees what the Emulator holds.
+func New(ctx context.Context, dir string) (*Emulator, error) {
+	name := os.Getenv("CXX")
+	if name == "" {
+		name = "g++"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoCompiler, err)
+	}
+	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{}}
+	if e.alive, e.living, err = os.Pipe(); err != nil {
+		return nil, err
+	}
+	if err = e.startCleaner(); err == nil {
+		err = e.prepare(ctx)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// startCleaner starts a process that removes the folder if this one dies before Close.
+func (e *Emulator) startCleaner() error {
+	const clean = `trap '' INT TERM HUP; read -r _; sleep 0.2; rm -rf "$1"`
+	e.cleaner = exec.Command("sh", "-c", clean, "sh", e.dir)
+	e.cleaner.Stdin = e.alive
+	return e.cleaner.Start()
+}
+
+// prepare compiles what is the same for all launches.
+func (e *Emulator) prepare(ctx context.Context) error {
+	for _, name := range []string{"cuda_bf16.h", "cuda_fp16.h"} {
+		if err := e.write(name, narrow); err != nil {
+			return err
+		}
+	}
+	version, err := exec.CommandContext(ctx, e.compiler, "--version").Output()
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrNoCompiler, e.compiler, err)
+	}
+	clang := bytes.Contains(version, []byte("clang"))
+	e.checks, e.links = checked[clang], linked[clang]
+	for _, once := range []struct {
+		name, text string
+		args       []string
+	}{
+		{"emulate.h", header, append([]string{"-x", "c++-header", "-o", e.file("emulate.h.gch")},
+			e.checks...)},
+		{"runtime.cpp", runtimeText, []string{"-o", e.file("runtime.o")}},
+	} {
+		if err := e.write(once.name, once.text); err != nil {
+			return err
+		}
+		out, err := e.cxx(ctx, append(once.args, "-c", e.file(once.name))...)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, ErrSpace):
+			return err
+		case err != nil:
+			return fmt.Errorf("compile %s: %w: %s", once.name, err, oneLine(out))
+		}
+	}
+	return nil
+}
+
+// Close has compilers that still run end. The folder stays.
+func (e *Emulator) Close() {
+	if e.cleaner.Process != nil {
+		_ = e.cleaner.Process.Kill()
+		_ = e.cleaner.Wait() // it was killed
+	}
+	e.alive.Close()
+	e.living.Close()
+}
+
+func (e *Emulator) file(name string) string { return filepath.Join(e.dir, name) }
+
+// write writes a file for the compiler.
+func (e *Emulator) write(name, text string) error {
+	return e.spaceFor(os.WriteFile(e.file(name), []byte(text), 0o666), "")
+}
+
+// spaceFor is err, or an ErrSpace where that is what err or a compiler's output says.
+func (e *Emulator) spaceFor(err error, out string) error {
+	if errors.Is(err, syscall.ENOSPC) || err != nil && strings.Contains(out, syscall.ENOSPC.Error()) ||
+		err != nil && strings.Contains(out, "No space left on device") {
+		return fmt.Errorf("%w in %s", ErrSpace, filepath.Dir(e.dir))
+	}
+	return err
+}
+
+// exitFound is how a program ends that has said what is wrong with the kernel.
+const exitFound = 3
+
+// Run does one launch with the sources of r on mem, which has a buffer for each name among
+// its arguments. Backward, the last CTA comes first.
+func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Launch,
+	mem map[string]*kernels.Memory, backward bool) error {
+	program, err := e.build(ctx, r, l)
+	if err != nil {
+		return err
+	}
+	in, names, err := input(l, mem, backward)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program[0], program[1:]...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errs
+	if err := proc.Run(ctx, cmd); err != nil {
+		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
+			return &UnsupportedError{l.Source, oneLine(why)}
+		}
+		switch {
+		case errs.Len() == 0: // a signal ended it
+			return fmt.Errorf("%s: %w", l.Entry, err)
+		case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitFound:
+			return fmt.Errorf("%s: %s", l.Entry, oneLine(errs.String()))
+		}
+		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
+	}
+	for _, name := range names {
+		if _, err := io.ReadFull(&out, mem[name].Bytes); err != nil {
+			return fmt.Errorf("%s: what became of %s: %w", l.Entry, name, err)
+		}
+	}
+	return nil
+}
+
+// input is what the program of a launch reads, with the names of its buffers in their order.
+func input(l *kernels.Launch, mem map[string]*kernels.Memory, backward bool) (*bytes.Buffer, []string,
+	error) {
+	together := max(l.Cluster, 1)
+	if l.Resident {
+		together = l.Grid[0] * l.Grid[1] * l.Grid[2]
+	}
+	in := &bytes.Buffer{}
+	put := func(v any) { _ = binary.Write(in, binary.LittleEndian, v) } // a Buffer takes all
+	order := 0
+	if backward {
+		order = 1
+	}
+	for _, n := range []int{l.Grid[0], l.Grid[1], l.Grid[2], l.Block, together, l.Shared, order} {
+		put(uint32(n))
+	}
+	var names []string
+	for _, a := range l.Args {
+		if a.Kind == kernels.ArgBuffer && a.Name != "" && !slices.Contains(names, a.Name) {
+			if mem[a.Name] == nil {
+				return nil, nil, fmt.Errorf("%s: no buffer %q", l.Entry, a.Name)
+			}
+			names = append(names, a.Name)
+		}
+	}
+	put(uint32(len(names)))
+	for _, name := range names {
+		put(uint32(len(name)))
+		in.WriteString(name)
+		put(uint32(mem[name].DType.Size()))
+		put(uint64(len(mem[name].Bytes)))
+		in.Write(mem[name].Bytes)
+	}
+	put(uint32(len(l.Args)))
+	for _, a := range l.Args {
+		kind, v := uint32(0), uint64(0)
+		switch {
+		case a.Kind != kernels.ArgBuffer:
+			v = a.Bits()
+		case a.Name != "":
+			kind, v = 1, uint64(slices.Index(names, a.Name))
+		}
+		put(kind)
+		put(v)
+	}
+	return in, names, nil
+}
+
+// build compiles a launch's program, once, and returns its command. Of Triton's kernels it is
+// Triton's interpreter.
+func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) ([]string, error) {
+	u, err := cuda.NewUnit(r, l, "sm_90")
+	if err != nil {
+		return nil, err
+	}
+	if u.Source.IsPython() {
+		return triton.Interpreter(e.dir, u.Source, u.Options, l)
+	}
+	file, err := e.program(ctx, u, l)
+	return []string{file}, err
+}
+
+// program compiles a unit, once.
+func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) (string, error) {
+	if u.Source.IsCompiled() {
+		return "", &UnsupportedError{l.Source, "compiled code"}
+	}
+	var b strings.Builder
+	b.WriteString("#include \"emulate.h\"\n")
+	for _, d := range u.Options.Defines {
+		fmt.Fprintf(&b, "#define %s %s\n", d.Name, d.Value)
+	}
+	text := join(u.Source.Text, u.Source.Headers, map[string]bool{})
+	err := checkIncludes(text)
+	if err == nil {
+		text, err = withoutPTX(text)
+	}
+	if err != nil {
+		return "", &UnsupportedError{l.Source, err.Error()}
+	}
+	b.WriteString(withShared(text, l.Shared))
+	fmt.Fprintf(&b, "int main() { return emulate::main(%s); }\n", l.Entry)
+	source := b.String()
+	e.mu.Lock()
+	one, ok := e.built[source]
+	if !ok {
+		one = &program{file: e.file("launch" + strconv.Itoa(len(e.built)))}
+		e.built[source] = one
+	}
+	e.mu.Unlock()
+	one.once.Do(func() { one.err = e.compile(ctx, l, one.file, source) })
+	return one.file, one.err
+}
+
+func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source string) error {
+	if err := e.write(filepath.Base(file)+".cpp", source); err != nil {
+		return err
+	}
+	out, err := e.cxx(ctx, slices.Concat(e.checks, []string{"-I", e.dir, "-o", file, file + ".cpp",
+		e.file("runtime.o")}, e.links)...)
+	switch _, what, found := strings.Cut(out, "error: "); {
+	case err == nil || ctx.Err() != nil || errors.Is(err, ErrSpace):
+		return err
+	case errors.Is(err, errCompilerTime):
+		return &UnsupportedError{l.Source, err.Error()}
+	case strings.Contains(out, "virtual memory exhausted") || strings.Contains(out, "out of memory"):
+		return &UnsupportedError{l.Source, fmt.Sprintf("the compiler needs more than %d GiB",
+			compilerMemory>>20)}
+	case found:
+		what, _, _ = strings.Cut(what, "\n")
+		return &UnsupportedError{l.Source, missing(what)}
+	}
+	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
+}
+
+// guarded runs a command with bounds of its memory, in KiB, and of its processor time, in seconds. It
+// kills the command and what it has started when standard input number 3 ends: then normbench has died.
+const guarded = `ulimit -v "$1" 2>/dev/null
+ulimit -t "$2"
+(read -r _ <&3; kill -9 0) >/dev/null 2>&1 & guard=$!
+exec 3<&-
+shift 2
+"$@"
+status=$?
+kill -9 "$guard"
+exit "$status"`
+
+// cxx runs the compiler, and returns what it says.
+func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
+	within, stop := context.WithTimeout(ctx, compilerLimit)
+	defer stop()
+	cmd := exec.Command("sh", slices.Concat([]string{"-c", guarded, "sh", strconv.Itoa(compilerMemory),
+		strconv.Itoa(compilerSeconds), e.compiler}, flags, args)...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.ExtraFiles = []*os.File{e.alive}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := proc.Run(within, cmd)
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case within.Err() != nil || err != nil && strings.Contains(out.String(), "CPU time limit exceeded"):
+		err = errCompilerTime
+	}
+	return out.String(), e.spaceFor(err, out.String())
+}
+
+// join is a source with the headers that it includes by name in their place, each once.
+func join(text string, headers map[string]string, seen map[string]bool) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), `#include "`)
+		if !ok {
+			b.WriteString(line)
+			continue
+		}
+		name = strings.TrimSuffix(name, `"`)
+		if !seen[name] {
+			seen[name] = true
+			b.WriteString(join(headers[name], headers, seen))
+		}
+	}
+	return b.String()
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

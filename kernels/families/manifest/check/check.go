@@ -1,0 +1,178 @@
+// Package check finds out what can be known of a family without running it.
+package check
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
+	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/compile/triton"
+	"normbench/kernels/devices/cuda"
+	"normbench/kernels/families/manifest"
+)
+
+// A Checker finds out what can be known of a family without running it.
+type Checker struct {
+	registry *kernels.Registry
+	device   kernels.DeviceInfo
+	cache    *nvrtc.Cache
+	triton   *triton.Compiler
+	pool     *nvrtc.Pool // nil where this process compiles
+	// NoNVRTC is why no CUDA is compiled, or nil.
+	NoNVRTC error
+
+	mu   sync.Mutex
+	seen map[string]bool // the units compiled
+	lack string          // why the first of those that are not is not
+}
+
+// New checks families of r for a device that need not be there. Without
+// NVRTC it compiles no CUDA: see NoNVRTC. Helper is the command of a compile helper
+// (nvrtc.ServeHelper); without one this process compiles. NVRTC sets handlers of its own for the
+// signals that end a process, with which a signal is a crash of Go's: a program that is to be
+// interrupted gives a helper.
+func New(r *kernels.Registry, d kernels.DeviceInfo, helper ...string) *Checker {
+	c := &Checker{registry: r, device: d, triton: triton.NewCompiler(0), seen: map[string]bool{}}
+	n, err := nvrtc.Find()
+	c.NoNVRTC = err
+	c.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).UsePython(c.triton.Compile)
+	if processes, bad := nvrtc.Compilers(); err == nil && bad == nil && processes > 0 && len(helper) > 0 {
+		c.pool = nvrtc.NewPool(processes, 0, append(slices.Clone(helper), n.Path())...)
+		c.cache.UsePool(c.pool)
+	}
+	return c
+}
+
+// Close ends what compiles. It may be called while Check runs, which then ends with an error, and
+// more than once.
+func (c *Checker) Close() {
+	if c.pool != nil {
+		c.pool.Close()
+	}
+	c.triton.Close()
+}
+
+// Kernels is how many different kernels have been compiled.
+func (c *Checker) Kernels() int { return len(c.seen) }
+
+// Lack is why some kernels have not been compiled: there is no NVRTC, or no header of CUDA. Or it
+// is "".
+func (c *Checker) Lack() string { return c.lack }
+
+// missing finds the name of a header of CUDA in a compiler's error.
+var missing = regexp.MustCompile(`(?:could|cannot) (?:not )?open source file ` +
+	`"((?:cuda_|cooperative_groups|cub/|cuda/|thrust/|nv/|mma)[^"]*)"`)
+
+// Unkept says why cubins do not stay for the next run, or is "".
+func (c *Checker) Unkept() string { return c.cache.Unkept() }
+
+// Check lays out f's space for p and returns its size. A Fault in any config is
+// an error, and so is a kernel that does not compile: of the base config, or of
+// all.
+func (c *Checker) Check(f *kernels.Family, p kernels.Problem, all bool) (configs int, err error) {
+	s := f.Space(p, c.device)
+	for _, x := range s.Refused {
+		var fault *manifest.Fault
+		if err := f.Refuse(p, x.Config, c.device); errors.As(err, &fault) {
+			with := cmp.Or(x.Config.String(), "its only config")
+			return 0, hint.Errorf("correct it, or refuse such configs with a constraint",
+				"%w for %s with %s", fault, p, with)
+		}
+	}
+	list := s.Configs
+	if !all && len(list) > 1 {
+		list = list[:1]
+	}
+	work, ctx := errgroup.WithContext(context.Background())
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for _, cfg := range list {
+		for _, l := range f.Plan(p, cfg, c.device).Launches {
+			work.Go(func() error {
+				if !l.IsKernel() || ctx.Err() != nil { // another does not compile
+					return nil
+				}
+				return c.compile(&l)
+			})
+		}
+	}
+	return len(s.Configs), work.Wait()
+}
+
+func (c *Checker) compile(l *kernels.Launch) error {
+	u, err := cuda.NewUnit(c.registry, l, c.device.Arch)
+	if err != nil {
+		return err
+	}
+	key := fmt.Sprint(u.Source.Name, u.Options)
+	if c.NoNVRTC != nil && !u.Source.IsPython() {
+		c.lacks(key, yamldoc.OneLine(c.NoNVRTC.Error()))
+		return nil
+	}
+	if c.knows(key) {
+		return nil
+	}
+	b, err := c.cache.Compile(u.Source, u.Options)
+	if failed := new(nvrtc.CompileError); errors.As(err, &failed) {
+		if m := missing.FindStringSubmatch(failed.Log); m != nil {
+			c.lacks(key, fmt.Sprintf("no header <%s>: install the wheels nvidia-cuda-runtime and "+
+				"nvidia-cuda-cccl, or name folders with --include", m[1]))
+			return nil
+		}
+	}
+	switch {
+	case hint.Of(err) != "": // it is not the kernel's
+		return err
+	case err != nil && u.Source.IsPython() && strings.Contains(err.Error(), "importing it raises"):
+		return hint.With(err, "correct it, or install what it imports for "+triton.Python()+
+			", or name a Python that has it with --python")
+	case err != nil && u.Source.IsPython():
+		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such "+
+			"configs with a constraint")
+	case err != nil && strings.Contains(err.Error(), "open source file"):
+		return hint.With(err, "name its folder with --include, or put it beside the source")
+	case err != nil:
+		var names []string
+		for _, d := range l.Defines {
+			names = append(names, d.Name)
+		}
+		return hint.With(err, fmt.Sprintf("%s stand for the launch's values in the source, as macros: "+
+			"nothing else in it may have such a name", strings.Join(names, ", ")))
+	case b.Meta != nil:
+		_, _, err := triton.Complete(b, *l)
+		return err
+	}
+	if !b.HasKernel(b.Symbol(l.Entry)) {
+		return hint.Errorf("name a __global__ function of it",
+			"%s has no kernel %s when it is compiled", l.Source, l.Entry)
+	}
+	return hint.With(cuda.CheckArgs(b, l), "the args of a launch are the kernel's parameters in their order")
+}
+
+// knows says whether a unit has been compiled, as it is from now on.
+func (c *Checker) knows(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.seen[key]
+	c.seen[key] = true
+	return known
+}
+
+// lacks notes why a unit is not compiled.
+func (c *Checker) lacks(key, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.seen, key)
+	c.lack = why
+}

@@ -1,0 +1,313 @@
+package manifest
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/internal/textfile"
+	"normbench/internal/yamldoc"
+	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/families/common"
+)
+
+// Prefix stands before the names of files that come from the user's folder. A
+// file of theirs includes ours where the folder has none of that name.
+const Prefix = "user:"
+
+// The bounds of a folder: bytes of a file, and files.
+const (
+	maxFile   = 1 << 20
+	maxBinary = 64 << 20 // of a cubin or PTX
+	maxFiles  = 1000
+)
+
+// extensions are those of the texts that a folder may have.
+var extensions = []string{".yaml", ".cu", ".cuh", ".h", ".hpp", ".py"}
+
+const folderHelp = "give a folder of manifests (*.yaml) with their .cu files, such as examples/kernels"
+
+// Load is r with the families of the manifests in dir, which it returns too. The
+// files are read once: what is compiled is what was checked.
+func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family, error) {
+	files, err := readFolder(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	with := *r
+	with.Families = slices.Clone(r.Families)
+	with.File = func(name string) (string, error) {
+		rest, ok := strings.CutPrefix(name, Prefix)
+		if !ok {
+			return r.File(name)
+		}
+		if text, ok := files[rest]; ok {
+			return text, nil
+		}
+		return r.File(rest)
+	}
+	made, err := assemble(&with, dir, Prefix, files, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(made) == 0 {
+		return nil, nil, hint.Errorf(folderHelp, "%s has no manifest (*.yaml)", dir)
+	}
+	with.Families = append(with.Families, made...)
+	return &with, made, nil
+}
+
+// Stages are the host stages of the kernels of a pass, by their entries.
+type Stages map[kernels.Pass]map[string]kernels.HostStage
+
+// Own makes the families of manifests that are part of the program, among files. They may name
+// families of r, which has the files too, and each other. One that names no host has the stages
+// of its own kernels.
+func Own(r *kernels.Registry, files map[string]string, stages Stages) ([]*kernels.Family, error) {
+	return assemble(r, "", "", files, stages)
+}
+
+// assemble makes the families of the manifests among files, whose names in r have a prefix.
+func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
+	stages Stages) ([]*kernels.Family, error) {
+	var names []string
+	var designs []*design
+	places := map[string]yamldoc.Place{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		ds, err := parse(filepath.Join(dir, name), []byte(files[name]))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range ds {
+			d.prefix = prefix
+			if first, ok := places[d.Name.Text]; ok {
+				return nil, d.Name.Errorf("rename one of the two",
+					"%q is the name of a family at %s already", d.Name.Text, first.At)
+			}
+			if _, err := r.Lookup(d.Name.Text); err == nil || d.Name.Text == "base" {
+				return nil, d.Name.Errorf("choose another; `normbench list families` shows all",
+					"%q is the name of one of normbench's families", d.Name.Text)
+			}
+			places[d.Name.Text] = d.Name.Place
+			names, designs = append(names, name), append(designs, d)
+		}
+	}
+	if err := probe(designs, files); err != nil {
+		return nil, err
+	}
+	var made []*kernels.Family
+	with := *r
+	for _, hosted := range []bool{false, true} { // a host is made before those that it is for
+		for i, d := range designs {
+			if (d.Host.Text != "") != hosted {
+				continue
+			}
+			f, err := link(&with, d, dir, names[i], files, stages)
+			if err != nil {
+				return nil, err
+			}
+			made, with.Families = append(made, f), append(slices.Clip(with.Families), f)
+		}
+	}
+	return made, nil
+}
+
+// readFolder reads what a manifest may name.
+func readFolder(dir string) (map[string]string, error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, hint.Errorf(folderHelp, "no folder %s", dir)
+	case err != nil:
+		if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
+			return nil, hint.Errorf(folderHelp, "%s is no folder", dir)
+		}
+		return nil, hint.With(err, folderHelp)
+	}
+	root, err := os.OpenRoot(dir) // a link out of the folder is an error
+	if err != nil {
+		return nil, hint.With(err, folderHelp)
+	}
+	defer root.Close()
+	files := map[string]string{}
+	for _, e := range entries {
+		compiled := (nvrtc.Source{Name: e.Name()}).IsCompiled()
+		if !compiled && !slices.Contains(extensions, filepath.Ext(e.Name())) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		if len(files) == maxFiles {
+			return nil, hint.Errorf(folderHelp, "%s has more than %d manifests and sources", dir, maxFiles)
+		}
+		info, err := root.Stat(e.Name()) // of what a link points to
+		switch {
+		case err != nil:
+			return nil, hint.Errorf("copy into the folder what it links to", "%s: %w", path,
+				durable.Cause(err))
+		case !info.Mode().IsRegular():
+			continue
+		case info.Size() > maxFile && !(compiled && info.Size() <= maxBinary):
+			return nil, hint.Errorf("split it", "%s has %s, more than %s",
+				path, kernels.FormatBytes(info.Size()), kernels.FormatBytes(maxFile))
+		}
+		b, err := root.ReadFile(e.Name())
+		if err != nil {
+			return nil, hint.Errorf(folderHelp, "%s: %w", path, err)
+		}
+		if !compiled {
+			b = textfile.TrimMark(b)
+		}
+		files[e.Name()] = string(b)
+	}
+	return files, nil
+}
+
+// link finds what a manifest names: folders of headers, files, with the kernels and headers in
+// them, and the host family.
+func link(r *kernels.Registry, d *design, dir, name string, files map[string]string,
+	stages Stages) (*kernels.Family, error) {
+	if err := d.findFolders(dir); err != nil {
+		return nil, err
+	}
+	hashed := []string{d.prefix + name}
+	var binaries []string
+	for i := range d.launches {
+		l := &d.launches[i]
+		if l.zero != "" {
+			continue
+		}
+		included, err := l.find(r, d.prefix, files)
+		if err != nil {
+			return nil, err
+		}
+		if l.Source.Text == "" {
+			binaries = append(binaries, l.file().Text)
+		}
+		hashed = append(hashed, included...)
+	}
+	if d.reduce != nil {
+		src, err := nvrtc.ReadSource(r.File, common.ReduceSource)
+		if err != nil {
+			return nil, err
+		}
+		hashed = slices.AppendSeq(append(hashed, src.Name), maps.Keys(src.Headers))
+	}
+	host, err := d.findHost(r)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(hashed)
+	var own map[string]kernels.HostStage
+	if host == nil {
+		own = stages[d.Pass]
+	}
+	f := d.family(slices.Compact(hashed), host, own)
+	if d.prefix != "" { // else all code is the program's
+		f.Version = foreign(hashed, binaries, files, d.include)
+	}
+	for _, l := range d.tritonLaunches() {
+		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)
+	}
+	return f, nil
+}
+
+// findFolders finds the folders of headers, which are named from dir.
+func (d *design) findFolders(dir string) error {
+	for _, w := range d.Include {
+		folder := w.Text
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(dir, folder)
+		}
+		folder, err := filepath.Abs(folder)
+		if st, bad := os.Stat(folder); err != nil || bad != nil || !st.IsDir() {
+			return w.Errorf("name a folder of headers, from the manifest's", "no folder %s", folder)
+		}
+		d.include = append(d.include, folder)
+	}
+	return nil
+}
+
+// find finds a launch's kernel. Of a source it returns its name and those of the files that it
+// includes.
+func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string) (
+	included []string, err error) {
+	file, entry := l.file(), l.Entry.Text
+	text, ok := files[file.Text]
+	if !ok {
+		return nil, file.Errorf("put it beside the manifest", "no file %s", file.Text)
+	}
+	if l.Source.Text == "" {
+		if b := (nvrtc.Binary{Cubin: []byte(text)}); !b.HasKernel(entry) {
+			return nil, l.Entry.Errorf("`cuobjdump -elf FILE` shows the symbols",
+				"%s has no kernel %s", file.Text, entry)
+		}
+		return nil, nil
+	}
+	src, bad := nvrtc.ReadSource(r.File, prefix+file.Text)
+	included = []string{src.Name}
+	for name := range src.Headers {
+		included = append(included, prefix+name)
+	}
+	if l.python != nil {
+		return included, nil
+	}
+	name, _, _ := strings.Cut(entry, "<")
+	name = name[strings.LastIndexByte(name, ':')+1:]
+	if !regexp.MustCompile(`\b` + name + `\s*\(`).MatchString(text) {
+		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
+			"%s has no kernel %s", file.Text, name)
+	}
+	if bad != nil {
+		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
+		return nil, file.Errorf(cmp.Or(hint.Of(bad), help), "%s includes %v", file.Text, bad)
+	}
+	l.common = slices.Contains(included, prefix+"common.cuh") || slices.Contains(included, prefix+"plain.cuh")
+	return included, nil
+}
+
+// findHost finds the family whose host stages stand in, or nil.
+func (d *design) findHost(r *kernels.Registry) (*kernels.Family, error) {
+	if d.Host.Text == "" {
+		return nil, nil
+	}
+	host, err := r.Lookup(d.Host.Text)
+	if err != nil {
+		return nil, d.Host.Errorf(hint.Of(err), "%v", err)
+	}
+	if host.Op != d.Op || host.Pass != d.Pass || host.Stream || len(host.Host) == 0 {
+		return nil, d.Host.Errorf("name a family with host stages of the same op and pass",
+			"%s is of no use for %s %s", d.Host.Text, d.Op, d.Pass)
+	}
+	return host, nil
+}
+
+// foreign is a hash of compiled code, and of what these files include of the folders of the
+// manifest and of $NORMBENCH_INCLUDE, or "".
+func foreign(names, binaries []string, files map[string]string, include []string) string {
+	own := nvrtc.Source{Headers: map[string]string{}}
+	for _, name := range names {
+		own.Headers[name] = files[strings.TrimPrefix(name, Prefix)]
+	}
+	parts := nvrtc.Included(own, slices.Concat(include, nvrtc.UserFolders()))
+	for _, name := range binaries {
+		parts = append(parts, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte(files[name]))))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\n"))))[:12]
+}

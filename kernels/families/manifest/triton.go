@@ -1,0 +1,295 @@
+package manifest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
+	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/compile/triton"
+	"normbench/kernels/families/common"
+)
+
+// A compile is what Triton is told beside the arguments.
+type compile struct {
+	request  triton.Request
+	function triton.Function
+	place    yamldoc.Place
+	settings []setting // constexprs, then options
+}
+
+// A setting is a constexpr or an option of Triton's: an expression, a literal of Python, or the type
+// of a buffer's elements.
+type setting struct {
+	binding
+	option  bool
+	literal bool
+	typeOf  string // the buffer
+}
+
+// fields of a launch of Triton's.
+type tritonFields struct {
+	Stage  string      `yaml:"optional" match:"^[a-z][a-z0-9_]*$" help:"letters a-z, digits and _, such as k1"`
+	If     *expression `yaml:"optional" kind:"truth"`
+	Triton struct {
+		Source   yamldoc.Word `yaml:"optional" match:"^[A-Za-z_][A-Za-z0-9_]*[.]py$" help:"name a .py file that lies beside the manifest"`
+		Module   yamldoc.Word `yaml:"optional" match:"^[A-Za-z_][A-Za-z0-9_.]*$" help:"name an installed module, such as package.kernels"`
+		Function yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"name a function of @triton.jit"`
+	}
+	Grid       []*expression `one:"" min:"1" max:"2147483647" help:"write one number of programs or three"`
+	Args       bindings      `help:"write args as PARAMETER: the name of a tensor or of scratch, or an expression"`
+	Constexprs bindings      `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
+	Options    bindings      `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
+}
+
+// literalRE is what Python is given as it is: a text, None, True, False, a type of Triton's.
+var literalRE = regexp.MustCompile(`^('[^'\\\n]*'|"[^"\\\n]*"|None|True|False|tl\.[a-z0-9]+)$`)
+
+// typeRE is the type of a tensor or of scratch.
+var typeRE = regexp.MustCompile(`^dtype\((\w+)\)$`)
+
+// fractionRE finds what only a float has.
+var fractionRE = regexp.MustCompile(`\beps\b|\d\.|\de-?\d`)
+
+// kindOf is what an expression without a type comes out as. Conditions are true or false.
+func kindOf(text string) kind {
+	if fractionRE.MatchString(text) {
+		return fraction
+	}
+	return truth
+}
+
+// readTriton reads a launch of a kernel of Triton.
+func (d *design) readTriton(v yamldoc.Value, l *launch) error {
+	f := tritonFields{Stage: l.Stage}
+	if err := v.Decode(&f); err != nil {
+		return err
+	}
+	k := f.Triton
+	switch {
+	case (k.Source.Text == "") == (k.Module.Text == ""):
+		return k.Function.Errorf("give one of the two", "stands beside both source and module, or neither")
+	case len(f.Grid) > 3:
+		return f.Grid[3].Errorf("write one number of programs or three", "is one of %d numbers", len(f.Grid))
+	}
+	for _, e := range f.Grid[1:] {
+		e.hi = 65535
+	}
+	l.Stage, l.If, l.Grid, l.Entry, l.Source = f.Stage, f.If, f.Grid, k.Function, k.Source
+	if k.Module.Text != "" {
+		l.Source = yamldoc.Word{Place: k.Module.Place, Text: nvrtc.Module + k.Module.Text}
+		d.modules = append(d.modules, l.Source.Text)
+	}
+	l.python = &compile{place: k.Function.Place, request: triton.Request{Source: k.Source.Text,
+		Module: k.Module.Text, Function: k.Function.Text}}
+	list := append([]*expression{l.If}, l.Grid...)
+	first := len(list)
+	for _, b := range f.Args {
+		a := &argument{Place: b.value.Place, param: b.key.Text, name: b.value.text}
+		if !d.isBuffer(a.name) {
+			a.kind, a.value, b.value.kind = kernels.ArgInt64, b.value, kindOf(a.name)
+			if b.value.kind == fraction {
+				a.kind = kernels.ArgFloat32
+			}
+			list = append(list, b.value)
+		}
+		l.Args = append(l.Args, a)
+	}
+	for i, b := range slices.Concat(f.Constexprs, f.Options) {
+		s := setting{binding: b, option: i >= len(f.Constexprs), literal: literalRE.MatchString(b.value.text)}
+		if m := typeRE.FindStringSubmatch(b.value.text); m != nil && d.isBuffer(m[1]) {
+			s.typeOf = m[1]
+		}
+		if !s.literal && s.typeOf == "" {
+			b.value.kind = kindOf(b.value.text)
+			list = append(list, b.value)
+		}
+		l.python.settings = append(l.python.settings, s)
+	}
+	l.values = list[first:]
+	return d.compile(d.known(), list...)
+}
+
+// isBuffer says whether a text is the name of a buffer.
+func (d *design) isBuffer(text string) bool {
+	return slices.Contains(d.buffers(), text) || slices.Contains(reduceBuffers, text) ||
+		text == "b" && d.Pass == kernels.Bwd
+}
+
+// tritonLaunches lists the launches whose kernels are Triton's.
+func (d *design) tritonLaunches() (list []*launch) {
+	for i := range d.launches {
+		if d.launches[i].python != nil {
+			list = append(list, &d.launches[i])
+		}
+	}
+	return list
+}
+
+// probe finds the functions of all designs, by one process of Python. No code of theirs runs.
+func probe(designs []*design, files map[string]string) error {
+	var launches []*launch
+	sources := map[string]string{}
+	for _, d := range designs {
+		for _, l := range d.tritonLaunches() {
+			if name := l.python.request.Source; name != "" {
+				text, ok := files[name]
+				if !ok {
+					return l.Source.Errorf("put it beside the manifest", "no file %s", name)
+				}
+				sources[name] = text
+			}
+			launches = append(launches, l)
+		}
+	}
+	if len(launches) == 0 {
+		return nil
+	}
+	for name, text := range files {
+		if strings.HasSuffix(name, ".py") {
+			sources[name] = text
+		}
+	}
+	var requests []triton.Request
+	for _, l := range launches {
+		requests = append(requests, l.python.request)
+	}
+	found, err := triton.Probe(sources, requests)
+	if err != nil {
+		return launches[0].python.place.Errorf(hint.Of(err), "%v", err)
+	}
+	for i, l := range launches {
+		l.python.function = found[i]
+		if err := l.checkFunction(); err != nil {
+			return err
+		}
+		if m := l.python.request.Module; m != "" {
+			files[nvrtc.Module+m] = found[i].Text
+		}
+	}
+	return nil
+}
+
+// checkFunction holds a launch against the signature of its function.
+func (l *launch) checkFunction() error {
+	f := l.python.function
+	if f.Error != "" {
+		help := "correct the file, or name a function of @triton.jit, and the file or module that has it"
+		if strings.HasPrefix(f.Error, "Python has no module") {
+			help = "install its package for " + triton.Python() +
+				", or name a Python that has it with --python"
+		}
+		return l.python.place.Errorf(help, "%s", f.Error)
+	}
+	where := fmt.Sprintf("%s (%s:%d)", l.Entry.Text, f.File, f.Line)
+	parameter := func(name string) *triton.Parameter {
+		i := slices.IndexFunc(f.Params, func(p triton.Parameter) bool { return p.Name == name })
+		if i < 0 {
+			return nil
+		}
+		return &f.Params[i]
+	}
+	given := map[string]bool{}
+	for _, a := range l.Args {
+		switch p := parameter(a.param); {
+		case p == nil:
+			return a.Errorf("`normbench init triton FILE.py:FUNCTION` writes all parameters",
+				"%s has no parameter %s", where, a.param)
+		case p.Constexpr:
+			return a.Errorf("move it there", "%s of %s is a constexpr: it stands under constexprs",
+				a.param, where)
+		case p.Descriptor:
+			return a.Errorf("make it in the kernel, by tl.make_tensor_descriptor",
+				"%s of %s is a tensor descriptor, which the host would have to make", a.param, where)
+		}
+		given[a.param] = true
+	}
+	for _, s := range l.python.settings {
+		switch p := parameter(s.key.Text); {
+		case s.option && p != nil:
+			return s.key.Errorf("move it to constexprs or args", "is a parameter of %s", where)
+		case !s.option && p == nil:
+			return s.key.Errorf("`normbench init triton FILE.py:FUNCTION` writes all parameters",
+				"%s has no parameter %s", where, s.key.Text)
+		}
+		given[s.key.Text] = true
+	}
+	for _, p := range f.Params {
+		if !given[p.Name] && p.Default == "" {
+			of, under := "argument", "args"
+			if p.Constexpr {
+				of, under = "value", "constexprs"
+			}
+			return l.Entry.Errorf("give it one under "+under, "%s has no %s for %s", where, of, p.Name)
+		}
+	}
+	return nil
+}
+
+// compileWith gives k what Triton is told: of each argument, of constexprs, of options.
+func (l *launch) compileWith(k *kernels.Launch, x *env, c kernels.Config,
+	scratch []kernels.Scratch) {
+	types := map[string]kernels.DType{"w": x.Weight, "b": x.Weight} // which a problem may lack
+	for _, t := range slices.Concat(x.Tensors(), x.Saved()) {
+		types[t.Name] = t.DType
+	}
+	for _, s := range scratch {
+		types[s.Name] = s.DType
+	}
+	for _, name := range reduceBuffers {
+		types[name] = common.PartialType(x.Problem, c)
+	}
+	for i, a := range k.Args {
+		told := l.Args[i].param + "="
+		switch {
+		case a.Kind != kernels.ArgBuffer && l.Args[i].value.tree.truth:
+			told += "True" // as False: they are one class
+		case a.Kind == kernels.ArgInt64:
+			told += triton.Int(a.Int)
+		case a.Kind != kernels.ArgBuffer:
+			told += "0.5" // floats are one class
+		case a.Name == "":
+			told += "None"
+		default:
+			told += triton.Pointer(types[a.Name])
+		}
+		k.Params = append(k.Params, told)
+	}
+	warps := 4
+	k.Options = []string{"triton=" + l.python.function.Compiler}
+	for _, s := range l.python.settings {
+		text, n := s.text(x)
+		if s.typeOf != "" {
+			text = types[s.typeOf].String()
+		}
+		if s.option && s.key.Text == "num_warps" {
+			warps = n
+		}
+		k.Options = append(k.Options, s.key.Text+"="+text)
+	}
+	k.Block = 32 * warps // the compiled kernel has the last word
+}
+
+// text is a setting as Python reads it, and as a number.
+func (s *setting) text(x *env) (text string, n int) {
+	if s.literal || s.typeOf != "" {
+		return s.value.text, 0
+	}
+	if s.value.kind == fraction {
+		return fmt.Sprintf("%#v", s.value.float(x)), 0
+	}
+	n = s.value.int(x)
+	switch {
+	case !s.value.tree.truth:
+		text = fmt.Sprint(n)
+	case n != 0:
+		text = "True"
+	default:
+		text = "False"
+	}
+	return text, n
+}
