@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all nightly lint fuzz faults lab mutants kernel-mutants weights rates
+.PHONY: help build test test-all nightly lint fuzz faults lab mutants kernel-mutants weights rates figures
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ weights: ## lines of each room, by language; tests apart
 		  if ($$2 ~ /_test\.go$$/ || $$2 ~ /^(kernels\/devices\/devicetest|internal\/(assert|durable\/powercut))\//) ext = "test"; \
 		  sum[room " " ext] += $$1 } \
 		END { for (k in sum) { split(k, f, " "); printf "%-24s %-5s %6d\n", f[1], f[2], sum[k] } }' | sort
+
+figures: ## write the measured numbers of the pages anew from results/ (docs/figures.txt says where each is from)
+	go test ./cmd/normbench -count 1 -run '^TestClaims$$' -update
 
 LAB ?= results/nvidia-h200/grids
 lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)

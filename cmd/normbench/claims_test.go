@@ -23,59 +23,128 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A measured number of a page carries a marker, which GitHub does not show:
+// docs/figures.txt says for each measured number in a page's sentences where it was measured:
 //
-//	1.68x<!--= peers/layernorm-bwd.json.gz mean speedup-->
+//	docs/performance.md
+//	is {1.68x} as fast in the mean <- peers/layernorm-bwd.json.gz mean speedup
 //
-// A marker is a file below results/nvidia-h200 (a pattern, or a path in the repository), a query
-// and what it asks for. `go test ./cmd/normbench -run TestClaims -update` writes the numbers anew.
+// The words before the arrow stand once in the page, wherever its lines end. What is in braces is the number, or
+// several that one pattern captures; words without braces answer for the figures of their whole paragraph. Behind the arrow are a file below
+// results/nvidia-h200 (a pattern, or a path in the repository) and what is asked of it, for several numbers with
+// " & " between:
 //
 //	mean, least, most COLUMN [WORDS]   of the rows of a text table that have all WORDS
 //	count [WORDS]                      the number of such rows; a|b is either
-//	text PATTERN                       the number or word that a regular expression captures
-//	set                                chosen and not measured: a constant of the rule or protocol
+//	text PATTERN                       the numbers or words that a regular expression captures
+//	set                                chosen and not measured: a constant of the rule or protocol, no file
+//	peers                              the whole table behind the words, of live compares: it is generated
+//	rows                               the table behind the words: the file has each row's numbers in one of its
 //
-// A block from <!--= FILES peers--> to <!-- end --> is a table of live compares, written whole, as
-// is what `normbench report results/...` prints in a console block. Of one from <!--= FILES rows-->
-// the files have each row's numbers in one of theirs.
+// What `normbench report results/...` prints in a console block is generated too. `make figures` writes all anew.
 var (
-	claim = regexp.MustCompile(`([^\s(|*]+)<!--= (.+?)-->`)
-	block = regexp.MustCompile(`(?s)(<!--= (\S+) (peers|rows)-->\n)(.*?)(<!-- end -->)`)
 	// A figure is a number with a unit of measurement. Numbers without one are counts and shapes.
 	figure = regexp.MustCompile(`\d(?:x|%|\s?us|\s?GB/s)(?:[^\w]|$)`)
 	number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+	braced = regexp.MustCompile(`\{[^{}]+\}`)
+	space  = regexp.MustCompile(`\s+`)
+	// A table of markdown begins a line.
+	tableBlock = regexp.MustCompile(`(?m)(?:^\|.*\n)+`)
 )
+
+const figuresFile = "docs/figures.txt"
 
 // claimPages hold measured numbers.
 var claimPages = []string{"README.md", "docs/performance.md", "docs/verdicts.md", "docs/learn.md",
 	"docs/search.md", "results/README.md", "results/*/README.md", "results/*/*/README.md"}
 
-func TestClaims(t *testing.T) {
-	t.Chdir(filepath.Join("..", ".."))
-	claims := 0
-	for _, pattern := range claimPages {
-		pages, err := filepath.Glob(pattern)
-		assert.Must(t, err == nil && len(pages) != 0, "%v %v", pattern, err)
-		for _, page := range pages {
-			text := string(assert.File(t, page))
-			claims += len(claim.FindAllString(text, -1))
-			want, faults := answerClaims(text)
-			want = rerun(want)
-			for _, f := range append(faults, unmarked(want)...) {
-				t.Errorf("%s: %s", page, f)
+// A claim is a line of the figures file.
+type claim struct{ words, query string }
+
+// readClaims gives the claims of each page, in the order of the file.
+func readClaims(text string) (pages []string, claims map[string][]claim, err error) {
+	claims = map[string][]claim{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		words, query, found := strings.Cut(line, " <- ")
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case !found:
+			if claims[line] != nil {
+				return nil, nil, fmt.Errorf("%s stands twice", line)
 			}
-			assert.Golden(t, page, want)
+			pages, claims[line] = append(pages, line), []claim{}
+		case len(pages) == 0:
+			return nil, nil, fmt.Errorf("%q is of no page", line)
+		default:
+			page := pages[len(pages)-1]
+			claims[page] = append(claims[page], claim{words, query})
 		}
 	}
-	assert.That(t, claims >= 30, "%d claims", claims)
+	return pages, claims, nil
 }
 
-// A changed number, a figure without a marker and a marker without an answer are found.
+// find gives where the words of a claim stand in a page, and where its numbers do.
+func (c claim) find(text string) (words [2]int, numbers [][2]int, err error) {
+	pattern := ""
+	for rest := c.words; rest != ""; {
+		before, after, found := strings.Cut(rest, "{")
+		pattern += space.ReplaceAllString(regexp.QuoteMeta(before), `\s+`)
+		if rest = ""; found {
+			_, rest, _ = strings.Cut(after, "}")
+			pattern += `([^\s(|*]+)`
+		}
+	}
+	at := regexp.MustCompile(pattern).FindAllStringSubmatchIndex(text, -1)
+	if len(at) != 1 {
+		return words, nil, fmt.Errorf("%q stands %d times in the page", c.words, len(at))
+	}
+	for i := 2; i < len(at[0]); i += 2 {
+		numbers = append(numbers, [2]int{at[0][i], at[0][i+1]})
+	}
+	return [2]int{at[0][0], at[0][1]}, numbers, nil
+}
+
+func TestClaims(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	file := string(assert.File(t, figuresFile))
+	pages, claims, err := readClaims(file)
+	assert.NoError(t, err)
+	known := map[string]bool{}
+	for _, pattern := range claimPages {
+		found, err := filepath.Glob(pattern)
+		assert.Must(t, err == nil && len(found) != 0, "%v %v", pattern, err)
+		for _, page := range found {
+			known[page] = true
+			want, answered, faults := answerClaims(string(assert.File(t, page)), claims[page])
+			for _, f := range faults {
+				t.Errorf("%s: %s", page, f)
+			}
+			for i, c := range answered {
+				file = strings.Replace(file, claims[page][i].words+" <- "+c.query, c.words+" <- "+c.query, 1)
+			}
+			assert.Golden(t, page, rerun(want))
+		}
+	}
+	for _, page := range pages {
+		assert.That(t, known[page], "%s: %s is no page with figures", figuresFile, page)
+	}
+	assert.Golden(t, figuresFile, file)
+}
+
+// A changed number, a figure that nothing answers for and a claim without an answer are found.
 func TestClaimsFound(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	assert.Lines(t, "cmd/normbench/testdata/claims.txt", func(text string) string {
-		got, found := answerClaims(text)
-		return fmt.Sprintf("%q, faults %q", got, append(found, unmarked(got)...))
+	assert.Cases(t, "cmd/normbench/testdata/claims.txt", func(text string) string {
+		text, lines, _ := strings.Cut(text, "\n--\n")
+		_, claims, err := readClaims("page\n" + lines)
+		got, answered, faults := answerClaims(text+"\n", claims["page"])
+		for _, c := range answered {
+			got += c.words + " <- " + c.query + "\n"
+		}
+		if err != nil {
+			faults = append(faults, err.Error())
+		}
+		return strings.TrimSpace(strings.ReplaceAll(got, "\n\n", "\n") + strings.Join(faults, "\n"))
 	})
 }
 
@@ -102,40 +171,96 @@ func TestResults(t *testing.T) {
 	assert.Golden(t, filepath.Join(dir, "SHA256SUMS"), strings.Join(lines, ""))
 }
 
-// answerClaims is a page with the numbers that the files have, and the markers without an answer.
-func answerClaims(text string) (string, []string) {
+// answerClaims gives a page and its claims with the numbers that the files have, and says which claims have no
+// answer and which figures no claim.
+func answerClaims(text string, claims []claim) (string, []claim, []string) {
 	var faults []string
-	text = block.ReplaceAllStringFunc(text, func(m string) string {
-		parts := block.FindStringSubmatch(m)
-		table, err := parts[4], error(nil)
-		if parts[3] == "peers" {
-			table, err = peersTable(parts[2])
-		} else {
-			err = findRows(parts[2], table)
-		}
+	answered := slices.Clone(claims)
+	rest := text // with blanks for what is answered
+	for i, c := range claims {
+		words, places, err := c.find(text)
 		if err != nil {
-			faults = append(faults, fmt.Sprintf("%s: %v", parts[1], err))
+			faults = append(faults, err.Error())
+			continue
 		}
-		return parts[1] + table + parts[5]
-	})
-	text = claim.ReplaceAllStringFunc(text, func(m string) string {
-		parts := claim.FindStringSubmatch(m)
-		value, err := answer(parts[2])
+		files, query, _ := strings.Cut(c.query, " ")
+		switch {
+		case query == "peers" || query == "rows":
+			place := tableBlock.FindStringIndex(text[words[1]:])
+			if place == nil {
+				faults = append(faults, fmt.Sprintf("%q: no table follows", c.words))
+				continue
+			}
+			places = [][2]int{{words[1] + place[0], words[1] + place[1]}}
+		case len(places) == 0: // the paragraph
+			from := max(strings.LastIndex(text[:words[0]], "\n\n"), 0)
+			to := len(text)
+			if end := strings.Index(text[words[1]:], "\n\n"); end >= 0 {
+				to = words[1] + end
+			}
+			places = [][2]int{{from, to}}
+		}
+		var old []string
+		for _, at := range places {
+			old = append(old, text[at[0]:at[1]])
+		}
+		now, err := answerOne(old, files, query)
 		if err != nil {
-			faults = append(faults, fmt.Sprintf("%s: %v", m, err))
-			return m
+			faults = append(faults, fmt.Sprintf("%s: %v", c.query, err))
 		}
-		if x, ok := value.(float64); ok {
-			old := number.FindString(parts[1])
-			_, digits, _ := strings.Cut(old, ".")
-			return strings.Replace(m, old, strconv.FormatFloat(x, 'f', len(digits), 64), 1)
+		for n, at := range slices.Backward(places) {
+			text = text[:at[0]] + now[n] + text[at[1]:]
+			rest = rest[:at[0]] + strings.Repeat(" ", len(now[n])) + rest[at[1]:]
 		}
-		if s, ok := value.(string); ok {
-			return s + m[len(parts[1]):]
+		n := -1
+		answered[i].words = braced.ReplaceAllStringFunc(c.words, func(string) string {
+			n++
+			return "{" + now[n] + "}"
+		})
+	}
+	rest = quoted.ReplaceAllString(fenced.ReplaceAllString(rest, ""), "") // what a command printed: TestReadme
+	for _, m := range figure.FindAllStringIndex(rest, -1) {
+		faults = append(faults, fmt.Sprintf("a figure that %s does not have: %q", figuresFile,
+			rest[max(m[0]-30, 0):m[1]]))
+	}
+	return text, answered, faults
+}
+
+// answerOne gives the numbers of a claim, or its table, as the files have them.
+func answerOne(old []string, files, query string) ([]string, error) {
+	switch {
+	case query == "peers":
+		table, err := peersTable(files)
+		return []string{table}, err
+	case query == "rows":
+		return old, findRows(files, old[0])
+	case files == "set" && query == "":
+		return old, nil
+	}
+	var values []any
+	var err error
+	for part := range strings.SplitSeq(query, " & ") {
+		more, failed := answer(files, part)
+		values, err = append(values, more...), cmp.Or(err, failed)
+	}
+	if err == nil && len(values) != len(old) {
+		err = fmt.Errorf("%d numbers are found, and the page has %d", len(values), len(old))
+	}
+	if err != nil {
+		return old, err
+	}
+	now := slices.Clone(old)
+	for i, value := range values {
+		x, ok := value.(float64)
+		if !ok {
+			now[i] = value.(string)
+			continue
 		}
-		return m
-	})
-	return text, faults
+		digits := number.FindString(old[i])
+		_, decimals, _ := strings.Cut(digits, ".")
+		now[i] = strings.Replace(old[i], digits, strconv.FormatFloat(x, 'f', len(decimals), 64), 1)
+	}
+	return now, nil
 }
 
 // rerun is a page with what its commands on the checked-in results print, as many lines as it
@@ -157,66 +282,46 @@ func rerun(text string) string {
 	return text
 }
 
-// unmarked are the figures of a page that no marker and no command answers for.
-func unmarked(text string) (faults []string) {
-	text = fenced.ReplaceAllString(text, "") // what a command printed: TestReadme
-	text = quoted.ReplaceAllString(block.ReplaceAllString(text, ""), "")
-	for paragraph := range strings.SplitSeq(text, "\n\n") {
-		if strings.Contains(paragraph, "<!--= set-->") {
-			continue
-		}
-		rest := claim.ReplaceAllString(paragraph, "")
-		if m := figure.FindStringIndex(rest); m != nil {
-			faults = append(faults, fmt.Sprintf("a figure without a marker: %q",
-				rest[max(m[0]-30, 0):m[1]]))
-		}
-	}
-	return faults
-}
-
-// answer is what a marker asks for: a float64, a string, or nil for what is chosen.
-func answer(claim string) (any, error) {
-	if claim == "set" {
-		return nil, nil
-	}
-	words := strings.Fields(claim)
-	if len(words) < 2 {
-		return nil, fmt.Errorf("no query")
-	}
-	texts, err := claimTexts(words[0])
+// answer is what a query asks for, each a float64 or a string.
+func answer(files, query string) (values []any, err error) {
+	kind, rest, _ := strings.Cut(query, " ")
+	texts, err := claimTexts(files)
 	if err != nil {
 		return nil, err
 	}
-	rest := strings.TrimSpace(strings.SplitN(claim, words[1], 2)[1])
-	if words[1] == "text" {
+	if kind == "text" {
 		m := regexp.MustCompile(rest).FindStringSubmatch(texts[0])
-		if len(m) != 2 {
-			return nil, fmt.Errorf("the pattern does not capture one number")
+		if len(m) < 2 {
+			return nil, fmt.Errorf("the pattern captures no number")
 		}
-		if x, err := strconv.ParseFloat(m[1], 64); err == nil {
-			return x, nil
+		for _, word := range m[1:] {
+			if x, err := strconv.ParseFloat(word, 64); err == nil {
+				values = append(values, x)
+			} else {
+				values = append(values, word)
+			}
 		}
-		return m[1], nil
+		return values, nil
 	}
 	queries := map[string]func([]float64) float64{"mean": stats.GeoMean,
 		"least": slices.Min[[]float64], "most": slices.Max[[]float64],
 		"count": func(x []float64) float64 { return float64(len(x)) }}
-	query, counts := queries[words[1]], words[1] == "count"
-	if query == nil {
+	reduce, counts := queries[kind], kind == "count"
+	if reduce == nil {
 		return nil, fmt.Errorf("no such query")
 	}
-	var values []float64
+	var found []float64
 	for _, text := range texts {
 		more, err := tableValues(text, rest, counts)
 		if err != nil {
 			return nil, err
 		}
-		values = append(values, more...)
+		found = append(found, more...)
 	}
-	if len(values) == 0 && !counts {
+	if len(found) == 0 && !counts {
 		return nil, fmt.Errorf("no row fits")
 	}
-	return query(values), nil
+	return []any{reduce(found)}, nil
 }
 
 // claimTexts are what the files of a pattern hold.
