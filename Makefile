@@ -31,7 +31,7 @@ fuzz: ## a short run of every fuzz target
 		echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg || exit 1; done; done
 
 FAULTS ?= 1500
-faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=1500, SEED=1, CLASS=name)
+faults: ## inject faults and print what came of them: lab/notes/reliability.md (FAULTS=1500, SEED=1, CLASS=name)
 	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) NORMBENCH_FAULT_CLASS='$(CLASS)' go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
 
 mutants: ## change one line after the other that safety rests on: a test must fail of each (scripts/mutants.txt; M=pattern)
@@ -52,7 +52,7 @@ figures: ## write the measured numbers of the pages anew from results/ (docs/fig
 	go test ./cmd/normbench -count 1 -run '^TestClaims$$' -update
 
 LAB ?= results/nvidia-h200/grids
-lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)
+lab: ## tables of lab/notes/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)
 	NORMBENCH_LAB="$(LAB)" NORMBENCH_LAB_SEEDS=$(SEEDS) NORMBENCH_LAB_PLOT=$(PLOT) go test ./lab/study -count 1 -timeout 60m -run '^TestLab$$' -v
 
 SWEEPS ?= 40

@@ -47,7 +47,7 @@ step 'tests with the race detector'
 # README's commands and the longest tests run without it, below.
 go test -race -short -timeout 30m ./...
 
-step 'the faults of docs/reliability.md'
+step 'the faults of lab/notes/reliability.md'
 make -s faults
 
 step 'power cuts of every writer, and the lines that tests must hold'

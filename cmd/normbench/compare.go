@@ -50,7 +50,7 @@ func compareCommand(e *env) *cli.Command {
 			"`normbench report FILE` prints the table of a live compare again.\n\n" +
 			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the " +
 			"device. Interleaved rounds visit them and a second copy of A, and each problem gets " +
-			"a verdict: see docs/verdicts.md. Every table has each side's speed as a share of the " +
+			"a verdict: see docs/read-a-table.md. Every table has each side's speed as a share of the " +
 			"stream's; the stream is a copy of the same tensors.\n\n" + plotHelp,
 		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"),
 			cfg.plotFlags(), cfg.tableFlags(), cfg.kernelFlags(), live),

@@ -34,7 +34,7 @@ import (
 // TestFaultHarness injects faults into the whole program and prints for each class how many
 // were survived, and how many lost a record, recorded one twice or led to a wrong number. It
 // runs where NORMBENCH_FAULTS says how many (`make faults`); NORMBENCH_FAULT_SEED draws others, and
-// NORMBENCH_FAULT_CLASS is one class of them. docs/reliability.md has its table.
+// NORMBENCH_FAULT_CLASS is one class of them. lab/notes/reliability.md has its table.
 func TestFaultHarness(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("NORMBENCH_FAULTS"), "0"))
 	assert.NoError(t, err)
@@ -110,7 +110,7 @@ type harness struct {
 	jobs  [2]job   // a grid, a search
 	only  string   // the class to inject; all where it is empty
 	tried uint64   // classes
-	rows  []string // of the table of docs/reliability.md
+	rows  []string // of the table of lab/notes/reliability.md
 	sum   map[string]int
 }
 

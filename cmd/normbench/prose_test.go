@@ -40,7 +40,7 @@ func TestLinks(t *testing.T) {
 	shallow, err := git("rev-parse", "--is-shallow-repository")
 	history := err == nil && shallow == "false"
 	commits, checked := map[string]bool{}, 0
-	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md",
+	for _, pattern := range []string{"*.md", "docs/*.md", "lab/notes/*.md", "results/*.md", "results/*/*.md",
 		"results/*/*/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
 		assert.NoError(t, err)

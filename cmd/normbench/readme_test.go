@@ -66,8 +66,8 @@ func TestReadme(t *testing.T) {
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	assert.NoError(t, err)
-	pages := []string{"README.md", "docs/reference.md", "docs/models.md", "docs/kernels.md", "docs/learn.md",
-		"docs/extending.md", "docs/performance.md", "docs/reliability.md", "CONTRIBUTING.md"}
+	pages := []string{"README.md", "docs/reference.md", "docs/models.md", "docs/kernels.md", "docs/launch-map.md", "docs/read-a-table.md",
+		"docs/extending.md", "docs/performance.md", "lab/notes/performance.md", "lab/notes/reliability.md", "CONTRIBUTING.md"}
 	list := map[string][]command{}
 	for _, page := range pages {
 		text := assert.File(t, filepath.Join(root, page))

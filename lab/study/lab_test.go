@@ -15,7 +15,7 @@ import (
 	"normbench/sweep/search"
 )
 
-// TestLab prints the tables of docs/search.md, in Markdown, and draws its plot. `make lab` runs it.
+// TestLab prints the tables of lab/notes/search.md, in Markdown, and draws its plot. `make lab` runs it.
 // The page and the fields of Row and FreeRow say what the columns are.
 //
 //	NORMBENCH_LAB="results/nvidia-h200/grids cache.json.gz" go test ./lab/study -run Lab -v

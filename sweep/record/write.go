@@ -205,7 +205,7 @@ func (w *Writer) resume() (notes Notes, err error) {
 	return notes, nil
 }
 
-// manyRecords are as many as two cores read and report in 10 s and 500 MB: docs/reliability.md.
+// manyRecords are as many as two cores read and report in 10 s and 500 MB: lab/notes/reliability.md.
 const manyRecords = 200_000
 
 // AppendAll checks its lines and writes them at once: after a kill or a power cut

@@ -8,7 +8,7 @@ import (
 	"normbench/internal/assert"
 )
 
-// What `normbench judge --help` and docs/verdicts.md say of a change of 2%: by the noise of the
+// What `normbench judge --help` and docs/read-a-table.md say of a change of 2%: by the noise of the
 // visits, and not by the rounds alone.
 func TestFindsByNoise(t *testing.T) {
 	const cells = 1000

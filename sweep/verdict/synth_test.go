@@ -401,7 +401,7 @@ func TestTraces(t *testing.T) {
 	if !assert.All && !*assert.Update {
 		return
 	}
-	got := "# Error rates\n\n[docs/verdicts.md](../../docs/verdicts.md#what-was-simulated) says what is " +
+	got := "# Error rates\n\n[lab/notes/verdicts.md](../../lab/notes/verdicts.md#what-was-simulated) says what is " +
 		"simulated.\n`go test ./sweep/verdict -update` writes this page.\n" +
 		tables(null, two, half, all, found) + powers(rule) + legend()
 	if old := string(assert.File(t, "traces.md")); *assert.Update || !alike(got, old) {

@@ -5,7 +5,7 @@
 // launch, is the unit: launches in a row share the clock, the temperature and
 // the memory's mood, so thirty of them are not thirty opinions. Everything here
 // is about d = log(B/A), one number per round, in which what both arms share
-// cancels. docs/verdicts.md is the argument at length, with error rates.
+// cancels. lab/notes/verdicts.md is the argument at length, with error rates.
 package verdict
 
 import (

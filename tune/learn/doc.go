@@ -6,7 +6,7 @@
 //	batch -> Lab -> records -> points (loop.go: the device, at the edge)
 //	map -> Judge -> judgement         (judge.go: full searches of fresh problems)
 //
-// docs/learn.md explains them. The ideas and their sources:
+// lab/notes/launch-map.md explains them. The ideas and their sources:
 //
 //   - kernel-weighted means: Nadaraya (1964) and Watson (1964)
 //   - an archive of elites by place, whose children are tried nearby: MAP-Elites (Mouret and Clune, 2015)
