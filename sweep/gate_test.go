@@ -22,7 +22,7 @@ type sharing struct {
 }
 
 func (s *sharing) PID() int           { return s.pid }
-func (s *sharing) Beside(pids ...int) { s.beside.Store(&pids) }
+func (s *sharing) IgnoreProcesses(pids ...int) { s.beside.Store(&pids) }
 
 func (s *sharing) Prepare(_ context.Context, _ kernels.Problem, v kernels.Variant) error {
 	if s.compile != nil {
