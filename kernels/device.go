@@ -87,17 +87,17 @@ type Sensor interface {
 	Sense(ctx context.Context) (Reading, error)
 }
 
-// A Neighbour is a Sensor that can be told which other processes belong to the
+// A ProcessIgnorer is a Sensor that can be told which other processes belong to the
 // measurement, such as the one that runs the peers: they work in turns with it,
 // and their presence makes the device no shared one.
-type Neighbour interface {
-	Beside(pids ...int)
+type ProcessIgnorer interface {
+	IgnoreProcesses(pids ...int)
 }
 
-// Caching is a device that keeps what it compiles, and says why that does not stay for the next run,
+// A CacheWarner is a device that keeps what it compiles, and says why that does not stay for the next run,
 // "" where it does. It is one text for all devices that share the folder. Devices may leave it out.
-type Caching interface {
-	Unkept() string
+type CacheWarner interface {
+	CacheWarning() string
 }
 
 // A Reading is the state of a device at one moment. Zero fields are not known.

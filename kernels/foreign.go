@@ -76,7 +76,7 @@ func Slug(name string) string {
 // Printable is a text of elsewhere as one line for a terminal, of at most so many bytes:
 // white space is a space, and what a terminal may act on is U+FFFD.
 func Printable(s string, limit int) string {
-	return cut(strings.Map(func(r rune) rune {
+	return truncate(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
@@ -84,11 +84,11 @@ func Printable(s string, limit int) string {
 			return r
 		}
 		return utf8.RuneError
-	}, cut(s, limit)), limit)
+	}, truncate(s, limit)), limit)
 }
 
-// cut shortens a text to so many bytes, and says so.
-func cut(s string, limit int) string {
+// truncate shortens a text to so many bytes, and says so.
+func truncate(s string, limit int) string {
 	const more = "..."
 	if len(s) <= limit {
 		return s

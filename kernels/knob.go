@@ -146,8 +146,8 @@ func knobOf(key string) (*Knob, error) {
 	return nil, hint.Errorf("`normbench list knobs` names them", "unknown knob %q", key)
 }
 
-// before is the order of knobs in labels: ours as in the table, then users' by their keys.
-func (k *Knob) before(o *Knob) int {
+// compareOrder compares the places of knobs in labels: ours as in the table, then users' by their keys.
+func (k *Knob) compareOrder(o *Knob) int {
 	if k.place >= ours && o.place >= ours {
 		return strings.Compare(k.Key, o.Key)
 	}
@@ -159,7 +159,7 @@ func Knobs() []*Knob {
 	users.RLock()
 	defer users.RUnlock()
 	all := slices.Clone(knobs[:ours+len(users.byKey)])
-	slices.SortFunc(all, (*Knob).before)
+	slices.SortFunc(all, (*Knob).compareOrder)
 	return all
 }
 
@@ -210,7 +210,7 @@ func (c Config) With(settings ...Setting) Config {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b Setting) int { return a.Knob.before(b.Knob) })
+	slices.SortFunc(all, func(a, b Setting) int { return a.Knob.compareOrder(b.Knob) })
 	return Config{label: labelOf(all)}
 }
 
@@ -307,7 +307,7 @@ func parse(label string) (all []Setting, canonical bool, err error) {
 		if err != nil {
 			return nil, false, hint.Errorf(hint.Of(err), "%w in config %q", err, label)
 		}
-		more := last == nil || last.before(k) < 0
+		more := last == nil || last.compareOrder(k) < 0
 		if (!canonical || !more) && slices.ContainsFunc(all, func(s Setting) bool { return s.Knob == k }) {
 			return nil, false, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
 		}

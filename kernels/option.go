@@ -66,8 +66,8 @@ func OptionValues(flag string) (values []string) {
 	return values
 }
 
-// Named says whether the option stands in p's text, where fp8t stands for fp8 too.
-func (o *Option) Named(p Problem) bool { return o.Has(p) && (o.Name != "fp8" || !p.Transpose) }
+// IsWritten says whether the option is named in p's text, where fp8t implies fp8.
+func (o *Option) IsWritten(p Problem) bool { return o.Has(p) && (o.Name != "fp8" || !p.Transpose) }
 
 // optionNames lists the names of all options.
 func optionNames() (names []string) {
@@ -80,7 +80,7 @@ func optionNames() (names []string) {
 // Options are the switches that p has on, by their names in its text and in that order.
 func (p Problem) Options() (on []string) {
 	for i := range options {
-		if options[i].Named(p) {
+		if options[i].IsWritten(p) {
 			on = append(on, options[i].Name)
 		}
 	}

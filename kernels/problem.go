@@ -260,10 +260,10 @@ func (p Problem) Full(r Role) []Tensor {
 	return ts
 }
 
-// Saved lists what else a forward may have saved for p's backward: designs that
+// SavedTensors lists what else a forward may have saved for p's backward: designs that
 // save the output instead of the input read y, and b where there is one, in
 // place of x and mean. Devices make these where a plan asks for them.
-func (p Problem) Saved() []Tensor {
+func (p Problem) SavedTensors() []Tensor {
 	if p.Pass != Bwd {
 		return nil
 	}

@@ -26,7 +26,7 @@ type Space struct {
 // A knob that the device does not read (Knob.Host on the cpu) keeps its base
 // value, since varying it would only measure noise.
 func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) (s Space) {
-	s.Configs = f.lay(p, d, override, func(c Config, why error, alias Config) {
+	s.Configs = f.listConfigs(p, d, override, func(c Config, why error, alias Config) {
 		reason := "alias: launches the same as " + alias.String()
 		if why != nil {
 			reason = why.Error()
@@ -42,13 +42,13 @@ func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) (s Space) {
 // Configs is Space without the reasons: its Configs, and how many it refuses.
 func (f *Family) Configs(p Problem, d DeviceInfo, override ...Range) (
 	configs []Config, refused int) {
-	configs = f.lay(p, d, override, func(Config, error, Config) { refused++ })
+	configs = f.listConfigs(p, d, override, func(Config, error, Config) { refused++ })
 	return configs, refused
 }
 
-// lay lists the configs of a space and calls refused with each other one and the reason against
+// listConfigs lists the configs of a space and calls refused with each other one and the reason against
 // it, or with the config that launches the same. The config is not to be kept.
-func (f *Family) lay(p Problem, d DeviceInfo, override []Range,
+func (f *Family) listConfigs(p Problem, d DeviceInfo, override []Range,
 	refused func(c Config, why error, alias Config)) (configs []Config) {
 	plans := map[[sha256.Size]byte]Config{} // by a hash of the plan
 	var text []byte
@@ -142,7 +142,7 @@ func (c *draft) settings() []Setting {
 		all = append(all, Setting{knobs[at], c.values[at]})
 	}
 	if c.has>>ours != 0 { // the places of users' knobs are in the order of their coming
-		slices.SortFunc(all, func(a, b Setting) int { return a.Knob.before(b.Knob) })
+		slices.SortFunc(all, func(a, b Setting) int { return a.Knob.compareOrder(b.Knob) })
 	}
 	return all
 }

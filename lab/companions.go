@@ -39,7 +39,7 @@ func (l *Lab) companions(m *Config, devices []kernels.Device, ps []kernels.Probl
 	}
 	each := (all + 2*len(devices) - 1) / (2 * len(devices))
 	more, err := startAll(len(devices)*(n-1), func(i int) (*worker.Client, error) {
-		return devices[i%len(devices)].(*worker.Client).Another(l.Ctx,
+		return devices[i%len(devices)].(*worker.Client).StartAnother(l.Ctx,
 			fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, each))
 	})
 	if err != nil && l.Ctx.Err() == nil {

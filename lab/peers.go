@@ -54,13 +54,13 @@ func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) 
 	return names, nil
 }
 
-func (l *Lab) importPeers(o peers.Options) (*peers.Worker, error) {
+func (l *Lab) importPeers(o peers.LibraryOptions) (*peers.Worker, error) {
 	defer l.Wait("starting the peers: %s imports the libraries", o.Python).End()
 	return peers.Start(l.Ctx, o)
 }
 
 func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
-	o := peers.Options{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
+	o := peers.LibraryOptions{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
 		func(name string) bool { return name == ref.Best })
@@ -121,10 +121,10 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 	if !ok {
 		return nil
 	}
-	var cells []peers.Cell
+	var cells []peers.ProblemVariant
 	for _, t := range tasks {
 		for _, v := range t.Variants {
-			if cell := (peers.Cell{Problem: t.Problem, Variant: v}); !slices.Contains(cells, cell) {
+			if cell := (peers.ProblemVariant{Problem: t.Problem, Variant: v}); !slices.Contains(cells, cell) {
 				cells = append(cells, cell)
 			}
 		}
@@ -138,9 +138,9 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 		return nil
 	}
 	start := time.Now()
-	waiting := l.Wait("%s", preparing(0, len(cells), peers.Cell{}))
+	waiting := l.Wait("%s", preparing(0, len(cells), peers.ProblemVariant{}))
 	o.Progress = func(done, total int,
-		oldest peers.Cell) {
+		oldest peers.ProblemVariant) {
 		waiting.Set("%s", preparing(done, total, oldest))
 	}
 	sum, err := both.Prepare(l.Ctx, cells, o)
@@ -160,7 +160,7 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 }
 
 // preparing says what the peers compile for while nothing is measured.
-func preparing(done, total int, oldest peers.Cell) string {
+func preparing(done, total int, oldest peers.ProblemVariant) string {
 	name, ok := kernels.PeerName(oldest.Variant.Family)
 	if !ok {
 		return fmt.Sprintf("peers: starting the processes that compile (%d of %d cells done)", done,

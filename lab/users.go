@@ -160,7 +160,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			continue
 		}
 		n, err := checker.Check(f, p, all)
-		l.Once(checker.Unkept())
+		l.Once(checker.CacheWarning())
 		if l.Ctx.Err() != nil {
 			return false, l.Ctx.Err()
 		}
@@ -182,7 +182,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	}
 	text := fmt.Sprintf("%s compiled for %s in %.1f s", console.Count(checker.Kernels(), "kernel"),
 		launchmap.KnownDevices()[0].DeviceInfo.Arch, time.Since(start).Seconds())
-	lack := checker.Lack()
+	lack := checker.UncompiledReason()
 	switch {
 	case lack != "" && checker.Kernels() > 0:
 		text += "; the rest is NOT COMPILED: " + lack

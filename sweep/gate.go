@@ -44,14 +44,14 @@ func (v *visitor) turn(ctx context.Context, what func() error) error {
 	}
 	defer g.turn.Release(1)
 	v.waited += time.Since(start)
-	if n, ok := v.dev.(kernels.Neighbour); ok && v.shares() {
+	if n, ok := v.dev.(kernels.ProcessIgnorer); ok && v.shares() {
 		var pids []int
 		for _, o := range g.visitors {
 			if p, ok := o.dev.(interface{ PID() int }); ok && o != v && p.PID() != 0 {
 				pids = append(pids, p.PID())
 			}
 		}
-		n.Beside(pids...)
+		n.IgnoreProcesses(pids...)
 	}
 	return what()
 }

@@ -60,7 +60,7 @@ func TestRunCanceled(t *testing.T) {
 	}
 }
 
-func planOf(t *testing.T, c devicetest.Call) kernels.Plan {
+func planOf(t *testing.T, c devicetest.FakeCall) kernels.Plan {
 	t.Helper()
 	_, _, plan, err := registry.Resolve(c.Problem, c.Variants[0], devicetest.H200())
 	assert.NoError(t, err)

@@ -27,7 +27,7 @@ func TestRunUnfit(t *testing.T) {
 		"for a while":  {4, kernels.StatusOK, ""},
 		"all the time": {1000, kernels.StatusUnfit, "rejected 5 times: throttled: hw slowdown"},
 	} {
-		dev := &devicetest.Sensed{Fake: fake(), Reading: func(call int) kernels.Reading {
+		dev := &devicetest.SensorFake{Fake: fake(), Reading: func(call int) kernels.Reading {
 			if call < test.bad {
 				return throttled
 			}
@@ -48,7 +48,7 @@ func TestRunUnfit(t *testing.T) {
 func TestRoundsSense(t *testing.T) {
 	for _, listens := range []bool{false, true} {
 		calls := 0
-		dev := &devicetest.Sensed{Fake: fake(), Reading: func(int) kernels.Reading {
+		dev := &devicetest.SensorFake{Fake: fake(), Reading: func(int) kernels.Reading {
 			calls++
 			return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
 		}}

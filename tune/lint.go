@@ -49,7 +49,7 @@ func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string)
 		if len(t.Map.Rasters) == 0 {
 			add("empty: the map has no raster")
 		}
-		found = slices.Concat(found, t.Map.Unknown(r), t.Map.Refused(r, d))
+		found = slices.Concat(found, t.Map.UnknownConfigs(r), t.Map.RefusedConfigs(r, d))
 	}
 	return found
 }

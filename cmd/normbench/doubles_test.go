@@ -66,7 +66,7 @@ func fakeWorker() {
 		f.DeviceInfo = devicetest.H200()
 		f.DeviceInfo.ID = "../../victim"
 	case "state":
-		dev = &devicetest.Sensed{Fake: f, Reading: func(int) kernels.Reading {
+		dev = &devicetest.SensorFake{Fake: f, Reading: func(int) kernels.Reading {
 			return kernels.Reading{MaxClockMHz: 1980, Confidential: true}
 		}}
 	case "unkept":

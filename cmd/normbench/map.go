@@ -143,7 +143,7 @@ func (cfg *mapConfig) widthList() (widths []int64, err error) {
 		if err != nil || n < 1 {
 			return nil, hint.Errorf(help, "malformed number %q in --widths", text)
 		}
-		if !launchmap.Inside(1, n) {
+		if !launchmap.CoversShape(1, n) {
 			return nil, hint.Errorf(fmt.Sprintf("use --widths from %d to %d; `normbench explain` "+
 				"answers for others", launchmap.MinN, launchmap.MaxN), "maps have no width %d", n)
 		}

@@ -56,7 +56,7 @@ type unit struct {
 // source and an eighth of the others.
 func TestCompile(t *testing.T) {
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
-	r, analytic := devicetest.Registry(families.New()), families.With()
+	r, analytic := devicetest.Registry(families.New()), families.NewRegistry()
 	units := map[string]unit{}
 	add := func(plan kernels.Plan, arch string, tight bool) {
 		for _, l := range plan.Launches {

@@ -42,7 +42,7 @@ func (i *Identity) Source(f *kernels.Family) (string, error) {
 	code, err := "", error(nil)
 	switch {
 	case !i.host || f.Host == nil:
-		code, err = i.code(slices.DeleteFunc(slices.Sorted(slices.Values(f.Files)), ofNoDevice))
+		code, err = i.code(slices.DeleteFunc(slices.Sorted(slices.Values(f.Files)), isManifest))
 	case i.stages == "":
 		i.stages, err = i.code(hostFiles())
 		fallthrough
@@ -68,8 +68,8 @@ func (i *Identity) SourceOf(name string) string {
 	return s
 }
 
-// ofNoDevice says whether a file is a manifest.
-func ofNoDevice(name string) bool { return path.Ext(name) == ".yaml" }
+// isManifest says whether a file is a manifest, which no device runs.
+func isManifest(name string) bool { return path.Ext(name) == ".yaml" }
 
 // code is what files say to a compiler.
 func (i *Identity) code(names []string) (string, error) {

@@ -42,7 +42,7 @@ var typical = []string{
 // list holds what is said of the families that serve some problems, on two devices, to a file of each.
 func list(t *testing.T, name string, problems []string, problem func(p kernels.Problem, d kernels.DeviceInfo) string,
 	family func(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo) string) {
-	r := families.With()
+	r := families.NewRegistry()
 	for of, d := range map[string]kernels.DeviceInfo{"h200": devicetest.H200(), "cpu": devicetest.CPU()} {
 		var b strings.Builder
 		for _, text := range problems {
@@ -61,7 +61,7 @@ func list(t *testing.T, name string, problems []string, problem func(p kernels.P
 // Bases are arithmetic: a changed one shows here, with the geometry it leads
 // to, before any device has run it.
 func TestBasePlans(t *testing.T) {
-	r := families.With()
+	r := families.NewRegistry()
 	list(t, "plans", typical, func(p kernels.Problem, d kernels.DeviceInfo) string {
 		base, err := r.Base(p, d)
 		assert.NoError(t, err)
@@ -128,7 +128,7 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 		t.Errorf("%s@%s on %s: %s\n%s", f.Name, c, p, fmt.Sprintf(format, args...), plan)
 	}
 	buffers := map[string]bool{"": true}
-	for _, x := range slices.Concat(p.Tensors(), p.Saved()) {
+	for _, x := range slices.Concat(p.Tensors(), p.SavedTensors()) {
 		buffers[x.Name] = true
 	}
 	for _, s := range plan.Scratch {
@@ -182,7 +182,7 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 // there are, whatever k says, but never more than tiles; the partial rows follow. The bases are the
 // rules' own: a map that is filled again changes none of these lines.
 func TestKnobs(t *testing.T) {
-	r := families.With()
+	r := families.NewRegistry()
 	assert.Lines(t, "testdata/knobs.txt", func(input string) string {
 		problem, variant, _ := strings.Cut(input, " ")
 		p := devicetest.Problem(t, problem)

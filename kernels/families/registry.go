@@ -24,7 +24,7 @@ var files embed.FS
 
 // New makes the registry of all families, whose defaults are by the maps that the program brings
 // along.
-func New() *kernels.Registry { return over(&kernels.Registry{File: File}, builtinMaps) }
+func New() *kernels.Registry { return extendRegistry(&kernels.Registry{File: File}, builtinMaps) }
 
 // wideRow is the bytes of a row beyond which two_pass' CTAs take 32 warps.
 const wideRow = 64 << 10

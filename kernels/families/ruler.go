@@ -13,10 +13,10 @@ import (
 // SpinTime is how long the spin family takes, by the device's own clock.
 const SpinTime = 200 * time.Microsecond
 
-// rulers are an empty launch, two of them, a spin, and two that tell whether the L2 keeps lines. kept
+// rulerFamilies are an empty launch, two of them, a spin, and two that tell whether the L2 keeps lines. kept
 // reads x with the wish that the L2 keeps it, then reads twice the L2 plainly. If x is still there in
 // the next sample, k1 is fast. released takes the wish back in between, so its k1 never finds x.
-func rulers(op kernels.Op) []*kernels.Family {
+func rulerFamilies(op kernels.Op) []*kernels.Family {
 	return []*kernels.Family{ruler(op, "empty", "ruler.cu", "empty"),
 		ruler(op, "pair", "ruler.cu", "empty", "empty"), ruler(op, "spin", "ruler.cu", "spin"),
 		ruler(op, "kept", "kept.cu", "keep", "wash"),

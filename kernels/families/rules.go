@@ -36,20 +36,20 @@ var builtinMaps = sync.OnceValue(func() []*launchmap.Map {
 	return ms
 })
 
-// With makes the registry of all families with the defaults of some maps. They choose among configs
+// NewRegistry makes the registry of all families with the defaults of some maps. They choose among configs
 // and change no kernel, so they are part of no family's sources.
-func With(ms ...*launchmap.Map) *kernels.Registry {
-	return Over(&kernels.Registry{File: File}, ms...)
+func NewRegistry(ms ...*launchmap.Map) *kernels.Registry {
+	return ExtendRegistry(&kernels.Registry{File: File}, ms...)
 }
 
-// Over is With with those families of r beside ours that are not ours, such as a user's.
-func Over(r *kernels.Registry, ms ...*launchmap.Map) *kernels.Registry {
-	return over(r, func() []*launchmap.Map { return ms })
+// ExtendRegistry makes NewRegistry's, with those families of r that are not ours, such as a user's.
+func ExtendRegistry(r *kernels.Registry, ms ...*launchmap.Map) *kernels.Registry {
+	return extendRegistry(r, func() []*launchmap.Map { return ms })
 }
 
-func over(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Registry {
-	analytic := Analytic(r)
-	var books sync.Map // device to *rule.Book
+func extendRegistry(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Registry {
+	analytic := AnalyticRegistry(r)
+	var books sync.Map // device to *launchmap.Book
 	book := func(d kernels.DeviceInfo) *launchmap.Book {
 		b, ok := books.Load(d)
 		if !ok {
@@ -77,7 +77,7 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 		list = append(list, plain(s.Op, kernels.Fwd), plain(s.Op, kernels.Bwd),
 			stream(s.Op, kernels.Fwd), stream(s.Op, kernels.Bwd))
 		if hasDesigns(s.Op) {
-			list = append(append(list, driverCopy(s.Op)), rulers(s.Op)...)
+			list = append(append(list, driverCopy(s.Op)), rulerFamilies(s.Op)...)
 		}
 	}
 	for _, f := range list {
@@ -95,9 +95,9 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	return append(list, made...)
 })
 
-// Analytic is our families, with those of r that are not ours, whose defaults and bases know no
+// AnalyticRegistry has our families, and those of r that are not ours, whose defaults and bases know no
 // map.
-func Analytic(r *kernels.Registry) *kernels.Registry {
+func AnalyticRegistry(r *kernels.Registry) *kernels.Registry {
 	out := &kernels.Registry{File: r.File}
 	by := map[string]*kernels.Family{}
 	add := func(f *kernels.Family) {
@@ -136,7 +136,7 @@ func hasDesigns(op kernels.Op) bool { return op == kernels.RMSNorm || op == kern
 
 // Book answers for a device by a step, with the families of r behind it.
 func Book(r *kernels.Registry, s launchmap.Rung, d kernels.DeviceInfo) *launchmap.Book {
-	return launchmap.NewBook(s, d, Analytic(r))
+	return launchmap.NewBook(s, d, AnalyticRegistry(r))
 }
 
 // Rung says which of the maps that the program brings along answers for a device.

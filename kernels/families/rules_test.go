@@ -26,7 +26,7 @@ import (
 // wild is a map of an H200, a third of whose cells have any configs that are accepted there: of
 // four classes, with split lines and rows.
 var wild = sync.OnceValue(func() *launchmap.Map {
-	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.With(), devicetest.H200()
+	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.NewRegistry(), devicetest.H200()
 	m := &launchmap.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
 	for i, c := range launchmap.Classes() {
 		if c.With != 0 && i%7 > 0 || c.Bytes == 4 && i%3 > 0 {
@@ -63,7 +63,7 @@ var wild = sync.OnceValue(func() *launchmap.Map {
 func drawn(r *rand.Rand) kernels.Problem {
 	for {
 		p := devicetest.Draw(r, 20, 16)
-		if p.Op != "l2norm" && launchmap.Inside(p.M, p.N) {
+		if p.Op != "l2norm" && launchmap.CoversShape(p.M, p.N) {
 			return p
 		}
 	}
@@ -81,8 +81,8 @@ func draws(least int) int {
 // maps and by a wild one, and its plan is one that the devices can take. A family's own base is of
 // the map where one of its cells can run, and accepted where the analytic one is.
 func TestDefaultRuns(t *testing.T) {
-	analytic, mapped := families.With(), 0
-	for _, r := range []*kernels.Registry{families.New(), families.With(wild())} {
+	analytic, mapped := families.NewRegistry(), 0
+	for _, r := range []*kernels.Registry{families.New(), families.NewRegistry(wild())} {
 		for _, k := range launchmap.KnownDevices() {
 			draw, d := rand.New(rand.NewPCG(38, 2)), k.DeviceInfo
 			for range draws(500) {
@@ -117,7 +117,7 @@ func TestDefaultRuns(t *testing.T) {
 // What every lookup of a program goes through allocates nothing, once its cell was asked for.
 func TestLookupAllocates(t *testing.T) {
 	d := devicetest.H200()
-	b := families.Book(families.With(), families.Rung(d), d)
+	b := families.Book(families.NewRegistry(), families.Rung(d), d)
 	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
 		"layernorm/bwd/4097x8191/bf16+bias", "rmsnorm/fwd/4096x4096/bf16+fp8"} { // the last without a raster
 		p := devicetest.Problem(t, text)
@@ -128,7 +128,7 @@ func TestLookupAllocates(t *testing.T) {
 
 func BenchmarkLookup(b *testing.B) {
 	d := devicetest.H200()
-	book := families.Book(families.With(), families.Rung(d), d)
+	book := families.Book(families.NewRegistry(), families.Rung(d), d)
 	p := devicetest.Problem(b, "layernorm/bwd/4097x8191/bf16+bias")
 	for b.Loop() {
 		book.Answer(p)
@@ -159,7 +159,7 @@ func TestClassesBehind(t *testing.T) {
 		i := slices.IndexFunc(launchmap.KnownDevices(), func(k launchmap.KnownDevice) bool { return k.Key == key })
 		d, p := launchmap.KnownDevices()[i].DeviceInfo, devicetest.Problem(t, text)
 		step := families.Rung(d)
-		a := families.Book(families.With(), step, d).Answer(p)
+		a := families.Book(families.NewRegistry(), step, d).Answer(p)
 		assert.Equal(t, a.Match, launchmap.MatchCell, input)
 		return step.For(launchmap.ClassOf(p)).Map.Device.ID
 	})
@@ -168,7 +168,7 @@ func TestClassesBehind(t *testing.T) {
 // TestRefused: what is wrong with a map's configs is named. Nothing is wrong with those of the maps
 // that the program brings along. It looks at half of the rasters each day.
 func TestRefused(t *testing.T) {
-	m, reg := *wild(), families.With()
+	m, reg := *wild(), families.NewRegistry()
 	m.Rasters = slices.Clone(m.Rasters[:2])
 	for i := range m.Rasters {
 		m.Rasters[i].Legend = slices.Clone(m.Rasters[i].Legend)
@@ -176,7 +176,7 @@ func TestRefused(t *testing.T) {
 	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
 	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(
 		kernels.Setting{Knob: kernels.Warps, Value: 4096})
-	found := strings.Join(append(m.Unknown(reg), m.Refused(reg, m.Device)...), "\n")
+	found := strings.Join(append(m.UnknownConfigs(reg), m.RefusedConfigs(reg, m.Device)...), "\n")
 	for _, want := range []string{`unknown family "rms_fwd/gone"`,
 		"is refused in a part of its cells"} {
 		assert.That(t, strings.Contains(found, want), "no %q in %s", want, found)
@@ -193,7 +193,7 @@ func TestRefused(t *testing.T) {
 				part.Rasters = append(part.Rasters, x)
 			}
 		}
-		found := append(whole.Unknown(reg), part.Refused(reg, part.Device)...)
+		found := append(whole.UnknownConfigs(reg), part.RefusedConfigs(reg, part.Device)...)
 		assert.That(t, len(found) == 0, "%s: %q", k.Key, found)
 	}
 }
@@ -258,8 +258,8 @@ func TestExports(t *testing.T) {
 			if testing.Short() {
 				t.Skip("it compiles programs")
 			}
-			book := families.Book(families.With(), test.by, test.device)
-			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
+			book := families.Book(families.NewRegistry(), test.by, test.device)
+			reg, draw := families.NewRegistry(), rand.New(rand.NewPCG(38, 4))
 			classes := sampledClasses(element, 8)
 			var in, want strings.Builder
 			for range draws(20000) {
@@ -270,7 +270,7 @@ func TestExports(t *testing.T) {
 				}
 				sum := int64(0)
 				for i, o := range kernels.Options() {
-					sum += kernels.Flag(o.Named(p)) << i
+					sum += kernels.Flag(o.IsWritten(p)) << i
 				}
 				fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, sum)
 				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) ||
@@ -353,7 +353,7 @@ func TestExportPlain(t *testing.T) {
 // The analytic base of a backward with few rows is few_rows within the bounds that were measured: up to a
 // quarter of the SMs at any width, up to the SMs at 8192 columns, and up to twice the SMs at 4096.
 func TestFewRows(t *testing.T) {
-	r, d := families.Analytic(families.New()), devicetest.H200() // 132 SMs
+	r, d := families.AnalyticRegistry(families.New()), devicetest.H200() // 132 SMs
 	for shape, want := range map[[2]int64]bool{{33, 65536}: true, {34, 65536}: false, {132, 8192}: true,
 		{132, 8200}: false, {133, 8192}: false, {264, 4096}: true, {264, 4104}: false, {265, 4096}: false} {
 		p := devicetest.Problem(t, fmt.Sprintf("rmsnorm/bwd/%dx%d/bf16", shape[0], shape[1]))

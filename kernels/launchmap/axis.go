@@ -15,8 +15,8 @@ const (
 	MaxElems = 1 << 28
 )
 
-// Inside says whether a shape is among the problems that maps are for.
-func Inside(m, n int64) bool {
+// CoversShape says whether a shape is among the problems that maps are for.
+func CoversShape(m, n int64) bool {
 	return m >= 1 && m <= MaxM && n >= MinN && n <= MaxN && m*n <= MaxElems
 }
 
@@ -75,8 +75,8 @@ func (b Bound) String() string {
 // Bounds are ascending.
 type Bounds []Bound
 
-// on are the bounds as counts of rows on a device with so many SMs.
-func (bs Bounds) on(sms int) Bounds {
+// rowBounds makes counts of rows of the bounds, on a device with so many SMs.
+func (bs Bounds) rowBounds(sms int) Bounds {
 	rows := make(Bounds, len(bs))
 	for i, b := range bs {
 		rows[i] = Bound{Rows: b.Last(sms)}

@@ -55,7 +55,7 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Rung) {
 		return Rung{}
 	}
 	slices.SortStableFunc(steps, func(a, b Rung) int {
-		return cmp.Or(int(b.Near-a.Near), apart(a.Map, d)-apart(b.Map, d))
+		return cmp.Or(int(b.Near-a.Near), deviceDistance(a.Map, d)-deviceDistance(b.Map, d))
 	})
 	best, best.Behind = steps[0], steps[1:]
 	return best
@@ -85,8 +85,8 @@ func RungOf(path string, m *Map, d *kernels.DeviceInfo) (Rung, error) {
 	return s, nil
 }
 
-// apart is how far a map's device is from d: newer architectures first, then by SMs.
-func apart(m *Map, d *kernels.DeviceInfo) int {
+// deviceDistance says how far a map's device is from d: newer architectures first, then by SMs.
+func deviceDistance(m *Map, d *kernels.DeviceInfo) int {
 	sms := m.Device.SMs - d.SMs
 	return 1000*(d.ArchNumber()-m.Device.ArchNumber()) + max(sms, -sms)
 }
@@ -135,11 +135,11 @@ func keyOf(c Class, align int64) sheetKey {
 // A sheet is a raster on a book's device: the map's, or one of standard cells without answers.
 type sheet struct {
 	Raster
-	answers []atomic.Pointer[known] // of the cells that were asked for, line by line
+	answers []atomic.Pointer[cachedAnswer] // of the cells that were asked for, line by line
 }
 
-// known is the answer of a cell with its family, nil where nothing is accepted.
-type known struct {
+// cachedAnswer is the answer of a cell with its family, nil where nothing is accepted.
+type cachedAnswer struct {
 	Answer
 	family *kernels.Family
 }
@@ -159,8 +159,8 @@ func NewBook(s Rung, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 			if of := m.Raster(c, align); of != nil {
 				r = *of
 			}
-			r.Class, r.Align, r.Rows = c, align, r.Rows.on(d.SMs)
-			b.sheets[keyOf(c, align)] = &sheet{r, make([]atomic.Pointer[known], len(r.Lines)*len(r.Rows))}
+			r.Class, r.Align, r.Rows = c, align, r.Rows.rowBounds(d.SMs)
+			b.sheets[keyOf(c, align)] = &sheet{r, make([]atomic.Pointer[cachedAnswer], len(r.Lines)*len(r.Rows))}
 		}
 	}
 	return b
@@ -172,7 +172,7 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 	switch {
 	case b.Map == nil:
 		return Answer{Match: MatchBase, Variant: b.base(p)}
-	case !Inside(p.M, p.N):
+	case !CoversShape(p.M, p.N):
 		return Answer{Match: MatchOutside, Variant: b.base(p)}
 	}
 	s := b.sheets[keyOf(ClassOf(p), AlignOf(p.N, p.DType.Size()))]
@@ -192,21 +192,21 @@ func (b *Book) base(p kernels.Problem) kernels.Variant {
 
 // cell is the answer of a cell: its config, or the nearest of its raster that is accepted, or one
 // of the analytic bases'.
-func (b *Book) cell(s *sheet, line, cell int) *known {
+func (b *Book) cell(s *sheet, line, cell int) *cachedAnswer {
 	at := &s.answers[line*len(s.Rows)+cell]
 	if k := at.Load(); k != nil {
 		return k
 	}
 	box := s.Box(line, cell, b.Device.SMs)
 	accepted := func(v kernels.Variant) bool { return box.Accepts(b.analytic, b.Device, v) }
-	k := &known{Answer: Answer{Match: MatchCell, Raster: &s.Raster, Line: line, Cell: cell}}
+	k := &cachedAnswer{Answer: Answer{Match: MatchCell, Raster: &s.Raster, Line: line, Cell: cell}}
 	own, ok := s.Pick(line, cell)
 	if ok {
-		k.Variant, ok = s.Near(line, cell, 13, accepted)
+		k.Variant, ok = s.NearestConfig(line, cell, 13, accepted)
 	}
 	switch {
 	case !ok:
-		k.Answer = Answer{Match: MatchBase, Variant: b.tabulated(box, accepted)}
+		k.Answer = Answer{Match: MatchBase, Variant: b.firstAccepted(box, accepted)}
 	case k.Variant != own:
 		k.Match = MatchMoved
 	}
@@ -217,9 +217,9 @@ func (b *Book) cell(s *sheet, line, cell int) *known {
 	return k
 }
 
-// Near is the nearest config of a raster, by the distance of its nearest cell, that accepted takes.
+// NearestConfig finds the nearest config of a raster, by the distance of its nearest cell, that accepted takes.
 // It asks about most.
-func (r *Raster) Near(line, cell, most int, accepted func(kernels.Variant) bool) (v kernels.Variant, ok bool) {
+func (r *Raster) NearestConfig(line, cell, most int, accepted func(kernels.Variant) bool) (v kernels.Variant, ok bool) {
 	var apart [len(Letters)]int // of each letter, 0 where no cell has it
 	for i := range r.Lines {
 		for j := range r.Rows {
@@ -244,9 +244,9 @@ func (r *Raster) Near(line, cell, most int, accepted func(kernels.Variant) bool)
 	return v, false
 }
 
-// tabulated is one config for a cell without a measured one: the first that is accepted of the
+// firstAccepted finds a config for a cell without a measured one: the first that is accepted of the
 // analytic base's picks at some of the cell's problems, then of the bases of all families.
-func (b *Book) tabulated(box Box, accepted func(kernels.Variant) bool) (found kernels.Variant) {
+func (b *Book) firstAccepted(box Box, accepted func(kernels.Variant) bool) (found kernels.Variant) {
 	var ps []kernels.Problem
 	for _, n := range spread(box.columns()) {
 		for _, m := range spread(box.rows(n)) {
@@ -290,7 +290,7 @@ func spread(list []int64) []int64 {
 // Base is the config of a family without one of its own: of the nearest cell of that family that
 // the problem can run, else the family's analytic base. The nearest alignments come first.
 func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
-	if f.Hidden || !Inside(p.M, p.N) || f.CheckServes(p) != nil { // no cell has a hidden family
+	if f.Hidden || !CoversShape(p.M, p.N) || f.CheckServes(p) != nil { // no cell has a hidden family
 		return f.Base(p, b.Device)
 	}
 	accepted := func(v kernels.Variant) bool {
@@ -302,7 +302,7 @@ func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 		for _, align := range []int64{own * apart, own / apart} {
 			if s := b.sheets[keyOf(ClassOf(p), align)]; s != nil {
 				line, cell := s.At(p.M, p.N, b.Device.SMs)
-				if v, ok := s.Near(line, cell, len(Letters), accepted); ok {
+				if v, ok := s.NearestConfig(line, cell, len(Letters), accepted); ok {
 					return withZeroKnobs(f, v.Config)
 				}
 			}

@@ -35,7 +35,7 @@ var options = append(kernels.Options(), kernels.Option{Name: "uneven", Set: func
 func ClassOf(p kernels.Problem) Class {
 	c := Class{Op: p.Op, Pass: p.Pass, Bytes: p.DType.Size()}
 	for i := range options {
-		if o := &options[i]; !o.Alike && o.Named(p) {
+		if o := &options[i]; !o.Alike && o.IsWritten(p) {
 			c.With |= 1 << i
 		}
 	}

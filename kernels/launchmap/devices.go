@@ -30,16 +30,16 @@ var KnownDevices = sync.OnceValue(func() (all []KnownDevice) {
 		panic(err) // the file is embedded, and a test reads it
 	}
 	for _, k := range known {
-		all = append(all, KnownDevice{k.Key, kernels.DeviceInfo(k.figures)})
+		all = append(all, KnownDevice{k.Key, kernels.DeviceInfo(k.deviceJSON)})
 	}
 	return all
 })
 
-type figures kernels.DeviceInfo // without the field names of before
+type deviceJSON kernels.DeviceInfo // without the field names of before
 
 // A deviceFile is a device of devices.json, or of a user.
 type deviceFile struct {
-	figures
+	deviceJSON
 	Key, Source string
 }
 
@@ -58,7 +58,7 @@ func ReadDevice(path string) (kernels.DeviceInfo, error) {
 		r.DisallowUnknownFields()
 		err = r.Decode(&file)
 	}
-	d := kernels.DeviceInfo(file.figures)
+	d := kernels.DeviceInfo(file.deviceJSON)
 	d.Kind, d.ID = cmp.Or(d.Kind, kernels.KindCUDA), cmp.Or(d.ID, kernels.Slug(d.Name), "unnamed")
 	d.Name, d.RegsPerSM = cmp.Or(d.Name, d.ID), cmp.Or(d.RegsPerSM, 65536)
 	switch {

@@ -55,8 +55,8 @@ func (b *Book) Draw(a Answer) (lines, nearby []string) {
 var evidence = map[byte]string{Measured: "measured there", Neighbour: "measured in cells nearby",
 	Borrowed: "borrowed", ByHand: "written by hand"}
 
-// Why says what the book's answer for a problem rests on.
-func (b *Book) Why(p kernels.Problem, a *Answer) string {
+// Explain says what the book's answer for a problem rests on.
+func (b *Book) Explain(p kernels.Problem, a *Answer) string {
 	switch {
 	case a.Match == MatchOutside:
 		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; the "+

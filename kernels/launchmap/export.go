@@ -29,22 +29,22 @@ var codeFiles embed.FS
 var codes = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).
 	ParseFS(codeFiles, "export.*.txt"))
 
-// A Range is the answer of a cell with the first and the last rows that have its config.
-type Range struct {
+// A RowRange is the answer of a cell with the first and the last rows that have its config.
+type RowRange struct {
 	Answer
 	First, Last int64
 }
 
 // Ranges are the answers for rows of n columns, all rows in order. There are none where the class
 // has no such columns.
-func (b *Book) Ranges(c Class, n int64) []Range {
+func (b *Book) Ranges(c Class, n int64) []RowRange {
 	s := b.sheets[keyOf(c, AlignOf(n, c.Bytes))]
 	line, _ := s.At(1, n, b.Device.SMs)
 	return b.ranges(s, line, n, n)
 }
 
 // ranges are the answers of a sheet's line for its columns from nLo to nHi.
-func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []Range) {
+func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []RowRange) {
 	for cell := range s.Rows {
 		box := s.Box(line, cell, b.Device.SMs)
 		box.NLo, box.NHi = nLo, nHi
@@ -56,19 +56,19 @@ func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []Range) {
 			a := b.cell(s, line, cell).Answer
 			switch k := len(list) - 1; {
 			case k < 0:
-				list = append(list, Range{a, 1, MaxM})
+				list = append(list, RowRange{a, 1, MaxM})
 			case list[k].Variant != a.Variant:
 				list[k].Last = box.MLo - 1
-				list = append(list, Range{a, box.MLo, MaxM})
+				list = append(list, RowRange{a, box.MLo, MaxM})
 			}
 		}
 	}
 	return list
 }
 
-// A table is the answers of a book as data, in which the exported function looks an answer up:
+// An exportData is the answers of a book as data, in which the exported function looks an answer up:
 // from the index to a raster, a line, a config and a family.
-type table struct {
+type exportData struct {
 	About    []string          `json:"about"`
 	Families []string          `json:"families"` // name, with * for the short name of its op and _, and knobs: name=value where all configs share it
 	Configs  []string          `json:"configs"`  // of each the number of its family, and the values of the other knobs
@@ -106,7 +106,7 @@ func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, 
 	}
 	var text bytes.Buffer
 	err := codes.ExecuteTemplate(&text, "export."+format+".txt", struct {
-		*table
+		*exportData
 		Usage                                            []string // comment of the function
 		Ops                                              []kernels.OpSpec
 		MaxM, MinN, MaxN, MaxElems, FP8T, Uneven, Shared int
@@ -125,7 +125,7 @@ func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, 
 // A strip is the ranges of columns from some on, in families whose names are those of all ops.
 type strip struct {
 	from   int64
-	ranges []Range
+	ranges []RowRange
 }
 
 // strips are the answers of a class at an alignment. Where only some columns are asked for, strips
@@ -156,7 +156,7 @@ func (b *Book) strips(c Class, align int64, columns []int64) (list []*strip) {
 }
 
 // table lays the answers out.
-func (b *Book) table(classes []Class, columns []int64) *table {
+func (b *Book) table(classes []Class, columns []int64) *exportData {
 	rasters := make([][]*strip, 4*len(classes)) // class by class, of each by alignment
 	var wait sync.WaitGroup
 	for i, c := range classes {
@@ -165,7 +165,7 @@ func (b *Book) table(classes []Class, columns []int64) *table {
 		}
 	}
 	wait.Wait()
-	t := &table{Index: map[string]string{}}
+	t := &exportData{Index: map[string]string{}}
 	variants, families := map[kernels.Variant]int{}, map[string]bool{}
 	for i, list := range rasters {
 		for _, s := range list {
@@ -175,7 +175,7 @@ func (b *Book) table(classes []Class, columns []int64) *table {
 			}
 		}
 	}
-	t.About = b.about(families)
+	t.About = b.exportHead(families)
 	texts := t.addFamilies(variants)
 	for _, v := range slices.SortedFunc(maps.Keys(variants), func(v, w kernels.Variant) int {
 		return cmp.Or(variants[w]-variants[v], strings.Compare(texts[v], texts[w]))
@@ -222,7 +222,7 @@ func place[T comparable](list *[]T, x T) int {
 
 // addFamilies lists families with the knobs that some variant of theirs has. It returns the text
 // of each variant in Configs.
-func (t *table) addFamilies(all map[kernels.Variant]int) map[kernels.Variant]string {
+func (t *exportData) addFamilies(all map[kernels.Variant]int) map[kernels.Variant]string {
 	texts := map[kernels.Variant]string{}
 	variants := slices.SortedFunc(maps.Keys(all),
 		func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
@@ -288,8 +288,8 @@ func (b *Book) aboutMap(m *Map, families map[string]bool) (lines []string) {
 // maxAbout is how many bytes a line of the head may have: it names all families of a source.
 const maxAbout = 16 << 10
 
-// about is the head of the code with answers in some families, by lines.
-func (b *Book) about(families map[string]bool) []string {
+// exportHead writes the head of the code with answers in some families, by lines.
+func (b *Book) exportHead(families map[string]bool) []string {
 	d := b.Device
 	lines := []string{"Code generated by normbench map export. DO NOT EDIT.", "",
 		fmt.Sprintf("Launch configs for %s (%s, %d SMs, %s of L2), by %s.", d.Name, d.Arch, d.SMs,

@@ -33,8 +33,8 @@ func CheckOld(name string, data []byte) error {
 		"%s has launch rules of an older normbench, which none reads any more", name)
 }
 
-// plain is a map without methods.
-type plain Map
+// mapJSON is a map without methods.
+type mapJSON Map
 
 // MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's. Every line of a
 // raster and of its legend is a line of the file.
@@ -42,10 +42,10 @@ func (m *Map) MarshalJSON() ([]byte, error) {
 	if err := m.CheckValid(); err != nil {
 		return nil, err
 	}
-	out := plain(*m)
+	out := mapJSON(*m)
 	out.Rasters = make([]Raster, len(m.Rasters))
 	for i := range m.Rasters {
-		out.Rasters[i] = *m.Rasters[i].tidy()
+		out.Rasters[i] = *m.Rasters[i].withUsedConfigs()
 	}
 	return json.Marshal(out)
 }
@@ -64,13 +64,13 @@ func (m *Map) Checksum() string {
 // knob that does not exist any more is zero: its cells have no answer.
 func (m *Map) UnmarshalJSON(data []byte) error {
 	var t struct {
-		plain
+		mapJSON
 		CRC string // of files of earlier versions
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	err := d.Decode(&t)
-	*m = Map(t.plain)
+	*m = Map(t.mapJSON)
 	return err
 }
 
@@ -158,8 +158,8 @@ func (m *Map) Sort() {
 	slices.SortFunc(m.Rasters, func(a, b Raster) int { return compareRasters(&a, &b) })
 }
 
-// tidy is r with the configs that cells use, in the order of the raster's cells.
-func (r *Raster) tidy() *Raster {
+// withUsedConfigs makes r with only the configs that cells use, in the order of the raster's cells.
+func (r *Raster) withUsedConfigs() *Raster {
 	out := *r
 	out.Legend, out.Lines = nil, slices.Clone(r.Lines)
 	for i, l := range r.Lines {

@@ -8,20 +8,20 @@ import (
 	"normbench/kernels"
 )
 
-// Refused says which configs are refused somewhere in their cell on a device. Those that are not
-// known there are Unknown's.
-func (m *Map) Refused(reg *kernels.Registry, d kernels.DeviceInfo) []string {
+// RefusedConfigs says which configs are refused somewhere in their cell on a device. Those that are not
+// known there are UnknownConfigs'.
+func (m *Map) RefusedConfigs(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 	found := make([][]string, len(m.Rasters))
 	var wait sync.WaitGroup
 	for i := range m.Rasters {
-		wait.Go(func() { found[i] = m.Rasters[i].refused(reg, d) })
+		wait.Go(func() { found[i] = m.Rasters[i].refusedConfigs(reg, d) })
 	}
 	wait.Wait()
 	return slices.Concat(found...)
 }
 
-// refused asks about all cells of one config, one behind the other, at once: most are accepted.
-func (r *Raster) refused(reg *kernels.Registry, d kernels.DeviceInfo) (found []string) {
+// refusedConfigs asks about all cells of one config, one behind the other, at once: most are accepted.
+func (r *Raster) refusedConfigs(reg *kernels.Registry, d kernels.DeviceInfo) (found []string) {
 	var run Box
 	var of Answer // the last of the run
 	ask := func() {
@@ -42,9 +42,9 @@ func (r *Raster) refused(reg *kernels.Registry, d kernels.DeviceInfo) (found []s
 	return found
 }
 
-// Unknown says which configs name a family or a knob that the registry does not have: no cell of
+// UnknownConfigs says which configs name a family or a knob that the registry does not have: no cell of
 // theirs answers.
-func (m *Map) Unknown(reg *kernels.Registry) (notes []string) {
+func (m *Map) UnknownConfigs(reg *kernels.Registry) (notes []string) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		for k, v := range r.Legend {

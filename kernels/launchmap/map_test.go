@@ -28,7 +28,7 @@ func scattered(seed uint64) *Map {
 					}
 				}
 			}
-			m.Rasters = append(m.Rasters, *x.tidy())
+			m.Rasters = append(m.Rasters, *x.withUsedConfigs())
 		}
 	}
 	m.Sort()
@@ -95,7 +95,7 @@ func TestMerge(t *testing.T) {
 			}
 		}
 	}
-	better := func(yes bool) Better {
+	better := func(yes bool) Preference {
 		return func(Box, kernels.Variant, kernels.Variant) bool { return yes }
 	}
 	m, err := Merge(old, next, better(false))
@@ -103,7 +103,7 @@ func TestMerge(t *testing.T) {
 	for range 50000 {
 		c := old.Rasters[r.IntN(len(old.Rasters))].Class
 		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 64+r.Int64N(1<<r.IntN(17)))
-		if !Inside(p.M, p.N) {
+		if !CoversShape(p.M, p.N) {
 			continue
 		}
 		a, b, got := cellOf(old, p), cellOf(next, p), cellOf(m, p)

@@ -8,14 +8,14 @@ import (
 	"normbench/kernels"
 )
 
-// A Better says whether the new config of a box is better beyond doubt than its old one.
-type Better func(b Box, old, next kernels.Variant) bool
+// A Preference says whether the new config of a box is better beyond doubt than its old one.
+type Preference func(b Box, old, next kernels.Variant) bool
 
 // Merge makes one map of two maps of one device, cell by cell. If next was filled from all runs of old, and
 // nobody wrote a cell of old by hand, next replaces the classes that it has. Otherwise a cell takes
 // the config with better evidence, next's where the evidence is alike or where better says that it is
 // faster. Tool, runs and protocol are next's.
-func Merge(old, next *Map, better Better) (*Map, error) {
+func Merge(old, next *Map, better Preference) (*Map, error) {
 	if old.Device.ID != next.Device.ID || old.Device.SMs != next.Device.SMs {
 		return nil, hint.Errorf("keep one tuned table per device",
 			"a map of %s does not merge with one of %s",
@@ -65,7 +65,7 @@ func knowsRuns(m, old *Map) bool {
 }
 
 // mergeRasters has the lines and the bounds of both.
-func mergeRasters(o, n *Raster, sms int, better Better) *Raster {
+func mergeRasters(o, n *Raster, sms int, better Preference) *Raster {
 	out := *n
 	out.Legend, out.Lines, out.Problems = nil, nil, max(o.Problems, n.Problems)
 	out.Rows = slices.Concat(n.Rows, o.Rows)
@@ -93,7 +93,7 @@ func mergeRasters(o, n *Raster, sms int, better Better) *Raster {
 			}
 		}
 	}
-	return out.tidy()
+	return out.withUsedConfigs()
 }
 
 // rank orders evidence, the best last: what was written by hand stays until it is deleted there.

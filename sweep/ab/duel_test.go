@@ -60,7 +60,7 @@ func TestFightUnfit(t *testing.T) {
 			Calls   int
 			Reading kernels.Reading
 		}](t, input)
-		dev := &devicetest.Sensed{Fake: &devicetest.Fake{Registry: registry},
+		dev := &devicetest.SensorFake{Fake: &devicetest.Fake{Registry: registry},
 			Reading: func(call int) kernels.Reading {
 				if call < x.Calls {
 					return x.Reading

@@ -314,7 +314,7 @@ func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 func (s *Selection) fits(p kernels.Problem) bool {
 	quant := "none"
 	for _, o := range kernels.Options() {
-		if o.Flag == "quant" && o.Named(p) {
+		if o.Flag == "quant" && o.IsWritten(p) {
 			quant = o.Name
 		}
 		if len(o.Values) == 0 && s.Given[o.Flag] && s.On[o.Flag] != o.Has(p) {

@@ -23,7 +23,7 @@ const auditSalt = 0x6a756467
 // answer (B) in paired rounds. It leaves out problems for which the search found no right variant.
 func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(string)) (*ab.Match, error) {
 	info := l.Devices[0].Info()
-	reg := families.Over(l.Registry, m)
+	reg := families.ExtendRegistry(l.Registry, m)
 	known := map[kernels.Problem]bool{}
 	for _, p := range l.Data.Points {
 		known[p.Problem] = true

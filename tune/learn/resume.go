@@ -69,7 +69,7 @@ func (f *Filler) Write(p durable.Place, before *tune.Table, m *launchmap.Map) er
 // is known.
 func NewPolicy(r *kernels.Registry, step launchmap.Rung, info kernels.DeviceInfo, domain shapes.Domain,
 	classes []kernels.Problem) (*Policy, error) {
-	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.Analytic(r),
+	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.AnalyticRegistry(r),
 		Device: info,
 		Prior:  families.Book(r, step, info)}}
 	list, err := shapes.Select("default")

@@ -42,7 +42,7 @@ type simKnob struct{ steep, at, row, rows, uneven float64 }
 var registry = families.New()
 
 // bare knows no maps.
-var bare = families.With()
+var bare = families.NewRegistry()
 
 func newSim(seed uint64, off float64) *sim {
 	s := &sim{info: devicetest.H200(), seed: seed, off: off, clock: time.Date(2026, 3, 4, 5, 6, 7,

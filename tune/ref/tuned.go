@@ -44,7 +44,7 @@ func (s *Resolver) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, note := range m.Unknown(s.Registry) {
+		for _, note := range m.UnknownConfigs(s.Registry) {
 			s.Note(path + ": " + note + "; its cells are skipped")
 		}
 		t.Book = families.Book(s.Registry, step, d)
@@ -79,7 +79,7 @@ func (t *Table) Answer(p kernels.Problem) (a launchmap.Answer, match, why string
 		return a, "default", "the table has no entry for it, and no map"
 	}
 	a = t.Book.Answer(p)
-	return a, string(a.Match), t.Book.Why(p, &a)
+	return a, string(a.Match), t.Book.Explain(p, &a)
 }
 
 // tunedVariant is the variant of a table for a problem, without a family where it has none.

@@ -35,7 +35,7 @@ type Cache struct {
 }
 
 // A CompileFunc makes the binary of a source.
-type CompileFunc func(Source, Options) (*Binary, error)
+type CompileFunc func(Source, CompileOptions) (*Binary, error)
 
 // NewCache returns a cache of what c compiles, nil without NVRTC. The directory is made when the
 // first entry is written.
@@ -74,8 +74,8 @@ func DefaultCacheDir() string {
 
 // Compile returns the binary from the cache, or compiles it and keeps it. Its callers ask for a
 // thing once at a time. The error is that of [Compiler.Compile]: an entry that cannot be read is
-// compiled again, and one that cannot be written is told by [Cache.Unkept].
-func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
+// compiled again, and one that cannot be written is told by [Cache.Warning].
+func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	compile := c.compile
 	switch {
 	case src.IsCompiled():
@@ -104,7 +104,7 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	return b, nil
 }
 
-func (c *Cache) key(src Source, opt Options) (string, error) {
+func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
 	flags, err := opt.flags()
 	if len(opt.Extra) == 0 { // -lineinfo, such as it is, brings lines into the cubin
 		src = src.code()
@@ -125,7 +125,7 @@ func (s Source) code() Source {
 	return Source{s.Name, StripComments(s.Text), headers}
 }
 
-// note keeps the first of what Unkept says.
+// note keeps the first of what Warning says.
 func (c *Cache) note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,9 +134,9 @@ func (c *Cache) note(format string, args ...any) {
 	}
 }
 
-// Unkept is why an entry was not written, or not trusted, as a text that is the same in each
+// Warning is why an entry was not written, or not trusted, as a text that is the same in each
 // process, or "". It costs time, not correctness, so it is a warning to show once.
-func (c *Cache) Unkept() string {
+func (c *Cache) Warning() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unkept

@@ -22,14 +22,14 @@ func fakeCache(dir string, calls *int) *Cache {
 
 // fake is a compile function that counts.
 func fake(calls *int) CompileFunc {
-	return func(src Source, opt Options) (*Binary, error) {
+	return func(src Source, opt CompileOptions) (*Binary, error) {
 		*calls++
 		if src.Text == "bad" {
 			return nil, &CompileError{Source: src.Name, Log: "k.cu(1): error: bad\n"}
 		}
 		return &Binary{
 			Cubin:          []byte("\x7fELF " + opt.Arch + "\n" + src.Text),
-			Kernels:        map[string]Kernel{"k": {Registers: 32, StackBytes: 48}},
+			Kernels:        map[string]EntryReport{"k": {Registers: 32, StackBytes: 48}},
 			Log:            "ptxas info\n",
 			CompileSeconds: 0.25,
 		}, nil
@@ -47,7 +47,7 @@ func entry(t *testing.T, c *Cache, src Source) (file string, data []byte) {
 	return filepath.Join(c.dir, entryFile(k)), data
 }
 
-var fakeOptions = Options{Arch: "sm_90"}
+var fakeOptions = CompileOptions{Arch: "sm_90"}
 
 // A unit is a source with all that its key holds.
 //
@@ -71,13 +71,13 @@ func TestCacheKey(t *testing.T) {
 		for i, text := range []string{text, strings.Replace(text, old, now, 1)} {
 			x := assert.Value[struct {
 				Source
-				Options
+				CompileOptions
 				Version string
 			}](t, text)
 			c, first := fakeCache(dir, &calls), x.Defines[0]
 			c.version = x.Version
 			var err error
-			made[i], err = c.Compile(x.Source, x.Options)
+			made[i], err = c.Compile(x.Source, x.CompileOptions)
 			assert.That(t, err == nil && x.Defines[0] == first, "%v, or the caller's macros are sorted", err)
 		}
 		left, err := filepath.Glob(filepath.Join(dir, "*", ".*.tmp-*"))
@@ -100,7 +100,7 @@ func TestCachePlanted(t *testing.T) {
 	assert.Write(t, other, string(data))
 	got, err := c.Compile(b, fakeOptions)
 	assert.That(t, err == nil && !got.Cached && bytes.HasSuffix(got.Cubin, []byte("b")) &&
-		c.Unkept() == "", "%+v, %v, %q", got, err, c.Unkept())
+		c.Warning() == "", "%+v, %v, %q", got, err, c.Warning())
 	for _, plant := range []func() error{
 		func() error { return os.Symlink(file, other) },
 		func() error { return os.Mkdir(other, 0o755) },
@@ -118,8 +118,8 @@ func TestCachePlanted(t *testing.T) {
 		t.Skip(err)
 	}
 	if got, err := c.Compile(a, fakeOptions); err != nil || got.Cached ||
-		!strings.Contains(c.Unkept(), "others may write it; NORMBENCH_CACHE_SHARED=1 trusts") {
-		t.Errorf("%+v, %v, %q", got, err, c.Unkept())
+		!strings.Contains(c.Warning(), "others may write it; NORMBENCH_CACHE_SHARED=1 trusts") {
+		t.Errorf("%+v, %v, %q", got, err, c.Warning())
 	}
 	os.Chmod(file, 0o666)
 	t.Setenv(sharedVariable, "1")
@@ -161,7 +161,7 @@ func TestCacheErrors(t *testing.T) {
 	b, err := c.Compile(Source{Text: "text"}, fakeOptions)
 	assert.That(t, err == nil && !b.Cached,
 		"got %+v, %v, want a binary although the cache cannot be written", b, err)
-	assert.That(t, c.Unkept() != "", "the write error was lost")
+	assert.That(t, c.Warning() != "", "the write error was lost")
 
 	c = fakeCache(t.TempDir(), &calls)
 	for range 2 { // failures are not kept
@@ -171,9 +171,9 @@ func TestCacheErrors(t *testing.T) {
 		assert.That(t, errors.As(err, &ce) && calls == before+1,
 			"got %v after %d compilations, want a CompileError", err, calls-before)
 	}
-	for _, opt := range []Options{{}, {Arch: "90"}, {Arch: "compute_90"},
-		{Arch: "sm_90", Defines: []Define{{"", "1"}}},
-		{Arch: "sm_90", Defines: []Define{{"A", "1"}, {"B", "1"}, {"A", "2"}}}} {
+	for _, opt := range []CompileOptions{{}, {Arch: "90"}, {Arch: "compute_90"},
+		{Arch: "sm_90", Defines: []Macro{{"", "1"}}},
+		{Arch: "sm_90", Defines: []Macro{{"A", "1"}, {"B", "1"}, {"A", "2"}}}} {
 		_, err = c.Compile(Source{Name: "k.cu"}, opt)
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "compile k.cu: "), "%+v: %v", opt, err)
 	}

@@ -105,7 +105,7 @@ func (c *Compiler) Includes() []string { return slices.Clone(c.includes) }
 
 // Compile makes a cubin. It takes from tenths of a second to seconds and knows no cache.
 // The error is a [*CompileError] if the source or a flag is wrong.
-func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
+func (c *Compiler) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	flags, err := c.flags(src, opt)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
@@ -115,7 +115,7 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 	for _, name := range names {
 		texts = append(texts, src.Headers[name])
 	}
-	var mem memory
+	var mem pinnedMemory
 	defer mem.Unpin()
 	source, name, expressions := mem.string(src.Text), mem.string(src.Name), map[string]*byte{}
 	ctexts, cnames, cflags := mem.list(texts), mem.list(names), mem.list(flags)
@@ -171,7 +171,7 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 }
 
 // flags are those of opt, with folders where the source needs them.
-func (c *Compiler) flags(src Source, opt Options) ([]string, error) {
+func (c *Compiler) flags(src Source, opt CompileOptions) ([]string, error) {
 	flags, err := opt.flags()
 	if includesSystem(src) {
 		for _, dir := range slices.Concat(opt.Include, c.includes) {
@@ -181,13 +181,13 @@ func (c *Compiler) flags(src Source, opt Options) ([]string, error) {
 	return flags, err
 }
 
-// memory holds what C reads during some calls: it keeps none of it, but sees pointers to pointers.
-type memory struct {
+// pinnedMemory holds what C reads during some calls: it keeps none of it, but sees pointers to pointers.
+type pinnedMemory struct {
 	runtime.Pinner
 	nul bool // a string has a NUL byte
 }
 
-func (m *memory) string(s string) *byte {
+func (m *pinnedMemory) string(s string) *byte {
 	m.nul = m.nul || strings.IndexByte(s, 0) >= 0
 	b := make([]byte, len(s)+1)
 	copy(b, s)
@@ -195,7 +195,7 @@ func (m *memory) string(s string) *byte {
 	return &b[0]
 }
 
-func (m *memory) list(list []string) unsafe.Pointer {
+func (m *pinnedMemory) list(list []string) unsafe.Pointer {
 	if len(list) == 0 {
 		return nil
 	}

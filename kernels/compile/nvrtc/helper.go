@@ -12,7 +12,7 @@ import (
 
 type request struct {
 	Source  Source
-	Options Options
+	Options CompileOptions
 }
 
 // A reply has one of the three.
@@ -38,7 +38,7 @@ func ServeHelper(in io.Reader, out io.Writer, path string) error {
 	return serve(in, out, c.Compile)
 }
 
-func serve(in io.Reader, out io.Writer, compile func(Source, Options) (*Binary, error)) error {
+func serve(in io.Reader, out io.Writer, compile func(Source, CompileOptions) (*Binary, error)) error {
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var req request

@@ -16,7 +16,7 @@ func TestHelperYields(t *testing.T) {
 	p := NewPool(1, 0, os.Args[0], "compile-helper", compiler(t).Path())
 	defer p.Close()
 	for i := range 20 {
-		_, err := p.Compile(scale, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", fmt.Sprint(32 + i)}}})
+		_, err := p.Compile(scale, CompileOptions{Arch: "sm_90", Defines: []Macro{{"BLOCK", fmt.Sprint(32 + i)}}})
 		assert.NoError(t, err)
 	}
 	h := <-p.idle

@@ -32,8 +32,8 @@ var (
 	directive = regexp.MustCompile(`^#\s*(include|import|include_next)\b\s*(?:"([^"]+)"|<([^>]+)>)?`)
 )
 
-// joined has the lines in one that a backslash continues.
-func joined(text string) string {
+// joinLines makes one line of lines that a backslash continues.
+func joinLines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\\\r\n", ""), "\\\n", "")
 }
 
@@ -43,7 +43,7 @@ func StripComments(text string) string {
 	if rawString.MatchString(text) {
 		return text
 	}
-	text = joined(text)
+	text = joinLines(text)
 	var b strings.Builder
 	until := func(end string) string { // what stands behind end
 		_, rest, _ := strings.Cut(text[2:], end)
@@ -187,8 +187,8 @@ type header struct {
 	names []string
 }
 
-// Included are name and hash of each file of the folders that src may include.
-func Included(src Source, folders []string) []string { return (&includeCache{}).sums(src, folders) }
+// HeaderHashes lists name and hash of each file of the folders that src may include.
+func HeaderHashes(src Source, folders []string) []string { return (&includeCache{}).sums(src, folders) }
 
 // sums are name and hash of each file of the folders, those of first ahead, that src may include,
 // and those that they may. So the key of a cubin has what was read, and not where it was; none if

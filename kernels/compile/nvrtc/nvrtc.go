@@ -36,22 +36,22 @@ func (s Source) IsPython() bool {
 // Module stands before the name of an installed Python module.
 const Module = "python:"
 
-// A Define is one macro on the command line. An empty Value defines the name as empty,
+// A Macro is one -D on the command line. An empty Value defines the name as empty,
 // as "#define NAME" does.
-type Define struct{ Name, Value string }
+type Macro struct{ Name, Value string }
 
-// Options select what is compiled.
-type Options struct {
+// CompileOptions select what is compiled.
+type CompileOptions struct {
 	Arch    string   // real architecture: "sm_80", "sm_90a"; "compute_*" is refused
-	Defines []Define // the order does not matter
+	Defines []Macro  // the order does not matter
 	Extra   []string // further NVRTC flags, in the order given, such as "--use_fast_math"
 	Include []string // folders in which #include <FILE> is looked for first
 	Names   []string // C++ names of kernels, such as kernel<8, float>, to make and to tell the symbols of
 }
 
-// A Kernel is what ptxas reported about one entry function. All zero when the log has no
+// An EntryReport is what ptxas reported about one entry function. All zero when the log has no
 // report for it.
-type Kernel struct {
+type EntryReport struct {
 	Registers       int // per thread
 	StackBytes      int // stack frame per thread
 	SpillStoreBytes int // per thread; static count of bytes in store instructions
@@ -60,13 +60,13 @@ type Kernel struct {
 // A Binary is the result of a compilation. It may be shared: callers must not change
 // what it points to.
 type Binary struct {
-	Cubin          []byte            // ELF image for cuModuleLoadData
-	Kernels        map[string]Kernel // by symbol
-	Symbols        map[string]string // of Options.Names
-	Log            string            // compiler and ptxas output, warnings included
-	Cached         bool              // this call compiled nothing
-	CompileSeconds float64           // wall time of the compilation, also when Cached
-	Meta           *Meta             // of a kernel that says itself how it is launched; else nil
+	Cubin          []byte                 // ELF image for cuModuleLoadData
+	Kernels        map[string]EntryReport // by symbol
+	Symbols        map[string]string      // of CompileOptions.Names
+	Log            string                 // compiler and ptxas output, warnings included
+	Cached         bool                   // this call compiled nothing
+	CompileSeconds float64                // wall time of the compilation, also when Cached
+	Meta           *Meta                  // of a kernel that says itself how it is launched; else nil
 }
 
 // Meta is what Triton says of a kernel of its own.
@@ -140,7 +140,7 @@ var FixedFlags = []string{
 
 // flags is the NVRTC command line of o. It is also part of the cache key, so equal
 // options in another order must give equal flags.
-func (o Options) flags() ([]string, error) {
+func (o CompileOptions) flags() ([]string, error) {
 	if !strings.HasPrefix(o.Arch, "sm_") {
 		return nil, fmt.Errorf("architecture %q is not of the form sm_NN", o.Arch)
 	}
@@ -152,7 +152,7 @@ func (o Options) flags() ([]string, error) {
 		}
 	}
 	defines := slices.Clone(o.Defines)
-	slices.SortFunc(defines, func(a, b Define) int {
+	slices.SortFunc(defines, func(a, b Macro) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
 	})
 	for i, d := range defines {
@@ -184,14 +184,14 @@ var report = regexp.MustCompile(`Compiling entry function '([^']+)'|Function pro
 //
 // where properties are also printed for device functions that were not inlined. Those
 // are left out.
-func parseLog(log string) map[string]Kernel {
-	kernels := map[string]Kernel{}
+func parseLog(log string) map[string]EntryReport {
+	kernels := map[string]EntryReport{}
 	var entry, properties string // the entry that is reported, and the function of the properties
 	for _, m := range report.FindAllStringSubmatch(log, -1) {
 		switch {
 		case m[1] != "":
 			entry, properties = m[1], ""
-			kernels[entry] = Kernel{}
+			kernels[entry] = EntryReport{}
 		case m[2] != "":
 			properties = m[2]
 		case entry == "" || m[3] != "" && properties != entry:

@@ -57,7 +57,7 @@ func TestCompile(t *testing.T) {
 		if arch == "sm_100" && (major < 12 || major == 12 && minor < 8) {
 			t.Skipf("NVRTC %d.%d does not know %s", major, minor, arch)
 		}
-		b, err := c.Compile(scale, Options{Arch: arch, Defines: []Define{{"BLOCK", "256"}}})
+		b, err := c.Compile(scale, CompileOptions{Arch: arch, Defines: []Macro{{"BLOCK", "256"}}})
 		assert.NoError(t, err)
 		assert.That(t, strings.HasPrefix(string(b.Cubin), "\x7fELF") && len(b.Kernels) == 2 &&
 			b.Kernels["scale"].Registers != 0 && b.Kernels["fill"].Registers != 0 && !b.Cached &&
@@ -67,20 +67,20 @@ func TestCompile(t *testing.T) {
 
 func TestCompileFails(t *testing.T) {
 	c := compiler(t)
-	block := func(n string, extra ...string) Options {
-		return Options{Arch: "sm_90", Defines: []Define{{"BLOCK", n}}, Extra: extra}
+	block := func(n string, extra ...string) CompileOptions {
+		return CompileOptions{Arch: "sm_90", Defines: []Macro{{"BLOCK", n}}, Extra: extra}
 	}
 	for _, tt := range []struct {
 		src  Source
-		opt  Options
+		opt  CompileOptions
 		want string
 	}{
-		{scale, Options{Arch: "sm_90"},
+		{scale, CompileOptions{Arch: "sm_90"},
 			"compile scale.cu(3): catastrophic error: #error directive: BLOCK is not defined"},
 		{Source{Name: "bad.cu", Text: "extern \"C\" __global__ void k(float* y) {\n  y[0] = nothing;\n}\n"},
 			fakeOptions, `compile bad.cu(2): error: identifier "nothing" is undefined`},
 		{Source{Name: "bad.cu", Text: "#include \"gone.cuh\"\n"}, fakeOptions, "gone.cuh"},
-		{scale, Options{Arch: "sm_5"}, "invalid value for --gpu-architecture"},
+		{scale, CompileOptions{Arch: "sm_5"}, "invalid value for --gpu-architecture"},
 		{scale, block("256", "--no-such-flag"), "no-such-flag"},
 		{scale, block("65536"), "too much shared"},
 	} {

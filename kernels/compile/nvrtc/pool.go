@@ -72,7 +72,7 @@ var errPoolClosed = errors.New("the compilers are closed")
 
 // Compile is like [Compiler.Compile]. Its error is a [*CompileError] too where a helper
 // did not answer, and has a hint where none has ever started.
-func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
+func (p *Pool) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	select {
 	case p.slots <- struct{}{}:
 		defer func() { <-p.slots }()

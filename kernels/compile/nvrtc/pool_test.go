@@ -50,7 +50,7 @@ func fakeHelper(how string) {
 		return
 	}
 	json.NewEncoder(os.Stdout).Encode(struct{}{})
-	serve(os.Stdin, os.Stdout, func(src Source, opt Options) (*Binary, error) {
+	serve(os.Stdin, os.Stdout, func(src Source, opt CompileOptions) (*Binary, error) {
 		switch src.Text {
 		case "die":
 			panic("internal compiler error")
@@ -70,7 +70,7 @@ func fakeHelper(how string) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		return &Binary{Cubin: []byte("\x7fELF\xff" + src.Text), Log: fmt.Sprint(os.Getpid()),
-			Kernels: map[string]Kernel{"k": {Registers: 7}}}, nil
+			Kernels: map[string]EntryReport{"k": {Registers: 7}}}, nil
 	})
 }
 
@@ -195,7 +195,7 @@ func TestPoolCompiles(t *testing.T) {
 	p := NewPool(2, 0, os.Args[0], "compile-helper", c.Path())
 	defer p.Close()
 	cache := NewCache(t.TempDir(), c).UsePool(p)
-	opt := Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "128"}}}
+	opt := CompileOptions{Arch: "sm_90", Defines: []Macro{{"BLOCK", "128"}}}
 	want, err := c.Compile(scale, opt)
 	assert.NoError(t, err)
 	for _, cached := range []bool{false, true} {
@@ -204,8 +204,8 @@ func TestPoolCompiles(t *testing.T) {
 			got.Kernels["scale"] == want.Kernels["scale"], "got %+v, %v, want cached %v", got, err,
 			cached)
 	}
-	_, err = c.Compile(scale, Options{Arch: "sm_90"})
-	_, got := cache.Compile(scale, Options{Arch: "sm_90"})
+	_, err = c.Compile(scale, CompileOptions{Arch: "sm_90"})
+	_, got := cache.Compile(scale, CompileOptions{Arch: "sm_90"})
 	assert.That(t, got != nil && got.Error() == err.Error(), "got  %v\nwant %v", got, err)
 	assert.That(t, p.greeted.Load() && len(p.idle) == 1, "%d helpers idle", len(p.idle))
 }

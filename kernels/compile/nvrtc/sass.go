@@ -12,7 +12,7 @@ import (
 // registers. An H200 ends such a kernel by CUDA_ERROR_ILLEGAL_INSTRUCTION, and with it the context
 // and whatever else the process had there. Of 1437 cubins of ours nvdisasm shows it in 67, the same
 // that this finds.
-func checkCopies(src Source, opt Options, cubin []byte) error {
+func checkCopies(src Source, opt CompileOptions, cubin []byte) error {
 	if !strings.HasPrefix(opt.Arch, "sm_90") {
 		return nil // another form may be a legal one there
 	}

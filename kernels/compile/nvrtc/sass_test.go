@@ -19,8 +19,8 @@ func TestIllegalCopies(t *testing.T) {
 	c := compiler(t)
 	cache := NewCache(t.TempDir(), c)
 	compile := func(policy, arch string) error {
-		_, err := cache.Compile(Source{Name: "copies.cu", Text: copies}, Options{Arch: arch,
-			Defines: []Define{{"POLICY", policy}}})
+		_, err := cache.Compile(Source{Name: "copies.cu", Text: copies}, CompileOptions{Arch: arch,
+			Defines: []Macro{{"POLICY", policy}}})
 		return err
 	}
 	assert.NoError(t, compile("0", "sm_90"))

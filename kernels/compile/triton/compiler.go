@@ -18,9 +18,9 @@ const (
 	compileTimeout = 2 * time.Minute
 )
 
-// A Compiler has Triton compile. For each Python source it has a process that imports it once, and
+// A Service has Triton compile. For each Python source it has a process that imports it once, and
 // forks workers that compile: as many as kernels are asked for at once, of some 100 MB each.
-type Compiler struct {
+type Service struct {
 	ctx   context.Context
 	close context.CancelFunc
 	step  time.Duration // see nvrtc.NewPool
@@ -30,16 +30,16 @@ type Compiler struct {
 	running sync.WaitGroup
 }
 
-// NewCompiler is a Compiler without processes. The step is nvrtc.NewPool's.
-func NewCompiler(step time.Duration) *Compiler {
-	c := &Compiler{step: step, servers: map[string]*server{}}
+// NewService is a Service without processes. The step is nvrtc.NewPool's.
+func NewService(step time.Duration) *Service {
+	c := &Service{step: step, servers: map[string]*server{}}
 	c.ctx, c.close = context.WithCancel(context.Background())
 	return c
 }
 
 // Compile makes a cubin of a function of a Python source. Its error has a hint where it is not the
 // kernel's.
-func (c *Compiler) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
+func (c *Service) Compile(src nvrtc.Source, opt nvrtc.CompileOptions) (*nvrtc.Binary, error) {
 	start, limit := startTimeout, compileTimeout
 	help := "import it in that Python by hand"
 	if c.step > 0 { // one after the other they take less than a step
@@ -52,7 +52,7 @@ func (c *Compiler) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, 
 		if s, err = c.server(src, start); err != nil {
 			break
 		}
-		if failed, err = s.ask(request{Options: opt, Seconds: limit.Seconds()}, b); err == nil {
+		if failed, err = s.ask(compileRequest{Options: opt, Seconds: limit.Seconds()}, b); err == nil {
 			break
 		}
 		c.forget(src, s)
@@ -72,7 +72,7 @@ func (c *Compiler) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, 
 
 // server is the process of a source, which the first who asks starts. The error goes on from
 // "Triton's process".
-func (c *Compiler) server(src nvrtc.Source, limit time.Duration) (*server, error) {
+func (c *Service) server(src nvrtc.Source, limit time.Duration) (*server, error) {
 	c.mu.Lock()
 	s := c.servers[src.Name]
 	if s == nil {
@@ -88,7 +88,7 @@ func (c *Compiler) server(src nvrtc.Source, limit time.Duration) (*server, error
 }
 
 // forget has the next who asks start another.
-func (c *Compiler) forget(src nvrtc.Source, s *server) {
+func (c *Service) forget(src nvrtc.Source, s *server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.servers[src.Name] == s {
@@ -97,7 +97,7 @@ func (c *Compiler) forget(src nvrtc.Source, s *server) {
 }
 
 // Close ends Triton's processes. Nothing is compiled behind it.
-func (c *Compiler) Close() {
+func (c *Service) Close() {
 	c.close()
 	c.running.Wait()
 }

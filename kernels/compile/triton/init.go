@@ -21,13 +21,13 @@ type Description struct {
 
 // Describe imports the source of a function, which runs it.
 func Describe(src nvrtc.Source, function string) (d Description, err error) {
-	c := NewCompiler(0)
+	c := NewService(0)
 	defer c.Close()
 	s, err := c.server(src, startTimeout)
 	if err != nil {
 		return d, err
 	}
-	failed, err := s.ask(request{Options: nvrtc.Options{Names: []string{function}}, Describe: true,
+	failed, err := s.ask(compileRequest{Options: nvrtc.CompileOptions{Names: []string{function}}, Describe: true,
 		Seconds: probeTimeout.Seconds()}, &d)
 	if failed != nil {
 		return d, errors.New(strings.TrimPrefix(failed.Error(), "compile "))
@@ -85,7 +85,7 @@ const Todo = "TODO"
 
 // Manifest is a manifest for a function: what its signature and decorators say, guesses by the
 // names of parameters, and marks where nothing is known. d's error, if any, stands in a comment.
-func Manifest(r Request, f Function, d Description, failed error) string {
+func Manifest(r Request, f Signature, d Description, failed error) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	pass, op := "fwd", "rmsnorm"
@@ -139,14 +139,14 @@ func Manifest(r Request, f Function, d Description, failed error) string {
 }
 
 // args writes the parameters of a kernel as a manifest lists them: args, then constexprs.
-func args(line func(string, ...any), f Function, d Description, knobs map[string]*knob) {
+func args(line func(string, ...any), f Signature, d Description, knobs map[string]*manifestKnob) {
 	writeParams(line, "args", false, f, d, knobs)
 	writeParams(line, "constexprs", true, f, d, knobs)
 }
 
 // writeParams writes a section with those parameters that are constexprs, or those that are not.
-func writeParams(line func(string, ...any), section string, constexpr bool, f Function, d Description,
-	knobs map[string]*knob) {
+func writeParams(line func(string, ...any), section string, constexpr bool, f Signature, d Description,
+	knobs map[string]*manifestKnob) {
 	line("    %s:", section)
 	for _, p := range f.Params {
 		if p.Constexpr != constexpr {
@@ -164,7 +164,7 @@ func writeParams(line func(string, ...any), section string, constexpr bool, f Fu
 // paramValue guesses what a manifest gives a parameter, with a comment that says how sure that is; both are
 // "" where the kernel's own default stands. heuristic is the text of the parameter's rule in
 // @triton.heuristics, "" without one.
-func paramValue(p Parameter, heuristic string, knobs map[string]*knob) (value, note string) {
+func paramValue(p Parameter, heuristic string, knobs map[string]*manifestKnob) (value, note string) {
 	value = guess(p.Name)
 	knob := strings.ToLower(p.Name)
 	switch {
@@ -186,14 +186,14 @@ func paramValue(p Parameter, heuristic string, knobs map[string]*knob) (value, n
 	return "", " # a tensor, a scratch buffer or an expression"
 }
 
-// A knob is one of a manifest's.
-type knob struct {
+// A manifestKnob is a knob of a manifest that is written from a signature.
+type manifestKnob struct {
 	own    bool
 	option string // Triton's, that it sets
 	values []string
 }
 
-func (k *knob) form() string {
+func (k *manifestKnob) form() string {
 	list := "[" + strings.Join(k.values, ", ") + "]"
 	if !k.own {
 		return list
@@ -205,8 +205,8 @@ func (k *knob) form() string {
 var options = map[string]string{"num_warps": "w", "num_stages": "st", "num_ctas": "cl", "maxnreg": "maxnreg"}
 
 // knobsOf are the values that the configs of @triton.autotune have, the first config's first.
-func knobsOf(d Description) (map[string]*knob, []string) {
-	knobs := map[string]*knob{}
+func knobsOf(d Description) (map[string]*manifestKnob, []string) {
+	knobs := map[string]*manifestKnob{}
 	var names []string
 	add := func(key, value string) {
 		name, option := strings.ToLower(key), ""
@@ -215,7 +215,7 @@ func knobsOf(d Description) (map[string]*knob, []string) {
 		}
 		k := knobs[name]
 		if k == nil {
-			k = &knob{own: option == "" || name == option, option: option}
+			k = &manifestKnob{own: option == "" || name == option, option: option}
 			knobs[name], names = k, append(names, name)
 		}
 		if !slices.Contains(k.values, value) {

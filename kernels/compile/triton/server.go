@@ -27,15 +27,15 @@ type server struct {
 
 const forever = 365 * 24 * time.Hour
 
-type request struct {
+type compileRequest struct {
 	ID       int64
-	Options  nvrtc.Options
+	Options  nvrtc.CompileOptions
 	Describe bool    // what the decorators have, instead of code
 	Seconds  float64 // the longest wait for a worker
 }
 
-// A reply has a value, or says what is wrong with the source.
-type reply struct {
+// A compileReply has a value, or says what is wrong with the source.
+type compileReply struct {
 	ID     int64
 	Value  json.RawMessage
 	Failed *nvrtc.CompileError
@@ -58,12 +58,12 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 	s.failed = err
 	close(s.started)
 	for err == nil {
-		var r reply
+		var r compileReply
 		if err = s.child.Answer(ctx, forever, &r); err != nil {
 			break
 		}
 		if answer, ok := s.asked.LoadAndDelete(r.ID); ok {
-			answer.(chan reply) <- r
+			answer.(chan compileReply) <- r
 		}
 	}
 	s.ended = err
@@ -72,8 +72,8 @@ func (s *server) run(ctx context.Context, src nvrtc.Source, limit time.Duration)
 
 // ask reads the answer into v, or says what is wrong with the source. The error is of the process,
 // which has ended then.
-func (s *server) ask(r request, v any) (*nvrtc.CompileError, error) {
-	answer := make(chan reply, 1)
+func (s *server) ask(r compileRequest, v any) (*nvrtc.CompileError, error) {
+	answer := make(chan compileReply, 1)
 	r.ID = s.last.Add(1)
 	s.asked.Store(r.ID, answer)
 	s.child.Send(r) // texts and numbers have no error

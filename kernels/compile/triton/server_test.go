@@ -26,7 +26,7 @@ import (
 var kernel string
 
 // double has python3 find what stands for Triton. Its function compiles a source of that text.
-func double(t *testing.T) (c *Compiler, dir string, compile func(text, how string) error) {
+func double(t *testing.T) (c *Service, dir string, compile func(text, how string) error) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -40,7 +40,7 @@ func double(t *testing.T) (c *Compiler, dir string, compile func(text, how strin
 		"NORMBENCH_TEST_DIR": dir, "TMPDIR": t.TempDir()} {
 		t.Setenv(name, value)
 	}
-	c = NewCompiler(0)
+	c = NewService(0)
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), nil).UsePython(c.Compile)
 	t.Cleanup(func() {
 		c.Close()
@@ -50,7 +50,7 @@ func double(t *testing.T) (c *Compiler, dir string, compile func(text, how strin
 	return c, dir, func(text, how string) error {
 		b, err := cache.Compile(nvrtc.Source{Name: "user:k.py", Text: text,
 			Headers: map[string]string{"beside.py": "SIZE = 1\n"}},
-			nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0",
+			nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0",
 				fmt.Sprintf("how='%s'", how)}})
 		if err == nil && string(b.Cubin) != "\x7fELF "+how {
 			return fmt.Errorf("the cubin is %q", b.Cubin)
@@ -143,7 +143,7 @@ func TestServerOrphans(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	assert.Must(t, line == "{}\n", "%q, %v", line, err)
 	assert.NoError(t,
-		enc.Encode(request{ID: 1, Seconds: 60, Options: nvrtc.Options{Arch: "sm_90",
+		enc.Encode(compileRequest{ID: 1, Seconds: 60, Options: nvrtc.CompileOptions{Arch: "sm_90",
 			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()

@@ -41,8 +41,8 @@ func Python() string {
 // A Request asks for a function: of a file of Source, or of an installed module.
 type Request struct{ Source, Module, Function string }
 
-// A Function is what its file says of it.
-type Function struct {
+// A Signature is what its file says of a function.
+type Signature struct {
 	Error   string // instead of all else
 	File    string
 	Text    string // of the file
@@ -64,14 +64,14 @@ type Parameter struct {
 
 // Probe reads functions without running their files, whose texts are in sources by name. The error
 // says that there is no Python, or no Triton.
-func Probe(sources map[string]string, requests []Request) ([]Function, error) {
+func Probe(sources map[string]string, requests []Request) ([]Signature, error) {
 	if _, err := exec.LookPath(Python()); err != nil {
 		return nil, hint.Errorf(pythonHelp, "there is no Python %q", Python())
 	}
 	var a struct {
 		Version, Error string
 		Settings       []string
-		Functions      []Function
+		Functions      []Signature
 	}
 	err := ask(map[string]any{"Sources": sources, "Wants": requests}, &a, "probe")
 	switch {
@@ -79,7 +79,7 @@ func Probe(sources map[string]string, requests []Request) ([]Function, error) {
 		return nil, hint.Errorf(pythonHelp, "%s %w", Python(), err)
 	case a.Error != "":
 		return nil, hint.Errorf(pythonHelp, "%s: %s", Python(), a.Error)
-	case older(a.Version):
+	case isTooOld(a.Version):
 		return nil, hint.Errorf("install 3.2 or later", "%s has Triton %s", Python(), a.Version)
 	}
 	for i := range a.Functions {
@@ -90,8 +90,8 @@ func Probe(sources map[string]string, requests []Request) ([]Function, error) {
 	return a.Functions, nil
 }
 
-// older says whether a version is before 3.2.
-func older(version string) bool {
+// isTooOld says whether a version of Triton is before 3.2.
+func isTooOld(version string) bool {
 	var major, minor int
 	fmt.Sscanf(version, "%d.%d", &major, &minor) //nolint:errcheck // zeros are no version
 	return major < 3 || major == 3 && minor < 2

@@ -82,7 +82,7 @@ func TestComplete(t *testing.T) {
 
 // A manifest has what is known, guesses, and marks; heuristics and defaults are told.
 func TestManifest(t *testing.T) {
-	f := Function{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"},
+	f := Signature{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"},
 		{Name: "desc", Descriptor: true},
 		{Name: "axis", Default: "None"}, {Name: "stride_x_row"}, {Name: "RSTD_row_stride"},
 		{Name: "BLOCK", Constexpr: true}, {Name: "HAS_BIAS", Constexpr: true}, {Name: "MODE",

@@ -106,7 +106,7 @@ func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs)
 
 func (d *Device) open(p kernels.Problem, in kernels.Inputs) *bench {
 	b := &bench{d: d, p: p, in: in, mem: reference.Inputs(p, in), drawn: map[string]*kernels.Memory{}}
-	b.want = reference.Answers(p, b.mem)
+	b.want = reference.ComputeGroundTruth(p, b.mem)
 	b.tol = map[string]reference.Tolerance{}
 	for _, t := range p.Tensors() {
 		if t.Role == kernels.Output {
@@ -132,7 +132,7 @@ type bench struct {
 	in    kernels.Inputs
 	mem   map[string]*kernels.Memory
 	drawn map[string]*kernels.Memory // the inputs once more, which no variant gets hold of
-	want  reference.Answer
+	want  reference.GroundTruth
 	tol   map[string]reference.Tolerance
 }
 
@@ -148,8 +148,8 @@ func (b *bench) restoreInputs() (changed []string) {
 	return changed
 }
 
-// A ready variant has its plan and scratch at hand.
-type ready struct {
+// A preparedVariant has its plan and scratch at hand.
+type preparedVariant struct {
 	family *kernels.Family
 	config kernels.Config
 	plan   kernels.Plan
@@ -159,13 +159,13 @@ type ready struct {
 	turn   int                // the run of a check
 }
 
-func (b *bench) prepare(v kernels.Variant) (*ready, error) {
+func (b *bench) prepare(v kernels.Variant) (*preparedVariant, error) {
 	f, v, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
 	if err != nil {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
-	b.saved(plan)
-	r := &ready{family: f, config: v.Config, plan: plan, launch: b.d.launch,
+	b.makeSavedTensors(plan)
+	r := &preparedVariant{family: f, config: v.Config, plan: plan, launch: b.d.launch,
 		mem: map[string]*kernels.Memory{}}
 	for name, m := range b.mem {
 		r.mem[name] = m
@@ -180,8 +180,8 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	return r, nil
 }
 
-// saved makes what else the forward has saved, if the plan asks for it.
-func (b *bench) saved(plan kernels.Plan) {
+// makeSavedTensors makes the tensors that the forward has saved beside the inputs, if the plan asks for them.
+func (b *bench) makeSavedTensors(plan kernels.Plan) {
 	if b.p.Pass != kernels.Bwd || !plan.Takes("y") || b.mem["y"] != nil {
 		return
 	}
@@ -195,7 +195,7 @@ func (b *bench) saved(plan kernels.Plan) {
 
 // run does one launch: its CTAs are dealt to the goroutines one by one, as
 // a GPU deals them to its SMs.
-func (r *ready) run(ctx context.Context, l *kernels.Launch) error {
+func (r *preparedVariant) run(ctx context.Context, l *kernels.Launch) error {
 	if l.Entry == kernels.Memset {
 		clear(r.mem[l.Args[0].Name].Bytes[:l.Args[1].Int])
 		return nil
@@ -231,7 +231,7 @@ func (r *ready) run(ctx context.Context, l *kernels.Launch) error {
 	return nil
 }
 
-func (r *ready) runAll(ctx context.Context) error {
+func (r *preparedVariant) runAll(ctx context.Context) error {
 	for i := range r.plan.Launches {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -244,7 +244,7 @@ func (r *ready) runAll(ctx context.Context) error {
 }
 
 // poison fills outputs and scratch with NaN.
-func (b *bench) poison(r *ready) {
+func (b *bench) poison(r *preparedVariant) {
 	for name := range b.tol {
 		r.mem[name].Poison()
 	}
@@ -254,14 +254,14 @@ func (b *bench) poison(r *ready) {
 }
 
 // written are the outputs that have an answer and that the variant writes.
-func (b *bench) written(r *ready, want reference.Answer) []kernels.Tensor {
+func (b *bench) written(r *preparedVariant, want reference.GroundTruth) []kernels.Tensor {
 	return slices.DeleteFunc(b.p.Tensors(), func(t kernels.Tensor) bool {
 		return t.Role != kernels.Output || want.Values[t.Name] == nil || !r.family.Writes(t.Name)
 	})
 }
 
 // compare holds the outputs against their answers.
-func (b *bench) compare(r *ready, want reference.Answer) (checks []kernels.OutputCheck) {
+func (b *bench) compare(r *preparedVariant, want reference.GroundTruth) (checks []kernels.OutputCheck) {
 	for _, t := range b.written(r, want) {
 		tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name)
 		checks = append(checks, reference.Compare(t, b.mem[t.Name], want.Values[t.Name], want.Scale[t.Name], tol,

@@ -22,11 +22,11 @@ const cachePerCore = 16 << 20
 
 // modelName is the processor's name, or its architecture.
 func modelName() string {
-	return cmp.Or(said("/proc/cpuinfo", "model name"), runtime.GOARCH)
+	return cmp.Or(procField("/proc/cpuinfo", "model name"), runtime.GOARCH)
 }
 
-// said is what a file of the kernel's says first under a name, or "".
-func said(file, name string) string {
+// procField reads what a file of the operating system says first under a name, or "".
+func procField(file, name string) string {
 	data, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(data)) {
 		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == name {
@@ -68,5 +68,5 @@ func ParseSize(s string) int64 {
 
 // memoryBytes is the memory of the machine, or 0 where nothing tells it.
 func memoryBytes() int64 {
-	return ParseSize(strings.TrimSuffix(said("/proc/meminfo", "MemTotal"), " kB") + "K")
+	return ParseSize(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB") + "K")
 }

@@ -203,12 +203,12 @@ func (b *bench) prepare(v kernels.Variant) (*program, error) {
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
 		if !l.IsKernel() {
-			kind := driver.StepCopy
+			kind := driver.CommandCopy
 			if l.Entry == kernels.Memset {
-				kind = driver.StepMemset8
+				kind = driver.CommandMemset8
 			}
 			r.launches = append(r.launches, loadedLaunch{stage: l.Stage,
-				step: driver.Step{Kind: kind, Args: make([]uint64, len(l.Args))}})
+				step: driver.Command{Kind: kind, Args: make([]uint64, len(l.Args))}})
 			continue
 		}
 		binary, err := b.d.compile.binary(l)
@@ -250,7 +250,7 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, err
 	if err != nil {
 		return ld, err
 	}
-	ld.step = driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid,
+	ld.step = driver.Command{Kind: driver.CommandLaunch, Func: fn, Grid: l.Grid,
 		Block: [3]int{l.Block, 1, 1}, Shared: l.Shared,
 		Programmatic: l.Early && b.d.hopper(), Args: make([]uint64, len(l.Args))}
 	if l.Cluster > 1 {
@@ -363,7 +363,7 @@ func (b *bench) makeSaved(plan kernels.Plan) error {
 		return nil
 	}
 	mem := maps.Clone(b.mem)
-	made, err := b.d.tensors(b.p.Saved(), func(t kernels.Tensor) int64 { return t.Bytes() })
+	made, err := b.d.tensors(b.p.SavedTensors(), func(t kernels.Tensor) int64 { return t.Bytes() })
 	if err != nil {
 		return err
 	}
@@ -378,15 +378,15 @@ func (b *bench) makeSaved(plan kernels.Plan) error {
 }
 
 // bind points the arguments of launch i at the tensors.
-func (b *bench) bind(r *program, i int, step *driver.Step) {
+func (b *bench) bind(r *program, i int, step *driver.Command) {
 	for j, a := range r.plan.Launches[i].Args {
 		step.Args[j] = b.slot(a, r.offsets)
 	}
-	if step.Kind == driver.StepCopy {
+	if step.Kind == driver.CommandCopy {
 		step.Src, step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), driver.Ptr(step.Args[1]),
 			int64(step.Args[2])
 	}
-	if step.Kind == driver.StepMemset8 {
+	if step.Kind == driver.CommandMemset8 {
 		step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), int64(step.Args[1])
 	}
 }

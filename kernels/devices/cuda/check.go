@@ -25,7 +25,7 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten,
 		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
 	for _, l := range r.launches {
-		if l.step.Kind != driver.StepLaunch {
+		if l.step.Kind != driver.CommandLaunch {
 			continue
 		}
 		c.Resources = append(c.Resources, l.res)
@@ -76,7 +76,7 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 	}
 	at := layOutResults(len(outs), len(inputs), len(bands))
 	steps := b.clearResults(len(outs), at.size)
-	steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.results + driver.Ptr(at.bands), Value: 0xff,
+	steps = append(steps, driver.Command{Kind: driver.CommandMemset8, Ptr: b.results + driver.Ptr(at.bands), Value: 0xff,
 		Bytes: 8 * int64(len(bands))})
 	for run := range c.Repeats {
 		steps = append(steps, b.poison(r)...)
@@ -94,7 +94,7 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 			steps = append(steps, b.compare(r, t, b.mem, want, i),
 				b.fingerprint(t, b.results+driver.Ptr(at.hashes+8*int64(i))))
 			if c.Repeats > 1 {
-				steps = append(steps, driver.Step{Kind: driver.StepCopy, Ptr: b.first[t.Name],
+				steps = append(steps, driver.Command{Kind: driver.CommandCopy, Ptr: b.first[t.Name],
 					Src: got, Bytes: t.Bytes()})
 			}
 		}
@@ -143,7 +143,7 @@ func (b *bench) inputs() (list []kernels.Tensor) {
 		}
 	}
 	if b.p.Pass == kernels.Bwd {
-		for _, t := range b.p.Saved() {
+		for _, t := range b.p.SavedTensors() {
 			if b.mem[t.Name] != 0 && !slices.Contains(list, t) {
 				list = append(list, t)
 			}
@@ -153,7 +153,7 @@ func (b *bench) inputs() (list []kernels.Tensor) {
 }
 
 // fingerprint adds a tensor's fingerprint to sum.
-func (b *bench) fingerprint(t kernels.Tensor, sum driver.Ptr) driver.Step {
+func (b *bench) fingerprint(t kernels.Tensor, sum driver.Ptr) driver.Command {
 	return b.d.over(b.d.support.fingerprint, (t.Bytes()+15)/16, uint64(b.mem[t.Name]), uint64(t.Bytes()), uint64(sum))
 }
 
@@ -177,27 +177,27 @@ func (b *bench) fingerprintInputs(inputs []kernels.Tensor) error {
 	return nil
 }
 
-// A band is the poison behind the end of a buffer.
-type band struct {
+// A guardBand is the poison behind the end of a buffer.
+type guardBand struct {
 	name string
 	at   driver.Ptr
 }
 
 // bands lists the bands behind the outputs and the scratch buffers of a variant.
-func (b *bench) bands(r *program) (list []band) {
+func (b *bench) bands(r *program) (list []guardBand) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
-			list = append(list, band{t.Name, b.mem[t.Name] + driver.Ptr(t.Bytes())})
+			list = append(list, guardBand{t.Name, b.mem[t.Name] + driver.Ptr(t.Bytes())})
 		}
 	}
 	for _, s := range r.ends {
-		list = append(list, band{s.name, b.d.scratch.ptr + driver.Ptr(s.at)})
+		list = append(list, guardBand{s.name, b.d.scratch.ptr + driver.Ptr(s.at)})
 	}
 	return list[:min(len(list), maxBands)]
 }
 
 // lookBehind looks at bands: the first byte of each that is not poison any more goes to first.
-func (b *bench) lookBehind(bands []band, first driver.Ptr) (steps []driver.Step) {
+func (b *bench) lookBehind(bands []guardBand, first driver.Ptr) (steps []driver.Command) {
 	const at = 8 // bands of one launch
 	for lo := 0; lo < len(bands); lo += at {
 		some := bands[lo:min(lo+at, len(bands))]
@@ -211,10 +211,10 @@ func (b *bench) lookBehind(bands []band, first driver.Ptr) (steps []driver.Step)
 }
 
 // clearResults clears so many bytes, which begin with the outcomes of some outputs.
-func (b *bench) clearResults(outcomes int, size int64) []driver.Step {
-	steps := []driver.Step{{Kind: driver.StepMemset8, Ptr: b.results, Bytes: size}}
+func (b *bench) clearResults(outcomes int, size int64) []driver.Command {
+	steps := []driver.Command{{Kind: driver.CommandMemset8, Ptr: b.results, Bytes: size}}
 	for i := range outcomes {
-		steps = append(steps, driver.Step{Kind: driver.StepMemset8,
+		steps = append(steps, driver.Command{Kind: driver.CommandMemset8,
 			Ptr: b.results + driver.Ptr(i*outcomeBytes+8), Value: 0xff, Bytes: 8}) // first
 	}
 	return steps
@@ -222,7 +222,7 @@ func (b *bench) clearResults(outcomes int, size int64) []driver.Step {
 
 // compare holds output i against its answer, on the device.
 func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]driver.Ptr,
-	i int) driver.Step {
+	i int) driver.Command {
 	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name)
 	scale, cols, one := b.scale.scaleOf(b.p, t, want)
 	if r.family.Stream {
@@ -270,7 +270,7 @@ func (b *bench) checkTimed(r *program, runs int) error {
 }
 
 // read runs steps and reads what results then begin with.
-func (b *bench) read(steps []driver.Step, raw []byte) error {
+func (b *bench) read(steps []driver.Command, raw []byte) error {
 	if err := b.d.ctx.Enqueue(b.d.stream, steps); err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (b *bench) readOutcomes(raw []byte, outs []kernels.Tensor,
 		}
 		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.Bad),
 			MaxErr: min(o.Worst, math.MaxFloat32), Unwritten: int64(o.Unwritten),
-			Void: reference.Void(b.in.Draw, int64(o.Finite), t.Elems())}
+			Void: reference.ProvesNothing(b.in.Draw, int64(o.Finite), t.Elems())}
 		if o.Want2 > 0 {
 			oc.RelL2 = min(math.Sqrt(o.Err2/o.Want2), math.MaxFloat32)
 			if math.IsNaN(oc.RelL2) {
@@ -350,15 +350,15 @@ func (b *bench) outputs(r *program) ([]kernels.Tensor, map[string]driver.Ptr, er
 }
 
 // poison fills outputs, scratch and the bands behind them with NaN (all bits set).
-func (b *bench) poison(r *program) (steps []driver.Step) {
+func (b *bench) poison(r *program) (steps []driver.Command) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
-			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.mem[t.Name],
+			steps = append(steps, driver.Command{Kind: driver.CommandMemset8, Ptr: b.mem[t.Name],
 				Value: 0xff, Bytes: t.Bytes() + bandBytes})
 		}
 	}
 	if r.scratch > 0 {
-		steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.d.scratch.ptr,
+		steps = append(steps, driver.Command{Kind: driver.CommandMemset8, Ptr: b.d.scratch.ptr,
 			Value: 0xff, Bytes: r.scratch})
 	}
 	return steps

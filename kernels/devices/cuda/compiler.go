@@ -9,9 +9,9 @@ import (
 	"normbench/kernels/compile/nvrtc"
 )
 
-// A compiler turns launches into cubins in the background, each unit once. What is asked for
+// A compileQueue turns launches into cubins in the background, each unit once. What is asked for
 // comes first, then what was announced last. The results stay until trim.
-type compiler struct {
+type compileQueue struct {
 	registry *kernels.Registry
 	arch     string
 	compile  compileFunc
@@ -20,22 +20,22 @@ type compiler struct {
 
 	mu     sync.Mutex
 	wake   *sync.Cond
-	asked  []*unit         // in the order asked for
+	asked  []*unitState    // in the order asked for
 	lists  []*announcement // the newest last; without those of which all is begun
-	units  map[string]*unit
+	units  map[string]*unitState
 	closed bool
 }
 
 // A compileFunc is that of a cache.
-type compileFunc func(nvrtc.Source, nvrtc.Options) (*nvrtc.Binary, error)
+type compileFunc func(nvrtc.Source, nvrtc.CompileOptions) (*nvrtc.Binary, error)
 
 // An announcement is the units of a problem that are asked for soon, the first first.
 type announcement struct {
 	problem kernels.Problem
-	units   []*unit
+	units   []*unitState
 }
 
-type unit struct {
+type unitState struct {
 	Unit
 	begun  bool
 	used   bool // it was asked for
@@ -45,8 +45,8 @@ type unit struct {
 }
 
 // newCompiler compiles so many units at a time. The caller sets arch before the first.
-func newCompiler(r *kernels.Registry, compile compileFunc, atOnce int) *compiler {
-	c := &compiler{registry: r, compile: compile, units: map[string]*unit{}}
+func newCompiler(r *kernels.Registry, compile compileFunc, atOnce int) *compileQueue {
+	c := &compileQueue{registry: r, compile: compile, units: map[string]*unitState{}}
 	c.wake = sync.NewCond(&c.mu)
 	for range atOnce {
 		go c.work()
@@ -54,7 +54,7 @@ func newCompiler(r *kernels.Registry, compile compileFunc, atOnce int) *compiler
 	return c
 }
 
-func (c *compiler) work() {
+func (c *compileQueue) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -74,7 +74,7 @@ func (c *compiler) work() {
 }
 
 // next takes a unit off the queue, nil if there is none.
-func (c *compiler) next() *unit {
+func (c *compileQueue) next() *unitState {
 	for len(c.asked) > 0 {
 		u := c.asked[0]
 		c.asked = c.asked[1:]
@@ -97,7 +97,7 @@ func (c *compiler) next() *unit {
 }
 
 // announce queues the launches of a problem's plans in place of those announced of it before.
-func (c *compiler) announce(p kernels.Problem, plans []kernels.Plan) {
+func (c *compileQueue) announce(p kernels.Problem, plans []kernels.Plan) {
 	list := &announcement{problem: p}
 	var made []Unit
 	for _, plan := range plans {
@@ -124,7 +124,7 @@ func (c *compiler) announce(p kernels.Problem, plans []kernels.Plan) {
 }
 
 // make is NewUnit with sources as they were when first read.
-func (c *compiler) make(l *kernels.Launch) (Unit, error) {
+func (c *compileQueue) make(l *kernels.Launch) (Unit, error) {
 	if src, ok := c.sources.Load(l.Source); ok {
 		return unitOf(src.(nvrtc.Source), l, c.arch), nil
 	}
@@ -135,10 +135,10 @@ func (c *compiler) make(l *kernels.Launch) (Unit, error) {
 	return u, err
 }
 
-func (c *compiler) ask(l *kernels.Launch) *unit {
+func (c *compileQueue) ask(l *kernels.Launch) *unitState {
 	made, err := c.make(l)
 	if err != nil {
-		u := &unit{err: err, ready: make(chan struct{})}
+		u := &unitState{err: err, ready: make(chan struct{})}
 		close(u.ready)
 		return u
 	}
@@ -154,24 +154,24 @@ func (c *compiler) ask(l *kernels.Launch) *unit {
 }
 
 // unit is the unit of that key. A new one is in no queue.
-func (c *compiler) unit(made Unit) *unit {
+func (c *compileQueue) unit(made Unit) *unitState {
 	key := made.key()
 	u, ok := c.units[key]
 	if !ok {
-		u = &unit{Unit: made, ready: make(chan struct{})}
+		u = &unitState{Unit: made, ready: make(chan struct{})}
 		c.units[key] = u
 	}
 	return u
 }
 
 // binary waits for a launch's cubin.
-func (c *compiler) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
+func (c *compileQueue) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
 	u := c.ask(l)
 	<-u.ready
 	return u.binary, u.err
 }
 
-func (c *compiler) close() {
+func (c *compileQueue) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true

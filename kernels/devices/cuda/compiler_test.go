@@ -21,7 +21,7 @@ type slowCache struct {
 	order []string
 }
 
-func (c *slowCache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
+func (c *slowCache) Compile(src nvrtc.Source, opt nvrtc.CompileOptions) (*nvrtc.Binary, error) {
 	name := opt.Defines[0].Value
 	c.mu.Lock()
 	c.order = append(c.order, name)

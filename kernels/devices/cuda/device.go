@@ -29,10 +29,10 @@ var supportSource string
 type Device struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
-	compile  *compiler
+	compile  *compileQueue
 	pool     *nvrtc.Pool // nil where this process compiles
 	cache    *nvrtc.Cache
-	triton   *triton.Compiler
+	triton   *triton.Service
 
 	monitor *nvml.Monitor // nil without NVML
 
@@ -75,7 +75,7 @@ func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string
 			"$NORMBENCH_NVRTC at libnvrtc.so")
 	}
 	d := &Device{registry: r}
-	d.triton = triton.NewCompiler(step)
+	d.triton = triton.NewService(step)
 	d.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).UsePython(d.triton.Compile)
 	if len(helper) > 0 && processes > 0 {
 		d.pool = nvrtc.NewPool(processes, step, append(slices.Clone(helper), c.Path())...)
@@ -103,8 +103,8 @@ func (d *Device) endCompilers() {
 	d.triton.Close()
 }
 
-// Unkept implements kernels.Caching.
-func (d *Device) Unkept() string { return d.cache.Unkept() }
+// CacheWarning implements kernels.CacheWarner.
+func (d *Device) CacheWarning() string { return d.cache.Warning() }
 
 // call runs f with the GPU's context current on its thread. Handing f to a thread of its own took
 // two wakes of a thread for each call. On a virtual machine that was a third of a short visit.
@@ -248,10 +248,10 @@ func (d *Device) Sense(context.Context) (kernels.Reading, error) {
 	return d.monitor.Sample()
 }
 
-// Beside implements kernels.Neighbour.
-func (d *Device) Beside(pids ...int) {
+// IgnoreProcesses implements kernels.ProcessIgnorer.
+func (d *Device) IgnoreProcesses(pids ...int) {
 	if d.monitor != nil {
-		d.monitor.Beside(pids...)
+		d.monitor.IgnoreProcesses(pids...)
 	}
 }
 
@@ -331,14 +331,14 @@ func (d *Device) freeAll(mem map[string]driver.Ptr) {
 
 // A loadedLaunch is ready for the driver.
 type loadedLaunch struct {
-	step   driver.Step
+	step   driver.Command
 	stage  string
 	symbol string // of a kernel
 	res    kernels.Resource
 }
 
 // start asks for the launches of a plan: they go ahead of all that is only announced.
-func (c *compiler) start(plan kernels.Plan) {
+func (c *compileQueue) start(plan kernels.Plan) {
 	for i := range plan.Launches {
 		if plan.Launches[i].IsKernel() {
 			c.ask(&plan.Launches[i])
@@ -348,13 +348,13 @@ func (c *compiler) start(plan kernels.Plan) {
 
 // trim drops finished units beyond a few thousand, as they are on disk, and those that nobody waits
 // for: one that is still announced is made again when it is asked for.
-func (c *compiler) trim() {
+func (c *compileQueue) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.units) < 4096 {
 		return
 	}
-	maps.DeleteFunc(c.units, func(_ string, u *unit) bool {
+	maps.DeleteFunc(c.units, func(_ string, u *unitState) bool {
 		select {
 		case <-u.ready:
 			return true

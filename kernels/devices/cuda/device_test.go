@@ -72,7 +72,7 @@ func matchReference(t *testing.T, d *Device, p kernels.Problem, in kernels.Input
 		}))
 		return v
 	}
-	answer := reference.Answers(p, mem)
+	answer := reference.ComputeGroundTruth(p, mem)
 	for name, want := range answer.Values {
 		assert.Must(t, b.want[name] != 0, "%s: no answer for %s on the GPU", p, name)
 		for i, got := range read(b.want[name], len(want)) {

@@ -77,12 +77,12 @@ func loopUS(t *testing.T, d *Device, p kernels.Problem, v kernels.Variant, calls
 		if err != nil {
 			return err
 		}
-		timed := func(each []driver.Step) (float64, error) {
-			steps := []driver.Step{{Kind: driver.StepRecord, Event: d.events[0]}}
+		timed := func(each []driver.Command) (float64, error) {
+			steps := []driver.Command{{Kind: driver.CommandRecord, Event: d.events[0]}}
 			for range calls {
 				steps = append(steps, each...)
 			}
-			steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: d.events[1]})
+			steps = append(steps, driver.Command{Kind: driver.CommandRecord, Event: d.events[1]})
 			if _, err := d.enqueueBehindSpin(steps); err != nil {
 				return 0, err
 			}

@@ -20,7 +20,7 @@ type support struct {
 
 func (d *Device) loadSupport() error {
 	b, err := d.cache.Compile(nvrtc.Source{Name: "support.cu", Text: supportSource},
-		nvrtc.Options{Arch: d.info.Arch})
+		nvrtc.CompileOptions{Arch: d.info.Arch})
 	if err != nil {
 		return err
 	}
@@ -46,23 +46,23 @@ const supportThreads = 256
 
 // each launches a support entry over n elements.
 func (d *Device) each(f driver.Function, n int64, args ...uint64) error {
-	return d.ctx.Enqueue(d.stream, []driver.Step{d.over(f, n, args...)})
+	return d.ctx.Enqueue(d.stream, []driver.Command{d.over(f, n, args...)})
 }
 
 // over is the launch of a support entry over n elements.
-func (d *Device) over(f driver.Function, n int64, args ...uint64) driver.Step {
+func (d *Device) over(f driver.Function, n int64, args ...uint64) driver.Command {
 	blocks := min(max((n+supportThreads-1)/supportThreads, 1), int64(d.info.SMs)*16)
 	return supportStep(f, [3]int{int(blocks), 1, 1}, args)
 }
 
-func supportStep(f driver.Function, grid [3]int, args []uint64) driver.Step {
-	return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: grid,
+func supportStep(f driver.Function, grid [3]int, args []uint64) driver.Command {
+	return driver.Command{Kind: driver.CommandLaunch, Func: f, Grid: grid,
 		Block: [3]int{supportThreads, 1, 1}, Args: args}
 }
 
 // launch launches a support entry.
 func (d *Device) launch(f driver.Function, grid [3]int, args []uint64) error {
-	return d.ctx.Enqueue(d.stream, []driver.Step{supportStep(f, grid, args)})
+	return d.ctx.Enqueue(d.stream, []driver.Command{supportStep(f, grid, args)})
 }
 
 func boolArg(b bool) uint64 {
@@ -133,7 +133,7 @@ func (d *Device) savedOutput(p kernels.Problem, in kernels.Inputs, mem map[strin
 	return d.each(d.support.roundTo, n, uint64(mem["y"]), uint64(out), uint64(n), uint64(p.DType))
 }
 
-// scales are those of the terms of a problem's answers, see reference.Answer: of each row of y or dx and
+// scales are those of the terms of a problem's answers, see reference.GroundTruth: of each row of y or dx and
 // of x, and the sums of squares of dw and db. They are one allocation, which sums begins.
 type scales struct {
 	sums, out, x driver.Ptr

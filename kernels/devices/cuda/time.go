@@ -31,7 +31,7 @@ const (
 // all of it took. An event behind the spin proves that it outlasted the host; where it did
 // not, the steps run again behind a longer one. The next spin is half as long again as what
 // the host took.
-func (d *Device) enqueueBehindSpin(steps []driver.Step) (busy float64, err error) {
+func (d *Device) enqueueBehindSpin(steps []driver.Command) (busy float64, err error) {
 	if d.gate == nil {
 		e, err := d.ctx.NewEvent()
 		if err != nil {
@@ -41,7 +41,7 @@ func (d *Device) enqueueBehindSpin(steps []driver.Step) (busy float64, err error
 	}
 	for range spinTries {
 		start := time.Now()
-		if err := d.ctx.Enqueue(d.stream, d.addSpin(steps, driver.Step{Kind: driver.StepRecord,
+		if err := d.ctx.Enqueue(d.stream, d.addSpin(steps, driver.Command{Kind: driver.CommandRecord,
 			Event: *d.gate})); err != nil {
 			return 0, err
 		}
@@ -85,9 +85,9 @@ func batches(samples, operations int) (sizes []int) {
 
 // addSpin is a spin, which may last as long as the host needs for steps, what stands behind
 // it, and steps.
-func (d *Device) addSpin(steps []driver.Step, behind ...driver.Step) []driver.Step {
+func (d *Device) addSpin(steps []driver.Command, behind ...driver.Command) []driver.Command {
 	spin := spinStep(d, firstSpinNS+max(d.enqueueNS, enqueueNS)*uint64(len(steps)))
-	return slices.Concat([]driver.Step{spin}, behind, steps)
+	return slices.Concat([]driver.Command{spin}, behind, steps)
 }
 
 // Time implements kernels.Bench. A sample is a flush, an event, the launches, an event.
@@ -155,7 +155,7 @@ func runLengths(launches int, stages bool) (runs []int) {
 
 // samples takes the samples of one call, a batch behind each spin. Where the answer is checked
 // afterwards, the outputs are poisoned ahead of the last run.
-func (b *bench) samples(r *program, samples int, runs []int, before []driver.Step,
+func (b *bench) samples(r *program, samples int, runs []int, before []driver.Command,
 	checked bool) (busy float64, err error) {
 	operations, marks := 0, 2*len(runs)
 	for _, n := range runs {
@@ -163,12 +163,12 @@ func (b *bench) samples(r *program, samples int, runs []int, before []driver.Ste
 	}
 	first := 0
 	for _, n := range batches(samples, operations) {
-		var steps []driver.Step
+		var steps []driver.Command
 		if first > 0 {
 			steps = b.sample(r, runs, before, nil, b.d.events[first*marks:][:marks])
 		}
 		for i := first; i < first+n; i++ {
-			var poison []driver.Step
+			var poison []driver.Command
 			if i == samples-1 && checked {
 				poison = b.poison(r)
 			}
@@ -186,9 +186,9 @@ func (b *bench) samples(r *program, samples int, runs []int, before []driver.Ste
 
 // sample lists what is enqueued for a sample: for each run what stands before it, and its launches
 // between two events. The outputs are poisoned ahead of the last run.
-func (b *bench) sample(r *program, runs []int, before, poison []driver.Step,
-	events []driver.Event) (steps []driver.Step) {
-	mark := func(i int) driver.Step { return driver.Step{Kind: driver.StepRecord, Event: events[i]} }
+func (b *bench) sample(r *program, runs []int, before, poison []driver.Command,
+	events []driver.Event) (steps []driver.Command) {
+	mark := func(i int) driver.Command { return driver.Command{Kind: driver.CommandRecord, Event: events[i]} }
 	for k, n := range runs {
 		if k == len(runs)-1 {
 			steps = append(steps, poison...)
@@ -252,9 +252,9 @@ func (b *bench) elapsed(r *program, o kernels.TimeOptions, runs []int) (t kernel
 // the cache is then full of dirty lines, and writing them back takes 1 to 2 us
 // of a kernel that moves 25 MB and 5 us of one that moves 200 MB, time that
 // belongs to the flush and not to the kernel (docs/performance.md).
-func (d *Device) backlog(flush int64) ([]driver.Step, error) {
+func (d *Device) backlog(flush int64) ([]driver.Command, error) {
 	if flush == 0 {
-		return []driver.Step{spinStep(d, warmBacklogNS)}, nil
+		return []driver.Command{spinStep(d, warmBacklogNS)}, nil
 	}
 	if d.flush.bytes < flush+256 {
 		if err := d.grow(&d.flush, flush+256); err != nil {
@@ -264,16 +264,16 @@ func (d *Device) backlog(flush int64) ([]driver.Step, error) {
 			return nil, err
 		}
 	}
-	step := func(f driver.Function, args ...uint64) driver.Step {
-		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{d.info.SMs * 4, 1, 1},
+	step := func(f driver.Function, args ...uint64) driver.Command {
+		return driver.Command{Kind: driver.CommandLaunch, Func: f, Grid: [3]int{d.info.SMs * 4, 1, 1},
 			Block: [3]int{512, 1, 1}, Args: args}
 	}
 	from := uint64(d.flush.ptr)
-	return []driver.Step{step(d.support.flush, from, uint64(flush/16), from+uint64(flush)),
+	return []driver.Command{step(d.support.flush, from, uint64(flush/16), from+uint64(flush)),
 		step(d.support.letGo, from, uint64(flush/128))}, nil
 }
 
-func spinStep(d *Device, ns uint64) driver.Step {
-	return driver.Step{Kind: driver.StepLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1},
+func spinStep(d *Device, ns uint64) driver.Command {
+	return driver.Command{Kind: driver.CommandLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1},
 		Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
 }

@@ -21,7 +21,7 @@ import (
 // variants with the same source, defines and arch are one unit, compiled once.
 type Unit struct {
 	Source  nvrtc.Source
-	Options nvrtc.Options
+	Options nvrtc.CompileOptions
 }
 
 // NewUnit makes the unit of launch l for an arch such as "sm_90", with the
@@ -32,7 +32,7 @@ func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) 
 }
 
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
-	u := Unit{Source: src, Options: nvrtc.Options{Arch: arch, Extra: l.Options, Include: l.Include}}
+	u := Unit{Source: src, Options: nvrtc.CompileOptions{Arch: arch, Extra: l.Options, Include: l.Include}}
 	if src.IsPython() {
 		u.Options.Extra = slices.Concat(l.Params, l.Options)
 	}
@@ -40,10 +40,10 @@ func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 		u.Options.Names = []string{l.Entry}
 	}
 	for _, d := range l.Defines {
-		u.Options.Defines = append(u.Options.Defines, nvrtc.Define{Name: d.Name,
+		u.Options.Defines = append(u.Options.Defines, nvrtc.Macro{Name: d.Name,
 			Value: strconv.FormatInt(d.Value, 10)})
 	}
-	slices.SortFunc(u.Options.Defines, func(a, b nvrtc.Define) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(u.Options.Defines, func(a, b nvrtc.Macro) int { return strings.Compare(a.Name, b.Name) })
 	return u
 }
 

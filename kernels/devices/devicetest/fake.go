@@ -49,7 +49,7 @@ type Fake struct {
 	busy atomic.Bool // a method is running
 
 	mu      sync.Mutex
-	calls   []Call
+	calls   []FakeCall
 	opens   map[kernels.Problem]int
 	samples map[job]int
 	bench   *fakeBench // the open one
@@ -61,8 +61,8 @@ type job struct {
 	v kernels.Variant
 }
 
-// A Call is one call of a method of a Fake or its Benches.
-type Call struct {
+// A FakeCall is one call of a method of a Fake or its Benches.
+type FakeCall struct {
 	// "prefetch", "open", "check", "time", "close" (of a Bench), "end" (of the device)
 	Op       string
 	Problem  kernels.Problem
@@ -73,7 +73,7 @@ type Call struct {
 }
 
 // String is the call as "check rmsnorm/fwd/8x8/bf16 family@label".
-func (c Call) String() string {
+func (c FakeCall) String() string {
 	s := c.Op
 	if c.Problem != (kernels.Problem{}) {
 		s += " " + c.Problem.String()
@@ -85,10 +85,10 @@ func (c Call) String() string {
 }
 
 // Calls are the calls so far, of the ops given, or of all.
-func (f *Fake) Calls(ops ...string) []Call {
+func (f *Fake) Calls(ops ...string) []FakeCall {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var calls []Call
+	var calls []FakeCall
 	for _, c := range f.calls {
 		if len(ops) == 0 || strings.Contains(" "+strings.Join(ops, " ")+" ", " "+c.Op+" ") {
 			calls = append(calls, c)
@@ -98,7 +98,7 @@ func (f *Fake) Calls(ops ...string) []Call {
 }
 
 // enter logs a call; the result ends it.
-func (f *Fake) enter(c Call) func() {
+func (f *Fake) enter(c FakeCall) func() {
 	if !f.busy.CompareAndSwap(false, true) {
 		panic("devicetest: " + c.Op + " while another call of the device is running")
 	}
@@ -121,7 +121,7 @@ func (f *Fake) Info() kernels.DeviceInfo {
 
 // Prefetch implements kernels.Device.
 func (f *Fake) Prefetch(p kernels.Problem, vs []kernels.Variant) {
-	defer f.enter(Call{Op: "prefetch", Problem: p, Variants: append([]kernels.Variant(nil),
+	defer f.enter(FakeCall{Op: "prefetch", Problem: p, Variants: append([]kernels.Variant(nil),
 		vs...)})()
 }
 
@@ -130,7 +130,7 @@ func (f *Fake) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (
 	if err := ctx.Err(); err != nil {
 		return nil, err // nothing was opened, so nothing will be closed
 	}
-	defer f.enter(Call{Op: "open", Problem: p, Inputs: in})()
+	defer f.enter(FakeCall{Op: "open", Problem: p, Inputs: in})()
 	if f.bench != nil {
 		panic("devicetest: open while a problem is open")
 	}
@@ -158,25 +158,25 @@ func (f *Fake) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (
 
 // Close implements kernels.Device.
 func (f *Fake) Close() error {
-	defer f.enter(Call{Op: "end"})()
+	defer f.enter(FakeCall{Op: "end"})()
 	f.closed = true
 	return nil
 }
 
-// A Sensed is a Fake with scripted readings of its sensors, by the number of the call from 0. It
+// A SensorFake is a Fake with scripted readings of its sensors, by the number of the call from 0. It
 // remembers which processes belong beside it.
-type Sensed struct {
+type SensorFake struct {
 	*Fake
 	Reading func(call int) kernels.Reading
 	PIDs    []int
 	calls   int
 }
 
-// Beside implements kernels.Sensor.
-func (s *Sensed) Beside(pids ...int) { s.PIDs = pids }
+// IgnoreProcesses implements kernels.Sensor.
+func (s *SensorFake) IgnoreProcesses(pids ...int) { s.PIDs = pids }
 
 // Sense implements kernels.Sensor.
-func (s *Sensed) Sense(context.Context) (kernels.Reading, error) {
+func (s *SensorFake) Sense(context.Context) (kernels.Reading, error) {
 	s.calls++
 	return s.Reading(s.calls - 1), nil
 }
@@ -233,7 +233,7 @@ func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant, may
 // Check implements kernels.Bench.
 func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check,
 	error) {
-	defer b.f.enter(Call{Op: "check", Problem: b.p, Variants: []kernels.Variant{v},
+	defer b.f.enter(FakeCall{Op: "check", Problem: b.p, Variants: []kernels.Variant{v},
 		Repeats: repeats})()
 	v, stages, err := b.begin(ctx, "check", v, b.f.FailIn == "")
 	if err != nil {
@@ -264,7 +264,7 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 // quarters of a sample.
 func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (
 	kernels.Timing, error) {
-	defer b.f.enter(Call{Op: "time", Problem: b.p, Variants: []kernels.Variant{v}, Options: o})()
+	defer b.f.enter(FakeCall{Op: "time", Problem: b.p, Variants: []kernels.Variant{v}, Options: o})()
 	v, stages, err := b.begin(ctx, "time", v, b.f.FailIn != "stages" || o.Stages)
 	if err != nil {
 		return kernels.Timing{}, err
@@ -303,7 +303,7 @@ func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeO
 
 // Close implements kernels.Bench.
 func (b *fakeBench) Close() error {
-	defer b.f.enter(Call{Op: "close", Problem: b.p})()
+	defer b.f.enter(FakeCall{Op: "close", Problem: b.p})()
 	if b.closed {
 		panic("devicetest: a bench closed twice")
 	}

@@ -442,7 +442,7 @@ func (s *suite) reference(t *testing.T) {
 		const seed = 1<<63 + 12345 // more bits than a float64 or an int32 would keep
 		for _, draw := range []kernels.Draw{kernels.DrawUnit, kernels.DrawMean, kernels.DrawExtreme} {
 			in := kernels.Inputs{Seed: seed, Draw: draw}
-			want := reference.Answers(p, reference.Inputs(p, in)).Values["y"]
+			want := reference.ComputeGroundTruth(p, reference.Inputs(p, in)).Values["y"]
 			b, err := s.dev.Open(t.Context(), p, in)
 			assert.NoError(t, err)
 			for i := range 8 {

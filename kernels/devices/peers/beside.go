@@ -14,11 +14,11 @@ import (
 type Device struct {
 	ours   kernels.Device
 	theirs *Worker
-	calls  map[callKey]call
+	calls  map[callKey]callTimes
 }
 
-// A call is what one of a peer takes on a problem, in seconds of the host and of the GPU.
-type call struct{ host, gpu float64 }
+// A callTimes says what one call of a peer takes on a problem, in seconds of the host and of the GPU.
+type callTimes struct{ host, gpu float64 }
 
 type callKey struct {
 	family  string
@@ -32,7 +32,7 @@ func Join(ours kernels.Device, theirs *Worker) (*Device, error) {
 		return nil, hint.Errorf("use --device cuda, and one GPU for both",
 			"the peers run on %s %s, and our kernels on %s %s", b.Name, b.UUID, a.Name, a.UUID)
 	}
-	return &Device{ours, theirs, map[callKey]call{}}, nil
+	return &Device{ours, theirs, map[callKey]callTimes{}}, nil
 }
 
 // Info implements kernels.Device: it is ours.
@@ -42,7 +42,7 @@ func (d *Device) Info() kernels.DeviceInfo { return d.ours.Info() }
 func (d *Device) Peers() []kernels.Peer { return d.theirs.Peers() }
 
 // Prepare compiles for the cells that are peers': Worker.Prepare.
-func (d *Device) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Preparation, error) {
+func (d *Device) Prepare(ctx context.Context, cells []ProblemVariant, o PrepareOptions) (Preparation, error) {
 	return d.theirs.Prepare(ctx, cells, o)
 }
 
@@ -66,12 +66,12 @@ func (d *Device) Sense(ctx context.Context) (kernels.Reading, error) {
 	if !ok {
 		return kernels.Reading{}, nil
 	}
-	if n, ok := d.ours.(kernels.Neighbour); ok {
+	if n, ok := d.ours.(kernels.ProcessIgnorer); ok {
 		var pids []int // it has another one after a crash
 		if pid := d.theirs.PID(); pid != 0 {
 			pids = append(pids, pid)
 		}
-		n.Beside(pids...)
+		n.IgnoreProcesses(pids...)
 	}
 	return s.Sense(ctx)
 }
@@ -116,7 +116,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant,
 	})
 	if err == nil && t.Host > 0 {
 		gpu := slices.Sorted(slices.Values(t.Seconds))[len(t.Seconds)/2]
-		b.d.calls[callKey{v.Family, b.p}] = call{t.Host, gpu}
+		b.d.calls[callKey{v.Family, b.p}] = callTimes{t.Host, gpu}
 	}
 	return t, err
 }

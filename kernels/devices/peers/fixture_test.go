@@ -65,7 +65,7 @@ func fixtureOf(t *testing.T, text string, draw kernels.Inputs) fixture {
 		}
 		f.Inputs[name] = b.String()
 	}
-	ans := reference.Answers(p, mem)
+	ans := reference.ComputeGroundTruth(p, mem)
 	for _, tensor := range p.Tensors() {
 		if tensor.Role != kernels.Output || tensor.Name == "rstd" || tensor.Name == "mean" {
 			continue // no peer hands out its statistics

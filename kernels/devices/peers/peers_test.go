@@ -135,7 +135,7 @@ func TestProtocol(t *testing.T) {
 // Our sensor is told of the process that the peers have at the moment.
 func TestSense(t *testing.T) {
 	t.Parallel()
-	ours := &devicetest.Sensed{Fake: &devicetest.Fake{},
+	ours := &devicetest.SensorFake{Fake: &devicetest.Fake{},
 		Reading: func(int) kernels.Reading { return kernels.Reading{ClockMHz: 1980} }}
 	d, err := Join(ours, double(t, time.Minute))
 	assert.NoError(t, err)
@@ -186,7 +186,7 @@ func TestStart(t *testing.T) {
 			assert.NoError(t, err)
 			t.Setenv("PYTHONPATH", abs)
 		}
-		_, err := Start(t.Context(), Options{Python: test.python, Timeout: 20 * time.Second})
+		_, err := Start(t.Context(), LibraryOptions{Python: test.python, Timeout: 20 * time.Second})
 		assert.Must(t, err != nil && matches(test.want, err.Error()), "%v, want %q", err, test.want)
 		assert.Refused(t, err, "")
 	}

@@ -12,8 +12,8 @@ import (
 	"normbench/kernels/devices/worker"
 )
 
-// A Cell is a variant of a peer on a problem.
-type Cell struct {
+// A ProblemVariant is a variant of a peer on a problem.
+type ProblemVariant struct {
 	Problem kernels.Problem
 	Variant kernels.Variant
 }
@@ -23,8 +23,8 @@ type PrepareOptions struct {
 	Jobs  int           // processes at once
 	Limit time.Duration // longest for one cell
 	// Progress, where set, is told of every cell that begins or ends: how many have ended,
-	// and which of those at work began first, the zero Cell where none is. Calls do not overlap.
-	Progress func(done, total int, oldest Cell)
+	// and which of those at work began first, the zero ProblemVariant where none is. Calls do not overlap.
+	Progress func(done, total int, oldest ProblemVariant)
 }
 
 // DefaultLimit is a few times what tuning a backward takes on a busy machine.
@@ -42,39 +42,39 @@ type Preparation struct {
 // sample may be taken meanwhile: they run on the same GPU. A process that
 // hangs or crashes is ended, and is a cell that is not prepared. The error is
 // ctx's.
-func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Preparation, error) {
+func (w *Worker) Prepare(ctx context.Context, cells []ProblemVariant, o PrepareOptions) (Preparation, error) {
 	var sum Preparation
-	cells = slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return w.builds(c) == "" })
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c ProblemVariant) bool { return w.builds(c) == "" })
 	// What tunes takes longest, and goes first: the last cells to end should be short.
-	slices.SortStableFunc(cells, func(a, b Cell) int { return cmp.Compare(w.builds(b), w.builds(a)) })
+	slices.SortStableFunc(cells, func(a, b ProblemVariant) int { return cmp.Compare(w.builds(b), w.builds(a)) })
 	sum.Cells = len(cells)
 	if len(cells) == 0 || o.Jobs < 1 || len(w.command) == 0 {
 		return sum, ctx.Err()
 	}
-	next := make(chan Cell, len(cells))
+	next := make(chan ProblemVariant, len(cells))
 	for _, c := range cells {
 		next <- c
 	}
 	close(next)
 	var mu sync.Mutex
 	done := 0
-	var none error     // why a process did not start
-	var working []Cell // in the order in which they began
+	var none error               // why a process did not start
+	var working []ProblemVariant // in the order in which they began
 	tell := func(change func()) {
 		mu.Lock()
 		defer mu.Unlock()
 		if change(); o.Progress != nil && ctx.Err() == nil {
-			o.Progress(done, len(cells), append(slices.Clone(working), Cell{})[0])
+			o.Progress(done, len(cells), append(slices.Clone(working), ProblemVariant{})[0])
 		}
 	}
-	end := func(c Cell, err error) {
+	end := func(c ProblemVariant, err error) {
 		var f *kernels.Failure
 		if err != nil && !(errors.As(err, &f) && f.Status == kernels.StatusRefused) {
 			sum.Failed++
 			sum.First = cmp.Or(sum.First, err)
 		}
 		done++
-		working = slices.DeleteFunc(working, func(w Cell) bool { return w == c })
+		working = slices.DeleteFunc(working, func(w ProblemVariant) bool { return w == c })
 	}
 	var wg sync.WaitGroup
 	for range min(o.Jobs, len(cells)) {
@@ -108,7 +108,7 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	return sum, ctx.Err()
 }
 
-func prepare(ctx context.Context, c *worker.Client, cell Cell) error {
+func prepare(ctx context.Context, c *worker.Client, cell ProblemVariant) error {
 	b, err := c.Open(ctx, cell.Problem, kernels.Inputs{Seed: 1})
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func prepare(ctx context.Context, c *worker.Client, cell Cell) error {
 }
 
 // builds is what a cell's peer says of itself: "compiles", "tunes" or nothing.
-func (w *Worker) builds(c Cell) string {
+func (w *Worker) builds(c ProblemVariant) string {
 	name, _ := kernels.PeerName(c.Variant.Family)
 	p, _ := Find(w.Peers(), name)
 	return p.Builds

@@ -23,11 +23,11 @@ func prepared(t *testing.T) (*Worker, string) {
 	return theirs, filepath.Join(cache, "triton")
 }
 
-func cells(t *testing.T, names []string, problems ...string) (list []Cell) {
+func cells(t *testing.T, names []string, problems ...string) (list []ProblemVariant) {
 	t.Helper()
 	for _, text := range problems {
 		for _, name := range names {
-			list = append(list, Cell{devicetest.Problem(t, text), kernels.PeerVariant(name)})
+			list = append(list, ProblemVariant{devicetest.Problem(t, text), kernels.PeerVariant(name)})
 		}
 	}
 	return list
@@ -42,13 +42,13 @@ func TestPrepare(t *testing.T) {
 	assert.NoError(t, err)
 	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"},
 		"rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")
-	list = append(list, Cell{list[0].Problem, kernels.Variant{Family: "rms_fwd/cta_reg"}})
+	list = append(list, ProblemVariant{list[0].Problem, kernels.Variant{Family: "rms_fwd/cta_reg"}})
 	var seen []int
-	begun := map[Cell]bool{}
+	begun := map[ProblemVariant]bool{}
 	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second,
-		Progress: func(done, total int, oldest Cell) {
+		Progress: func(done, total int, oldest ProblemVariant) {
 			assert.Equal(t, total, 10, done)
-			assert.That(t, len(seen) != 0 || done <= 0 && oldest != Cell{},
+			assert.That(t, len(seen) != 0 || done <= 0 && oldest != ProblemVariant{},
 				"it says %d done of %v at first, not what begins", done, oldest)
 			begun[oldest] = true
 			if len(seen) == 0 || seen[len(seen)-1] != done {
@@ -57,7 +57,7 @@ func TestPrepare(t *testing.T) {
 		}})
 	// What is refused is no failure: it is never asked of a peer.
 	assert.That(t, err == nil && got.Cells == 10 && got.Failed == 4 && got.First != nil &&
-		len(seen) == 11 && seen[10] == 10 && begun[Cell{}], "%+v, %v, %v", got, err, seen)
+		len(seen) == 11 && seen[10] == 10 && begun[ProblemVariant{}], "%+v, %v, %v", got, err, seen)
 	pids := map[string]bool{}
 	for _, name := range []string{"slow-8", "slow-16", "prints-8", "prints-16"} {
 		text, err := os.ReadFile(filepath.Join(cache, name))

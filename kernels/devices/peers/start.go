@@ -12,8 +12,8 @@ import (
 	"normbench/kernels/devices/worker"
 )
 
-// Options say how Start runs the peers.
-type Options struct {
+// LibraryOptions say how Start runs the peers.
+type LibraryOptions struct {
 	Python  string        // a program, in the PATH or by its place
 	UUID    string        // of the GPU; "" for the first one
 	CPU     bool          // run what runs on a CPU, to check it
@@ -37,7 +37,7 @@ const pythonHelp = "install Python 3 with PyTorch for CUDA, or name one with --p
 
 // Start writes peers.py to a folder of its own and runs it. The error is one
 // line: no Python, no torch, no CUDA.
-func Start(ctx context.Context, o Options) (*Worker, error) {
+func Start(ctx context.Context, o LibraryOptions) (*Worker, error) {
 	python, err := exec.LookPath(o.Python)
 	if err != nil {
 		return nil, hint.Errorf(pythonHelp, "the peers' Python %q is not there: %w", o.Python, err)

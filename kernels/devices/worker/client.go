@@ -150,9 +150,9 @@ func (c *Client) kill() {
 	c.pid.Store(0)
 }
 
-// Another starts a second worker by the same command, with more in its environment. What
+// StartAnother starts a second worker by the same command, with more in its environment. What
 // both say on standard error the first says alone.
-func (c *Client) Another(ctx context.Context, env ...string) (*Client, error) {
+func (c *Client) StartAnother(ctx context.Context, env ...string) (*Client, error) {
 	o := c.o
 	o.Env, o.Stderr = append(slices.Clip(o.Env), env...), nil
 	return Start(ctx, o)
@@ -168,8 +168,8 @@ func (c *Client) Peers() []kernels.Peer { return c.peers }
 // worker in a process of its own must exec it. Any goroutine may ask.
 func (c *Client) PID() int { return int(c.pid.Load()) }
 
-// Beside implements kernels.Neighbour, as far as the device does.
-func (c *Client) Beside(pids ...int) { c.beside = pids }
+// IgnoreProcesses implements kernels.ProcessIgnorer, as far as the device does.
+func (c *Client) IgnoreProcesses(pids ...int) { c.beside = pids }
 
 // Prefetch implements kernels.Device. Its trouble, if any, shows again when a
 // variant is checked.
@@ -215,7 +215,7 @@ func (c *Client) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs)
 // Close ends the worker.
 func (c *Client) Close() error {
 	if c.proc != nil {
-		ctx, cancel := c.leaving()
+		ctx, cancel := c.closingContext()
 		defer cancel()
 		c.proc.Close(ctx, 5*time.Second)
 		c.proc = nil
@@ -264,14 +264,14 @@ func (b *remoteBench) Close() error {
 	if b.c.proc != b.proc {
 		return nil
 	}
-	ctx, cancel := b.c.leaving()
+	ctx, cancel := b.c.closingContext()
 	defer cancel()
 	_, err := b.c.call(ctx, &request{Op: "close"})
 	return err
 }
 
-// leaving is the context of what comes last: Start's, or where that is done a while.
-func (c *Client) leaving() (context.Context, context.CancelFunc) {
+// closingContext makes the context of what comes last: Start's, or where that is done, one of a few seconds.
+func (c *Client) closingContext() (context.Context, context.CancelFunc) {
 	if c.ctx.Err() == nil {
 		return context.WithCancel(c.ctx)
 	}

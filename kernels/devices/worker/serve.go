@@ -44,8 +44,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
 				a.Error, a.Hint = err.Error(), hint.Of(err)
 			}
 		}
-		if d, ok := s.dev.(kernels.Caching); ok {
-			a.Unkept = d.Unkept()
+		if d, ok := s.dev.(kernels.CacheWarner); ok {
+			a.Unkept = d.CacheWarning()
 		}
 		if err := enc.Encode(&a); err != nil {
 			return fmt.Errorf("write answer: %w", err)
@@ -104,8 +104,8 @@ func (s *server) do(req *request, a *answer) (err error) {
 		}
 	case "sense":
 		a.Reading = &kernels.Reading{}
-		if n, ok := s.dev.(kernels.Neighbour); ok {
-			n.Beside(req.Beside...)
+		if n, ok := s.dev.(kernels.ProcessIgnorer); ok {
+			n.IgnoreProcesses(req.Beside...)
 		}
 		if sensor, ok := s.dev.(kernels.Sensor); ok {
 			*a.Reading, err = sensor.Sense(s.ctx)

@@ -13,7 +13,7 @@
 //	open problem inputs                -> (nothing but the id); inputs are a seed and a draw
 //	check variant repeats              -> check
 //	time variant options               -> timing
-//	sense [beside]                     -> reading; beside are no other processes: kernels.Neighbour
+//	sense [beside]                     -> reading; beside are no other processes: kernels.ProcessIgnorer
 //	close                              -> (nothing but the id); closes the open problem
 //
 // The answers of a device that compiles may also hold unkept, why that does not stay.
@@ -52,7 +52,7 @@ type answer struct {
 	Error   string           `json:"error,omitempty"`
 	Hint    string           `json:"hint,omitempty"`
 
-	Unkept string `json:"unkept,omitempty"` // with every answer of a kernels.Caching
+	Unkept string `json:"unkept,omitempty"` // with every answer of a kernels.CacheWarner
 }
 
 type hello struct {

@@ -161,12 +161,12 @@ func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.St
 
 // rich is a device with all that devices may leave out.
 type rich struct {
-	devicetest.Sensed
+	devicetest.SensorFake
 	step time.Duration
 }
 
 func newRich() *rich {
-	r := &rich{Sensed: devicetest.Sensed{Fake: &devicetest.Fake{}}}
+	r := &rich{SensorFake: devicetest.SensorFake{Fake: &devicetest.Fake{}}}
 	r.Reading = func(int) (reading kernels.Reading) {
 		for _, pid := range r.PIDs {
 			reading.Others = append(reading.Others, fmt.Sprint(pid))
@@ -201,7 +201,7 @@ func TestOptionalParts(t *testing.T) {
 	got, want := c.Peers(), newRich().Peers()
 	assert.That(t, slices.Equal(got, want), "peers %+v, want %+v", got, want)
 	for _, pids := range [][]int{{7, 8}, {9}, nil} {
-		c.Beside(pids...)
+		c.IgnoreProcesses(pids...)
 		r, err := c.Sense(t.Context())
 		assert.That(t, err == nil &&
 			slices.Equal(r.Others, strings.Fields(strings.Trim(fmt.Sprint(pids), "[]"))),
@@ -216,7 +216,7 @@ func TestOptionalParts(t *testing.T) {
 	assert.That(t, c.PID() == pid && pid != 0 && pid != os.Getpid(),
 		"its process is %d, and was %d", c.PID(), pid)
 	// Another is a process of its own by the same command, in an environment with more.
-	another, err := c.Another(t.Context(), modeEnv+"=cpu")
+	another, err := c.StartAnother(t.Context(), modeEnv+"=cpu")
 	assert.NoError(t, err)
 	defer another.Close()
 	assert.That(t, another.PID() != 0 && another.PID() != pid && another.Info().Kind == kernels.KindCPU &&

@@ -21,7 +21,7 @@ import (
 )
 
 // newChecker is for an H200 of another arch.
-func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Checker {
+func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Inspector {
 	d := devicetest.H200()
 	d.Arch = arch
 	c := check.New(r, d)
@@ -30,7 +30,7 @@ func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Checker {
 }
 
 // needNVRTC is newChecker for an sm_90, or skips without NVRTC.
-func needNVRTC(t *testing.T, r *kernels.Registry) *check.Checker {
+func needNVRTC(t *testing.T, r *kernels.Registry) *check.Inspector {
 	t.Helper()
 	c := newChecker(t, r, "sm_90")
 	assert.Needs(t, "NVRTC", c.NoNVRTC)
@@ -39,7 +39,7 @@ func needNVRTC(t *testing.T, r *kernels.Registry) *check.Checker {
 
 // compile has families compiled at problems of their op and pass, as far as they serve them: their
 // base, or all configs.
-func compile(t *testing.T, c *check.Checker, fs []*kernels.Family, all bool, problems ...string) {
+func compile(t *testing.T, c *check.Inspector, fs []*kernels.Family, all bool, problems ...string) {
 	t.Helper()
 	for _, f := range fs {
 		for _, text := range problems {

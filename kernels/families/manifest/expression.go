@@ -83,7 +83,7 @@ func (e *expression) compile(known scope) error {
 	} else if err != nil {
 		return bad(yamldoc.OneLine(err.Error()))
 	}
-	p := &compiler{kind: e.kind, known: known}
+	p := &expressionCompiler{kind: e.kind, known: known}
 	if e.tree = p.node(parsed.Node); e.tree.truth && e.kind != truth {
 		p.fail("a condition where a number belongs")
 	}
@@ -174,9 +174,9 @@ type node struct {
 // constant is a node without variables.
 func constant(v float64, truth bool) node { return node{func(*env) float64 { return v }, truth} }
 
-// A compiler turns what was parsed into nodes, whose functions take 43 ns where the parser's own
+// An expressionCompiler turns what was parsed into nodes, whose functions take 43 ns where the parser's own
 // machine took 2 us.
-type compiler struct {
+type expressionCompiler struct {
 	kind     kind
 	known    scope
 	variable bool    // it has seen one
@@ -184,14 +184,14 @@ type compiler struct {
 	err      string  // the first
 }
 
-func (p *compiler) fail(format string, args ...any) {
+func (p *expressionCompiler) fail(format string, args ...any) {
 	if p.err == "" {
 		p.err = yamldoc.OneLine(fmt.Sprintf(format, args...))
 	}
 }
 
 // node compiles a part of an expression.
-func (p *compiler) node(part ast.Node) node {
+func (p *expressionCompiler) node(part ast.Node) node {
 	switch n := part.(type) {
 	case *ast.IntegerNode:
 		if n.Value > maxWhole {
@@ -232,7 +232,7 @@ func (p *compiler) node(part ast.Node) node {
 }
 
 // sign is an operand behind an operator.
-func (p *compiler) sign(op string, n node) node {
+func (p *expressionCompiler) sign(op string, n node) node {
 	switch op {
 	case "!", "not":
 		return p.choose(n, constant(0, true), constant(1, true))
@@ -243,7 +243,7 @@ func (p *compiler) sign(op string, n node) node {
 }
 
 // condition is an operand that is true unless it is zero.
-func (p *compiler) condition(n node) node {
+func (p *expressionCompiler) condition(n node) node {
 	if n.truth {
 		return n
 	}
@@ -251,7 +251,7 @@ func (p *compiler) condition(n node) node {
 }
 
 // choose is yes or no, by a condition.
-func (p *compiler) choose(n, yes, no node) node {
+func (p *expressionCompiler) choose(n, yes, no node) node {
 	if yes.truth != no.truth {
 		p.fail("a number or else a condition")
 	}
@@ -264,7 +264,7 @@ func (p *compiler) choose(n, yes, no node) node {
 }
 
 // apply is an operation on its operands, of more than two from the left to the right.
-func (p *compiler) apply(op string, operands ...node) node {
+func (p *expressionCompiler) apply(op string, operands ...node) node {
 	if slices.ContainsFunc(operands, func(n node) bool { return n.truth }) {
 		p.fail("a condition where %s takes numbers", op)
 	}
@@ -286,7 +286,7 @@ func (p *compiler) apply(op string, operands ...node) node {
 	return node{eval, strings.ContainsAny(op, "=<>")}
 }
 
-func (p *compiler) name(name string) node {
+func (p *expressionCompiler) name(name string) node {
 	if name == "eps" && p.kind == fraction {
 		return constant(p.known.eps, false)
 	}
@@ -300,7 +300,7 @@ func (p *compiler) name(name string) node {
 	return v.node
 }
 
-func (p *compiler) call(name string, given []ast.Node) node {
+func (p *expressionCompiler) call(name string, given []ast.Node) node {
 	count, ok := map[string]int{"min": -1, "max": -1, "ceildiv": 2, "pow2": 1, "log2": 1, "sqrt": 1}[name]
 	var args []node
 	for _, g := range given {
@@ -330,11 +330,11 @@ func truthOf(b bool) float64 {
 	return 0
 }
 
-// An operation is an operator or a function of two numbers, or of one, which it is given twice.
-type operation func(x *env, a, b float64) float64
+// An operator computes with two numbers, or with one, which it is given twice.
+type operator func(x *env, a, b float64) float64
 
 // operations are all by their names.
-var operations = map[string]operation{
+var operations = map[string]operator{
 	"==":      func(_ *env, a, b float64) float64 { return truthOf(a == b) },
 	"!=":      func(_ *env, a, b float64) float64 { return truthOf(a != b) },
 	"<":       func(_ *env, a, b float64) float64 { return truthOf(a < b) },
@@ -363,7 +363,7 @@ var operations = map[string]operation{
 
 // exactly stand in for operations where all arithmetic is whole, and quotients are exact: of numbers
 // up to 2^53 none is rounded to a whole number.
-var exactly = map[string]operation{
+var exactly = map[string]operator{
 	"+":       func(x *env, a, b float64) float64 { return x.exact(a + b) },
 	"-":       func(x *env, a, b float64) float64 { return x.exact(a - b) },
 	"*":       func(x *env, a, b float64) float64 { return x.exact(a * b) },

@@ -58,7 +58,7 @@ func (d *design) outputs() (names []string) {
 // passes says whether some launch has the buffer as an argument.
 func (d *design) passes(name string) bool {
 	is := func(a *argument) bool { return a.kind == kernels.ArgBuffer && a.name == name }
-	return slices.ContainsFunc(d.launches, func(l launch) bool { return slices.ContainsFunc(l.Args, is) })
+	return slices.ContainsFunc(d.launches, func(l launchSpec) bool { return slices.ContainsFunc(l.Args, is) })
 }
 
 // macros are the names of the defines that every launch has.
@@ -365,7 +365,7 @@ func (d *design) plan(x *env, c kernels.Config) kernels.Plan {
 			has = append(has, name)
 		}
 	}
-	for _, t := range slices.Concat(p.Tensors(), p.Saved()) {
+	for _, t := range slices.Concat(p.Tensors(), p.SavedTensors()) {
 		has = append(has, t.Name)
 	}
 	partials := d.partials(x)
@@ -418,7 +418,7 @@ func (d *design) partials(x *env) int64 {
 }
 
 // measure gives k its geometry.
-func (l *launch) measure(k *kernels.Launch, x *env) {
+func (l *launchSpec) measure(k *kernels.Launch, x *env) {
 	k.Grid = [3]int{1, 1, 1}
 	k.Resident = l.Resident != nil && l.Resident.holds(x)
 	for _, of := range []struct {
@@ -435,7 +435,7 @@ func (l *launch) measure(k *kernels.Launch, x *env) {
 }
 
 // check finds what is wrong with the launch.
-func (l *launch) check(x *env) {
+func (l *launchSpec) check(x *env) {
 	if !l.If.holds(x) || l.zero != "" {
 		return
 	}
@@ -450,7 +450,7 @@ func (l *launch) check(x *env) {
 
 // launchPlan is the launch, or none where its condition does not hold or there is
 // nothing to clear. has says which buffers there are.
-func (d *design) launchPlan(l *launch, x *env, c kernels.Config, has []string,
+func (d *design) launchPlan(l *launchSpec, x *env, c kernels.Config, has []string,
 	scratch []kernels.Scratch) (k kernels.Launch, ok bool) {
 	if !l.If.holds(x) {
 		return k, false
@@ -496,7 +496,7 @@ func (d *design) launchPlan(l *launch, x *env, c kernels.Config, has []string,
 }
 
 // knobsOf are the knobs that the sources of a launch see.
-func (l *launch) knobsOf(x *env, c kernels.Config) kernels.Config {
+func (l *launchSpec) knobsOf(x *env, c kernels.Config) kernels.Config {
 	if l.Knobs == nil {
 		return c
 	}
@@ -508,7 +508,7 @@ func (l *launch) knobsOf(x *env, c kernels.Config) kernels.Config {
 }
 
 // arguments gives k its arguments.
-func (l *launch) arguments(k *kernels.Launch, x *env, has []string) {
+func (l *launchSpec) arguments(k *kernels.Launch, x *env, has []string) {
 	for _, a := range l.Args {
 		arg := kernels.Arg{Kind: a.kind, Name: a.name}
 		switch {
@@ -524,7 +524,7 @@ func (l *launch) arguments(k *kernels.Launch, x *env, has []string) {
 }
 
 // refuse holds what the device asks of a launch.
-func (l *launch) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
+func (l *launchSpec) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	switch {
 	case dev.SharedPerBlock > 0 && k.Shared > dev.SharedPerBlock:
 		return fmt.Errorf("%s takes %d bytes of shared memory, more than %d",

@@ -243,7 +243,7 @@ func (d *design) findFolders(dir string) error {
 
 // find finds a launch's kernel. Of a source it returns its name and those of the files that it
 // includes.
-func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string) (
+func (l *launchSpec) find(r *kernels.Registry, prefix string, files map[string]string) (
 	included []string, err error) {
 	file, entry := l.file(), l.Entry.Text
 	text, ok := files[file.Text]
@@ -302,7 +302,7 @@ func foreign(names, binaries []string, files map[string]string, include []string
 	for _, name := range names {
 		own.Headers[name] = files[strings.TrimPrefix(name, Prefix)]
 	}
-	parts := nvrtc.Included(own, slices.Concat(include, nvrtc.UserFolders()))
+	parts := nvrtc.HeaderHashes(own, slices.Concat(include, nvrtc.UserFolders()))
 	for _, name := range binaries {
 		parts = append(parts, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte(files[name]))))
 	}

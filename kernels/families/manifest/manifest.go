@@ -54,7 +54,7 @@ type design struct {
 	knobs    []kernels.Range
 	names    map[string]variable // of expressions, lettings as far as they are read
 	base     []choice
-	launches []launch
+	launches []launchSpec
 	reduce   *reduction // k2; nil without one
 	prefix   string     // of its files
 	include  []string   // absolute paths
@@ -96,18 +96,18 @@ type buffer struct {
 	Elems *expression  `min:"0" max:"1099511627776"`
 }
 
-// A launch is a kernel, or with zero a buffer or an output to clear.
-type launch struct {
-	kernel
+// A launchSpec is a kernel, or with zero a buffer or an output to clear.
+type launchSpec struct {
+	kernelSpec
 	zero   string
 	common bool            // its source includes common.cuh
 	knobs  []*kernels.Knob // of Knobs
 	values []*expression   // of its arguments, knobs and macros
-	python *compile        // of a kernel of Triton
+	python *tritonCompile  // of a kernel of Triton
 }
 
-// A kernel is launched where If holds. Its code is in one file.
-type kernel struct {
+// A kernelSpec is launched where If holds. Its code is in one file.
+type kernelSpec struct {
 	Stage string       `yaml:"optional" match:"^[a-z][a-z0-9_]*$" help:"letters a-z, digits and _, such as k1"`
 	If    *expression  `yaml:"optional" kind:"truth"`
 	Entry yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_:]*(<[A-Za-z0-9_:<>,.()*&+ -]*>)?$" help:"name a __global__ function, such as kernel or kernel<8, float>"`
@@ -129,7 +129,7 @@ type kernel struct {
 }
 
 // file is where the code is.
-func (k *kernel) file() yamldoc.Word {
+func (k *kernelSpec) file() yamldoc.Word {
 	if k.Source.Text != "" {
 		return k.Source
 	}

@@ -227,7 +227,7 @@ var reduceBuffers = []string{"dw_partial", "db_partial"}
 func (d *design) readLaunches() error {
 	kernel := 1
 	for i, v := range d.Launches {
-		var l launch
+		var l launchSpec
 		l.Stage = fmt.Sprintf("k%d", kernel)
 		if v.Has("reduce") && i != len(d.Launches)-1 {
 			return v.Errorf("put it last", "reduce is the last launch")
@@ -235,7 +235,7 @@ func (d *design) readLaunches() error {
 		if err := d.readLaunch(v, &l); err != nil {
 			return err
 		}
-		same := func(o launch) bool { return o.Stage == l.Stage && (o.If == nil || l.If == nil) }
+		same := func(o launchSpec) bool { return o.Stage == l.Stage && (o.If == nil || l.If == nil) }
 		if slices.ContainsFunc(d.launches, same) {
 			at := yamldoc.Place{At: v.At, Path: v.Path + ".stage"}
 			return at.Errorf("name it with stage:", "two stages are %q", l.Stage)
@@ -254,7 +254,7 @@ func (d *design) readLaunches() error {
 }
 
 // readLaunch reads a launch whose stage is known, of whatever kind.
-func (d *design) readLaunch(v yamldoc.Value, l *launch) error {
+func (d *design) readLaunch(v yamldoc.Value, l *launchSpec) error {
 	switch {
 	case v.Has("reduce") && d.Pass != kernels.Bwd:
 		return v.Errorf("a forward leaves no partial sums", "reduce is for a backward")
@@ -283,14 +283,14 @@ func (d *design) readLaunch(v yamldoc.Value, l *launch) error {
 	case v.Has("triton"):
 		return d.readTriton(v, l)
 	}
-	if err := v.Decode(&l.kernel); err != nil {
+	if err := v.Decode(&l.kernelSpec); err != nil {
 		return err
 	}
 	return d.readKernel(l)
 }
 
 // readKernel checks the launch of a kernel.
-func (d *design) readKernel(l *launch) error {
+func (d *design) readKernel(l *launchSpec) error {
 	given := 0
 	for _, w := range []yamldoc.Word{l.Source, l.Cubin, l.PTX} {
 		given += min(len(w.Text), 1)

@@ -14,17 +14,17 @@ import (
 	"normbench/kernels/families/common"
 )
 
-// A compile is what Triton is told beside the arguments.
-type compile struct {
+// A tritonCompile is what Triton is told beside the arguments.
+type tritonCompile struct {
 	request  triton.Request
-	function triton.Function
+	function triton.Signature
 	place    yamldoc.Place
-	settings []setting // constexprs, then options
+	settings []tritonSetting // constexprs, then options
 }
 
-// A setting is a constexpr or an option of Triton's: an expression, a literal of Python, or the type
+// A tritonSetting is a constexpr or an option of Triton's: an expression, a literal of Python, or the type
 // of a buffer's elements.
-type setting struct {
+type tritonSetting struct {
 	binding
 	option  bool
 	literal bool
@@ -64,7 +64,7 @@ func kindOf(text string) kind {
 }
 
 // readTriton reads a launch of a kernel of Triton.
-func (d *design) readTriton(v yamldoc.Value, l *launch) error {
+func (d *design) readTriton(v yamldoc.Value, l *launchSpec) error {
 	f := tritonFields{Stage: l.Stage}
 	if err := v.Decode(&f); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 		l.Source = yamldoc.Word{Place: k.Module.Place, Text: nvrtc.Module + k.Module.Text}
 		d.modules = append(d.modules, l.Source.Text)
 	}
-	l.python = &compile{place: k.Function.Place, request: triton.Request{Source: k.Source.Text,
+	l.python = &tritonCompile{place: k.Function.Place, request: triton.Request{Source: k.Source.Text,
 		Module: k.Module.Text, Function: k.Function.Text}}
 	list := append([]*expression{l.If}, l.Grid...)
 	first := len(list)
@@ -100,7 +100,7 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 		l.Args = append(l.Args, a)
 	}
 	for i, b := range slices.Concat(f.Constexprs, f.Options) {
-		s := setting{binding: b, option: i >= len(f.Constexprs), literal: literalRE.MatchString(b.value.text)}
+		s := tritonSetting{binding: b, option: i >= len(f.Constexprs), literal: literalRE.MatchString(b.value.text)}
 		if m := typeRE.FindStringSubmatch(b.value.text); m != nil && d.isBuffer(m[1]) {
 			s.typeOf = m[1]
 		}
@@ -121,7 +121,7 @@ func (d *design) isBuffer(text string) bool {
 }
 
 // tritonLaunches lists the launches whose kernels are Triton's.
-func (d *design) tritonLaunches() (list []*launch) {
+func (d *design) tritonLaunches() (list []*launchSpec) {
 	for i := range d.launches {
 		if d.launches[i].python != nil {
 			list = append(list, &d.launches[i])
@@ -132,7 +132,7 @@ func (d *design) tritonLaunches() (list []*launch) {
 
 // probe finds the functions of all designs, by one process of Python. No code of theirs runs.
 func probe(designs []*design, files map[string]string) error {
-	var launches []*launch
+	var launches []*launchSpec
 	sources := map[string]string{}
 	for _, d := range designs {
 		for _, l := range d.tritonLaunches() {
@@ -175,7 +175,7 @@ func probe(designs []*design, files map[string]string) error {
 }
 
 // checkFunction holds a launch against the signature of its function.
-func (l *launch) checkFunction() error {
+func (l *launchSpec) checkFunction() error {
 	f := l.python.function
 	if f.Error != "" {
 		help := "correct the file, or name a function of @triton.jit, and the file or module that has it"
@@ -231,10 +231,10 @@ func (l *launch) checkFunction() error {
 }
 
 // compileWith gives k what Triton is told: of each argument, of constexprs, of options.
-func (l *launch) compileWith(k *kernels.Launch, x *env, c kernels.Config,
+func (l *launchSpec) compileWith(k *kernels.Launch, x *env, c kernels.Config,
 	scratch []kernels.Scratch) {
 	types := map[string]kernels.DType{"w": x.Weight, "b": x.Weight} // which a problem may lack
-	for _, t := range slices.Concat(x.Tensors(), x.Saved()) {
+	for _, t := range slices.Concat(x.Tensors(), x.SavedTensors()) {
 		types[t.Name] = t.DType
 	}
 	for _, s := range scratch {
@@ -275,7 +275,7 @@ func (l *launch) compileWith(k *kernels.Launch, x *env, c kernels.Config,
 }
 
 // text is a setting as Python reads it, and as a number.
-func (s *setting) text(x *env) (text string, n int) {
+func (s *tritonSetting) text(x *env) (text string, n int) {
 	if s.literal || s.typeOf != "" {
 		return s.value.text, 0
 	}

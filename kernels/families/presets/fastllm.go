@@ -14,7 +14,7 @@ var fastLLMBefore = &Preset{
 			return fastLLMForward(p), nil
 		}
 		cols := kernels.CeilPow2(p.N)
-		return one(variant(p, "two_pass", "br%d.bc%d.w%d.k0.p0.sp%d"+fastLLMRest,
+		return oneVariant(variant(p, "two_pass", "br%d.bc%d.w%d.k0.p0.sp%d"+fastLLMRest,
 			max(fastLLMTile/cols, 1), cols, fastLLMWarps(cols), cols))
 	},
 }
@@ -35,13 +35,13 @@ var fastLLM546 = &Preset{
 		switch {
 		case cols <= 4096:
 			rows := clamp(fastLLMTile/cols, 1, 8)
-			return one(variant(p, "two_pass", "br%d.bc%d.w%d.p%d.sp%d"+fastLLMRest, rows, cols,
+			return oneVariant(variant(p, "two_pass", "br%d.bc%d.w%d.p%d.sp%d"+fastLLMRest, rows, cols,
 				fastLLMWarps(cols), fastLLMCTAs(p, d, rows), cols))
 		case cols <= fits && p.M >= enough:
-			return one(variant(p, "two_pass", "br1.bc%d.w32.p%d.sp%d"+fastLLMRest, cols,
+			return oneVariant(variant(p, "two_pass", "br1.bc%d.w32.p%d.sp%d"+fastLLMRest, cols,
 				fastLLMCTAs(p, d, 1), cols))
 		}
-		return one(variant(p, "two_pass", "br4.bc4096.w16.k0.p0.sp0"+fastLLMRest))
+		return oneVariant(variant(p, "two_pass", "br4.bc4096.w16.k0.p0.sp0"+fastLLMRest))
 	},
 }
 
@@ -51,11 +51,11 @@ const (
 	fastLLMRest = ".v0.so1.pt1.lb0.ch0.rc8.rr64.rw4"
 )
 
-var fastLLMLacks = lacks{"Fast-LLM", "residual", "fp8"}
+var fastLLMLacks = limits{"Fast-LLM", "residual", "fp8"}
 
 // fastLLMForward: a CTA per row of at most 64 KiB.
 func fastLLMForward(p kernels.Problem) []kernels.Variant {
-	return wider(fastLLMWarps(kernels.CeilPow2(p.N)), func(w int64) kernels.Variant {
+	return doubleWarps(fastLLMWarps(kernels.CeilPow2(p.N)), func(w int64) kernels.Variant {
 		return variant(p, "cta_reg", "br1.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", w, vector(p, 32*w))
 	})
 }

@@ -23,22 +23,22 @@ var inductorFixed64 = &Preset{
 	},
 }
 
-var inductorLacks = lacks{"the compiled graph", "fp8", "acc"}
+var inductorLacks = limits{"the compiled graph", "fp8", "acc"}
 
 func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernels.Variant, error) {
 	// A persistent reduction: the row in registers while it is at most 64 KiB, by
 	// an eighth of a warp's lanes per 16 bytes up to 8 warps; then in a loop.
 	if p.Pass == kernels.Fwd {
 		if p.N <= 8192 {
-			return wider(inductorWarps(p.N), func(w int64) kernels.Variant {
+			return doubleWarps(inductorWarps(p.N), func(w int64) kernels.Variant {
 				return variant(p, "cta_reg", "br1.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", w, vector(p, 32*w))
 			}), nil
 		}
-		return one(variant(p, "two_pass", "br1.bc4096.w16.v0.k0.p0.sp0.lb0.ch0"))
+		return oneVariant(variant(p, "two_pass", "br1.bc4096.w16.v0.k0.p0.sp0.lb0.ch0"))
 	}
 	if p.M*p.N < 5<<20 || p.M < 2*p.N || p.M < 4096 || p.N > 16384 || p.NoWeight {
 		rows := clamp(lastPow2(p.M/64), 1, 64) // a split keeps at least 64 rows
-		return one(variant(p, "split", "br1.w%d.v%d.dc64.rg%d.lb0.ch0", inductorWarps(p.N),
+		return oneVariant(variant(p, "split", "br1.w%d.v%d.dc64.rg%d.lb0.ch0", inductorWarps(p.N),
 			vector(p, 32*inductorWarps(p.N)), rows))
 	}
 	split, block, stages := int64(64), int64(1), int64(1)

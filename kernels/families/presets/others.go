@@ -9,22 +9,22 @@ import (
 
 var triRMSNorm = &Preset{
 	Name: "tri-rmsnorm", System: "Tri-RMSNorm (simudt), corrected",
-	Lacks: lacks{"Tri-RMSNorm", "layernorm", "residual", "fp8", "zc", "noweight", "acc"},
+	Lacks: limits{"Tri-RMSNorm", "layernorm", "residual", "fp8", "zc", "noweight", "acc"},
 	Doc: "forward in blocks of 1024 columns, read twice; backward adds each row's dw to one of " +
 		"32 rows under a lock. Upstream's dx lacks its correction term, its buffers are too " +
 		"small and its last kernel is never launched; this is the design as it was meant",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if p.Pass == kernels.Fwd {
-			return one(variant(p, "two_pass", "br1.bc1024.w4.v0.k0.p0.sp0.lb0.ch0"))
+			return oneVariant(variant(p, "two_pass", "br1.bc1024.w4.v0.k0.p0.sp0.lb0.ch0"))
 		}
 		// The backward's one block covers the row; warps as in the Triton tutorial.
 		warps := clamp(kernels.CeilPow2(p.N)/256, 1, 8)
-		return one(variant(p, "lock_group", "gs32.w%d.v0.lb0.ch0", warps))
+		return oneVariant(variant(p, "lock_group", "gs32.w%d.v0.lb0.ch0", warps))
 	},
 }
 
 var liger = &Preset{
-	Name: "liger", System: "Liger-Kernel (Triton)", Lacks: lacks{"Liger", "fp8", "acc"},
+	Name: "liger", System: "Liger-Kernel (Triton)", Lacks: limits{"Liger", "fp8", "acc"},
 	Doc: "forward a CTA per row; backward as many CTAs as SMs, each with its own range of rows; " +
 		"warps by the power of two of N. Upstream also clears dx first (zeros_like), which is " +
 		"not counted here",
@@ -35,7 +35,7 @@ var liger = &Preset{
 		}
 		warps := step(n, [][2]int64{{1024, 4}, {4096, 8}, {16384, 16}}, 32) // calculate_settings
 		if p.Pass == kernels.Bwd {
-			return wider(warps, func(w int64) kernels.Variant {
+			return doubleWarps(warps, func(w int64) kernels.Variant {
 				return variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho1.ro1.so0.pt0.lb0.ch0", w,
 					vector(p, 32*w), min(p.M, int64(d.SMs)))
 			}), nil
@@ -44,7 +44,7 @@ var liger = &Preset{
 		if n <= 256 && p.M >= 32768 { // the block variant: 16 rows per CTA
 			rows = 16
 		}
-		return one(variant(p, "cta_reg", "br%d.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", rows, warps,
+		return oneVariant(variant(p, "cta_reg", "br%d.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", rows, warps,
 			vector(p, 32*warps/rows)))
 	},
 }
@@ -64,7 +64,7 @@ var apexSizes = []int64{768, 1024, 1536, 2048, 2304, 3072, 3840, 4096, 5120, 614
 
 var apexFast = &Preset{
 	Name: "apex-fast", System: "apex FastLayerNorm", Times: true,
-	Lacks: lacks{"FastLayerNorm", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"},
+	Lacks: limits{"FastLayerNorm", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"},
 	Doc: "persistent CTAs, several per wide row, by a table of 26 column counts; rows meet in " +
 		"global memory",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
@@ -93,28 +93,28 @@ var apexFast = &Preset{
 
 var apexFused = &Preset{
 	Name: "apex-fused", System: "apex FusedLayerNorm and FusedRMSNorm",
-	Lacks: lacks{"apex's fused kernel", "residual", "fp8", "zc", "acc"},
+	Lacks: limits{"apex's fused kernel", "residual", "fp8", "zc", "acc"},
 	Doc: "128 threads per row, single elements, x read twice; backward in three launches: 16 " +
 		"groups of partial sums, their sum, dx",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		v := p.DType.Size()
 		if p.Pass == kernels.Fwd {
-			return one(variant(p, "two_pass", "br1.bc%d.w4.v%d.k0.p0.sp0.lb0.ch0",
+			return oneVariant(variant(p, "two_pass", "br1.bc%d.w4.v%d.k0.p0.sp0.lb0.ch0",
 				min(kernels.CeilPow2(p.N), 512), v))
 		}
-		return one(variant(p, "split", "br1.w4.v%d.dc32.rg16.lb0.ch0", v))
+		return oneVariant(variant(p, "split", "br1.w4.v%d.dc32.rg16.lb0.ch0", v))
 	},
 }
 
 var llmc = &Preset{
 	Name: "llmc", System: "llm.c",
-	Lacks: lacks{"llm.c", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"},
+	Lacks: limits{"llm.c", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"},
 	Doc: "forward a warp per row through shared memory; backward one kernel of 512 threads, two " +
 		"per SM, whose last CTA sums the partial rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if p.Pass == kernels.Fwd {
-			return one(variant(p, "warp_smem", "w8.br8.k0.lb0.ch0"))
+			return oneVariant(variant(p, "warp_smem", "w8.br8.k0.lb0.ch0"))
 		}
-		return one(variant(p, "last_cta", "w16.k2.v0.lb0"))
+		return oneVariant(variant(p, "last_cta", "w16.k2.v0.lb0"))
 	},
 }

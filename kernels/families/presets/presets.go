@@ -21,7 +21,7 @@ import (
 type Preset struct {
 	Name   string // "te-593"
 	System string // "TransformerEngine (ROCm) PR 593"
-	Lacks  lacks
+	Lacks  limits
 	Doc    string // one line: the rule
 	// Times says that the system times what Pick returns and takes the fastest.
 	// Otherwise the first that our families accept counts: a rule's own answer,
@@ -103,15 +103,15 @@ func with(v kernels.Variant, format string, args ...any) kernels.Variant {
 	return v
 }
 
-// one is the answer of a rule that does not time.
-func one(v kernels.Variant) ([]kernels.Variant, error) { return []kernels.Variant{v}, nil }
+// oneVariant makes the answer of a rule that does not time.
+func oneVariant(v kernels.Variant) ([]kernels.Variant, error) { return []kernels.Variant{v}, nil }
 
-// lacks are what a system's kernel is called, and then the ops and options that it has not. All
+// limits name a system's kernel, and then the ops and options that it lacks. All
 // lack ops beside rmsnorm and layernorm.
-type lacks []string
+type limits []string
 
 // refuse says which of p's op and options the system lacks, or nil.
-func (l lacks) refuse(p kernels.Problem) error {
+func (l limits) refuse(p kernels.Problem) error {
 	var found []string
 	ours := p.Op == kernels.RMSNorm || p.Op == kernels.LayerNorm
 	if op := string(p.Op); !ours || slices.Contains(l[1:], op) {
@@ -139,10 +139,10 @@ func vector(p kernels.Problem, threads int64) int64 {
 	return v
 }
 
-// wider is a rule's variant for a number of warps, then with twice as many and
+// doubleWarps lists a rule's variant for a number of warps, then with twice as many and
 // so on to 32: where rows start at odd places, ours hold fewer elements per
 // thread.
-func wider(warps int64, of func(warps int64) kernels.Variant) []kernels.Variant {
+func doubleWarps(warps int64, of func(warps int64) kernels.Variant) []kernels.Variant {
 	var vs []kernels.Variant
 	for ; warps <= 32; warps *= 2 {
 		vs = append(vs, of(warps))

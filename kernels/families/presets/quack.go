@@ -22,7 +22,7 @@ var (
 // quackPreset is the rule with a way to reduce the partial rows of narrow backwards, as the knob
 // fused_dw has it.
 func quackPreset(name, system, doc string, fused int) *Preset {
-	return &Preset{Name: name, System: system, Doc: doc, Lacks: lacks{"quack", "fp8", "acc"},
+	return &Preset{Name: name, System: system, Doc: doc, Lacks: limits{"quack", "fp8", "acc"},
 		Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 			return quackRule(p, d, fused)
 		}}
@@ -51,7 +51,7 @@ func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Va
 		if p.N > limit {
 			reload = 1
 		}
-		return one(variant(p, "smem_pipe", "br%d.w%d.v0.st1.cp1.rl%d.cl%d.k0.p0.lb0.ch0",
+		return oneVariant(variant(p, "smem_pipe", "br%d.w%d.v0.st1.cp1.rl%d.cl%d.k0.p0.lb0.ch0",
 			threads/perRow, threads/32, reload, cluster))
 	}
 	threads := step(p.N, [][2]int64{{4096, 128}}, 256)
@@ -71,6 +71,6 @@ func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Va
 		}
 		fd = fused
 	}
-	return one(variant(p, "smem_pipe", "br%d.w%d.v0.st2.cp1.rl%d.cl%d.fd%d.p%d.u1.ro0.pt0.lb0.ch0.er0",
+	return oneVariant(variant(p, "smem_pipe", "br%d.w%d.v0.st2.cp1.rl%d.cl%d.fd%d.p%d.u1.ro0.pt0.lb0.ch0.er0",
 		threads/perRow, threads/32, reload, cluster, fd, columns*cluster))
 }

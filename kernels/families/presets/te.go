@@ -17,7 +17,7 @@ var (
 
 func tePreset(name, system, doc string, after bool) *Preset {
 	return &Preset{Name: name, System: system, Doc: doc, Times: true,
-		Lacks: lacks{"the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"},
+		Lacks: limits{"the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"},
 		Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 			return te(p, d, after)
 		}}

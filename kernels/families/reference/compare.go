@@ -7,7 +7,7 @@ import (
 )
 
 // A Tolerance bounds |got-want| of an element by Abs + Terms*scale + Rel*|want|, where scale is that
-// of the terms of the element's row (Answer.Scale).
+// of the terms of the element's row (GroundTruth.Scale).
 type Tolerance struct{ Rel, Terms, Abs float64 }
 
 // ToleranceFor gives what an output may err.
@@ -108,7 +108,7 @@ func Compare(t kernels.Tensor, got *kernels.Memory, want, scale []float64, tol T
 		}
 		c.MaxErr = max(c.MaxErr, ratio)
 	}
-	c.Void = Void(draw, finite, c.Elems)
+	c.Void = ProvesNothing(draw, finite, c.Elems)
 	c.MaxErr = min(c.MaxErr, math.MaxFloat32) // infinity has no JSON form
 	if want2 > 0 {
 		c.RelL2 = math.Sqrt(err2 / want2)
@@ -119,9 +119,9 @@ func Compare(t kernels.Tensor, got *kernels.Memory, want, scale []float64, tol T
 	return c
 }
 
-// Void says that a comparison proves nothing: on finite inputs less than half of the wanted elements
+// ProvesNothing says that a comparison proves nothing: on finite inputs less than half of the wanted elements
 // are finite.
-func Void(draw kernels.Draw, finite, elems int64) bool {
+func ProvesNothing(draw kernels.Draw, finite, elems int64) bool {
 	return draw != kernels.DrawNonFinite && 2*finite < elems
 }
 

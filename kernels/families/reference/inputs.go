@@ -170,12 +170,12 @@ func (x Input) Value(in kernels.Inputs, rows *Rows, i int64) float32 {
 		return v
 	}
 	row := i / x.Tensor.Cols
-	return x.special(in.Seed, rows.Kind(row), row, i%x.Tensor.Cols, v)
+	return x.changeElement(in.Seed, rows.Kind(row), row, i%x.Tensor.Cols, v)
 }
 
-// special changes an element of a row as its kind says. Factors are powers of two and means
+// changeElement changes an element of a row as its kind says. Factors are powers of two and means
 // whole numbers, so that all devices agree on the bits.
-func (x Input) special(seed uint64, kind RowKind, row, col int64, v float32) float32 {
+func (x Input) changeElement(seed uint64, kind RowKind, row, col int64, v float32) float32 {
 	hit := col == row*7919%x.Tensor.Cols // the column of a row's one infinity or NaN
 	switch x.Rows {
 	case RowsDY:

@@ -68,11 +68,11 @@ func TestDraws(t *testing.T) {
 }
 
 // answerOf checks an output that is the answer, rounded to its type, after change has altered it.
-func answerOf(t *testing.T, text string, in kernels.Inputs, output string, change func(a reference.Answer, p kernels.Problem,
+func answerOf(t *testing.T, text string, in kernels.Inputs, output string, change func(a reference.GroundTruth, p kernels.Problem,
 	got *kernels.Memory)) kernels.OutputCheck {
 	t.Helper()
 	p := devicetest.Problem(t, text)
-	a := reference.Answers(p, reference.Inputs(p, in))
+	a := reference.ComputeGroundTruth(p, reference.Inputs(p, in))
 	for _, out := range p.Tensors() {
 		if out.Name != output {
 			continue
@@ -93,7 +93,7 @@ func answerOf(t *testing.T, text string, in kernels.Inputs, output string, chang
 func TestToleranceIsByRow(t *testing.T) {
 	in := kernels.Inputs{Seed: 3, Draw: kernels.DrawExtreme}
 	for _, output := range []string{"y", "rstd"} {
-		c := answerOf(t, "rmsnorm/fwd/24x128/fp32", in, output, func(a reference.Answer, p kernels.Problem, got *kernels.Memory) {
+		c := answerOf(t, "rmsnorm/fwd/24x128/fp32", in, output, func(a reference.GroundTruth, p kernels.Problem, got *kernels.Memory) {
 			for r := range p.M {
 				if v := a.Values["rstd"][r]; v > 0.5 && v < 2 {
 					at := r * got.Len() / p.M
@@ -109,13 +109,13 @@ func TestToleranceIsByRow(t *testing.T) {
 // written is never right; on finite rows its values count.
 func TestNaNDoesNotHideWhatSumsRows(t *testing.T) {
 	const text = "rmsnorm/bwd/24x128/bf16"
-	never := func(_ reference.Answer, _ kernels.Problem, got *kernels.Memory) { got.Poison() }
-	negated := func(_ reference.Answer, _ kernels.Problem, got *kernels.Memory) {
+	never := func(_ reference.GroundTruth, _ kernels.Problem, got *kernels.Memory) { got.Poison() }
+	negated := func(_ reference.GroundTruth, _ kernels.Problem, got *kernels.Memory) {
 		for i := range got.Len() {
 			got.Set(i, -got.At(i))
 		}
 	}
-	right := func(reference.Answer, kernels.Problem, *kernels.Memory) {}
+	right := func(reference.GroundTruth, kernels.Problem, *kernels.Memory) {}
 	for _, draw := range kernels.CheckDraws(devicetest.Problem(t, text), true) {
 		in := kernels.Inputs{Seed: 1, Draw: draw}
 		c := answerOf(t, text, in, "dw", right)
@@ -154,7 +154,7 @@ func TestRowsWithAMeanFindOnePassVariance(t *testing.T) {
 			p := devicetest.Problem(t, text)
 			x := reference.Inputs(p, in)["x"]
 			for _, output := range []string{"y", "rstd"} {
-				c := answerOf(t, text, in, output, func(_ reference.Answer, _ kernels.Problem, got *kernels.Memory) {
+				c := answerOf(t, text, in, output, func(_ reference.GroundTruth, _ kernels.Problem, got *kernels.Memory) {
 					for r := range p.M {
 						mean, rstd := statistics32(x, r*p.N, p.N, onePass)
 						if output == "rstd" {

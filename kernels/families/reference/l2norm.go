@@ -7,7 +7,7 @@ import "math"
 //	dx = rnorm*(g - xhat*sum(g*xhat)), or g/eps where |x| < eps
 //
 // It is torch.nn.functional.normalize with its eps of 1e-12.
-var l2Norm = op{
+var l2Norm = opDefinition{
 	statistics: func(x []float64) []float64 {
 		return []float64{1 / math.Max(math.Sqrt(dot(x, x)), 1e-12)}
 	},

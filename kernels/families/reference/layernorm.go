@@ -9,7 +9,7 @@ import (
 // layerNorm has xhat = (x - mean)*rstd with rstd = 1/sqrt(mean((x-mean)²) + eps).
 //
 //	dx = rstd*(g - xhat*mean(g*xhat) - mean(g))
-var layerNorm = op{
+var layerNorm = opDefinition{
 	statistics: func(x []float64) []float64 {
 		mean, variance := sum(x)/float64(len(x)), 0.0
 		for _, v := range x {

@@ -11,9 +11,9 @@ import (
 	"normbench/kernels"
 )
 
-// An Answer is the float64 outputs of a problem by name, plus the forward's
+// A GroundTruth is the float64 outputs of a problem by name, plus the forward's
 // statistics "rstd" and "mean" also for a backward.
-type Answer struct {
+type GroundTruth struct {
 	Values map[string][]float64
 	// Scale is the root mean square of the terms that an element is made of, a sum's terms taken
 	// together (the root of the sum of their squares). Where terms cancel, rounding errors have this
@@ -32,10 +32,10 @@ const MeanShare = 0.25
 const BiasScale = 0.5
 
 // ops are the definitions, each of a file.
-var ops = map[kernels.Op]op{kernels.RMSNorm: rmsNorm, kernels.LayerNorm: layerNorm, "l2norm": l2Norm}
+var ops = map[kernels.Op]opDefinition{kernels.RMSNorm: rmsNorm, kernels.LayerNorm: layerNorm, "l2norm": l2Norm}
 
-// An op is the definition of one.
-type op struct {
+// An opDefinition says how an op is computed.
+type opDefinition struct {
 	// statistics are the numbers of a row that its forward saves: r of xhat = (x - mean)*r, and
 	// the mean, if the op has one.
 	statistics func(x []float64) []float64
@@ -43,7 +43,7 @@ type op struct {
 	gradient func(dx, g, xhat []float64, r float64)
 }
 
-// Answers computes p from the inputs in mem.
+// ComputeGroundTruth computes p from the inputs in mem.
 //
 // With h = x (+ res), xhat = (h - mean)*r as p's op defines it, wf = w (+1 if zero-centered, 1
 // without a weight) and g = dy*wf:
@@ -57,13 +57,13 @@ type op struct {
 //
 // The statistics of a backward are recomputed from x in float64, not taken
 // from its fp32 inputs, so that a wrong saved statistic shows.
-func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
+func ComputeGroundTruth(p kernels.Problem, mem map[string]*kernels.Memory) GroundTruth {
 	s := &state{Problem: p, op: ops[p.Op], mem: mem, ans: map[string][]float64{}, wf: weights(p, mem)}
 	for _, t := range p.Tensors() {
 		if t.Role == kernels.Output && t.Name != "yt" {
 			s.ans[t.Name] = make([]float64, t.Elems())
 			if in := mem[t.Name+"_in"]; in != nil {
-				s.ans[t.Name] = wide(in)
+				s.ans[t.Name] = toFloat64(in)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 	}
 	s.bias = make([]float64, p.N)
 	if p.Pass == kernels.Fwd && p.Bias {
-		s.bias = wide(mem["b"])
+		s.bias = toFloat64(mem["b"])
 	}
 	s.scale = map[string][]float64{}
 	for _, name := range []string{"y", "dx", "x"} {
@@ -103,13 +103,13 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 			}
 		}
 	}
-	return Answer{Values: s.ans, Scale: scale}
+	return GroundTruth{Values: s.ans, Scale: scale}
 }
 
 // state is what the rows of a problem share.
 type state struct {
 	kernels.Problem
-	op       op
+	op       opDefinition
 	mem      map[string]*kernels.Memory
 	ans      map[string][]float64
 	wf, bias []float64
@@ -230,8 +230,8 @@ func weights(p kernels.Problem, mem map[string]*kernels.Memory) []float64 {
 	return wf
 }
 
-// wide is a memory in float64.
-func wide(m *kernels.Memory) []float64 {
+// toFloat64 reads a memory as float64.
+func toFloat64(m *kernels.Memory) []float64 {
 	v := make([]float64, m.Len())
 	for j := range v {
 		v[j] = float64(m.At(int64(j)))
@@ -277,7 +277,7 @@ func SavedOutput(p kernels.Problem, mem map[string]*kernels.Memory,
 	p.Pass, p.Residual, p.Accumulate = kernels.Fwd, false, false
 	y := kernels.NewMemory(p.DType, p.M*p.N)
 	in := map[string]*kernels.Memory{"x": mem["x"], "w": mem["w"], "b": b}
-	for i, v := range Answers(p, in).Values["y"] {
+	for i, v := range ComputeGroundTruth(p, in).Values["y"] {
 		y.Set(int64(i), float32(v))
 	}
 	return y
@@ -313,7 +313,7 @@ func eachSpan(n int64, f func(lo, hi int64)) {
 
 // StreamAnswers is the output of a stream family: every (M,N) output is the sum
 // of all (M,N) inputs, and yt is that sum too, not transposed.
-func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
+func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) GroundTruth {
 	all := p.M * p.N
 	sum, scale := make([]float64, all), make([]float64, p.M)
 	for _, t := range p.Full(kernels.Input) {
@@ -326,7 +326,7 @@ func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 	for r := range scale {
 		scale[r] = math.Sqrt(scale[r] / float64(p.N))
 	}
-	ans := Answer{Values: map[string][]float64{}, Scale: map[string][]float64{}}
+	ans := GroundTruth{Values: map[string][]float64{}, Scale: map[string][]float64{}}
 	for _, t := range p.Full(kernels.Output) {
 		out := sum
 		if t.DType == kernels.E4M3 {

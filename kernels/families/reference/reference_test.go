@@ -95,7 +95,7 @@ func near(t *testing.T, what string, got, want []float64, tol float64) {
 func TestForward(t *testing.T) {
 	each(t, kernels.Fwd, 3, [][2]int64{{1, 1}, {1, 5}, {7, 1}, {5, 33}},
 		func(p kernels.Problem, in map[string]*kernels.Memory) {
-			near(t, p.String()+" y", reference.Answers(p, in).Values["y"],
+			near(t, p.String()+" y", reference.ComputeGroundTruth(p, in).Values["y"],
 				forward(p, wide(in["x"]), wide(in["w"]), wide(in["b"])), 1e-13)
 		})
 }
@@ -113,7 +113,7 @@ func TestBackwardIsTheGradient(t *testing.T) {
 				}
 				return sum
 			}
-			ans := reference.Answers(p, in).Values
+			ans := reference.ComputeGroundTruth(p, in).Values
 			for name, v := range map[string][]float64{"dx": x, "dw": w, "db": b} {
 				var gradient []float64
 				for i, at := range v {
@@ -153,11 +153,11 @@ func constant(v float32) func(int64) float32 { return func(int64) float32 { retu
 // How many cores share the work must not show beyond the last bits of a sum.
 func TestDeterminism(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/37x29/fp32+bias")
-	one := reference.Answers(p, reference.Inputs(p, kernels.Inputs{Seed: 11})).Values
+	one := reference.ComputeGroundTruth(p, reference.Inputs(p, kernels.Inputs{Seed: 11})).Values
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(7))
 	in := reference.Inputs(p, kernels.Inputs{Seed: 11})
 	for name, want := range one {
-		near(t, name, reference.Answers(p, in).Values[name], want, 1e-14)
+		near(t, name, reference.ComputeGroundTruth(p, in).Values[name], want, 1e-14)
 	}
 	for name, m := range reference.Inputs(p, kernels.Inputs{Seed: 11}) {
 		assert.Equal(t, m.Differing(in[name]), 0, name, "of the same seed differs in", "elements")
@@ -221,7 +221,7 @@ func TestCompare(t *testing.T) {
 func TestTolerance(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/512x64/bf16+bias")
 	in := reference.Inputs(p, kernels.Inputs{Seed: 21})
-	ans := reference.Answers(p, in)
+	ans := reference.ComputeGroundTruth(p, in)
 	tensors := map[string]kernels.Tensor{}
 	for _, t := range p.Tensors() {
 		tensors[t.Name] = t
@@ -285,7 +285,7 @@ func TestScale(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/400x50/fp32+bias")
 	rng := rand.New(rand.NewPCG(1, 1))
 	sign := func(int64) float32 { return float32(rng.IntN(2)*2 - 1) }
-	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign,
+	a := reference.ComputeGroundTruth(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign,
 		"w": constant(1)}))
 	for name, want := range map[string]float64{"dw": 20 * math.Sqrt(1+0.5*0.5), "db": 20, "dx": 1} {
 		got := a.Scale[name][0]
@@ -295,7 +295,7 @@ func TestScale(t *testing.T) {
 	// In layernorm x and the mean cancel: rows of ones have no xhat, but its rounding
 	// has the scale of both, rstd = 1/sqrt(eps) times their size.
 	ln := devicetest.Problem(t, "layernorm/bwd/400x50/fp32+bias")
-	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign,
+	a = reference.ComputeGroundTruth(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign,
 		"w": constant(1)}))
 	assert.Equal(t, a.Scale["mean"][0], 1, "scale of the mean", "1")
 	got, want := a.Scale["dw"][0], 20*math.Sqrt(2/kernels.Eps)
@@ -305,7 +305,7 @@ func TestScale(t *testing.T) {
 	in := reference.Inputs(p, kernels.Inputs{Seed: 1})
 	in["x"].Set(0, float32(math.Inf(1)))
 	in["dy"].Set(1, float32(math.NaN()))
-	for name, scale := range reference.Answers(p, in).Scale {
+	for name, scale := range reference.ComputeGroundTruth(p, in).Scale {
 		for row, s := range scale {
 			assert.That(t, !math.IsInf(s, 0) && !math.IsNaN(s), "scale of %s is %g in row %d", name, s, row)
 		}

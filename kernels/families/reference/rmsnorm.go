@@ -9,7 +9,7 @@ import (
 // rmsNorm has xhat = x*rstd with rstd = 1/sqrt(mean(x²) + eps).
 //
 //	dx = rstd*(g - xhat*mean(g*xhat))
-var rmsNorm = op{
+var rmsNorm = opDefinition{
 	statistics: func(x []float64) []float64 {
 		return []float64{1 / math.Sqrt(dot(x, x)/float64(len(x))+kernels.Eps)}
 	},

@@ -70,10 +70,10 @@ func TestError(t *testing.T) {
 
 func TestEnqueueRefuses(t *testing.T) {
 	var c Context
-	for _, steps := range [][]Step{
+	for _, steps := range [][]Command{
 		{{Kind: 99}},
-		{{Kind: StepLaunch, Args: make([]uint64, maxArgs+1)}},
-		{{Kind: StepCopy, Bytes: -1}},
+		{{Kind: CommandLaunch, Args: make([]uint64, maxArgs+1)}},
+		{{Kind: CommandCopy, Bytes: -1}},
 	} {
 		err := c.Enqueue(Stream{}, steps)
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "step 0: "),
@@ -91,12 +91,12 @@ func TestMemory(t *testing.T) {
 	before := must(c.NewEvent())
 	after := must(c.NewEvent())
 	assert.That(t, must(before.Reached()), "an event that was never recorded is not reached")
-	assert.NoError(t, c.Enqueue(s, []Step{
-		{Kind: StepRecord, Event: before},
-		{Kind: StepMemset8, Ptr: p, Value: 0x04, Bytes: n},
-		{Kind: StepMemset8, Ptr: p, Value: 0xff, Bytes: 1},
-		{Kind: StepCopy, Ptr: p + n, Src: p, Bytes: n},
-		{Kind: StepRecord, Event: after},
+	assert.NoError(t, c.Enqueue(s, []Command{
+		{Kind: CommandRecord, Event: before},
+		{Kind: CommandMemset8, Ptr: p, Value: 0x04, Bytes: n},
+		{Kind: CommandMemset8, Ptr: p, Value: 0xff, Bytes: 1},
+		{Kind: CommandCopy, Ptr: p + n, Src: p, Bytes: n},
+		{Kind: CommandRecord, Event: after},
 	}))
 	assert.NoError(t, s.Synchronize())
 	got := make([]byte, n)
@@ -137,11 +137,11 @@ func TestFake(t *testing.T) {
 		return []uint64{uint64(p) + 80*i, 1<<40 + i, uint64(math.Float32bits(1.5))}
 	}
 	grid, block := [3]int{1, 2, 3}, [3]int{4, 5, 6}
-	assert.NoError(t, c.Enqueue(s, []Step{
-		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(0)},
-		{Kind: StepMemset8, Ptr: p + 80, Value: 0xee, Bytes: 160},
-		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(1)},
-		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(2)},
+	assert.NoError(t, c.Enqueue(s, []Command{
+		{Kind: CommandLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(0)},
+		{Kind: CommandMemset8, Ptr: p + 80, Value: 0xee, Bytes: 160},
+		{Kind: CommandLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(1)},
+		{Kind: CommandLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(2)},
 	}))
 	data := make([]byte, 240)
 	assert.NoError(t, c.CopyFromDevice(data, p))
@@ -154,7 +154,7 @@ func TestFake(t *testing.T) {
 	}
 
 	event := must(c.NewEvent())
-	assert.NoError(t, c.Enqueue(s, []Step{{Kind: StepRecord, Event: event}}))
+	assert.NoError(t, c.Enqueue(s, []Command{{Kind: CommandRecord, Event: event}}))
 	assert.That(t, !must(event.Reached()), "reached before the host has waited")
 	assert.NoError(t, s.Synchronize())
 	assert.That(t, must(event.Reached()), "not reached after the host has waited")
@@ -164,12 +164,12 @@ func TestFake(t *testing.T) {
 	assert.That(t, errors.As(err, &e) && e.Name == "CUDA_ERROR_OUT_OF_MEMORY" && e.Call == "cuMemAlloc",
 		"got %v", err)
 	// A function that the driver lacks.
-	cluster := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Args: args(0),
+	cluster := Command{Kind: CommandLaunch, Func: f, Grid: grid, Block: block, Args: args(0),
 		Cluster: [3]int{2, 1, 1}}
-	err = c.Enqueue(s, []Step{cluster})
+	err = c.Enqueue(s, []Command{cluster})
 	assert.That(t, errors.As(err, &e) && e.Code == 801 && e.Call == "cuLaunchKernelEx", // not supported
 		"got %v", err)
-	err = c.Enqueue(s, []Step{{Kind: StepMemset8, Ptr: p, Bytes: 1}, {Kind: StepLaunch, Func: f}})
+	err = c.Enqueue(s, []Command{{Kind: CommandMemset8, Ptr: p, Bytes: 1}, {Kind: CommandLaunch, Func: f}})
 	assert.That(t, err != nil && err.Error() == "step 1: cuLaunchKernel: CUDA error 1",
 		"got %v", err)
 }

@@ -12,14 +12,14 @@ import (
 	"unsafe"
 )
 
-// A StepKind is what a [Step] does.
-type StepKind uint32
+// A CommandKind is what a [Command] does.
+type CommandKind uint32
 
 const (
-	StepLaunch  StepKind = C.NB_LAUNCH  // Func, Grid, Block, Shared, Args, Cluster, Programmatic
-	StepMemset8 StepKind = C.NB_MEMSET8 // Ptr, Value (its low byte), Bytes
-	StepCopy    StepKind = C.NB_COPY    // Ptr, Src, Bytes
-	StepRecord  StepKind = C.NB_RECORD  // Event
+	CommandLaunch  CommandKind = C.NB_LAUNCH  // Func, Grid, Block, Shared, Args, Cluster, Programmatic
+	CommandMemset8 CommandKind = C.NB_MEMSET8 // Ptr, Value (its low byte), Bytes
+	CommandCopy    CommandKind = C.NB_COPY    // Ptr, Src, Bytes
+	CommandRecord  CommandKind = C.NB_RECORD  // Event
 )
 
 var stepCalls = [...]string{"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyDtoDAsync", "cuEventRecord"}
@@ -27,9 +27,9 @@ var stepCalls = [...]string{"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyDtoDAs
 // maxArgs is the most arguments of a launch.
 const maxArgs = C.NB_MAX_ARGS
 
-// A Step is one operation for [Context.Enqueue]. The comments of the kinds say which fields count.
-type Step struct {
-	Kind   StepKind
+// A Command is one entry of a list for [Context.Enqueue]. The comments of the kinds say which fields count.
+type Command struct {
+	Kind   CommandKind
 	Func   Function
 	Grid   [3]int // blocks
 	Block  [3]int // threads
@@ -48,7 +48,7 @@ type Step struct {
 // Enqueue puts steps into a stream, in order, with one call from Go to C, so that the host
 // stays ahead of the device. It stops at the first step that fails and names it; the steps before
 // it remain enqueued.
-func (c *Context) Enqueue(s Stream, steps []Step) error {
+func (c *Context) Enqueue(s Stream, steps []Command) error {
 	c.steps, c.args = c.steps[:0], c.args[:0]
 	for i := range steps {
 		st := &steps[i]
@@ -78,7 +78,7 @@ func (c *Context) Enqueue(s Stream, steps []Step) error {
 }
 
 // flat is the step in the form of C. Its arguments start at index first.
-func (st *Step) flat(first int) C.nb_step {
+func (st *Command) flat(first int) C.nb_step {
 	return C.nb_step{
 		kind:         C.uint32_t(st.Kind),
 		grid:         dims(st.Grid),

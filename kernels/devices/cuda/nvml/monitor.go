@@ -27,8 +27,8 @@ type library interface {
 	DeviceGetHandleByUUID(uuid string) (nvml.Device, nvml.Return)
 }
 
-// device is what is used of nvml.Device. No method here may change anything.
-type device interface {
+// deviceHandle is what is used of nvml.Device. No method here may change anything.
+type deviceHandle interface {
 	GetEccMode() (current, pending nvml.EnableState, r nvml.Return)
 	GetMigMode() (current, pending int, r nvml.Return)
 	GetMaxClockInfo(nvml.ClockType) (uint32, nvml.Return)
@@ -43,8 +43,8 @@ type device interface {
 // A Monitor reads the state of one GPU.
 type Monitor struct {
 	lib    library
-	dev    device // the whole GPU
-	part   device // where processes are: the GPU, or the MIG instance that was opened
+	dev    deviceHandle // the whole GPU
+	part   deviceHandle // where processes are: the GPU, or the MIG instance that was opened
 	has    func(symbol string) bool
 	own    []int // process ids that are not others
 	driver string
@@ -107,8 +107,8 @@ func open(lib library, has func(string) bool, uuid string) (*Monitor, error) {
 // DriverVersion is such as "580.65.06", "" where it is not known.
 func (m *Monitor) DriverVersion() string { return m.driver }
 
-// Beside names the processes that are not others' but this one, in place of those before.
-func (m *Monitor) Beside(pids ...int) { m.own = append([]int{os.Getpid()}, pids...) }
+// IgnoreProcesses names the processes that are not others' but this one, in place of those before.
+func (m *Monitor) IgnoreProcesses(pids ...int) { m.own = append([]int{os.Getpid()}, pids...) }
 
 // Close lets go of NVML. The Monitor must not be used any more.
 func (m *Monitor) Close() { m.lib.Shutdown() }

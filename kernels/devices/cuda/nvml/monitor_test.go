@@ -65,7 +65,7 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 	m, err := open(server, has, d.UUID)
 	assert.NoError(t, err)
 	m.inContainer = false
-	m.Beside(4244)
+	m.IgnoreProcesses(4244)
 	return m, d
 }
 
@@ -89,7 +89,7 @@ func TestMock(t *testing.T) {
 		beside []int
 		want   int
 	}{{[]int{4242}, 2}, {[]int{4242, 4243, 4244}, 0}, {nil, 3}} {
-		m.Beside(test.beside...)
+		m.IgnoreProcesses(test.beside...)
 		r, err := m.Sample()
 		assert.That(t, err == nil && len(r.Others) == test.want,
 			"beside %v: others %q, %v", test.beside, r.Others, err)
@@ -165,7 +165,7 @@ func TestThrottling(t *testing.T) {
 // Nothing but getters.
 func TestReadOnly(t *testing.T) {
 	reads := regexp.MustCompile(`^(Init|Shutdown|(System|Device)?Get[A-Z].*)$`)
-	for _, i := range []reflect.Type{reflect.TypeFor[library](), reflect.TypeFor[device]()} {
+	for _, i := range []reflect.Type{reflect.TypeFor[library](), reflect.TypeFor[deviceHandle]()} {
 		for m := range i.NumMethod() {
 			name := i.Method(m).Name
 			assert.That(t, reads.MatchString(name), "%v has %s", i, name)

@@ -23,12 +23,12 @@ import (
 	"normbench/kernels/families/manifest"
 )
 
-// A Checker finds out what can be known of a family without running it.
-type Checker struct {
+// An Inspector finds out what can be known of a family without running it.
+type Inspector struct {
 	registry *kernels.Registry
 	device   kernels.DeviceInfo
 	cache    *nvrtc.Cache
-	triton   *triton.Compiler
+	triton   *triton.Service
 	pool     *nvrtc.Pool // nil where this process compiles
 	// NoNVRTC is why no CUDA is compiled, or nil.
 	NoNVRTC error
@@ -43,8 +43,8 @@ type Checker struct {
 // (nvrtc.ServeHelper); without one this process compiles. NVRTC sets handlers of its own for the
 // signals that end a process, with which a signal is a crash of Go's: a program that is to be
 // interrupted gives a helper.
-func New(r *kernels.Registry, d kernels.DeviceInfo, helper ...string) *Checker {
-	c := &Checker{registry: r, device: d, triton: triton.NewCompiler(0), seen: map[string]bool{}}
+func New(r *kernels.Registry, d kernels.DeviceInfo, helper ...string) *Inspector {
+	c := &Inspector{registry: r, device: d, triton: triton.NewService(0), seen: map[string]bool{}}
 	n, err := nvrtc.Find()
 	c.NoNVRTC = err
 	c.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).UsePython(c.triton.Compile)
@@ -57,7 +57,7 @@ func New(r *kernels.Registry, d kernels.DeviceInfo, helper ...string) *Checker {
 
 // Close ends what compiles. It may be called while Check runs, which then ends with an error, and
 // more than once.
-func (c *Checker) Close() {
+func (c *Inspector) Close() {
 	if c.pool != nil {
 		c.pool.Close()
 	}
@@ -65,23 +65,23 @@ func (c *Checker) Close() {
 }
 
 // Kernels is how many different kernels have been compiled.
-func (c *Checker) Kernels() int { return len(c.seen) }
+func (c *Inspector) Kernels() int { return len(c.seen) }
 
-// Lack is why some kernels have not been compiled: there is no NVRTC, or no header of CUDA. Or it
+// UncompiledReason says why some kernels have not been compiled: there is no NVRTC, or no header of CUDA. Or it
 // is "".
-func (c *Checker) Lack() string { return c.lack }
+func (c *Inspector) UncompiledReason() string { return c.lack }
 
 // missing finds the name of a header of CUDA in a compiler's error.
 var missing = regexp.MustCompile(`(?:could|cannot) (?:not )?open source file ` +
 	`"((?:cuda_|cooperative_groups|cub/|cuda/|thrust/|nv/|mma)[^"]*)"`)
 
-// Unkept says why cubins do not stay for the next run, or is "".
-func (c *Checker) Unkept() string { return c.cache.Unkept() }
+// CacheWarning says why cubins do not stay for the next run, or is "".
+func (c *Inspector) CacheWarning() string { return c.cache.Warning() }
 
 // Check lays out f's space for p and returns its size. A Fault in any config is
 // an error, and so is a kernel that does not compile: of the base config, or of
 // all.
-func (c *Checker) Check(f *kernels.Family, p kernels.Problem, all bool) (configs int, err error) {
+func (c *Inspector) Check(f *kernels.Family, p kernels.Problem, all bool) (configs int, err error) {
 	s := f.Space(p, c.device)
 	for _, x := range s.Refused {
 		var fault *manifest.Fault
@@ -110,23 +110,23 @@ func (c *Checker) Check(f *kernels.Family, p kernels.Problem, all bool) (configs
 	return len(s.Configs), work.Wait()
 }
 
-func (c *Checker) compile(l *kernels.Launch) error {
+func (c *Inspector) compile(l *kernels.Launch) error {
 	u, err := cuda.NewUnit(c.registry, l, c.device.Arch)
 	if err != nil {
 		return err
 	}
 	key := fmt.Sprint(u.Source.Name, u.Options)
 	if c.NoNVRTC != nil && !u.Source.IsPython() {
-		c.lacks(key, yamldoc.OneLine(c.NoNVRTC.Error()))
+		c.noteUncompiled(key, yamldoc.OneLine(c.NoNVRTC.Error()))
 		return nil
 	}
-	if c.knows(key) {
+	if c.markCompiled(key) {
 		return nil
 	}
 	b, err := c.cache.Compile(u.Source, u.Options)
 	if failed := new(nvrtc.CompileError); errors.As(err, &failed) {
 		if m := missing.FindStringSubmatch(failed.Log); m != nil {
-			c.lacks(key, fmt.Sprintf("no header <%s>: install the wheels nvidia-cuda-runtime and "+
+			c.noteUncompiled(key, fmt.Sprintf("no header <%s>: install the wheels nvidia-cuda-runtime and "+
 				"nvidia-cuda-cccl, or name folders with --include", m[1]))
 			return nil
 		}
@@ -160,8 +160,8 @@ func (c *Checker) compile(l *kernels.Launch) error {
 	return hint.With(cuda.CheckArgs(b, l), "the args of a launch are the kernel's parameters in their order")
 }
 
-// knows says whether a unit has been compiled, as it is from now on.
-func (c *Checker) knows(key string) bool {
+// markCompiled notes that a unit is compiled, and says whether it was before.
+func (c *Inspector) markCompiled(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.seen[key]
@@ -169,8 +169,8 @@ func (c *Checker) knows(key string) bool {
 	return known
 }
 
-// lacks notes why a unit is not compiled.
-func (c *Checker) lacks(key, why string) {
+// noteUncompiled notes why a unit is not compiled.
+func (c *Inspector) noteUncompiled(key, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.seen, key)
