@@ -142,7 +142,7 @@ func (s *coverage) takers(l *Lab) variantsFunc {
 		if len(configs) == 0 {
 			return nil, err
 		}
-		l.Once(fmt.Sprintf("the base config of %s refuses %s (%s); the first that takes it is checked: %s",
+		l.NoteOnce(fmt.Sprintf("the base config of %s refuses %s (%s); the first that takes it is checked: %s",
 			f.Name, p, console.OneLine(err.Error()), configs[0]))
 		return []kernels.Variant{{Family: f.Name, Config: configs[0]}}, nil
 	}

@@ -99,7 +99,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 	if python := nvlib.Python(); python != "" && os.Getenv(triton.PythonVariable) == "" {
 		os.Setenv(triton.PythonVariable, python) //nolint:errcheck // else it is python3
 	}
-	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.Once},
+	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.NoteOnce},
 		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
 		files: map[string]*record.File{}}
 	l.Resolver.Recorded = l.recordedVariants
@@ -277,8 +277,8 @@ func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.De
 	}
 	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
 		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
-			Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
-			Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+			Timeout: c.limit(time.Minute), Stderr: &console.PlainWriter{Writer: l.Err},
+			Unkept: func(text string) { l.NoteOnce(text) }, Kernels: hash})
 		if err == nil {
 			if err = kernels.CheckID(d.Info().ID); err != nil {
 				d.Close()

@@ -142,14 +142,14 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 
 // keepLearned packs the records, says how the map changed, and draws it.
 func (l *Lab) keepLearned(got *LearnResult, info kernels.DeviceInfo) {
-	got.Lost = l.WithRecords(record.Pack(got.out.In(record.FileName)))
+	got.Lost = l.WithRecords(record.Pack(got.out.Sibling(record.FileName)))
 	if got.Lost == nil {
 		l.Saved += ".gz"
 	}
 	l.Notef("wrote the map of %s", got.out)
 	l.TellChange(got.loop.Filler, got.old, got.Map)
 	drawn := learn.Plot(got.Map, got.Data.Points, info)
-	got.Lost = cmp.Or(got.Lost, l.WithRecords(l.Write(got.out.In("learn.svg"), drawn)))
+	got.Lost = cmp.Or(got.Lost, l.WithRecords(l.Write(got.out.Sibling("learn.svg"), drawn)))
 }
 
 // Audit searches n fresh problems in full, on the devices that the map was learned on, and writes
@@ -162,7 +162,7 @@ func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
 		return nil, err
 	}
 	live := &report.Live{Match: *m}
-	got.Lost = cmp.Or(got.Lost, l.WithRecords(live.Write(got.out.In(auditFile))))
+	got.Lost = cmp.Or(got.Lost, l.WithRecords(live.Write(got.out.Sibling(auditFile))))
 	t := live.Comparison().Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
 		console.Count(len(m.Duels), "problem")) + t.Title

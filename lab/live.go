@@ -96,7 +96,7 @@ func (c *Live) place(run *record.Run) (durable.Place, error) {
 
 // fight fights what is left of a match, and keeps it in its file.
 func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair,
-	step *console.Progress) (*report.Live, error) {
+	step *console.StatusLine) (*report.Live, error) {
 	done, start, m := 0, time.Now(), c.Compare
 	m.Choose = l.Chooser(m.Device, m.Protocol)
 	m.Fought = func(r *ab.Result) error {

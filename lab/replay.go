@@ -28,7 +28,7 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Once(notes...)
+	l.NoteOnce(notes...)
 	rs, info, other := l.replayed(ps, c.Cache, path)
 	if len(rs) == 0 && other != "" {
 		help := "add --" + other
@@ -74,7 +74,7 @@ func (l *Lab) replayed(ps []*export.ProblemRecords, cache, path string) (rs []*r
 		for _, r := range p.Records {
 			rs = append(rs, r)
 			if id.SourceOf(r.Family) != r.Source {
-				l.Once(r.Family + " has changed since it was recorded in " + path)
+				l.NoteOnce(r.Family + " has changed since it was recorded in " + path)
 			}
 		}
 	}

@@ -269,7 +269,7 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	if cut && !some {
 		return nil, nil
 	}
-	l.Once(notes...)
+	l.NoteOnce(notes...)
 	if lost != nil {
 		found.Lost = Exit(ExitTrouble, l.WithRecords(lost))
 	}

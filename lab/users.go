@@ -160,7 +160,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			continue
 		}
 		n, err := checker.Check(f, p, all)
-		l.Once(checker.CacheWarning())
+		l.NoteOnce(checker.CacheWarning())
 		if l.Ctx.Err() != nil {
 			return false, l.Ctx.Err()
 		}

@@ -82,7 +82,7 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 				if v.streamPercent() == 0 {
 					continue
 				}
-				pt := picture.Point{X: float64(n), Y: v.streamPercent(),
+				pt := picture.PlotPoint{X: float64(n), Y: v.streamPercent(),
 					Tip: shape(r.Problem) + ", " + v.tip(series.Name)}
 				// A line between shapes that share no side, or past one that a side
 				// lacks, would say that something lies between them.
@@ -104,7 +104,7 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 	}
 	for i := range ps {
 		ps[i].Width = 80 + float64(most)*max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
-		ps[i].Y = picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}
+		ps[i].Y = picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.EvenTicks(0, top, 20, 8)}
 	}
 	return ps
 }

@@ -17,7 +17,7 @@ import (
 // measured. It claims no more than the table that follows.
 type Progress struct {
 	console  *console.Console
-	step     *console.Progress
+	step     *console.StatusLine
 	start    time.Time
 	unit     string
 	problems map[kernels.Problem]*progressOf

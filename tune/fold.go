@@ -108,7 +108,7 @@ func (f *Fold) write() (notes []string, err error) {
 		}
 		n := 0
 		if t, n = merge(f.old, t, f.id.SourceOf); n > 0 {
-			bak := f.at.In(FileName + ".bak")
+			bak := f.at.Sibling(FileName + ".bak")
 			if err := f.old.Write(bak); err != nil {
 				return nil, err
 			}

@@ -72,7 +72,7 @@ func fillMap(e *env, cfg *fillConfig) error {
 	if err != nil {
 		return err
 	}
-	e.Once(d.Notes...)
+	e.NoteOnce(d.Notes...)
 	p, err := e.Policy(cfg.prior, d.Device, shapes.Everything, nil)
 	if err != nil {
 		return err

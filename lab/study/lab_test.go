@@ -210,16 +210,16 @@ func plotRegret(name string, rows []Row) error {
 			legend, lines = append(legend, s), append(lines, picture.Curve{Series: s})
 		}
 		top = max(top, 100*r.P95)
-		lines[i].Points = append(lines[i].Points, picture.Point{X: 100 * r.GPU, Y: 100 * r.P95})
+		lines[i].Points = append(lines[i].Points, picture.PlotPoint{X: 100 * r.GPU, Y: 100 * r.P95})
 	}
 	for _, l := range lines {
-		slices.SortFunc(l.Points, func(a, b picture.Point) int { return cmp.Compare(a.X, b.X) })
+		slices.SortFunc(l.Points, func(a, b picture.PlotPoint) int { return cmp.Compare(a.X, b.X) })
 	}
 	x := picture.Axis{Label: "GPU time, % of the grid's", Lo: 1, Hi: 110, Log: true}
 	for _, v := range []float64{1, 2, 5, 10, 20, 50, 100} {
 		x.Ticks = append(x.Ticks, picture.Tick{At: v, Label: fmt.Sprint(v)})
 	}
-	y := picture.Axis{Label: "95th percentile of regret, %", Hi: 1.05 * top, Ticks: picture.Even(0,
+	y := picture.Axis{Label: "95th percentile of regret, %", Hi: 1.05 * top, Ticks: picture.EvenTicks(0,
 		1.05*top, 1, 8)}
 	plot := picture.Plot{Width: 760, Height: 420, X: x, Y: y, Lines: lines}
 	const title = "What a search gives up, by the GPU time it takes"

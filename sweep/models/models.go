@@ -179,7 +179,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 }
 
 // model reads an entry of the models.
-func (f *File) model(e yamldoc.Entry) (*Model, error) {
+func (f *File) model(e yamldoc.Field) (*Model, error) {
 	var of struct {
 		Source yamldoc.Word
 		Config yamldoc.Value

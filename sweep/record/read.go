@@ -237,7 +237,7 @@ func find(path string) (string, error) {
 }
 
 // open opens a records file.
-func open(path string) (*textfile.File, error) {
+func open(path string) (*textfile.Reader, error) {
 	f, err := textfile.Open(path)
 	if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), findHelp), "records %s: %w", path,

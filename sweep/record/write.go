@@ -25,7 +25,7 @@ const LockName = ".records.lock"
 type Writer struct {
 	mu      sync.Mutex
 	name    string
-	file    *durable.File
+	file    *durable.WatchedFile
 	lock    *flock.Flock
 	half    error // of an append that failed and could not be taken back
 	size    int64 // of what this writer has read or written
@@ -293,7 +293,7 @@ func (w *Writer) unchanged() error {
 }
 
 // whereIs says where an open file is that is no longer under its name.
-func whereIs(f *durable.File) string {
+func whereIs(f *durable.WatchedFile) string {
 	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	switch {
 	case err != nil: // not on Linux
