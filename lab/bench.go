@@ -56,7 +56,7 @@ func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
 		}
 	}
 	p := report.NewProgress(l.Console, "variants")
-	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.Options{
+	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.RunOptions{
 		Run: run, Seed: c.Seed, Observe: p.Observe,
 	})
 	p.End()

@@ -45,7 +45,7 @@ func (l *Lab) Capture(c *Capture) error {
 	if err != nil {
 		return err
 	}
-	python, failed, torch := shapes.Why(dir)
+	python, failed, torch := shapes.CaptureFailure(dir)
 	if got.Calls > 0 {
 		l.Notes(got.Notes)
 		if err := l.Write(durable.Place{Name: c.Out}, got.Text()); err != nil {

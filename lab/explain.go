@@ -103,7 +103,7 @@ func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 			ops = append(ops, string(op.Op))
 		}
 	}
-	return (&shapes.Selection{Op: strings.Join(ops, ",")}).Of(list[0])
+	return (&shapes.Selection{Op: strings.Join(ops, ",")}).LayOut(list[0])
 }
 
 // entryTimes are those of an entry and of the default, with both estimates of how they compare:

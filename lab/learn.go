@@ -161,7 +161,7 @@ func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	live := &report.Live{Match: *m}
+	live := &report.Live{Experiment: *m}
 	got.Lost = cmp.Or(got.Lost, l.WithRecords(live.Write(got.out.Sibling(auditFile))))
 	t := live.Comparison().Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
@@ -171,7 +171,7 @@ func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
 }
 
 // regretNotes say how far B is behind A: what is lost by the map.
-func regretNotes(m *ab.Match) (notes []string) {
+func regretNotes(m *ab.Experiment) (notes []string) {
 	var regrets, above []float64
 	for _, j := range m.Judged {
 		regrets = append(regrets, 100*(j.Effect-1))

@@ -32,7 +32,7 @@ type Sweep struct {
 	Knobs    []kernels.Range
 	Out      string
 	Search   SearchPlan
-	Options  sweep.Options
+	Options  sweep.RunOptions
 
 	// What is laid out.
 	Tasks    []sweep.Task
@@ -208,8 +208,8 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 // unproven is the fastest of a problem's variants whose median is ahead of the base's by more than
 // verdict.Rule's least effect, where the base was picked all the same; nil for none. A base of finals
 // is held against the others of the same finals.
-func unproven(variants []*record.Entry, picked kernels.Variant) (fastest *record.Entry) {
-	var base *record.Entry
+func unproven(variants []*record.Outcome, picked kernels.Variant) (fastest *record.Outcome) {
+	var base *record.Outcome
 	for _, x := range variants {
 		if x.Base && x.Variant == picked {
 			base = x
@@ -244,8 +244,8 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Measurement{}}
 	ahead := map[kernels.Problem]report.Measurement{}
 	some, right := false, false
-	var failed *record.Entry // the first that is not right
-	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
+	var failed *record.Outcome // the first that is not right
+	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Outcome,
 		picks []tune.Entry) {
 		some, right = true, right || len(picks) > 0
 		for _, x := range variants {
@@ -253,15 +253,15 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 				failed = x
 			}
 		}
-		add := func(side report.Side, keep func(*record.Entry) bool) {
+		add := func(side report.Side, keep func(*record.Outcome) bool) {
 			maps.Copy(side.Cells, report.SideOf("", slices.Values(variants), keep).Cells)
 		}
 		if slices.Contains(s.Problems, p) {
-			add(base, func(x *record.Entry) bool { return x.Base })
-			add(best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
+			add(base, func(x *record.Outcome) bool { return x.Base })
+			add(best, func(x *record.Outcome) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 			if len(picks) > 0 {
 				if x := unproven(variants, picks[0].Variant()); x != nil {
-					ahead[p] = report.Measurement{Entry: *x}
+					ahead[p] = report.Measurement{Outcome: *x}
 				}
 			}
 		}
@@ -285,7 +285,7 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 
 // nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
 // first that failed, nil for none.
-func nothingRight(x *record.Entry) error {
+func nothingRight(x *record.Outcome) error {
 	if x == nil {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
 	}

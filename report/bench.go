@@ -29,7 +29,7 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 		kernels.ByCUPTI: "stages of a peer are its kernels alone, by torch's profiler, with the gaps between them",
 	}
 	for _, r := range records {
-		rows = append(rows, benchRow{r, Measurement{Entry: record.Summarize(r, nil)}})
+		rows = append(rows, benchRow{r, Measurement{Outcome: record.Summarize(r, nil)}})
 		if n := how[r.StagesBy]; n != "" && !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}

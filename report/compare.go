@@ -37,7 +37,7 @@ type Side struct {
 // A Measurement is what one side has for a problem: an entry of records, or an entry of a tuned table. Its
 // times mean something only where its status is ok.
 type Measurement struct {
-	record.Entry
+	record.Outcome
 	Configs int // recorded ok, of which this is the fastest; 0 without a choice
 }
 
@@ -92,8 +92,8 @@ type Row struct {
 
 	judged *verdict.Judgement // where both sides were in one run's rounds
 	why    string             // Verdict is this, where the table has a note of it
-	duel   *ab.Result         // of a live compare, with what its second run said
-	second *ab.Second
+	duel   *ab.DuelResult     // of a live compare, with what its second run said
+	second *ab.Confirmation
 }
 
 // NotPaired is in place of a verdict where both sides are of one recording that has no rounds of
@@ -104,7 +104,7 @@ const NotPaired verdict.Verdict = "not paired"
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
 
-var missing = Measurement{Entry: record.Entry{Status: Missing}}
+var missing = Measurement{Outcome: record.Outcome{Status: Missing}}
 
 // A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
 // shapes, because what moves one cell of a shape moves the others.
@@ -172,7 +172,7 @@ func alone(c Measurement, lacks string) Measurement {
 	if c.Status != kernels.StatusOK {
 		reason += "; " + string(c.Status) + ": " + c.Reason
 	}
-	return Measurement{Entry: record.Entry{Status: c.Status, Reason: reason}}
+	return Measurement{Outcome: record.Outcome{Status: c.Status, Reason: reason}}
 }
 
 // judge judges a row of two times: by the rounds that both sides share, else by their medians if

@@ -127,7 +127,7 @@ func (c *Comparison) columns() []Column[Row] {
 	judged("", "rounds", rounds)
 	add("verdict", "verdict", func(r Row) any { return r.Verdict }, Row.verdict)
 	if live {
-		list = append(list, liveColumns(&c.live.Match)...)
+		list = append(list, liveColumns(&c.live.Experiment)...)
 	}
 	return list
 }

@@ -36,7 +36,7 @@ func TestMoved(t *testing.T) {
 			}
 			return list
 		}
-		r := Row{duel: &ab.Result{StagesA: stages(x.A), StagesB: stages(x.B)},
+		r := Row{duel: &ab.DuelResult{StagesA: stages(x.A), StagesB: stages(x.B)},
 			judged: &verdict.Judgement{Effect: x.Effect}}
 		stage, _, by := r.movedStage()
 		return fmt.Sprintf("%s %g", stage, by)
@@ -49,7 +49,7 @@ func smallLive(t testing.TB, change func(*Live)) []byte {
 	run, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
 	assert.NoError(t, err)
 	run.Duels = run.Duels[:2]
-	run.Judge()
+	run.Decide()
 	change(run)
 	data, err := json.Marshal(run)
 	assert.NoError(t, err)
@@ -114,12 +114,12 @@ func FuzzParseLive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		run := &Live{Match: *m}
+		run := &Live{Experiment: *m}
 		assert.NoError(t, Render(io.Discard, run.Comparison(), FormatText))
 		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
 			len(run.Duels[0].Rounds) > 100 {
 			return // judging takes the square of the rounds
 		}
-		run.Judge()
+		run.Decide()
 	})
 }

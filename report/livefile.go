@@ -23,7 +23,7 @@ import (
 )
 
 // A Live is a live compare.
-type Live struct{ ab.Match }
+type Live struct{ ab.Experiment }
 
 // ReadLive reads the file of a live compare.
 func ReadLive(path string) (*Live, error) {
@@ -66,7 +66,7 @@ func (l *Live) Sides() (sides [2]Side) {
 	for i, text := range []string{l.A, l.B} {
 		sides[i] = Side{Label: text, Cells: map[kernels.Problem]Measurement{}}
 		for _, d := range l.Duels {
-			c := Measurement{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
+			c := Measurement{Outcome: record.Outcome{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
 				Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
 				Base: text == "base"}}
 			var us []float64
@@ -119,7 +119,7 @@ func (l *Live) notes() (notes []string) {
 }
 
 // meanInterval is that of a summary's speedup, of two shapes or more.
-func meanInterval(s verdict.Summary) string {
+func meanInterval(s verdict.Aggregate) string {
 	if s.Shapes == 1 {
 		return ""
 	}

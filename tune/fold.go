@@ -48,7 +48,7 @@ func (f *Fold) Resume() error {
 
 // Add folds in the records of a problem whose search is done.
 func (f *Fold) Add(recs []*record.Record, final *record.Run) error {
-	var entries []record.Entry
+	var entries []record.Outcome
 	for _, r := range recs {
 		if r.Run == final.ID {
 			entries = append(entries, record.Summarize(r, final))
@@ -69,11 +69,11 @@ func (f *Fold) Add(recs []*record.Record, final *record.Run) error {
 // is how many variants a grid's problem must have: else it has no pick, and of no problem there is
 // no table.
 func (f *Fold) Conclude(whole map[kernels.Problem]int,
-	each func(p kernels.Problem, variants []*record.Entry, picks []Entry)) (notes []string, err error) {
+	each func(p kernels.Problem, variants []*record.Outcome, picks []Entry)) (notes []string, err error) {
 	finals, some := f.table.Protocol.Phase == record.PhaseFinal, whole == nil
 	f.table.Entries = nil
 	for es := range f.current() {
-		var variants []*record.Entry
+		var variants []*record.Outcome
 		for i := range es {
 			if es[i].Variant.Family != record.Stream {
 				variants = append(variants, &es[i])

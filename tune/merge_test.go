@@ -20,7 +20,7 @@ func TestPickFinal(t *testing.T) {
 	run := &record.Run{ID: "f", Time: time.Unix(1e9, 0),
 		Protocol: record.Protocol{Phase: record.PhaseFinal}}
 	older := &record.Run{ID: "g", Time: time.Unix(9e8, 0)}
-	final := func(variant string, us, searched float64) record.Entry {
+	final := func(variant string, us, searched float64) record.Outcome {
 		e := entry(t, p1, variant, us)
 		e.Run, e.Final = run, &record.Final{SearchUS: searched}
 		for i := range 8 {
@@ -39,7 +39,7 @@ func TestPickFinal(t *testing.T) {
 	before := final("f@w2", 10, 10) // of a search whose clock was ahead
 	before.Run = &record.Run{ID: "h", Time: time.Unix(2e9, 0), Protocol: run.Protocol}
 	before.Final.Chosen = "fastest"
-	es := []record.Entry{grid, before, chosen, base, held, final("g@w4", 80, 79.5)}
+	es := []record.Outcome{grid, before, chosen, base, held, final("g@w4", 80, 79.5)}
 	table := &Table{Entries: Pick(es)}
 	es[1], es[2] = es[2], es[1]
 	assert.Equal(t, Pick(es)[0].Variant(), chosen.Variant, "in another order")
@@ -49,10 +49,10 @@ func TestPickFinal(t *testing.T) {
 	// Rounds that prove it faster and samples that have it slower prove nothing.
 	odd := chosen
 	odd.Median = 101
-	e := Pick([]record.Entry{odd, base})[0]
+	e := Pick([]record.Outcome{odd, base})[0]
 	assert.That(t, e.Variant() == base.Variant && e.Proven(), "picked %+v", e)
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
-	table.countSearched(record.Entries{&chosen, &base, &failed, &stream})
+	table.countSearched(record.Outcomes{&chosen, &base, &failed, &stream})
 	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
 }
 

@@ -25,11 +25,11 @@ import (
 var sameConfig = cmp.Comparer(func(a, b kernels.Config) bool { return a == b })
 
 // entry makes one of the measurements; us 0 is a failure.
-func entry(t testing.TB, p, variant string, us float64) record.Entry {
+func entry(t testing.TB, p, variant string, us float64) record.Outcome {
 	t.Helper()
 	variant, base := strings.CutSuffix(variant, " base")
 	v := devicetest.Variant(t, variant)
-	e := record.Entry{Problem: devicetest.Problem(t, p), Variant: v, Base: base, Source: "abc",
+	e := record.Outcome{Problem: devicetest.Problem(t, p), Variant: v, Base: base, Source: "abc",
 		Status: kernels.StatusOK, StreamUS: 50,
 		Summary: stats.Summary{N: 30, Median: us, Lo: us - 0.5, Hi: us + 0.5}}
 	if us == 0 {
@@ -44,8 +44,8 @@ const (
 	p3 = "rmsnorm/bwd/256x65536/bf16"
 )
 
-func measured(t testing.TB) []record.Entry {
-	return []record.Entry{
+func measured(t testing.TB) []record.Outcome {
+	return []record.Outcome{
 		entry(t, p1, "stream@", 50),
 		entry(t, p1, "f@w8 base", 100),
 		entry(t, p1, "f@w4", 80),
@@ -63,7 +63,7 @@ func measured(t testing.TB) []record.Entry {
 // the margin: testdata/picks.txt.
 func TestPick(t *testing.T) {
 	assert.Lines(t, "testdata/picks.txt", func(input string) string {
-		var in []record.Entry
+		var in []record.Outcome
 		for variant, us := range assert.Value[map[string]float64](t, input) {
 			in = append(in, entry(t, p1, variant, us))
 		}
@@ -195,7 +195,7 @@ func TestRuns(t *testing.T) {
 			e.Run = &record.Run{ID: fmt.Sprint(len(runs)), Time: time.Unix(int64(len(runs)), 0),
 				Command: []string{"normbench", "sweep"},
 				Device:  kernels.DeviceInfo{UUID: fmt.Sprint("GPU-", len(runs))}}
-			runs, tab.Entries = append(runs, e.Run), append(tab.Entries, Pick([]record.Entry{e})...)
+			runs, tab.Entries = append(runs, e.Run), append(tab.Entries, Pick([]record.Outcome{e})...)
 		}
 		tab.addRuns(runs...)
 		return tab

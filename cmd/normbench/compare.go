@@ -30,7 +30,7 @@ func compareCommand(e *env) *cli.Command {
 	cfg.files = []*string{&cfg.live.resume}
 	cfg.first = func() *report.Table {
 		if ops := cfg.operands; len(ops) == 2 && cfg.runs(e) {
-			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).
+			return (&report.Live{Experiment: ab.Experiment{A: ops[0], B: ops[1], Rule: verdict.Default()}}).
 				Comparison().Table()
 		}
 		return nil

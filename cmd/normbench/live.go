@@ -73,7 +73,7 @@ func compareLive(e *env, cfg *compareConfig) error {
 		return err
 	}
 	lab.Close(cfg.devices[1:]) // arms of a round share one device
-	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
+	m := &ab.Runner{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
 		Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}
 	defer func() { m.Device.Close() }()
 	m.Protocol.StageSamples = max(m.Protocol.Samples, 10)

@@ -67,7 +67,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 			return err
 		}
 	}
-	classes, err := cfg.Of(shapes.Shape{M: 1, N: 1})
+	classes, err := cfg.LayOut(shapes.Shape{M: 1, N: 1})
 	if err != nil {
 		return err
 	}

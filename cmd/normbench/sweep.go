@@ -72,7 +72,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	}
 	defer lab.Close(cfg.devices)
 	s.Devices, s.Problems, s.Search = cfg.devices, cfg.problems, cfg.search.SearchPlan
-	s.Options = sweep.Options{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed,
+	s.Options = sweep.RunOptions{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed,
 		RetryFailed: cfg.retry}
 	if err := e.LayOut(s); err != nil {
 		return err

@@ -73,7 +73,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	defer lab.Close(cfg.devices)
 	c := &lab.Verify{Config: &cfg.Config, Device: cfg.devices[0], Problems: cfg.problems, Refs: refs,
 		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile, Repeats: cfg.repeats,
-		Typed: cfg.Typed()}
+		Typed: cfg.TypedShapes()}
 	v, err := e.Verify(c)
 	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {
 		fmt.Fprintln(e.Err, strings.TrimSpace(failed.Log))

@@ -298,7 +298,7 @@ func TestBestOfFinals(t *testing.T) {
 	} {
 		p := &Point{US: map[kernels.Variant]float64{}}
 		for i, phase := range phases {
-			p.add(&record.Entry{Status: kernels.StatusOK, Summary: stats.Summary{Median: 3 - float64(i)},
+			p.add(&record.Outcome{Status: kernels.StatusOK, Summary: stats.Summary{Median: 3 - float64(i)},
 				Variant: kernels.Variant{Family: string(rune('a' + i))},
 				Run:     &record.Run{Protocol: record.Protocol{Phase: phase}}})
 		}
@@ -310,13 +310,13 @@ func TestBestOfFinals(t *testing.T) {
 func TestSpent(t *testing.T) {
 	asked, other := classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm,
 		kernels.Bwd)
-	var es record.Entries
+	var es record.Outcomes
 	for _, x := range []struct{ from, to, asked, all int }{{0, 60, 10, 30}, {100, 120, 0, 4},
 		{200, 210, 1, 1}} {
 		run := &record.Run{Time: time.Unix(int64(x.from), 0),
 			Protocol: record.Protocol{Search: Search}}
 		for i := range x.all {
-			e := &record.Entry{Run: run, Problem: other, Time: time.Unix(int64(x.to), 0)}
+			e := &record.Outcome{Run: run, Problem: other, Time: time.Unix(int64(x.to), 0)}
 			if i < x.asked {
 				e.Problem = asked
 			}

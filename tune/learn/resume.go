@@ -108,7 +108,7 @@ func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
 }
 
 // spent is the time that learn's runs took, of each the part of the classes that are asked for.
-func (p *Policy) spent(entries record.Entries) (total time.Duration) {
+func (p *Policy) spent(entries record.Outcomes) (total time.Duration) {
 	records, asked, last := map[*record.Run]int{}, map[*record.Run]int{}, map[*record.Run]time.Time{}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Run.Protocol.Search, Search) {
