@@ -19,9 +19,9 @@ import (
 	"normbench/tune/ref"
 )
 
-// A Live is a live compare, on a device that is open.
-type Live struct {
-	Config      *Config
+// A CompareTask is a live compare, on a device that is open.
+type CompareTask struct {
+	Config      *OpenOptions
 	Compare     *ab.Runner
 	Refs        []*ref.Ref // A and B
 	Pairs       []ab.Pair
@@ -32,12 +32,12 @@ type Live struct {
 
 // RunLive runs a live compare and keeps it in its file. What it measured is there beside an error
 // too, if there is some.
-func (l *Lab) RunLive(c *Live) (*report.Live, error) {
+func (l *Lab) RunLive(c *CompareTask) (*report.LiveFile, error) {
 	run, left, err := l.startLive(c)
 	if err != nil {
 		return nil, err
 	}
-	file, err := c.place(&run.Run)
+	file, err := c.recordPlace(&run.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -54,16 +54,16 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 	if err := l.TestTimer(runs[len(runs)-1], c.Compare.Device); err != nil {
 		return nil, err
 	}
-	return l.fight(c, run, file, left, step)
+	return l.runPairs(c, run, file, left, step)
 }
 
 // startLive starts an experiment, or goes on with the one in a file, and says which pairs are left.
-func (l *Lab) startLive(c *Live) (run *report.Live, left []ab.Pair, err error) {
+func (l *Lab) startLive(c *CompareTask) (run *report.LiveFile, left []ab.Pair, err error) {
 	hash, err := families.Hash(l.Registry)
 	if err != nil {
 		return nil, nil, err
 	}
-	fresh := &report.Live{Experiment: ab.Experiment{Schema: ab.Schema,
+	fresh := &report.LiveFile{Experiment: ab.Experiment{Schema: ab.Schema,
 		Run: l.NewRun(c.Compare.Device.Info(), c.Compare.Protocol),
 		A:   c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among}}
 	if c.Resume == "" {
@@ -82,8 +82,8 @@ func (l *Lab) startLive(c *Live) (run *report.Live, left []ab.Pair, err error) {
 	return run, left, nil
 }
 
-// place is where a run is kept, "" for nowhere: a place that can be written.
-func (c *Live) place(run *record.Run) (durable.Place, error) {
+// recordPlace makes the place where a run is kept, "" for nowhere, and checks that it can be written.
+func (c *CompareTask) recordPlace(run *record.Run) (durable.Place, error) {
 	switch id := run.Device.ID; {
 	case c.Resume != "":
 		return durable.Place{Name: c.Resume}, record.CheckFolder(filepath.Dir(c.Resume), ".")
@@ -94,9 +94,9 @@ func (c *Live) place(run *record.Run) (durable.Place, error) {
 	return durable.Place{}, nil
 }
 
-// fight fights what is left of a match, and keeps it in its file.
-func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair,
-	step *console.StatusLine) (*report.Live, error) {
+// runPairs measures the pairs that are left, and keeps the experiment in its file.
+func (l *Lab) runPairs(c *CompareTask, run *report.LiveFile, file durable.Place, left []ab.Pair,
+	step *console.StatusLine) (*report.LiveFile, error) {
 	done, start, m := 0, time.Now(), c.Compare
 	m.Choose = l.Chooser(m.Device, m.Protocol)
 	m.Finished = func(r *ab.DuelResult) error {
@@ -148,7 +148,7 @@ func duelLine(r *ab.DuelResult, rule verdict.Rule) string {
 }
 
 // confirm compares the cells again that a gate would fail, on a device opened anew.
-func (l *Lab) confirm(c *Live, run *report.Live) error {
+func (l *Lab) confirm(c *CompareTask, run *report.LiveFile) error {
 	slower := run.SlowerDuels()
 	if len(slower) == 0 {
 		return nil

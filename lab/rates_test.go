@@ -140,7 +140,7 @@ func countRates(t *testing.T, sweeps int, slowed float64, open deviceOf) (n rate
 		start := time.Now()
 		dev := open(registry, uint64(i+1))
 		l := New(t.Context(), console.New(t.Context(), nil, io.Discard), registry, func() {})
-		s := &Sweep{Config: &Config{}, Devices: []kernels.Device{dev}, Problems: ps, Out: t.TempDir(),
+		s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Problems: ps, Out: t.TempDir(),
 			Tasks: tasks, Variants: 2 * len(tasks)}
 		s.Options = sweep.RunOptions{Seed: uint64(i + 1),
 			Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7))}

@@ -80,9 +80,9 @@ func benchColumns(stages []string) []Column[benchRow] {
 	variant[0].Head = "variant"
 	us[0].Head, us[0].Means = "us", "median with its 95% interval"
 	us[0].Text = func(r benchRow) string { return r.cell.interval() }
-	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return Whole(r.cell.gbps()) }
+	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return FormatRate(r.cell.gbps()) }
 	speeds[1].Head, speeds[1].Means = "%stream", "time of a copy of the same tensors over the kernel's"
-	speeds[1].Text = func(r benchRow) string { return Whole(r.cell.streamPercent()) }
+	speeds[1].Text = func(r benchRow) string { return FormatRate(r.cell.streamPercent()) }
 	list = append(slices.Concat(list, variant, us, []column{{Head: "spread %", Value: spread,
 		Format: "%.1f"}}, speeds),
 		column{Name: "spread_percent", Value: spread},

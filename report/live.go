@@ -13,7 +13,7 @@ import (
 )
 
 // Comparison is the compare with the verdicts of its rounds, in the order of its duels.
-func (l *Live) Comparison() *Comparison {
+func (l *LiveFile) Comparison() *Comparison {
 	sides := l.Sides()
 	var order []kernels.Problem
 	for _, d := range l.Duels {
@@ -39,7 +39,7 @@ func (l *Live) Comparison() *Comparison {
 }
 
 // describe makes a table of rows that of a live compare.
-func (l *Live) describe(t *Table, timer []string) {
+func (l *LiveFile) describe(t *Table, timer []string) {
 	pr := l.Run.Protocol
 	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; "+
 		"speedup is A's time over B's, with its %.1f%% interval", l.A, l.B, l.Run.Device.Name,

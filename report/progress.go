@@ -20,11 +20,11 @@ type Progress struct {
 	step     *console.StatusLine
 	start    time.Time
 	unit     string
-	problems map[kernels.Problem]*progressOf
+	problems map[kernels.Problem]*problemProgress
 }
 
-// progressOf is what is known of a problem so far.
-type progressOf struct {
+// A problemProgress is what is known of a problem so far.
+type problemProgress struct {
 	best, base      sweep.ProgressEvent // base is the last of the base
 	failed, refused int                 // refused by the device
 }
@@ -33,7 +33,7 @@ type progressOf struct {
 // records come when they are done.
 func NewProgress(c *console.Console, unit string) *Progress {
 	return &Progress{console: c, step: c.Wait("measuring the first %s", unit),
-		start: time.Now(), unit: unit, problems: map[kernels.Problem]*progressOf{}}
+		start: time.Now(), unit: unit, problems: map[kernels.Problem]*problemProgress{}}
 }
 
 // End ends a run.
@@ -44,7 +44,7 @@ func (p *Progress) Observe(e sweep.ProgressEvent) {
 	r := e.Record
 	x := p.problems[r.Problem]
 	if x == nil {
-		x = &progressOf{}
+		x = &problemProgress{}
 		p.problems[r.Problem] = x
 	}
 	if r.Family == record.Stream {
@@ -65,10 +65,10 @@ func (p *Progress) Observe(e sweep.ProgressEvent) {
 	case x.best.Record != nil:
 		now = fmt.Sprintf(" %s, least median %.1f us", r.Problem, x.best.Median)
 	}
-	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.pace(e), now)
+	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.paceText(e), now)
 }
 
-func (x *progressOf) note(e sweep.ProgressEvent) {
+func (x *problemProgress) note(e sweep.ProgressEvent) {
 	if e.Median == 0 {
 		return
 	}
@@ -82,7 +82,7 @@ func (x *progressOf) note(e sweep.ProgressEvent) {
 	}
 }
 
-func (x *progressOf) String() (s string) {
+func (x *problemProgress) String() (s string) {
 	if x.failed > 0 {
 		s += fmt.Sprintf(": %d failed", x.failed)
 	}
@@ -118,15 +118,15 @@ func gain(base, best *record.Record) string {
 		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Outcome: x}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
-	if row.alike() || row.Verdict == NotPaired {
+	if row.isOneVariant() || row.Verdict == NotPaired {
 		return ", " + string(row.Verdict)
 	}
 	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)
 }
 
-// pace is the rate and, once a twentieth is done, the time left: the first variants pay for what
+// paceText tells the rate and, once a twentieth is done, the time left: the first variants pay for what
 // all of them need, such as the first problem's answers.
-func (p *Progress) pace(e sweep.ProgressEvent) string {
+func (p *Progress) paceText(e sweep.ProgressEvent) string {
 	elapsed := time.Since(p.start)
 	text := fmt.Sprintf("%.0f %s/min", float64(e.Done)/elapsed.Minutes(), p.unit)
 	if 20*e.Done < e.Total {

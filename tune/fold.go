@@ -18,13 +18,13 @@ type Fold struct {
 	registry *kernels.Registry
 	id       *families.Identity
 	records  *record.File // of the results folder
-	old      *Table       // as the sweep found it, nil for none
-	table    *Table       // of this sweep
+	old      *TunedTable  // as the sweep found it, nil for none
+	table    *TunedTable  // of this sweep
 	at       durable.Place
 }
 
 // NewFold begins a table, without entries yet, over an old one, nil for none, of the same device.
-func NewFold(r *kernels.Registry, records *record.File, old, table *Table, at durable.Place) (*Fold,
+func NewFold(r *kernels.Registry, records *record.File, old, table *TunedTable, at durable.Place) (*Fold,
 	error) {
 	if id := table.Device.ID; old != nil && old.Device.ID != id {
 		return nil, hint.Errorf("keep one tuned table per device",
@@ -116,7 +116,7 @@ func (f *Fold) write() (notes []string, err error) {
 				console.Count(n, "entry")+" replaced; "+bak.String()+" has the table before")
 		}
 	}
-	return append(notes, "wrote "+f.at.String()), Update(f.at, func(now *Table) (*Table, error) {
+	return append(notes, "wrote "+f.at.String()), Update(f.at, func(now *TunedTable) (*TunedTable, error) {
 		if now == nil {
 			return t, nil
 		}

@@ -58,7 +58,7 @@ func byTime(a, b *record.Outcome) int {
 func pick(es []record.Outcome) (Entry, bool) {
 	won, arms := chosen(es)
 	if won == nil {
-		won, arms = fastest(es)
+		won, arms = pickFastest(es)
 	}
 	if won == nil {
 		return Entry{}, false
@@ -66,7 +66,7 @@ func pick(es []record.Outcome) (Entry, bool) {
 	slices.SortFunc(arms, byTime)
 	e := entryOf(won)
 	for _, o := range arms {
-		ok := usable(o)
+		ok := isUsable(o)
 		if e.Variants.add(ok); !ok {
 			continue
 		}
@@ -96,9 +96,9 @@ func pick(es []record.Outcome) (Entry, bool) {
 	return e, true
 }
 
-// usable says whether an entry may be picked: one with the same bits every time, or that finals
+// isUsable says whether an entry may be picked: one with the same bits every time, or that finals
 // have, as who asks for another gets a note.
-func usable(e *record.Outcome) bool {
+func isUsable(e *record.Outcome) bool {
 	return e.Status == kernels.StatusOK && (e.Final != nil || !e.Unordered && e.Differing == 0)
 }
 
@@ -133,12 +133,12 @@ func chosen(es []record.Outcome) (won *record.Outcome, finals []*record.Outcome)
 	return won, finals
 }
 
-// fastest is the fastest of a grid, the base unless another is faster beyond doubt, and all.
-func fastest(es []record.Outcome) (best *record.Outcome, all []*record.Outcome) {
+// pickFastest finds the fastest of a grid, the base unless another is faster beyond doubt, and all.
+func pickFastest(es []record.Outcome) (best *record.Outcome, all []*record.Outcome) {
 	var base *record.Outcome
 	for i := range es {
 		e := &es[i]
-		if all = append(all, e); !usable(e) {
+		if all = append(all, e); !isUsable(e) {
 			continue
 		}
 		if e.Base {
@@ -174,7 +174,7 @@ func entryOf(b *record.Outcome) Entry {
 }
 
 // countSearched has an entry that a search chose count the variants that the search measured.
-func (t *Table) countSearched(entries record.Outcomes) {
+func (t *TunedTable) countSearched(entries record.Outcomes) {
 	at := map[kernels.Problem]*Counts{}
 	for i := range t.Entries {
 		if e := &t.Entries[i]; e.Chosen != "" {

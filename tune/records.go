@@ -81,7 +81,7 @@ func (f *Fold) addSearched() (notes []string) {
 
 // describe completes the table with what stands in no single entry. Notes are what a person should
 // know of it.
-func (t *Table) describe() (notes []string) {
+func (t *TunedTable) describe() (notes []string) {
 	var noise []float64
 	unstable := 0
 	for i := range t.Entries {

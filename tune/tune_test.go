@@ -85,8 +85,8 @@ func num(f float64) string {
 	return string(b)
 }
 
-func table(t testing.TB) *Table {
-	return &Table{
+func table(t testing.TB) *TunedTable {
+	return &TunedTable{
 		Schema: Schema, Tool: "v1.0.0", Created: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
 		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200",
 			Arch: "sm_90", SMs: 132},
@@ -123,19 +123,19 @@ func TestWriteRead(t *testing.T) {
 // What is no tuned table is refused in the words of testdata/invalid.txt, read or written.
 func TestCheckValid(t *testing.T) {
 	var got strings.Builder
-	for _, edit := range []func(t *Table, e *Entry){
-		func(t *Table, _ *Entry) { t.Schema = 3 },
-		func(t *Table, _ *Entry) { t.Schema = 0 },
-		func(t *Table, _ *Entry) { t.Device.ID = "" },
-		func(t *Table, _ *Entry) { t.Created = time.Time{} },
-		func(t *Table, e *Entry) { t.Entries[1] = *e },
-		func(t *Table, e *Entry) { *e, t.Entries[1] = t.Entries[1], *e },
-		func(_ *Table, e *Entry) { e.Family = "" },
-		func(_ *Table, e *Entry) { e.MedianUS = math.NaN() },
-		func(_ *Table, e *Entry) { e.CIUS = []float64{1, 2} },
-		func(_ *Table, e *Entry) { e.Base.MedianUS = 0 },
-		func(_ *Table, e *Entry) { e.RunnerUp.MedianUS = 0 },
-		func(_ *Table, e *Entry) { e.StreamUS = math.Inf(1) },
+	for _, edit := range []func(t *TunedTable, e *Entry){
+		func(t *TunedTable, _ *Entry) { t.Schema = 3 },
+		func(t *TunedTable, _ *Entry) { t.Schema = 0 },
+		func(t *TunedTable, _ *Entry) { t.Device.ID = "" },
+		func(t *TunedTable, _ *Entry) { t.Created = time.Time{} },
+		func(t *TunedTable, e *Entry) { t.Entries[1] = *e },
+		func(t *TunedTable, e *Entry) { *e, t.Entries[1] = t.Entries[1], *e },
+		func(_ *TunedTable, e *Entry) { e.Family = "" },
+		func(_ *TunedTable, e *Entry) { e.MedianUS = math.NaN() },
+		func(_ *TunedTable, e *Entry) { e.CIUS = []float64{1, 2} },
+		func(_ *TunedTable, e *Entry) { e.Base.MedianUS = 0 },
+		func(_ *TunedTable, e *Entry) { e.RunnerUp.MedianUS = 0 },
+		func(_ *TunedTable, e *Entry) { e.StreamUS = math.Inf(1) },
 	} {
 		tab := table(t)
 		edit(tab, &tab.Entries[0])
@@ -187,7 +187,7 @@ func FuzzParse(f *testing.F) {
 // A table names the runs that its entries are of, also those of a table that it goes on with.
 func TestRuns(t *testing.T) {
 	var runs []*record.Run
-	of := func(problems ...string) *Table {
+	of := func(problems ...string) *TunedTable {
 		tab := table(t)
 		tab.Entries = nil
 		for _, p := range problems {

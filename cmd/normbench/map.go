@@ -200,7 +200,7 @@ func (cfg *mapConfig) book(e *env) (*launchmap.Book, error) {
 	} else if _, err := tune.Read(path); err != nil { // the empty path is the program's own
 		return nil, err
 	}
-	t, err := e.Tuned(path, d)
+	t, err := e.ReadTuned(path, d)
 	switch {
 	case err != nil:
 		return nil, err

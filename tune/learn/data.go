@@ -87,7 +87,7 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 		}
 	}
 	for q, p := range points {
-		if p.BestUS = p.best(); !math.IsInf(p.BestUS, 1) && keep(q) {
+		if p.BestUS = p.bestTime(); !math.IsInf(p.BestUS, 1) && keep(q) {
 			d.Points = append(d.Points, p)
 		}
 	}
@@ -111,8 +111,8 @@ func (p *Point) add(e *record.Outcome) {
 	}
 }
 
-// best is BestUS, infinite where nothing is right.
-func (p *Point) best() float64 {
+// bestTime returns BestUS, infinite where nothing is right.
+func (p *Point) bestTime() float64 {
 	best := math.Inf(1)
 	for v, us := range p.US {
 		if p.finals == nil || p.finals[v] {
