@@ -49,8 +49,8 @@ func helper() []string {
 	return []string{self, HelperCommand}
 }
 
-// A Config says what to open. Zero values are defaults, but of Jobs.
-type Config struct {
+// OpenOptions say what to open. Zero values are defaults, but of Jobs.
+type OpenOptions struct {
 	Device  string   // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
 	Workers []string // commands that start workers, in place of a device
 	Timeout time.Duration
@@ -63,7 +63,7 @@ type Config struct {
 }
 
 // limit is the time limit asked for, else another.
-func (c *Config) limit(otherwise time.Duration) time.Duration {
+func (c *OpenOptions) limit(otherwise time.Duration) time.Duration {
 	if c.Timeout > 0 {
 		return c.Timeout
 	}
@@ -99,7 +99,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 	if python := nvlib.Python(); python != "" && os.Getenv(triton.PythonVariable) == "" {
 		os.Setenv(triton.PythonVariable, python) //nolint:errcheck // else it is python3
 	}
-	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.Once},
+	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.NoteOnce},
 		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
 		files: map[string]*record.File{}}
 	l.Resolver.Recorded = l.recordedVariants
@@ -107,7 +107,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 }
 
 // Open opens devices, with the peers beside each where a REF names one.
-func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
+func (l *Lab) Open(c *OpenOptions, refs ...*ref.Ref) ([]kernels.Device, error) {
 	defer l.Wait("starting the device").End()
 	wanted, err := l.peerNames(c, refs)
 	if err != nil {
@@ -151,7 +151,7 @@ func Close(devices []kernels.Device) {
 
 // checkEffect refuses what changes nothing on the open device. Otherwise a person who asked for it
 // would believe that the result depends on it.
-func (l *Lab) checkEffect(c *Config, dev kernels.Device) error {
+func (l *Lab) checkEffect(c *OpenOptions, dev kernels.Device) error {
 	kind := ""
 	switch dev.(type) {
 	case *cpu.Device:
@@ -180,7 +180,7 @@ func NoSources(device string) error {
 
 // devices opens the devices alone. GPUs are driven by workers of this same program, one each; the
 // cpu is driven in-process.
-func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
+func (l *Lab) devices(c *OpenOptions) ([]kernels.Device, error) {
 	device := l.deviceHere(c.Device)
 	path, replayed := strings.CutPrefix(device, "replay:")
 	defer l.Started() // a replay's reading may be ended at any time
@@ -211,7 +211,7 @@ func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
 }
 
 // gpus starts a worker of this program for each GPU named.
-func (l *Lab) gpus(c *Config, names string) ([]kernels.Device, error) {
+func (l *Lab) gpus(c *OpenOptions, names string) ([]kernels.Device, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func Ordinal(name string) (int, error) {
 		"unknown device %q", name)
 }
 
-func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
+func (l *Lab) workers(c *OpenOptions) ([]kernels.Device, error) {
 	var commands [][]string
 	for _, text := range c.Workers {
 		words, err := shlex.Split(text)
@@ -270,15 +270,15 @@ func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
 	return l.start(c, commands)
 }
 
-func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.Device, error) {
+func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kernels.Device, error) {
 	hash, err := families.Hash(peers.Register(l.Registry, nil))
 	if err != nil {
 		return nil, err
 	}
 	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
 		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
-			Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
-			Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+			Timeout: c.limit(time.Minute), Stderr: &console.PlainWriter{Writer: l.Err},
+			Unkept: func(text string) { l.NoteOnce(text) }, Kernels: hash})
 		if err == nil {
 			if err = kernels.CheckID(d.Info().ID); err != nil {
 				d.Close()

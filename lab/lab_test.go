@@ -64,12 +64,12 @@ func sweepOn(t *testing.T, dev kernels.Device, out, strategy string, shapes ...s
 	t.Helper()
 	var said, shown strings.Builder
 	l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
-	s := &Sweep{Config: &Config{}, Devices: []kernels.Device{dev}, Out: out}
+	s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Out: out}
 	for _, text := range shapes {
 		s.Problems = append(s.Problems, devicetest.Problem(t, text))
 	}
 	s.Search.Strategy = strategy
-	s.Options = sweep.Options{Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7)), Seed: 1}
+	s.Options = sweep.RunOptions{Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7)), Seed: 1}
 	s.Options.Run.Tool = "test"
 	assert.NoError(t, l.LayOut(s))
 	found, err := l.Sweep(s)
@@ -139,22 +139,22 @@ func TestSweepKeepsBase(t *testing.T) {
 // A base of the finals is held against the others of the same finals, and by more than noise.
 func TestUnproven(t *testing.T) {
 	now, before := &record.Run{ID: "now"}, &record.Run{ID: "before"}
-	entry := func(run *record.Run, family string, us float64, final *record.Final) *record.Entry {
-		return &record.Entry{Run: run, Variant: kernels.Variant{Family: family}, Base: family == "base",
+	entry := func(run *record.Run, family string, us float64, final *record.Final) *record.Outcome {
+		return &record.Outcome{Run: run, Variant: kernels.Variant{Family: family}, Base: family == "base",
 			Status: kernels.StatusOK, Summary: stats.Summary{Median: us}, Final: final}
 	}
 	final := &record.Final{Of: 3}
 	wrong := entry(now, "wrong", 10, final)
 	wrong.Status = kernels.StatusWrong
-	variants := []*record.Entry{entry(now, "base", 100, final), entry(now, "near", 99.5, final), wrong,
+	variants := []*record.Outcome{entry(now, "base", 100, final), entry(now, "near", 99.5, final), wrong,
 		entry(before, "older", 50, final), entry(now, "unpaired", 60, nil)}
 	base := variants[0].Variant
-	assert.That(t, unproven(variants, base) == nil, "none of these is of the finals and ahead by 1%%")
+	assert.That(t, fasterThanBase(variants, base) == nil, "none of these is of the finals and ahead by 1%%")
 	variants = append(variants, entry(now, "b", 95, final), entry(now, "c", 90, final))
-	if x := unproven(variants, base); x == nil || x.Variant.Family != "c" {
+	if x := fasterThanBase(variants, base); x == nil || x.Variant.Family != "c" {
 		t.Errorf("not the fastest of the finals: %+v", x)
 	}
-	assert.That(t, unproven(variants, variants[5].Variant) == nil, "the base was not kept")
+	assert.That(t, fasterThanBase(variants, variants[5].Variant) == nil, "the base was not kept")
 }
 
 // A grid has no rounds that two variants share, so its table has times and a ratio, and no verdict.

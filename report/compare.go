@@ -37,7 +37,7 @@ type Side struct {
 // A Measurement is what one side has for a problem: an entry of records, or an entry of a tuned table. Its
 // times mean something only where its status is ok.
 type Measurement struct {
-	record.Entry
+	record.Outcome
 	Configs int // recorded ok, of which this is the fastest; 0 without a choice
 }
 
@@ -69,7 +69,7 @@ type Comparison struct {
 
 	steps  []models.Step    // in which the rows are worth something
 	series []picture.Series // of both sides, for plots
-	live   *Live            // that it is of, nil for recordings
+	live   *LiveFile        // that it is of, nil for recordings
 }
 
 // BytesRule says what GB/s means in every table.
@@ -92,8 +92,8 @@ type Row struct {
 
 	judged *verdict.Judgement // where both sides were in one run's rounds
 	why    string             // Verdict is this, where the table has a note of it
-	duel   *ab.Result         // of a live compare, with what its second run said
-	second *ab.Second
+	duel   *ab.DuelResult     // of a live compare, with what its second run said
+	second *ab.Confirmation
 }
 
 // NotPaired is in place of a verdict where both sides are of one recording that has no rounds of
@@ -104,7 +104,7 @@ const NotPaired verdict.Verdict = "not paired"
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
 
-var missing = Measurement{Entry: record.Entry{Status: Missing}}
+var missing = Measurement{Outcome: record.Outcome{Status: Missing}}
 
 // A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
 // shapes, because what moves one cell of a shape moves the others.
@@ -132,7 +132,7 @@ func Compare(a, b Side) *Comparison {
 	c := newComparison(a, b, slices.SortedFunc(maps.Keys(all), record.CompareProblems))
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 {
-			r.judge(a.Records != "" && a.Records == b.Records)
+			r.setVerdict(a.Records != "" && a.Records == b.Records)
 		}
 	}
 	c.Notes = slices.Concat(coverage(c), differences(a.runs(), b.runs()))
@@ -151,14 +151,14 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 		r.A.Bytes, r.B.Bytes = r.Bytes, r.Bytes
 		switch {
 		case !inB:
-			r.A, r.B = alone(x, "B"), missing
+			r.A, r.B = missingSide(x, "B"), missing
 			c.OneSided = append(c.OneSided, r)
 		case !inA:
-			r.A, r.B = missing, alone(y, "A")
+			r.A, r.B = missing, missingSide(y, "A")
 			c.OneSided = append(c.OneSided, r)
 		default:
-			if r.A.us() > 0 && r.B.us() > 0 {
-				r.Speedup = r.A.us() / r.B.us()
+			if r.A.medianUS() > 0 && r.B.medianUS() > 0 {
+				r.Speedup = r.A.medianUS() / r.B.medianUS()
 			}
 			c.Rows = append(c.Rows, r)
 		}
@@ -166,19 +166,19 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 	return c
 }
 
-// alone is a side of a problem that the other side lacks.
-func alone(c Measurement, lacks string) Measurement {
+// missingSide makes a side of a problem that only the other side has.
+func missingSide(c Measurement, lacks string) Measurement {
 	reason := "not in " + lacks
 	if c.Status != kernels.StatusOK {
 		reason += "; " + string(c.Status) + ": " + c.Reason
 	}
-	return Measurement{Entry: record.Entry{Status: c.Status, Reason: reason}}
+	return Measurement{Outcome: record.Outcome{Status: c.Status, Reason: reason}}
 }
 
-// judge judges a row of two times: by the rounds that both sides share, else by their medians if
+// setVerdict judges a row of two times: by the rounds that both sides share, else by their medians if
 // they are of two recordings. One variant of one run on both sides needs neither. Of one recording
 // oneFile says that both sides are.
-func (r *Row) judge(oneFile bool) {
+func (r *Row) setVerdict(oneFile bool) {
 	a, b := r.A, r.B
 	oneRun := a.run().ID != "" && a.run().ID == b.run().ID
 	x, y := a.Finals(), b.Finals()
@@ -210,12 +210,12 @@ func (r *Row) judge(oneFile bool) {
 	case oneFile || oneInvocation(a, b):
 		r.Verdict = NotPaired
 	default:
-		r.judgeMedians()
+		r.setVerdictByMedians()
 	}
 }
 
-// alike says that both sides are one variant of one run.
-func (r *Row) alike() bool { return strings.HasPrefix(string(r.Verdict), "=") }
+// isOneVariant says whether both sides are one variant of one run.
+func (r *Row) isOneVariant() bool { return strings.HasPrefix(string(r.Verdict), "=") }
 
 // setPaired makes a verdict on rounds of both sides that of the row.
 func (r *Row) setPaired(j verdict.Judgement) {
@@ -234,9 +234,9 @@ func (r *Row) interval() (lo, hi float64) {
 	return 1 / r.judged.Hi, 1 / r.judged.Lo
 }
 
-// judgeMedians judges a row of two recordings by the medians of both sides and their intervals,
+// setVerdictByMedians judges a row of two recordings by the medians of both sides and their intervals,
 // which a few samples do not have.
-func (r *Row) judgeMedians() {
+func (r *Row) setVerdictByMedians() {
 	rule := verdict.Default()
 	least := rule.Unpaired
 	if len(r.A.SamplesUS) == 0 || len(r.B.SamplesUS) == 0 {
@@ -295,8 +295,8 @@ func byKind[T any](list []T, kind func(T) string) iter.Seq2[string, []T] {
 	}
 }
 
-// us is the median time, 0 where there is none.
-func (c Measurement) us() float64 {
+// medianUS returns the median time, 0 where there is none.
+func (c Measurement) medianUS() float64 {
 	if c.Status != kernels.StatusOK || !(c.Median > 0) {
 		return 0
 	}
@@ -310,7 +310,7 @@ func (c Measurement) gbps() float64 { return c.perTime(float64(c.Bytes) / 1e3) }
 func (c Measurement) streamPercent() float64 { return c.perTime(100 * c.StreamUS) }
 
 func (c Measurement) perTime(x float64) float64 {
-	if c.us() == 0 {
+	if c.medianUS() == 0 {
 		return 0
 	}
 	return x / c.Median
@@ -326,7 +326,7 @@ func newMean(kind string, rows []Row) Mean {
 	var logs []float64
 	for _, r := range rows {
 		switch {
-		case r.alike():
+		case r.isOneVariant():
 			m.Equal++
 		case r.Verdict == verdict.Faster:
 			m.Faster++

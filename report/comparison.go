@@ -127,7 +127,7 @@ func (c *Comparison) columns() []Column[Row] {
 	judged("", "rounds", rounds)
 	add("verdict", "verdict", func(r Row) any { return r.Verdict }, Row.verdict)
 	if live {
-		list = append(list, liveColumns(&c.live.Match)...)
+		list = append(list, liveColumns(&c.live.Experiment)...)
 	}
 	return list
 }
@@ -136,23 +136,23 @@ func (c *Comparison) columns() []Column[Row] {
 var measurementColumns = []Column[Measurement]{
 	{Name: "variant", Value: Measurement.variant},
 	{Name: "status", Value: func(c Measurement) any { return c.Status }},
-	{Name: "us", Head: " us", Value: func(c Measurement) any { return NonZero(c.us()) }, Text: func(c Measurement) string {
-		return cmp.Or(Micros(c.us()), string(c.Status))
+	{Name: "us", Head: " us", Value: func(c Measurement) any { return NonZero(c.medianUS()) }, Text: func(c Measurement) string {
+		return cmp.Or(Micros(c.medianUS()), string(c.Status))
 	}},
 	{Name: "lo_us", Value: func(c Measurement) any { return NonZero(c.Lo) }},
 	{Name: "hi_us", Value: func(c Measurement) any { return NonZero(c.Hi) }},
 	{Name: "gbps", Head: " GB/s", Value: func(c Measurement) any { return NonZero(c.gbps()) },
-		Text: func(c Measurement) string { return Whole(c.gbps()) }},
+		Text: func(c Measurement) string { return FormatRate(c.gbps()) }},
 	{Name: "stream_percent", Head: " %stream",
 		Value: func(c Measurement) any { return NonZero(c.streamPercent()) }, Format: "%.1f"},
 	{Name: "phase", Value: func(c Measurement) any {
-		if c.Configs == 0 || c.us() == 0 {
+		if c.Configs == 0 || c.medianUS() == 0 {
 			return ""
 		}
 		return phaseName(c.run().Protocol.Phase)
 	}},
 	{Name: "configs", Value: func(c Measurement) any {
-		if c.us() == 0 {
+		if c.medianUS() == 0 {
 			return nil
 		}
 		return NonZero(c.Configs)
@@ -194,7 +194,7 @@ func (r Row) speedup() string {
 	switch lo, hi := r.interval(); {
 	case r.judged != nil:
 		return ratioIn(r.Speedup, lo, hi)
-	case r.Speedup > 0 && !r.alike():
+	case r.Speedup > 0 && !r.isOneVariant():
 		return Ratio(r.Speedup)
 	}
 	return ""
@@ -203,8 +203,8 @@ func (r Row) speedup() string {
 // verdict is the row's for people, with what stands against it.
 func (r Row) verdict() string {
 	switch {
-	case r.Unproven.us() > 0:
-		return fmt.Sprintf("kept base: %s us not proven", Micros(r.Unproven.us()))
+	case r.Unproven.medianUS() > 0:
+		return fmt.Sprintf("kept base: %s us not proven", Micros(r.Unproven.medianUS()))
 	case r.duel != nil && r.judged == nil:
 		return strings.ToUpper(string(r.duel.Status)) + ": " + r.duel.Reason
 	case r.duel != nil && r.judged.Gate != r.judged.Verdict:
@@ -216,8 +216,8 @@ func (r Row) verdict() string {
 func (r Row) reason() string {
 	a, b := r.A.Reason, r.B.Reason
 	switch {
-	case r.Unproven.us() > 0:
-		return r.unproven()
+	case r.Unproven.medianUS() > 0:
+		return r.unprovenNote()
 	case r.judged != nil:
 		return r.judged.Reason
 	case a != "" && b != "" && a != b:
@@ -226,11 +226,11 @@ func (r Row) reason() string {
 	return cmp.Or(a, b)
 }
 
-// unproven says which variant has a shorter median than the base that was kept, and what the rounds
+// unprovenNote says which variant has a shorter median than the base that was kept, and what the rounds
 // have against it: noise, or a second copy of the base that differs as much.
-func (r Row) unproven() string {
+func (r Row) unprovenNote() string {
 	u := r.Unproven
-	text := fmt.Sprintf("%s has a median of %s us, and nothing proves it faster", u.Variant, Micros(u.us()))
+	text := fmt.Sprintf("%s has a median of %s us, and nothing proves it faster", u.Variant, Micros(u.medianUS()))
 	if x, y := r.A.Finals(), u.Finals(); len(x.Rounds) > 0 && len(x.Rounds) == len(y.Rounds) {
 		step := stats.TimerStep(slices.Concat(r.A.SamplesUS, u.SamplesUS))
 		j := verdict.JudgeRounds(x.Rounds, y.Rounds, x.BaseAgain, step, max(x.Of, y.Of)-1)
@@ -292,16 +292,16 @@ func meanTable(c *Comparison) *Table {
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", w.Problem.String(),
 			Ratio(w.Speedup)))
 	}
-	t.Notes = append(t.Notes, c.lacks()...)
+	t.Notes = append(t.Notes, c.missingNotes()...)
 	return t
 }
 
-// lacks are notes on the problems that have no speedup.
-func (c *Comparison) lacks() (notes []string) {
+// missingNotes notes which problems have no speedup, and why.
+func (c *Comparison) missingNotes() (notes []string) {
 	var failed, single []string
 	for _, r := range c.Rows {
 		for i, v := range []Measurement{r.A, r.B} {
-			if v.us() == 0 {
+			if v.medianUS() == 0 {
 				failed = append(failed, v.failure(r.Problem, letter(i))+".")
 			}
 		}

@@ -36,7 +36,7 @@ func TestMoved(t *testing.T) {
 			}
 			return list
 		}
-		r := Row{duel: &ab.Result{StagesA: stages(x.A), StagesB: stages(x.B)},
+		r := Row{duel: &ab.DuelResult{StagesA: stages(x.A), StagesB: stages(x.B)},
 			judged: &verdict.Judgement{Effect: x.Effect}}
 		stage, _, by := r.movedStage()
 		return fmt.Sprintf("%s %g", stage, by)
@@ -44,12 +44,12 @@ func TestMoved(t *testing.T) {
 }
 
 // smallLive is a recorded live compare with two of its duels, after change.
-func smallLive(t testing.TB, change func(*Live)) []byte {
+func smallLive(t testing.TB, change func(*LiveFile)) []byte {
 	t.Helper()
 	run, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
 	assert.NoError(t, err)
 	run.Duels = run.Duels[:2]
-	run.Judge()
+	run.Decide()
 	change(run)
 	data, err := json.Marshal(run)
 	assert.NoError(t, err)
@@ -60,7 +60,7 @@ func smallLive(t testing.TB, change func(*Live)) []byte {
 // on a terminal, or is a formula of a spreadsheet; what is no verdict is refused.
 func TestLiveFileTexts(t *testing.T) {
 	const forged = "x\nforged: FASTER\r\u2028forged \x1b[31m\u202e|<script>"
-	data := smallLive(t, func(r *Live) {
+	data := smallLive(t, func(r *LiveFile) {
 		r.A, r.B, r.Run.Protocol.Name = "= cmd|calc", forged, forged
 		r.Run.Device.Name, r.Peers, r.Run.Tool = forged, []string{forged}, forged
 		for i := range r.Judged {
@@ -99,11 +99,11 @@ func TestLiveFileTexts(t *testing.T) {
 
 // Whatever is accepted can be printed, and judged again.
 func FuzzParseLive(f *testing.F) {
-	good := smallLive(f, func(*Live) {})
+	good := smallLive(f, func(*LiveFile) {})
 	f.Add(good)
 	f.Add(bytes.Replace(good, []byte(`"status":"ok"`), []byte(`"status":"wrong"`), 1))
 	f.Add([]byte(`{"schema":1,"duels":[null]}`))
-	f.Add(smallLive(f, func(r *Live) { r.Summary.Worst = nil }))
+	f.Add(smallLive(f, func(r *LiveFile) { r.Summary.Worst = nil }))
 	f.Add(bytes.Replace(good, []byte(`"id":"`), []byte(`"id":"../../`), 1))
 	f.Add(bytes.Replace(good, []byte(`"a":`), []byte(`"a":NaN,"a":`), 1))
 	f.Add(bytes.Replace(good, []byte(`"rounds":[`), []byte(`"rounds":null,"x":[`), 1))
@@ -114,12 +114,12 @@ func FuzzParseLive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		run := &Live{Match: *m}
+		run := &LiveFile{Experiment: *m}
 		assert.NoError(t, Render(io.Discard, run.Comparison(), FormatText))
 		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
 			len(run.Duels[0].Rounds) > 100 {
 			return // judging takes the square of the rounds
 		}
-		run.Judge()
+		run.Decide()
 	})
 }

@@ -104,8 +104,8 @@ func (p *Page) Facts() (list []Fact) {
 	return append(list, p.More...)
 }
 
-// tip says all of a side's time on a problem.
-func (c Measurement) tip(side string) string {
+// tooltip tells a side's time on a problem in full.
+func (c Measurement) tooltip(side string) string {
 	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s", side, c.interval(), c.streamPercent(),
 		c.Variant)
 }
@@ -167,7 +167,7 @@ func (c *Comparison) Page(title string) *Page {
 // two below 10 us. The median alone where there is no interval.
 func (c Measurement) interval() string {
 	if !(c.Lo > 0) || !(c.Hi > 0) {
-		return Micros(c.us())
+		return Micros(c.medianUS())
 	}
 	digits := 1
 	if c.Median < 10 {

@@ -18,10 +18,10 @@ func pairSeries(a, b Side) []picture.Series {
 	var slots [2]int
 	for i, s := range []Side{a, b} {
 		o := []Side{b, a}[i]
-		switch base := func(s Side) bool { return s.all(func(c Measurement) bool { return c.Base }) }; {
-		case s.other():
+		switch base := func(s Side) bool { return s.holdsForAll(func(c Measurement) bool { return c.Base }) }; {
+		case s.isPeers():
 			slots[i] = 0
-		case base(s) && !base(o) && !o.other():
+		case base(s) && !base(o) && !o.isPeers():
 			slots[i] = 2
 		default:
 			slots[i] = 1
@@ -45,14 +45,14 @@ func (s Side) Any(yes func(Measurement) bool) bool {
 	return false
 }
 
-// all says whether what is asked holds for every cell, of which there are some.
-func (s Side) all(yes func(Measurement) bool) bool {
+// holdsForAll says whether something holds for every cell, of which there are some.
+func (s Side) holdsForAll(yes func(Measurement) bool) bool {
 	return len(s.Cells) > 0 && !s.Any(func(c Measurement) bool { return !yes(c) })
 }
 
-// other says that a side's kernels are another library's.
-func (s Side) other() bool {
-	return s.all(func(c Measurement) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
+// isPeers says whether a side's kernels are another library's.
+func (s Side) isPeers() bool {
+	return s.holdsForAll(func(c Measurement) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
 }
 
 // The measures of a plot, in pixels.
@@ -82,8 +82,8 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 				if v.streamPercent() == 0 {
 					continue
 				}
-				pt := picture.Point{X: float64(n), Y: v.streamPercent(),
-					Tip: shape(r.Problem) + ", " + v.tip(series.Name)}
+				pt := picture.PlotPoint{X: float64(n), Y: v.streamPercent(),
+					Tip: shape(r.Problem) + ", " + v.tooltip(series.Name)}
 				// A line between shapes that share no side, or past one that a side
 				// lacks, would say that something lies between them.
 				pt.Apart = n == 0 || of(n-1).streamPercent() == 0 ||
@@ -104,7 +104,7 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 	}
 	for i := range ps {
 		ps[i].Width = 80 + float64(most)*max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
-		ps[i].Y = picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}
+		ps[i].Y = picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.EvenTicks(0, top, 20, 8)}
 	}
 	return ps
 }

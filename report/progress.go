@@ -17,34 +17,34 @@ import (
 // measured. It claims no more than the table that follows.
 type Progress struct {
 	console  *console.Console
-	step     *console.Progress
+	step     *console.StatusLine
 	start    time.Time
 	unit     string
-	problems map[kernels.Problem]*progressOf
+	problems map[kernels.Problem]*problemProgress
 }
 
-// progressOf is what is known of a problem so far.
-type progressOf struct {
-	best, base      sweep.Event // base is the last of the base
-	failed, refused int         // refused by the device
+// A problemProgress is what is known of a problem so far.
+type problemProgress struct {
+	best, base      sweep.ProgressEvent // base is the last of the base
+	failed, refused int                 // refused by the device
 }
 
 // NewProgress begins a run. unit is of Event.Done: "variants", or "problems" of a search, whose
 // records come when they are done.
 func NewProgress(c *console.Console, unit string) *Progress {
 	return &Progress{console: c, step: c.Wait("measuring the first %s", unit),
-		start: time.Now(), unit: unit, problems: map[kernels.Problem]*progressOf{}}
+		start: time.Now(), unit: unit, problems: map[kernels.Problem]*problemProgress{}}
 }
 
 // End ends a run.
 func (p *Progress) End() { p.step.End() }
 
 // Observe is told of every record.
-func (p *Progress) Observe(e sweep.Event) {
+func (p *Progress) Observe(e sweep.ProgressEvent) {
 	r := e.Record
 	x := p.problems[r.Problem]
 	if x == nil {
-		x = &progressOf{}
+		x = &problemProgress{}
 		p.problems[r.Problem] = x
 	}
 	if r.Family == record.Stream {
@@ -65,10 +65,10 @@ func (p *Progress) Observe(e sweep.Event) {
 	case x.best.Record != nil:
 		now = fmt.Sprintf(" %s, least median %.1f us", r.Problem, x.best.Median)
 	}
-	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.pace(e), now)
+	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.paceText(e), now)
 }
 
-func (x *progressOf) note(e sweep.Event) {
+func (x *problemProgress) note(e sweep.ProgressEvent) {
 	if e.Median == 0 {
 		return
 	}
@@ -82,7 +82,7 @@ func (x *progressOf) note(e sweep.Event) {
 	}
 }
 
-func (x *progressOf) String() (s string) {
+func (x *problemProgress) String() (s string) {
 	if x.failed > 0 {
 		s += fmt.Sprintf(": %d failed", x.failed)
 	}
@@ -115,18 +115,18 @@ func gain(base, best *record.Record) string {
 	}
 	side := func(r *record.Record) Side {
 		x := record.Summarize(r, &record.Run{ID: r.Run})
-		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Entry: x}}}
+		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Outcome: x}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
-	if row.alike() || row.Verdict == NotPaired {
+	if row.isOneVariant() || row.Verdict == NotPaired {
 		return ", " + string(row.Verdict)
 	}
 	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)
 }
 
-// pace is the rate and, once a twentieth is done, the time left: the first variants pay for what
+// paceText tells the rate and, once a twentieth is done, the time left: the first variants pay for what
 // all of them need, such as the first problem's answers.
-func (p *Progress) pace(e sweep.Event) string {
+func (p *Progress) paceText(e sweep.ProgressEvent) string {
 	elapsed := time.Since(p.start)
 	text := fmt.Sprintf("%.0f %s/min", float64(e.Done)/elapsed.Minutes(), p.unit)
 	if 20*e.Done < e.Total {
@@ -137,7 +137,7 @@ func (p *Progress) pace(e sweep.Event) string {
 }
 
 // RunNotes say how a run went.
-func RunNotes(s sweep.Summary, devices []kernels.Device) (notes []string) {
+func RunNotes(s sweep.Totals, devices []kernels.Device) (notes []string) {
 	notes = append(notes, runNote(s, devices))
 	for _, g := range s.Gone {
 		notes = append(notes, console.OneLine(g))
@@ -146,7 +146,7 @@ func RunNotes(s sweep.Summary, devices []kernels.Device) (notes []string) {
 }
 
 // runNote counts the variants of a run.
-func runNote(s sweep.Summary, devices []kernels.Device) string {
+func runNote(s sweep.Totals, devices []kernels.Device) string {
 	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
 	add := func(n int, format string) {
 		if n > 0 {

@@ -27,7 +27,7 @@ func TestProgressChosen(t *testing.T) {
 		if run == "r-finals" {
 			r.SearchUS, r.Finals, r.Visits = 1, 3, slices.Repeat([]int{1}, len(samples))
 		}
-		p.Observe(sweep.Event{Record: r, Median: stats.Median(samples), Left: left, Done: 1, Total: 6})
+		p.Observe(sweep.ProgressEvent{Record: r, Median: stats.Median(samples), Left: left, Done: 1, Total: 6})
 	}
 	// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of the
 	// times are the last.
@@ -74,7 +74,7 @@ func TestProgressUnpaired(t *testing.T) {
 			r := &record.Record{Run: "r", Problem: devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"),
 				Family: family, Status: kernels.StatusOK, Base: family == "base", StreamUS: 5,
 				SamplesUS: slices.Repeat([]float64{us}, 9)}
-			p.Observe(sweep.Event{Record: r, Median: us, Left: 1 - i, Done: i + 1, Total: 2})
+			p.Observe(sweep.ProgressEvent{Record: r, Median: us, Left: 1 - i, Done: i + 1, Total: 2})
 		}
 		p.End()
 		assert.Equal(t, out.String(), "normbench: [2/2] rmsnorm/fwd/8x64/bf16: "+want+"\n")

@@ -123,7 +123,7 @@ func (l *Layout) writeTitle(b *bytes.Buffer, title, format string) {
 		return
 	}
 	for line := range strings.SplitSeq(title, "\n") {
-		b.WriteString(l.prose(line) + "\n")
+		b.WriteString(l.wrapLine(line) + "\n")
 	}
 	b.WriteByte('\n')
 }
@@ -149,7 +149,7 @@ func (l *Layout) writeNotes(b *bytes.Buffer, p *sheet, format string) {
 			item := strings.TrimLeft(n, " ")
 			n = n[:len(n)-len(item)] + "- " + unmarkedNote.Replace(item)
 		}
-		b.WriteString(l.prose(n) + "\n")
+		b.WriteString(l.wrapLine(n) + "\n")
 	}
 }
 

@@ -14,14 +14,14 @@ func speedupOf(effect float64) any {
 
 // RoundsTable judges the cells of a file of rounds; step is that of the clock that timed them, in
 // their unit, 0 for none.
-func RoundsTable(cells []verdict.Rounds, step float64) *Table {
+func RoundsTable(cells []verdict.NamedRounds, step float64) *Table {
 	type row struct {
-		verdict.Rounds
+		verdict.NamedRounds
 		verdict.Judgement
 	}
-	var list []verdict.Cell
+	var list []verdict.PairedRounds
 	for _, x := range cells {
-		list = append(list, verdict.Cell{Rounds: x.Rounds, Step: step})
+		list = append(list, verdict.PairedRounds{Rounds: x.Rounds, Step: step})
 	}
 	var rows []row
 	for i, j := range verdict.Judge(list, verdict.Default()) {

@@ -209,7 +209,7 @@ func TestRecordedAlike(t *testing.T) {
 	for _, name := range files {
 		f, err := record.Load(name)
 		assert.NoError(t, err)
-		twice := func(x *record.Entry) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }
+		twice := func(x *record.Outcome) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }
 		for _, e := range f.Latest(twice) {
 			x := e.Finals()
 			step := stats.TimerStep(e.SamplesUS)

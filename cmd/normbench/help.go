@@ -194,7 +194,7 @@ func (e *env) helpPrinter(w io.Writer, template string, data any) {
 			path := strings.TrimPrefix(c.HelpName, "normbench ")
 			for _, x := range strings.Split(examples, "\n") {
 				if strings.HasPrefix(x+" ", path+" ") && len(lines) < 3 {
-					lines = append(lines, folded("normbench "+x, width-3))
+					lines = append(lines, foldCommand("normbench "+x, width-3))
 				}
 			}
 			return lines
@@ -232,11 +232,11 @@ func flagGroups(c *cli.Command) (groups []flagGroup) {
 	return groups
 }
 
-// folded breaks a command before flags to a width, with a backslash behind each line but the last.
-func folded(text string, width int) string {
+// foldCommand breaks a command before flags to a width, with a backslash behind each line but the last.
+func foldCommand(text string, width int) string {
 	if utf8.RuneCountInString(text) > width {
 		if at := strings.LastIndex(text[:width-2], " --"); at > 4 { // else it is the line's own indent
-			return text[:at] + " \\\n   " + folded("    "+text[at+1:], width)
+			return text[:at] + " \\\n   " + foldCommand("    "+text[at+1:], width)
 		}
 	}
 	return text

@@ -36,7 +36,7 @@ func judgeCommand(e *env) *cli.Command {
 		Flags: append([]cli.Flag{
 			&cli.Float64Flag{Destination: &step, Name: "step",
 				Usage:  "step of the clock, in the unit of the times; 0 is none",
-				Action: within("step", 0, math.MaxFloat64, "give it in the unit of the times")},
+				Action: checkRange("step", 0, math.MaxFloat64, "give it in the unit of the times")},
 		}, x.tableFlags()...),
 	}, x, func() error { return judge(e, x.operands[0], step, x.format) })
 }

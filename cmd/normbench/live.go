@@ -41,7 +41,7 @@ func (cfg *liveConfig) flags() []cli.Flag {
 		&cli.StringFlag{Destination: &cfg.rounds, Name: "rounds",
 			Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
-			Action: within("samples", 1, 1000, "use 1 to 1000")},
+			Action: checkRange("samples", 1, 1000, "use 1 to 1000")},
 		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 			Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
 		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput,
@@ -68,12 +68,12 @@ func compareLive(e *env, cfg *compareConfig) error {
 		return hint.Errorf("name one of our families as A",
 			"--baseline-kernels runs A from another checkout, and %s has no kernels there", refs[0].Text)
 	}
-	cfg.timing.samples = flags.samples
+	cfg.timingFlags.samples = flags.samples
 	if err := cfg.open(e, false, refs...); err != nil {
 		return err
 	}
 	lab.Close(cfg.devices[1:]) // arms of a round share one device
-	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
+	m := &ab.Runner{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
 		Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}
 	defer func() { m.Device.Close() }()
 	m.Protocol.StageSamples = max(m.Protocol.Samples, 10)
@@ -85,7 +85,7 @@ func compareLive(e *env, cfg *compareConfig) error {
 		_, err := fmt.Fprintf(e.out, "%s and %s have the same variants\n", cfg.operands[0], cfg.operands[1])
 		return err
 	}
-	run, err := e.RunLive(&lab.Live{Config: &cfg.Config, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
+	run, err := e.RunLive(&lab.CompareTask{Config: &cfg.OpenOptions, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
 		Gate: flags.gate, Out: flags.out, Resume: flags.resume})
 	if run == nil {
 		return err
@@ -113,7 +113,7 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 
 // exitOf is the exit code: wrong answers first, then an unfit machine, then
 // what the gate and --strict ask for.
-func exitOf(r *report.Live, gate, strict bool) error {
+func exitOf(r *report.LiveFile, gate, strict bool) error {
 	tally := map[kernels.Status]int{}
 	for _, d := range r.Duels {
 		tally[d.Status]++

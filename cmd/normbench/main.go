@@ -189,7 +189,7 @@ func (x *commonFlags) parse(ctx *cli.Context, c *cli.Command) error {
 		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		if i < 0 {
 			return hint.Errorf(cmp.Or(flagHint(pathOf(c), name),
-				hint.DidYouMean("--"+name, dashed(c.Flags), help)), "unknown flag --%s", name)
+				hint.DidYouMean("--"+name, dashedNames(c.Flags), help)), "unknown flag --%s", name)
 		}
 		_, isBool := c.Flags[i].(*cli.BoolFlag)
 		switch {

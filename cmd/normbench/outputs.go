@@ -81,7 +81,7 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 		return nil
 	}
 	var b bytes.Buffer
-	err := make().Write(&console.Plain{Writer: &b})
+	err := make().Write(&console.PlainWriter{Writer: &b})
 	if err == nil {
 		err = e.Write(durable.Place{Name: path}, b.Bytes())
 	}

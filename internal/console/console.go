@@ -21,21 +21,21 @@ const Pause = 5 * time.Second
 
 // A Console is the output of a program. Its methods may be called from several goroutines.
 type Console struct {
-	Out *Plain       // standard output
+	Out *PlainWriter // standard output
 	Raw *ErrorWriter // standard output as it is, for a protocol
 	Err io.Writer    // standard error, for notes
 
 	ctx   context.Context // after its end no wait is told
-	said  sync.Map        // what Once has said
+	said  sync.Map        // what NoteOnce has said
 	noted sync.Mutex
 	last  time.Time // of a note
-	waits waits
+	waits statusStack
 }
 
 // New makes the console of a program that ends with ctx.
 func New(ctx context.Context, out, err io.Writer) *Console {
 	raw := &ErrorWriter{Writer: out}
-	return &Console{Out: &Plain{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
+	return &Console{Out: &PlainWriter{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
 }
 
 // Notef prints a note: on a terminal in lines of its width, elsewhere in one line.
@@ -48,7 +48,7 @@ func (c *Console) Notef(format string, args ...any) {
 	}
 	c.noted.Lock()
 	defer c.noted.Unlock()
-	fmt.Fprintln(&Plain{Writer: w}, text)
+	fmt.Fprintln(&PlainWriter{Writer: w}, text)
 	c.last = time.Now()
 }
 
@@ -66,9 +66,9 @@ func (c *Console) Notes(notes []string) {
 	}
 }
 
-// Once prints notes that were not printed before: several workers, problems or operands may have
+// NoteOnce prints notes that were not printed before: several workers, problems or operands may have
 // one in common.
-func (c *Console) Once(notes ...string) {
+func (c *Console) NoteOnce(notes ...string) {
 	for _, n := range notes {
 		if _, said := c.said.LoadOrStore(n, true); n != "" && !said {
 			c.Notef("%s", n)

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// waits are the steps that are waited for. Steps nest: the innermost one is told.
-type waits struct {
+// A statusStack holds the waits that are under way. They nest: the innermost one is told.
+type statusStack struct {
 	mu    sync.Mutex
-	steps []*Progress
+	steps []*StatusLine
 	timer *time.Timer // tells, while there are steps
 }
 
-// A Progress tells on a terminal what the program waits for.
-type Progress struct {
-	waits *waits
+// A StatusLine tells on a terminal what the program waits for.
+type StatusLine struct {
+	waits *statusStack
 	text  string
 	since time.Time
 }
 
-// Wait begins a step, which is told after every few seconds without a note until the caller ends it.
-func (c *Console) Wait(format string, args ...any) *Progress {
+// Wait begins a wait, which is told after every few seconds without a note until the caller ends it.
+func (c *Console) Wait(format string, args ...any) *StatusLine {
 	w := &c.waits
-	s := &Progress{waits: w, text: fmt.Sprintf(format, args...), since: time.Now()}
+	s := &StatusLine{waits: w, text: fmt.Sprintf(format, args...), since: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps = append(w.steps, s); len(w.steps) == 1 {
-		w.timer = time.AfterFunc(Pause, c.tell)
+		w.timer = time.AfterFunc(Pause, c.tellStatus)
 	}
 	return s
 }
 
-// tell tells of the innermost step, if nothing was noted for a while. No step ends meanwhile.
-func (c *Console) tell() {
+// tellStatus tells of the innermost wait, if nothing was noted for a while. No wait ends meanwhile.
+func (c *Console) tellStatus() {
 	w := &c.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,8 +51,8 @@ func (c *Console) tell() {
 	w.timer.Reset(Pause - c.silence())
 }
 
-// Set says what the step is at now.
-func (s *Progress) Set(format string, args ...any) {
+// Set says what is waited for now.
+func (s *StatusLine) Set(format string, args ...any) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
 	if text := fmt.Sprintf(format, args...); text != s.text {
@@ -60,8 +60,8 @@ func (s *Progress) Set(format string, args ...any) {
 	}
 }
 
-// End ends the step. After the last one nothing is told any more.
-func (s *Progress) End() {
+// End ends the wait. After the last one nothing is told any more.
+func (s *StatusLine) End() {
 	w := s.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()

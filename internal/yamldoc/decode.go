@@ -13,13 +13,13 @@ import (
 	"normbench/internal/hint"
 )
 
-// A Place is where a value stands, for errors.
-type Place struct {
+// A Position is where a value stands, for errors.
+type Position struct {
 	At   string // file:line:column
 	Path string // "launches[0].grid[1]"; "" of the document
 }
 
-func (p Place) String() string {
+func (p Position) String() string {
 	if p.Path == "" {
 		return p.At + ": the file"
 	}
@@ -27,26 +27,26 @@ func (p Place) String() string {
 }
 
 // Errorf is an error at the place.
-func (p Place) Errorf(help, format string, args ...any) error {
+func (p Position) Errorf(help, format string, args ...any) error {
 	return hint.Errorf(help, "%s: %s", p, fmt.Sprintf(format, args...))
 }
 
 // A Value is a node with its place. The zero Value is of a field that is not there.
 type Value struct {
-	Place
+	Position
 	file string
 	node *yaml.Node
 }
 
-// An Entry is a key of a mapping, with the place of the key, and its value.
-type Entry struct {
+// A Field is a key of a mapping, with the place of the key, and its value.
+type Field struct {
 	Key   Word
 	Value Value
 }
 
 // A Word is a text of one line with its place.
 type Word struct {
-	Place
+	Position
 	Text string
 }
 
@@ -60,7 +60,7 @@ func (v *Value) UnmarshalValue(w Value, _ reflect.StructTag) error { *v = w; ret
 
 // UnmarshalValue implements Unmarshaler.
 func (w *Word) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
-	w.Place = v.Place
+	w.Position = v.Position
 	w.Text, err = v.word(tag)
 	return err
 }
@@ -85,7 +85,7 @@ func (v Value) word(tag reflect.StructTag) (string, error) {
 }
 
 func newValue(file, path string, n *yaml.Node) Value {
-	return Value{Place{fmt.Sprintf("%s:%d:%d", file, n.Line, n.Column), path}, file, n}
+	return Value{Position{fmt.Sprintf("%s:%d:%d", file, n.Line, n.Column), path}, file, n}
 }
 
 // Exists says whether there is a value.
@@ -105,7 +105,7 @@ func (v Value) Has(key string) bool {
 }
 
 // Entries are those of a mapping in their order, each key once.
-func (v Value) Entries(help string) (es []Entry, err error) {
+func (v Value) Entries(help string) (es []Field, err error) {
 	if v.TypeName() != Mapping {
 		return nil, v.Errorf(help, "is %s, not a mapping", v.TypeName())
 	}
@@ -113,11 +113,11 @@ func (v Value) Entries(help string) (es []Entry, err error) {
 		key, value := v.node.Content[i], v.node.Content[i+1]
 		name := OneLine(key.Value)
 		path := strings.TrimPrefix(v.Path+"."+name, ".")
-		e := Entry{Word{newValue(v.file, path, key).Place, name}, newValue(v.file, path, value)}
+		e := Field{Word{newValue(v.file, path, key).Position, name}, newValue(v.file, path, value)}
 		switch {
 		case typeName(key) != Text:
-			return nil, Place{e.Key.At, v.Path}.Errorf(help, "has a key that is no word")
-		case slices.ContainsFunc(es, func(f Entry) bool { return f.Key.Text == name }):
+			return nil, Position{e.Key.At, v.Path}.Errorf(help, "has a key that is no word")
+		case slices.ContainsFunc(es, func(f Field) bool { return f.Key.Text == name }):
 			return nil, e.Key.Errorf(help, "stands twice")
 		case isEmpty(value):
 			return nil, e.Key.Errorf(help, "is empty")
@@ -229,7 +229,7 @@ func (v Value) fields(to reflect.Value) error {
 	names := make([]string, to.NumField())
 	for i := range names {
 		if names[i] = strings.ToLower(to.Type().Field(i).Name); names[i] == "place" {
-			to.Field(i).Set(reflect.ValueOf(v.Place))
+			to.Field(i).Set(reflect.ValueOf(v.Position))
 		}
 	}
 	listed := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "place" })
@@ -251,7 +251,7 @@ func (v Value) fields(to reflect.Value) error {
 	}
 	for i, name := range names {
 		if !found[i] && name != "place" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
-			p := Place{v.At, strings.TrimPrefix(v.Path+"."+name, ".")}
+			p := Position{v.At, strings.TrimPrefix(v.Path+"."+name, ".")}
 			return p.Errorf(help, "is missing")
 		}
 	}

@@ -30,7 +30,7 @@ const (
 
 // An expression is a field of a manifest, compiled when its variables are known.
 type expression struct {
-	yamldoc.Place
+	yamldoc.Position
 	text   string
 	kind   kind
 	lo, hi int // of a whole number
@@ -47,7 +47,7 @@ const maxExpression = 1000
 
 // UnmarshalValue reads the text. The tags are kind ("truth", "fraction"), min and max.
 func (e *expression) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
-	e.Place, e.lo, e.hi = v.Place, math.MinInt, math.MaxInt
+	e.Position, e.lo, e.hi = v.Position, math.MinInt, math.MaxInt
 	e.kind = map[string]kind{"truth": truth, "fraction": fraction}[tag.Get("kind")]
 	for name, bound := range map[string]*int{"min": &e.lo, "max": &e.hi} {
 		if s, ok := tag.Lookup(name); ok {
@@ -101,7 +101,7 @@ func (e *expression) compile(known scope) error {
 // A Fault is an expression that has no value that would do, for some problem and
 // config: it divides by zero, or a grid has no CTAs.
 type Fault struct {
-	place yamldoc.Place
+	place yamldoc.Position
 	text  string
 }
 

@@ -22,7 +22,7 @@ func TestExpressions(t *testing.T) {
 	kinds := map[string]kind{"number": whole, "condition": truth, "fraction": fraction}
 	assert.Lines(t, "testdata/expressions.txt", func(input string) string {
 		of, text, _ := strings.Cut(input, ": ")
-		e := &expression{Place: yamldoc.Place{At: "f:1:1", Path: "p"}, text: text, kind: kinds[of],
+		e := &expression{Position: yamldoc.Position{At: "f:1:1", Path: "p"}, text: text, kind: kinds[of],
 			lo: math.MinInt, hi: math.MaxInt}
 		if err := e.compile(scope{variables, ofProblem, 1e-5}); err != nil {
 			return err.Error()

@@ -532,7 +532,7 @@ func (l *launchSpec) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	case k.Cluster > 0 && dev.ArchNumber() < 90 && dev.Kind != kernels.KindCPU:
 		return fmt.Errorf("clusters need sm_90 or later")
 	case k.Cluster > 0 && k.Grid[0]%k.Cluster != 0:
-		return &Fault{l.Grid[0].Place,
+		return &Fault{l.Grid[0].Position,
 			fmt.Sprintf("is %d, no multiple of the cluster of %d", k.Grid[0], k.Cluster)}
 	}
 	return nil

@@ -83,7 +83,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 	stages Stages) ([]*kernels.Family, error) {
 	var names []string
 	var designs []*design
-	places := map[string]yamldoc.Place{}
+	places := map[string]yamldoc.Position{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasSuffix(name, ".yaml") {
 			continue
@@ -102,7 +102,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 				return nil, d.Name.Errorf("choose another; `normbench list families` shows all",
 					"%q is the name of one of normbench's families", d.Name.Text)
 			}
-			places[d.Name.Text] = d.Name.Place
+			places[d.Name.Text] = d.Name.Position
 			names, designs = append(names, name), append(designs, d)
 		}
 	}

@@ -80,7 +80,7 @@ type reduction struct {
 // A rule is a condition with the reason against what breaks it: where If
 // holds, Require has to. Without Require nothing passes.
 type rule struct {
-	yamldoc.Place
+	yamldoc.Position
 	If      *expression `yaml:"optional" kind:"truth"`
 	Require *expression `yaml:"optional" kind:"truth"`
 	Reason  string      `help:"write a text"`
@@ -159,7 +159,7 @@ func (b *bindings) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) error 
 
 // An argument is a buffer, or a number with its value.
 type argument struct {
-	yamldoc.Place
+	yamldoc.Position
 	param string // whose it is, where arguments stand by name
 	kind  kernels.ArgKind
 	name  string
@@ -169,7 +169,7 @@ type argument struct {
 // UnmarshalValue reads NAME or {TYPE: NAME, value: EXPRESSION}.
 func (a *argument) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
 	help := tag.Get("help")
-	if a.Place = v.Place; v.TypeName() == yamldoc.Text {
+	if a.Position = v.Position; v.TypeName() == yamldoc.Text {
 		a.name, err = v.Text(help)
 		return err
 	}

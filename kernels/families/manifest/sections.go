@@ -56,7 +56,7 @@ func (d *design) readKnobs() error {
 }
 
 // knob is the knob of an entry, and its values. One of the family's own has a mapping.
-func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Value, error) {
+func (d *design) knob(e yamldoc.Field, help string) (*kernels.Knob, yamldoc.Value, error) {
 	known, err := kernels.ParseKnob(e.Key.Text)
 	if e.Value.TypeName() != yamldoc.Mapping {
 		if err != nil || known.Macro == strings.ToUpper(e.Key.Text) && known.Key == known.Macro {
@@ -116,7 +116,7 @@ func (d *design) readLet() error {
 // above. Of a knob that is left out all values are tried.
 func (d *design) readBase() error {
 	const help = "write base as KEY: EXPRESSION, or a list of expressions to try"
-	var entries []yamldoc.Entry
+	var entries []yamldoc.Field
 	if d.Base.Exists() {
 		var err error
 		if entries, err = d.Base.Entries(help); err != nil {
@@ -161,14 +161,14 @@ func (d *design) readBase() error {
 		}
 		c := choice{knob: x.Knob, slot: i}
 		for _, v := range x.Values {
-			e := &expression{Place: d.Base.Place, text: strconv.Itoa(v), hi: math.MaxInt32}
+			e := &expression{Position: d.Base.Position, text: strconv.Itoa(v), hi: math.MaxInt32}
 			if err := d.compile(known, e); err != nil {
 				return err
 			}
 			c.tries = append(c.tries, e)
 		}
 		if tries *= len(x.Values); tries > maxTries {
-			return yamldoc.Place{At: d.Base.At, Path: "base." + x.Knob.Key}.Errorf(help,
+			return yamldoc.Position{At: d.Base.At, Path: "base." + x.Knob.Key}.Errorf(help,
 				"is missing, and there are more than %d configs to try", maxTries)
 		}
 		d.base = append(d.base, c)
@@ -237,7 +237,7 @@ func (d *design) readLaunches() error {
 		}
 		same := func(o launchSpec) bool { return o.Stage == l.Stage && (o.If == nil || l.If == nil) }
 		if slices.ContainsFunc(d.launches, same) {
-			at := yamldoc.Place{At: v.At, Path: v.Path + ".stage"}
+			at := yamldoc.Position{At: v.At, Path: v.Path + ".stage"}
 			return at.Errorf("name it with stage:", "two stages are %q", l.Stage)
 		}
 		if l.zero == "" {

@@ -18,7 +18,7 @@ import (
 type tritonCompile struct {
 	request  triton.Request
 	function triton.Signature
-	place    yamldoc.Place
+	place    yamldoc.Position
 	settings []tritonSetting // constexprs, then options
 }
 
@@ -81,15 +81,15 @@ func (d *design) readTriton(v yamldoc.Value, l *launchSpec) error {
 	}
 	l.Stage, l.If, l.Grid, l.Entry, l.Source = f.Stage, f.If, f.Grid, k.Function, k.Source
 	if k.Module.Text != "" {
-		l.Source = yamldoc.Word{Place: k.Module.Place, Text: nvrtc.Module + k.Module.Text}
+		l.Source = yamldoc.Word{Position: k.Module.Position, Text: nvrtc.Module + k.Module.Text}
 		d.modules = append(d.modules, l.Source.Text)
 	}
-	l.python = &tritonCompile{place: k.Function.Place, request: triton.Request{Source: k.Source.Text,
+	l.python = &tritonCompile{place: k.Function.Position, request: triton.Request{Source: k.Source.Text,
 		Module: k.Module.Text, Function: k.Function.Text}}
 	list := append([]*expression{l.If}, l.Grid...)
 	first := len(list)
 	for _, b := range f.Args {
-		a := &argument{Place: b.value.Place, param: b.key.Text, name: b.value.text}
+		a := &argument{Position: b.value.Position, param: b.key.Text, name: b.value.text}
 		if !d.isBuffer(a.name) {
 			a.kind, a.value, b.value.kind = kernels.ArgInt64, b.value, kindOf(a.name)
 			if b.value.kind == fraction {
