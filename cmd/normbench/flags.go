@@ -357,7 +357,7 @@ func (s *targetFlags) open(e *env, replayed bool, refs ...*ref.Ref) error {
 
 // knobOverrides reads --knob KEY=V,V flags.
 func knobOverrides(list []string) ([]kernels.Range, error) {
-	const help = "write --knob w=4,8,16; `normbench list knobs` names the keys"
+	const help = "write --knob warps=4,8,16; `normbench list knobs` names them"
 	var ranges []kernels.Range
 	for _, s := range list {
 		key, values, ok := strings.Cut(s, "=")

@@ -43,7 +43,7 @@ func sweepCommand(e *env) *cli.Command {
 			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
 				Usage: "families to sweep, with commas (default: all that serve the problem)"},
 			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat,
-				Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
+				Usage: "`KNOB=V,V` replaces the values of a knob, such as --knob ctas=66,132; may repeat"},
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` for results", Value: "results"},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",

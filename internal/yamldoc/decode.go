@@ -2,6 +2,7 @@ package yamldoc
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -50,6 +51,24 @@ type Word struct {
 	Text string
 }
 
+// A Number is a whole number with its place. The tags min and max bound it.
+type Number struct {
+	Position
+	N int
+}
+
+// A Map is a mapping in its order, each value decoded by the tags of the field.
+type Map[T any] struct {
+	Position
+	Entries []MapEntry[T]
+}
+
+// A MapEntry is a key of a mapping and its value.
+type MapEntry[T any] struct {
+	Key   Word
+	Value T
+}
+
 // An Unmarshaler is a type that reads itself from a value. The tag is that of its field.
 type Unmarshaler interface {
 	UnmarshalValue(v Value, tag reflect.StructTag) error
@@ -62,6 +81,35 @@ func (v *Value) UnmarshalValue(w Value, _ reflect.StructTag) error { *v = w; ret
 func (w *Word) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
 	w.Position = v.Position
 	w.Text, err = v.word(tag)
+	return err
+}
+
+// UnmarshalValue implements Unmarshaler.
+func (n *Number) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
+	bounds := [2]int64{math.MinInt64, math.MaxInt64}
+	for i, name := range []string{"min", "max"} {
+		if s, ok := tag.Lookup(name); ok {
+			if bounds[i], err = strconv.ParseInt(s, 10, 64); err != nil {
+				return err
+			}
+		}
+	}
+	n.Position = v.Position
+	n.N, err = v.Int(tag.Get("help"), bounds[0], bounds[1])
+	return err
+}
+
+// UnmarshalValue implements Unmarshaler.
+func (m *Map[T]) UnmarshalValue(v Value, tag reflect.StructTag) error {
+	m.Position = v.Position
+	entries, err := v.Entries(tag.Get("help"))
+	for _, e := range entries {
+		x := MapEntry[T]{Key: e.Key}
+		if err := e.Value.DecodeAs(&x.Value, tag); err != nil {
+			return err
+		}
+		m.Entries = append(m.Entries, x)
+	}
 	return err
 }
 
@@ -102,6 +150,67 @@ func (v Value) Has(key string) bool {
 		}
 	}
 	return false
+}
+
+// Over is the mapping v with those entries of under that it lacks, in under's order. A value that is
+// a mapping in both is put over in the same way.
+func (v Value) Over(under Value, help string) (Value, error) {
+	own, err := v.Entries(help)
+	if err != nil {
+		return v, err
+	}
+	below, err := under.Entries(help)
+	if err != nil {
+		return v, err
+	}
+	merged := *v.node
+	merged.Content = nil
+	add := func(key, value *yaml.Node) { merged.Content = append(merged.Content, key, value) }
+	isKey := func(name string) func(Field) bool { return func(e Field) bool { return e.Key.Text == name } }
+	for i, e := range below {
+		at := slices.IndexFunc(own, isKey(e.Key.Text))
+		if at < 0 {
+			add(under.node.Content[2*i], e.Value.node)
+			continue
+		}
+		value := own[at].Value
+		if value.TypeName() == Mapping && e.Value.TypeName() == Mapping {
+			if value, err = value.Over(e.Value, help); err != nil {
+				return v, err
+			}
+		}
+		add(v.node.Content[2*at], value.node)
+	}
+	for i, e := range own {
+		if !slices.ContainsFunc(below, isKey(e.Key.Text)) {
+			add(v.node.Content[2*i], e.Value.node)
+		}
+	}
+	v.node = &merged
+	return v, nil
+}
+
+// Without is the mapping v without some of its keys.
+func (v Value) Without(keys ...string) Value {
+	return v.filter(func(key string) bool { return !slices.Contains(keys, key) })
+}
+
+// Only is the mapping v with some of its keys alone.
+func (v Value) Only(keys ...string) Value {
+	return v.filter(func(key string) bool { return slices.Contains(keys, key) })
+}
+
+// filter is the mapping v with those of its keys that are kept.
+func (v Value) filter(keep func(key string) bool) Value {
+	left := *v.node
+	left.Content = nil
+	for i := 0; i < len(v.node.Content); i += 2 {
+		if keep(v.node.Content[i].Value) {
+			left.Content = append(left.Content, v.node.Content[i:i+2]...)
+		}
+	}
+	v.node = &left
+	return v
 }
 
 // Entries are those of a mapping in their order, each key once.
@@ -184,9 +293,14 @@ func (v Value) Scalar(help, what string) (string, error) {
 // Decode fills what to points to: a text, a bool, a list, or a struct whose fields are those of
 // a mapping by their names in lower case, and an [Unmarshaler] as it does itself. A field whose
 // `yaml` tag is "optional" may be missing; the tag `help` is the hint of errors, `one` says
-// that one value may stand for a list of one, `of` lists the words that a text may be, and a
-// text fits the pattern of `match`.
-func (v Value) Decode(to any) error { return v.decode(reflect.ValueOf(to).Elem(), "") }
+// that one value may stand for a list of one, `item` is the hint of errors in the items of a list,
+// `of` lists the words that a text may be, and a text fits the pattern of `match`.
+func (v Value) Decode(to any) error { return v.DecodeAs(to, "") }
+
+// DecodeAs is Decode of a field with tags.
+func (v Value) DecodeAs(to any, tag reflect.StructTag) error {
+	return v.decode(reflect.ValueOf(to).Elem(), tag)
+}
 
 func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 	if u, ok := to.Addr().Interface().(Unmarshaler); ok {
@@ -212,6 +326,9 @@ func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 		items, err := v.Items(help, one)
 		if err != nil {
 			return err
+		}
+		if item, ok := tag.Lookup("item"); ok {
+			tag = reflect.StructTag("help:" + strconv.Quote(item) + " " + string(tag)) // the first counts
 		}
 		to.Set(reflect.MakeSlice(to.Type(), len(items), len(items)))
 		for i, x := range items {
