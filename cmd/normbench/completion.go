@@ -93,7 +93,7 @@ func (e *env) complete(line []string) []string {
 	var words []string
 	switch name, isFlag := strings.CutPrefix(before, "--"); {
 	case strings.HasPrefix(prefix, "-") && command != nil:
-		words = dashed(command.VisibleFlags())
+		words = dashedNames(command.VisibleFlags())
 	case isFlag && command != nil && slices.ContainsFunc(command.Flags, func(f cli.Flag) bool {
 		_, isBool := f.(*cli.BoolFlag)
 		return !isBool && f.Names()[0] == name
