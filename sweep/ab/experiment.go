@@ -100,6 +100,23 @@ func (m *Experiment) Keep(wanted func(kernels.Problem) bool) {
 	}
 }
 
+// Forget drops the cells that are inconclusive, or whose second run was, so that a resume measures them
+// again.
+func (m *Experiment) Forget() {
+	unclear := map[kernels.Problem]bool{}
+	for _, j := range m.Judged {
+		unclear[j.Problem] = j.Verdict == verdict.Inconclusive
+	}
+	for _, g := range m.Gate {
+		if !g.Confirmed && g.Again.Verdict == verdict.Inconclusive {
+			unclear[g.Problem] = true
+		}
+	}
+	m.Duels = slices.DeleteFunc(m.Duels, func(d *DuelResult) bool { return unclear[d.Problem] })
+	m.Gate = nil
+	m.Decide()
+}
+
 // Parse reads the file of an experiment.
 func Parse(data []byte) (*Experiment, error) {
 	var m Experiment
