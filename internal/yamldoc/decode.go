@@ -345,11 +345,11 @@ func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 func (v Value) fields(to reflect.Value) error {
 	names := make([]string, to.NumField())
 	for i := range names {
-		if names[i] = strings.ToLower(to.Type().Field(i).Name); names[i] == "place" {
+		if names[i] = strings.ToLower(to.Type().Field(i).Name); names[i] == "position" {
 			to.Field(i).Set(reflect.ValueOf(v.Position))
 		}
 	}
-	listed := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "place" })
+	listed := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "position" })
 	help := "the fields are " + strings.Join(listed, ", ")
 	entries, err := v.Entries(help)
 	if err != nil {
@@ -358,7 +358,7 @@ func (v Value) fields(to reflect.Value) error {
 	found := make([]bool, len(names))
 	for _, e := range entries {
 		i := slices.Index(names, e.Key.Text)
-		if i < 0 || names[i] == "place" {
+		if i < 0 || names[i] == "position" {
 			return e.Key.Errorf(help, "unknown field")
 		}
 		found[i] = true
@@ -367,7 +367,7 @@ func (v Value) fields(to reflect.Value) error {
 		}
 	}
 	for i, name := range names {
-		if !found[i] && name != "place" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
+		if !found[i] && name != "position" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
 			p := Position{v.At, strings.TrimPrefix(v.Path+"."+name, ".")}
 			return p.Errorf(help, "is missing")
 		}
