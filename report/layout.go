@@ -64,7 +64,7 @@ type sheet struct {
 // Check refuses Columns that t does not have, which is the first table that a command prints in a
 // format, before it has rows. A star in a header stands for names that the rows bring.
 func (l *Layout) Check(t *Table, format string) error {
-	t = t.in(format)
+	t = t.forFormat(format)
 	for _, name := range l.Columns {
 		if !slices.ContainsFunc(t.Header, func(h string) bool {
 			ok, _ := path.Match(strings.ToLower(h), strings.ToLower(strings.TrimSpace(name)))
@@ -120,7 +120,7 @@ func (l *Layout) width() int { return cmp.Or(l.Width, DefaultWidth) }
 // fit lays a table out: its rows under headings, without empty columns, and without those of
 // t.Drop, first to last, until it fits with long text wrapped. Then the widest text columns wrap.
 func (l *Layout) fit(t *Table) sheet {
-	p := sheet{Table: t.pick(t.all()), stacked: t.Below != nil}
+	p := sheet{Table: t.pick(t.allColumns()), stacked: t.Below != nil}
 	if l.Wide || p.stacked {
 		return p
 	}
@@ -167,7 +167,7 @@ func (p *sheet) group(g *Group) {
 
 // leaveOut takes columns out.
 func (p *sheet) leaveOut(names ...string) {
-	p.Table = p.pick(slices.DeleteFunc(p.all(),
+	p.Table = p.pick(slices.DeleteFunc(p.allColumns(),
 		func(i int) bool { return slices.Contains(names, p.Header[i]) }))
 }
 

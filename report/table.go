@@ -202,8 +202,8 @@ func (t *Table) align(column int) Align {
 	return Left
 }
 
-// in is t as a format shows it.
-func (t *Table) in(format string) *Table {
+// forFormat returns t as a format shows it.
+func (t *Table) forFormat(format string) *Table {
 	if t.Data == nil || format != FormatCSV && format != FormatJSON {
 		return t
 	}
@@ -237,8 +237,8 @@ func (t *Table) pick(columns []int) *Table {
 	return &c
 }
 
-// all are the numbers of t's columns.
-func (t *Table) all() (columns []int) {
+// allColumns lists the numbers of t's columns.
+func (t *Table) allColumns() (columns []int) {
 	for i := range t.Header {
 		columns = append(columns, i)
 	}
@@ -269,8 +269,8 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	if s, ok := w.(*Screen); ok {
 		l = &s.Layout
 	}
-	t = t.in(format)
-	t, err := l.choose(t.pick(t.all()))
+	t = t.forFormat(format)
+	t, err := l.choose(t.pick(t.allColumns()))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 // and of today's launch rules count.
 func (f *Fold) current() iter.Seq[[]record.Outcome] {
 	info := f.table.Device
-	now := f.records.Latest(func(x *record.Outcome) bool {
+	now := f.records.LatestOutcomes(func(x *record.Outcome) bool {
 		return x.Run.Protocol == f.table.Protocol && f.isCurrent(x)
 	})
 	return func(yield func([]record.Outcome) bool) {
@@ -54,7 +54,7 @@ func (f *Fold) isCurrent(x *record.Outcome) bool {
 func (f *Fold) History() *search.History {
 	h, best := &search.History{}, map[kernels.Problem]float64{}
 	cold := func(x *record.Outcome) bool { return x.Run.Protocol.Cold }
-	for _, x := range slices.Concat(f.records.Latest(cold), f.records.SearchEntries(cold)) {
+	for _, x := range slices.Concat(f.records.LatestOutcomes(cold), f.records.SearchOutcomes(cold)) {
 		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != f.table.Device.ID ||
 			x.Variant.Family == record.Stream || f.id.SourceOf(x.Variant.Family) != x.Source {
 			continue
@@ -71,7 +71,7 @@ func (f *Fold) History() *search.History {
 func (f *Fold) addSearched() (notes []string) {
 	searching := f.table.Protocol
 	searching.Phase = record.PhaseSearch
-	f.table.countSearched(f.records.SearchEntries(func(x *record.Outcome) bool {
+	f.table.countSearched(f.records.SearchOutcomes(func(x *record.Outcome) bool {
 		p := x.Run.Protocol
 		p.Samples = searching.Samples // a search has its own
 		return p == searching && f.isCurrent(x)

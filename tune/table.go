@@ -40,20 +40,17 @@ type TunedTable struct {
 	Protocol record.Protocol    `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
 	// Noise is the middle of what two copies of each base differ by in the finals,
 	// relatively: no margin below it means anything.
-	Noise   float64      `json:"noise,omitempty"`
-	Runs    []RunSummary `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
-	Entries []Entry      `json:"entries"`        // in the order of record.CompareProblems
+	Noise   float64                `json:"noise,omitempty"`
+	Runs    []launchmap.RunSummary `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
+	Entries []Entry                `json:"entries"`        // in the order of record.CompareProblems
 	// Map is nil where nothing was learned. It has runs, protocol, sources and a checksum of its
 	// own.
 	Map *launchmap.Map `json:"map,omitempty"`
 }
 
-// A RunSummary says which command measured entries, at which version, on which card.
-type RunSummary = launchmap.RunSummary
-
 // RunOf is a run of records.
-func RunOf(r *record.Run) RunSummary {
-	return RunSummary{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
+func RunOf(r *record.Run) launchmap.RunSummary {
+	return launchmap.RunSummary{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
 		DriverVersion: r.Device.DriverVersion, FloorUS: r.FloorUS}
 }
 
@@ -63,11 +60,11 @@ func (t *TunedTable) addRuns(runs ...*record.Run) {
 	for _, r := range runs {
 		all = append(all, RunOf(r))
 	}
-	t.Runs = t.named(all)
+	t.Runs = t.keepNamed(all)
 }
 
-// named are those of runs that entries name, each once, in the order of time.
-func (t *TunedTable) named(runs []RunSummary) (kept []RunSummary) {
+// keepNamed keeps those of runs that entries name, each once, in the order of time.
+func (t *TunedTable) keepNamed(runs []launchmap.RunSummary) (kept []launchmap.RunSummary) {
 	names := map[string]bool{}
 	for i := range t.Entries {
 		names[t.Entries[i].Run] = true
@@ -78,7 +75,7 @@ func (t *TunedTable) named(runs []RunSummary) (kept []RunSummary) {
 			names[r.ID] = false
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b RunSummary) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(kept, func(a, b launchmap.RunSummary) int { return a.Time.Compare(b.Time) })
 	return kept
 }
 

@@ -161,7 +161,7 @@ func TestClassesBehind(t *testing.T) {
 		step := families.Rung(d)
 		a := families.Book(families.NewRegistry(), step, d).Answer(p)
 		assert.Equal(t, a.Match, launchmap.MatchCell, input)
-		return step.For(launchmap.ClassOf(p)).Map.Device.ID
+		return step.ForClass(launchmap.ClassOf(p)).Map.Device.ID
 	})
 }
 

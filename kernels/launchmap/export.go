@@ -85,7 +85,7 @@ func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, 
 	if !slices.Contains(Formats, format) {
 		return nil, hint.Errorf("use "+strings.Join(Formats, ", "), "unknown export %q", format)
 	}
-	t := b.table(classes, slices.Sorted(slices.Values(columns)))
+	t := b.layOutExport(classes, slices.Sorted(slices.Values(columns)))
 	if format == "json" {
 		text, err := json.MarshalIndent(t, "", "")
 		return append(text, '\n'), err
@@ -155,8 +155,8 @@ func (b *Book) strips(c Class, align int64, columns []int64) (list []*strip) {
 	return list
 }
 
-// table lays the answers out.
-func (b *Book) table(classes []Class, columns []int64) *exportData {
+// layOutExport lays the answers out.
+func (b *Book) layOutExport(classes []Class, columns []int64) *exportData {
 	rasters := make([][]*strip, 4*len(classes)) // class by class, of each by alignment
 	var wait sync.WaitGroup
 	for i, c := range classes {
@@ -305,7 +305,7 @@ func (b *Book) exportHead(families map[string]bool) []string {
 		MaxM, MinN, MaxN, MaxElems))
 	for i := range lines {
 		// A map's texts may have line breaks, and what a terminal or an editor acts on.
-		lines[i] = kernels.Printable(strings.Join(strings.Fields(lines[i]), " "), maxAbout)
+		lines[i] = kernels.MakePrintable(strings.Join(strings.Fields(lines[i]), " "), maxAbout)
 		lines[i] = strings.TrimRight(lines[i], `\ `) // which would go on with a comment in C++
 	}
 	return lines

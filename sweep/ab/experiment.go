@@ -172,7 +172,7 @@ func makePrintable(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if v.CanSet() {
-			v.SetString(kernels.Printable(v.String(), maxText))
+			v.SetString(kernels.MakePrintable(v.String(), maxText))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -190,7 +190,7 @@ func makePrintable(v reflect.Value) {
 		for _, key := range v.MapKeys() {
 			if text := v.MapIndex(key); text.Kind() == reflect.String && key.Kind() == reflect.String {
 				v.SetMapIndex(key, reflect.Value{})
-				clean := func(s string) reflect.Value { return reflect.ValueOf(kernels.Printable(s, maxText)) }
+				clean := func(s string) reflect.Value { return reflect.ValueOf(kernels.MakePrintable(s, maxText)) }
 				v.SetMapIndex(clean(key.String()), clean(text.String()))
 			}
 		}
