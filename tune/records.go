@@ -3,7 +3,6 @@ package tune
 import (
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 
@@ -13,7 +12,6 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
-	"normbench/sweep/stats"
 )
 
 // current are the entries of the table's protocol, problem by problem. Only records of today's code
@@ -82,19 +80,14 @@ func (f *Fold) addSearched() (notes []string) {
 // describe completes the table with what stands in no single entry. Notes are what a person should
 // know of it.
 func (t *TunedTable) describe() (notes []string) {
-	var noise []float64
 	unstable := 0
 	for i := range t.Entries {
-		x := &t.Entries[i]
-		if x.Unstable {
+		if t.Entries[i].Unstable {
 			unstable++
 		}
-		if x.Noise > 0 {
-			noise = append(noise, x.Noise)
-		}
 	}
-	if len(noise) > 0 {
-		t.Noise = math.Round(stats.Median(noise)*1e4) / 1e4
+	if noise := noiseOf(t.Entries); noise > 0 {
+		t.Noise = noise
 	}
 	if unstable > 0 {
 		notes = append(notes, fmt.Sprintf("%s give other bits from run to run; see \"unstable\" in %s",

@@ -312,17 +312,23 @@ func (t *TunedTable) layOut() ([]byte, error) {
 // Write checks a tuned table and writes it, laid out, in place of an older one: readers see the old
 // file or the new one, never half of one, also after a power cut.
 func (t *TunedTable) Write(p durable.Place) error {
-	if err := t.CheckValid(); err != nil {
+	data, err := t.Text()
+	if err != nil {
 		return fmt.Errorf("tuned table %s: %w", p, err)
 	}
-	data, err := t.layOut()
-	if err != nil {
-		return err
-	}
-	if err := p.Write(append(data, '\n')); err != nil {
+	if err := p.Write(data); err != nil {
 		return fmt.Errorf("tuned table %w", err)
 	}
 	return nil
+}
+
+// Text checks a tuned table, and lays it out as a file.
+func (t *TunedTable) Text() ([]byte, error) {
+	if err := t.CheckValid(); err != nil {
+		return nil, err
+	}
+	data, err := t.layOut()
+	return append(data, '\n'), err
 }
 
 // Update replaces one half of the table at a place: change gets the table there, nil for none, and
