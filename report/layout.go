@@ -255,8 +255,10 @@ func (p *sheet) widths() []int {
 
 // wrappedWidths are the widths where long text wraps, which is better than to leave a column out.
 func (p *sheet) wrappedWidths() []int {
-	const most = 26
-	w := p.widths()
+	w, most := p.widths(), 26
+	if p.Tight {
+		most = leastWidth
+	}
 	for i := range w {
 		if p.align(i) == Left {
 			w[i] = min(w[i], max(most, utf8.RuneCountInString(p.Header[i])))
@@ -274,22 +276,24 @@ func sum(widths []int) int {
 	return n
 }
 
-// wrap makes the widest text columns narrower, none below 20, until the table fits, and breaks
+// leastWidth is what no text column is made narrower than.
+const leastWidth = 20
+
+// wrap makes the widest text columns narrower, none below leastWidth, until the table fits, and breaks
 // their cells into lines. It is false where that does not help.
 func (p *sheet) wrap(width int) bool {
-	const least = 20
 	w := p.widths()
 	for sum(w) > width {
 		widest := -1
 		for i := range w {
-			if p.align(i) == Left && w[i] > least && (widest < 0 || w[i] > w[widest]) {
+			if p.align(i) == Left && w[i] > leastWidth && (widest < 0 || w[i] > w[widest]) {
 				widest = i
 			}
 		}
 		if widest < 0 {
 			break // words may still break so that it fits
 		}
-		w[widest] = max(least, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
+		w[widest] = max(leastWidth, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
 	}
 	whole := p.Rows
 	p.Rows = nil

@@ -171,6 +171,7 @@ type Table struct {
 	Data *Table
 	// Only text uses these, to fit a terminal; see Layout.
 	Drop   []string  // columns to leave out for room, in this order; "a,b" go together
+	Tight  bool      // break words of text rather than leave a column out
 	Group  *Group    // rows of one kind under a heading; nil for none
 	Legend []Meaning // what columns mean
 	// Below, where set, has each row in lines, a cell to a line, with these lines behind the row's.

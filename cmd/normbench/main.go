@@ -38,7 +38,7 @@ func main() {
 // The exit codes.
 const (
 	// a gate failed: a confirmed regression, a wrong or unreproducible result
-	exitGate    = 1
+	exitGate    = lab.ExitGate
 	exitTrouble = lab.ExitTrouble
 	exitUnclear = 3 // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4 // the machine is unfit to measure on, or a sweep left something unmeasured
