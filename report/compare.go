@@ -69,6 +69,7 @@ type Comparison struct {
 
 	steps  []models.Step    // in which the rows are worth something
 	series []picture.Series // of both sides, for plots
+	beside *Comparison      // of what was measured beside both with B; nil for nothing
 	live   *LiveFile        // that it is of, nil for recordings
 }
 

@@ -166,7 +166,24 @@ func (c *Comparison) Page(title string) *Page {
 	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"
 	p.Tables = append(steps, rows, means)
+	if c.beside != nil {
+		p.Tables = append(p.Tables, c.besideTable())
+	}
 	return p
+}
+
+// Append adds the drawings and tables of another page, and what it measured them on, below p's.
+func (p *Page) Append(o *Page) {
+	for _, f := range o.Figures {
+		f.Title += ": " + o.What
+		p.Figures = append(p.Figures, f)
+	}
+	for _, t := range o.Tables {
+		c := *t
+		c.Title += "\n" + o.What
+		p.Tables = append(p.Tables, &c)
+	}
+	p.Runs = distinct(append(p.Runs, o.Runs...))
 }
 
 // interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,

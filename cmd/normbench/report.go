@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -63,6 +65,24 @@ func showReport(e *env, cfg *reportConfig) error {
 		c = live.Comparison()
 	} else if c, err = compareRecorded(e, []string{ops[0] + "#base", ops[0]}, wanted); err != nil {
 		return err
+	} else if err = putBeside(e, c, ops[0], wanted); err != nil {
+		return err
 	}
 	return showCompared(e, &cfg.commonFlags, &cfg.Selection, c)
+}
+
+// putBeside puts normbench's default beside what a family against itself has recorded.
+func putBeside(e *env, c *report.Comparison, path string, wanted func(kernels.Problem) bool) error {
+	var sides [2]report.Side
+	for i, text := range []string{path + "#default", path} {
+		s, err := e.Side(text)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Measurement) bool { return !wanted(p) })
+		sides[i] = s
+	}
+	sides[0].Label = "normbench's default"
+	c.PutBeside(sides[0], sides[1])
+	return nil
 }
