@@ -70,7 +70,7 @@ func check(f fields, op yamldoc.Word) (*design, error) {
 	c := checker{design: d}
 	// Knobs and lettings are variables of what follows them.
 	for _, step := range []func() error{c.options, c.readKnobs, c.let, c.readBase, c.rules, c.scratch,
-		c.readLaunches, c.arguments} {
+		c.readLaunches, c.arguments, c.inplace} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -521,7 +521,7 @@ func (c *checker) untaken() (unwritten, others []string) {
 	}
 	for _, t := range fullProblem(c.Op, c.Pass).Tensors() {
 		switch {
-		case c.passes(t.Name), slices.Contains(unwritten, t.Name):
+		case c.passes(t.Name), slices.Contains(unwritten, t.Name), c.liesOver(t.Name):
 		// it reads y instead
 		case c.Pass == kernels.Bwd && c.passes("y") && (t.Name == "x" || t.Name == "mean"):
 		case c.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's

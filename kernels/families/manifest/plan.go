@@ -69,7 +69,10 @@ func (d *planner) serves(p kernels.Problem) error {
 	if err := x.pass(d.Serves); err != nil {
 		return err
 	}
-	return x.refuseTensors(d.lacking)
+	if err := x.refuseTensors(d.lacking); err != nil {
+		return err
+	}
+	return d.refuseInplace(p)
 }
 
 // refuse says why a config does not run.
@@ -289,7 +292,7 @@ func (x *env) pass(rules []*rule) error {
 // planEnv is the plan of c, which is not refused, where x holds.
 func (d *planner) planEnv(x *env, c kernels.Config) kernels.Plan {
 	p := x.Problem
-	plan := kernels.Plan{}
+	plan := kernels.Plan{Inplace: d.overwrites(p)}
 	buffers := slices.Concat(p.Tensors(), p.SavedTensors())
 	for _, b := range d.Scratch {
 		if n := int64(b.Elems.int(x)); n > 0 {
@@ -318,7 +321,7 @@ func (d *planner) planEnv(x *env, c kernels.Config) kernels.Plan {
 		return plan
 	}
 	full := common.WithReduce(p, c, partials, plan.Launches...)
-	full.Scratch = append(full.Scratch, plan.Scratch...)
+	full.Scratch, full.Inplace = append(full.Scratch, plan.Scratch...), plan.Inplace
 	full.Rounds = append(full.Rounds, plan.Rounds...)
 	return full
 }
