@@ -32,6 +32,11 @@ var errNoHost = hint.Errorf(
 	"use --device cuda; on a cpu `normbench verify --kernels` checks what can be checked there",
 	"the family has no host stage: it runs on a GPU only")
 
+// errFrozen refuses a frozen weight where a kernel writes its gradient: to a null pointer.
+var errFrozen = hint.Errorf(`say what it does without: if: "!no_dw" leaves a launch or reduce out, and an `+
+	"expression with no_dw tells a kernel that takes a null pointer",
+	"it writes dw, and of a frozen weight there is none")
+
 // newFamily makes the family of a design and its code.
 func newFamily(d *design, c code) *kernels.Family {
 	p := &planner{design: d, code: c}
@@ -71,6 +76,9 @@ func (d *planner) serves(p kernels.Problem) error {
 	}
 	if err := x.refuseTensors(d.lacking); err != nil {
 		return err
+	}
+	if p.NoDW && d.gradients && !d.frozen {
+		return errFrozen
 	}
 	return d.refuseInplace(p)
 }
