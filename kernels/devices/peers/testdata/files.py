@@ -89,4 +89,12 @@ with tempfile.TemporaryDirectory() as folder:
         except Exception as e:  # noqa: BLE001
             f = failure_of(e)
             want(f"{f.status}: {f}" == told, f"{p.name}: {f.status}: {f}")
+# Where there is no GPU, a launcher that asks for one says nothing of itself.
+for on, status in (("1", "unfit"), ("0", "launch")):
+    os.environ["NORMBENCH_PEERS_CPU"] = on
+    for text in ("0 active drivers ([]). There should only be one.", "Found no NVIDIA driver on your system",
+                 "Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)", "invalid argument to exchangeDevice"):
+        got = failure_of(RuntimeError(text)).status
+        want(got == status, f"{text} is {got} with NORMBENCH_PEERS_CPU={on}")
+del os.environ["NORMBENCH_PEERS_CPU"]
 finish()
