@@ -206,7 +206,7 @@ func (h *harness) prepare() {
 	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
 		"--family", "rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
 	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
-		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals",
+		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60configs", "--finals",
 		"4", "--rounds", "6"}
 	for i := range h.jobs {
 		x, start := h.newTrial(h.jobs[i], nil), time.Now()

@@ -51,6 +51,10 @@ type commonFlags struct {
 	first func() *report.Table
 }
 
+// defaultOut is the folder of results where --out is not given. In a clone git ignores it, and
+// results/, which is tracked, is not written to by mistake.
+const defaultOut = "out"
+
 // tableFlags are those of a command that prints tables.
 func (x *commonFlags) tableFlags() []cli.Flag {
 	return []cli.Flag{

@@ -53,7 +53,7 @@ func mapLearnCommand(e *env) *cli.Command {
 				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag(&cfg.prior, "auto"),
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
-				Usage: "`FOLDER` for results", Value: "results"},
+				Usage: "`FOLDER` for results", Value: defaultOut},
 			cfg.htmlFlag(),
 		}, slices.DeleteFunc(cfg.flags(), choosesShapes)),
 	}, &cfg.commonFlags, func() error { return runLearn(e, cfg) })

@@ -45,7 +45,7 @@ func sweepCommand(e *env) *cli.Command {
 			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat,
 				Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
-				Usage: "`FOLDER` for results", Value: "results"},
+				Usage: "`FOLDER` for results", Value: defaultOut},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
@@ -112,7 +112,7 @@ func (p *searchPlan) flags() []cli.Flag {
 			Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part " +
 				"of the space, then the best of it again", Value: search.Auto},
 		&cli.StringFlag{Destination: &p.limit, Name: "budget",
-			Usage: "limit of a search: wall `TIME` such as 5m, or configs such as 300 or 10%"},
+			Usage: "limit of a search: wall `TIME` such as 5m, or configs such as 300configs or 10%"},
 		&cli.IntFlag{Destination: &p.Finals, Name: "finals",
 			Usage:       "number of variants that a search measures again, 1 to 32",
 			DefaultText: "8 on a GPU, 4 on a cpu",
