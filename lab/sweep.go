@@ -19,7 +19,6 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
-	"normbench/sweep/verdict"
 	"normbench/tune"
 )
 
@@ -205,29 +204,6 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	return found, cmp.Or(bad, err)
 }
 
-// unproven is the fastest of a problem's variants whose median is ahead of the base's by more than
-// verdict.Rule's least effect, where the base was picked all the same; nil for none. A base of finals
-// is held against the others of the same finals.
-func unproven(variants []*record.Entry, picked kernels.Variant) (fastest *record.Entry) {
-	var base *record.Entry
-	for _, x := range variants {
-		if x.Base && x.Variant == picked {
-			base = x
-		}
-	}
-	if base == nil {
-		return nil
-	}
-	least := base.Median / (1 + verdict.Default().MinEffect)
-	for _, x := range variants {
-		alike := (x.Final == nil) == (base.Final == nil) && (x.Final == nil || x.Run == base.Run)
-		if alike && x.Status == kernels.StatusOK && x.Median > 0 && x.Median < least {
-			least, fastest = x.Median, x
-		}
-	}
-	return fastest
-}
-
 // conclude writes the tuned table of a results folder's records, and compares base with best on the
 // problems at hand. Of a sweep that was cut off there may be nothing at all.
 func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error) {
@@ -260,7 +236,7 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 			add(base, func(x *record.Entry) bool { return x.Base })
 			add(best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 			if len(picks) > 0 {
-				if x := unproven(variants, picks[0].Variant()); x != nil {
+				if x := report.Unproven(variants, picks[0].Variant()); x != nil {
 					ahead[p] = report.Measurement{Entry: *x}
 				}
 			}

@@ -48,7 +48,7 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 		columns[us].Means = "median, of too few samples for an interval"
 	}
 	t := NewTable(strings.Join(append([]string{title}, Timer([]*record.Run{run})...), "\n"), rows, columns)
-	t.Notes, t.Group = notes, ByProblem
+	t.Notes, t.Group, t.Device = notes, ByProblem, run.Device.ID
 	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
 	return t
 }

@@ -65,6 +65,7 @@ type Comparison struct {
 	OneSided []Row         // problems that one side lacks, in the order of the rows
 	Timer    []string      // floors and failed checks of selftests
 	Notes    []string      // what stands against comparing the two
+	Next     string        // what to do next, for the last line; "" for nothing
 	Runs     []*record.Run // that measured them
 
 	steps  []models.Step    // in which the rows are worth something
@@ -212,6 +213,29 @@ func (r *Row) judge(oneFile bool) {
 	default:
 		r.judgeMedians()
 	}
+}
+
+// Unproven is the fastest of a problem's variants whose median is ahead of the base's by more than
+// verdict.Rule's least effect, where the base was picked all the same; nil for none. A base of finals
+// is held against the others of the same finals.
+func Unproven(variants []*record.Entry, picked kernels.Variant) (fastest *record.Entry) {
+	var base *record.Entry
+	for _, x := range variants {
+		if x.Base && x.Variant == picked {
+			base = x
+		}
+	}
+	if base == nil {
+		return nil
+	}
+	least := base.Median / (1 + verdict.Default().MinEffect)
+	for _, x := range variants {
+		alike := (x.Final == nil) == (base.Final == nil) && (x.Final == nil || x.Run == base.Run)
+		if alike && x.Status == kernels.StatusOK && x.Median > 0 && x.Median < least {
+			least, fastest = x.Median, x
+		}
+	}
+	return fastest
 }
 
 // alike says that both sides are one variant of one run.

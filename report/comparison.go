@@ -13,9 +13,9 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Render writes a comparison: the rows, how near both sides come to the stream, and of recordings the
-// geometric means and the notes. csv has the first table alone, and json a list of all; both have a
-// row for each one-sided problem too.
+// Render writes a comparison: the rows, how near both sides come to the stream, of recordings the geometric
+// means and the notes, and what was found. csv has the first table alone, and json all in one object; both have
+// a row for each one-sided problem too.
 func Render(w io.Writer, c *Comparison, format string) error {
 	tables := []*Table{c.Table()}
 	if c.live != nil && len(c.live.Judged) > 0 || c.live == nil && len(c.Stream) > 0 {
@@ -30,26 +30,7 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	if c.live == nil && len(c.Rows) == 0 && format != FormatCSV && format != FormatJSON {
 		tables = tables[1:]
 	}
-	begin, between, end := "", "\n", ""
-	switch format {
-	case FormatCSV:
-		tables = tables[:1]
-	case FormatJSON:
-		begin, between, end = "[", ",", "]\n"
-	}
-	for i, t := range tables {
-		if i > 0 {
-			begin = between
-		}
-		if _, err := io.WriteString(w, begin); err != nil {
-			return err
-		}
-		if err := RenderTable(w, t, format); err != nil {
-			return err
-		}
-	}
-	_, err := io.WriteString(w, end)
-	return err
+	return RenderTables(w, format, c.Ending(), tables...)
 }
 
 // kindGroup groups rows by their first two columns, the kind and the dtype, under the text of their
@@ -66,13 +47,16 @@ var kindGroup = &Group{Of: func(row []string) (string, string) {
 // the one-sided problems too.
 func (c *Comparison) Table() *Table {
 	title := fmt.Sprintf("A = %s, B = %s\n%s;\n"+
-		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.",
-		c.A, c.B, BytesRule)
+		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.\n%s",
+		c.A, c.B, BytesRule, checked)
 	t := NewTable(strings.Join(append([]string{title}, c.Timer...), "\n"), c.Rows, c.columns())
-	t.Data = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data
+	t.Data, t.Device = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data, deviceIDs(c.Runs)
 	t.Drop, t.Group = []string{"A GB/s,B GB/s", "A %stream"}, kindGroup
 	if c.live != nil {
 		c.live.describe(t, c.Timer)
+	}
+	if c.aboveStream() {
+		t.Notes = append([]string{aboveStream}, t.Notes...)
 	}
 	return t
 }
@@ -251,7 +235,7 @@ func ratioIn(x, lo, hi float64) string {
 
 func meanTable(c *Comparison) *Table {
 	number := func(head string, of func(Mean) int) Column[Mean] {
-		return Column[Mean]{Head: head, Name: head, Value: func(m Mean) any { return of(m) }}
+		return Column[Mean]{Head: head, Name: strings.ReplaceAll(head, " ", "_"), Value: func(m Mean) any { return of(m) }}
 	}
 	columns := []Column[Mean]{
 		{Head: "geometric mean", Name: "kind", Value: func(m Mean) any { return cmp.Or(m.Kind, "all") }},
@@ -276,6 +260,7 @@ func meanTable(c *Comparison) *Table {
 		columns = append(columns, number("equal", func(m Mean) int { return m.Equal }))
 	}
 	t := NewTable("", append(slices.Clone(c.Kinds), c.All), columns)
+	t.Name = "means"
 	t.Notes = append([]string{"speedup is A's time over B's; FASTER and SLOWER are about B."},
 		c.rowNotes(methodNotes)...)
 	if c.All.Lo > 0 {

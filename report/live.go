@@ -42,8 +42,8 @@ func (l *Live) Comparison() *Comparison {
 func (l *Live) describe(t *Table, timer []string) {
 	pr := l.Run.Protocol
 	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; "+
-		"speedup is A's time over B's, with its %.1f%% interval", l.A, l.B, l.Run.Device.Name,
-		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha))
+		"speedup is A's time over B's, with its %.1f%% interval\n%s", l.A, l.B, l.Run.Device.Name,
+		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha), checked)
 	t.Title = strings.Join(append([]string{title}, timer...), "\n")
 	t.Notes, t.Group = l.notes(), ByProblem
 	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream",
@@ -74,7 +74,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 	what.Text, what.Means = Row.movedText, "the launch that changed most, or why there is no verdict"
 	add("", "moved_us", func(r Row) any { _, _, by := r.movedStage(); return NonZero(by) })
 	if m.A == "peer:best" || m.B == "peer:best" {
-		add("peer", "", func(r Row) any { return r.peer() })
+		add("peer", "peer", func(r Row) any { return r.peer() })
 	}
 	registers := len(m.Duels) == 0 || slices.ContainsFunc(m.Duels,
 		func(d *ab.Result) bool { return d.CheckA.Main() != nil })

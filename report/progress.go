@@ -26,7 +26,9 @@ type Progress struct {
 // progressOf is what is known of a problem so far.
 type progressOf struct {
 	best, base      sweep.Event // base is the last of the base
-	failed, refused int         // refused by the device
+	entries         []*record.Entry
+	runs            map[string]*record.Run // of the entries, by their IDs
+	failed, refused int                    // refused by the device
 }
 
 // NewProgress begins a run. unit is of Event.Done: "variants", or "problems" of a search, whose
@@ -44,7 +46,7 @@ func (p *Progress) Observe(e sweep.Event) {
 	r := e.Record
 	x := p.problems[r.Problem]
 	if x == nil {
-		x = &progressOf{}
+		x = &progressOf{runs: map[string]*record.Run{}}
 		p.problems[r.Problem] = x
 	}
 	if r.Family == record.Stream {
@@ -75,6 +77,7 @@ func (x *progressOf) note(e sweep.Event) {
 	if e.Record.Base {
 		x.base = e
 	}
+	x.entries = append(x.entries, x.entry(e.Record))
 	// What the finals chose may be slower than what the search saw.
 	old := x.best.Record
 	if e.Record.Chosen != "" || old == nil || old.Chosen == "" && e.Median < x.best.Median {
@@ -101,25 +104,37 @@ func (x *progressOf) String() (s string) {
 	}
 	s += fmt.Sprintf(": %s %.1f us", word, best.Median)
 	if st := best.Record.StreamUS; st > 0 {
-		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/best.Median, gain(x.base.Record, best.Record))
+		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/best.Median, x.gain(best.Record))
 	}
 	return s + " " + best.Record.Variant().String()
 }
 
-// gain says what the table will say of two records of one problem, ", 1.11x base, FASTER" or
-// ", not paired", or "" where it says nothing: base may be nil, or be of the search and not of the
-// finals.
-func gain(base, best *record.Record) string {
+// entry is a record's, whose run is one with that of the other records of the run.
+func (x *progressOf) entry(r *record.Record) *record.Entry {
+	if x.runs[r.Run] == nil {
+		x.runs[r.Run] = &record.Run{ID: r.Run}
+	}
+	e := record.Summarize(r, x.runs[r.Run])
+	return &e
+}
+
+// gain says what the table will say of a record and the base's, ", 1.11x base, FASTER", ", not paired" or
+// ", kept base: 11.2 us not proven", or "" where it says nothing: there may be no base, or one of the
+// search and not of the finals.
+func (x *progressOf) gain(best *record.Record) string {
+	base := x.base.Record
 	if base == nil || base.Run != best.Run {
 		return ""
 	}
 	side := func(r *record.Record) Side {
-		x := record.Summarize(r, &record.Run{ID: r.Run})
-		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Entry: x}}}
+		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Entry: *x.entry(r)}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
+	if u := Unproven(x.entries, best.Variant()); u != nil {
+		row.Unproven = Measurement{Entry: *u}
+	}
 	if row.alike() || row.Verdict == NotPaired {
-		return ", " + string(row.Verdict)
+		return ", " + row.verdict()
 	}
 	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)
 }

@@ -52,6 +52,7 @@ func lint(e *env, file, device, format string) error {
 		}
 	}
 	rows := report.New("", "file", "finding")
+	rows.Device = d.ID
 	for _, text := range t.Lint(e.Registry, d) {
 		rows.Rows = append(rows.Rows, []string{file, console.OneLine(text)})
 		if format == "text" {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -64,5 +66,14 @@ func showReport(e *env, cfg *reportConfig) error {
 	} else if c, err = recorded(e, []string{ops[0] + "#base", ops[0]}, wanted); err != nil {
 		return err
 	}
+	page := "report.html"
+	if _, err := os.Stat(defaultOut); err == nil {
+		page = filepath.Join(defaultOut, page)
+	}
+	next := "`normbench report " + quoteWord(ops[0]) + " --html " + page + "` draws it as a page"
+	if cfg.html != "" {
+		next = "open " + cfg.html + " in a browser"
+	}
+	c.Next = next + "; `normbench sweep` tunes kernels on this machine"
 	return showCompared(e, &cfg.commonFlags, &cfg.Selection, c)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,7 +14,10 @@ import (
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/sweep/search"
+	"normbench/tune"
 )
 
 // A sweepConfig is what the flags of a sweep ask for.
@@ -89,6 +94,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		return stepErr
 	}
 	found.SetSteps(steps)
+	found.Next = nextOf(s, found.Comparison)
 	shown := report.Render(e.out, found.Comparison, cfg.format)
 	if shown == nil && found.Lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {
@@ -96,6 +102,25 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		})
 	}
 	return cmp.Or(shown, found.Lost, err)
+}
+
+// nextOf is what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep
+// shapes of one's own; where the timer failed its test, mend that first.
+func nextOf(s *lab.Sweep, c *report.Comparison) string {
+	if _, replayed := s.Devices[0].(*replay.Device); replayed {
+		return ""
+	}
+	if slices.ContainsFunc(c.Runs, func(r *record.Run) bool { return r.Failures() != "" }) {
+		return "stop what else runs here until `normbench selftest` passes, then sweep into another folder: such times " +
+			"prove little"
+	}
+	tuned := filepath.Join(s.Dir(), tune.FileName)
+	if p := c.BestGain(); p != nil {
+		return fmt.Sprintf("`normbench compare base tuned:%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
+			"again, live", quoteWord(tuned), p.M, p.N, p.Op, p.Pass)
+	}
+	return "`normbench sweep --shapes 4096x8192 --op rmsnorm` tunes a shape of your own; on a GPU, with a build of " +
+		"`make cuda`, add --device cuda"
 }
 
 // searchPlan is what the flags of sweep ask of a search.
