@@ -65,6 +65,7 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 		return side, err
 	}
 	var won map[kernels.Problem]tune.Entry
+	ahead := map[kernels.Problem]report.Measurement{}
 	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
 		won = map[kernels.Problem]tune.Entry{}
 		for es := range f.Latest().ByProblem() {
@@ -72,10 +73,22 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 				if x.Chosen != "" {
 					won[x.Problem] = x
 				}
+				if u := report.Unproven(pointers(es), x.Variant()); u != nil {
+					ahead[x.Problem] = report.Measurement{Entry: *u}
+				}
 			}
 		}
 	}
-	return chosenSide(text, f, keep, won), nil
+	side = chosenSide(text, f, keep, won)
+	side.Ahead = ahead
+	return side, nil
+}
+
+func pointers(entries []record.Entry) (list []*record.Entry) {
+	for i := range entries {
+		list = append(list, &entries[i])
+	}
+	return list
 }
 
 // tableSide has the entries of a tuned table.

@@ -217,8 +217,8 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	found := &SweepResult{}
 	path := filepath.Join(s.Dir(), record.FileName) // both sides are of one recording
 	base := report.Side{Label: "base", Records: path, Cells: map[kernels.Problem]report.Measurement{}}
-	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Measurement{}}
-	ahead := map[kernels.Problem]report.Measurement{}
+	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Measurement{},
+		Ahead: map[kernels.Problem]report.Measurement{}}
 	some, right := false, false
 	var failed *record.Entry // the first that is not right
 	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
@@ -237,7 +237,7 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 			add(best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 			if len(picks) > 0 {
 				if x := report.Unproven(variants, picks[0].Variant()); x != nil {
-					ahead[p] = report.Measurement{Entry: *x}
+					best.Ahead[p] = report.Measurement{Entry: *x}
 				}
 			}
 		}
@@ -253,9 +253,6 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 		return nil, cmp.Or(found.Lost, nothingRight(failed))
 	}
 	found.Comparison = report.Compare(base, best)
-	for i := range found.Rows {
-		found.Rows[i].Unproven = ahead[found.Rows[i].Problem]
-	}
 	return found, nil
 }
 

@@ -32,6 +32,8 @@ type Side struct {
 	// file are two choices from one recording.
 	Records string
 	Cells   map[kernels.Problem]Measurement
+	// Ahead is what Unproven says of problems whose cell is the base.
+	Ahead map[kernels.Problem]Measurement
 }
 
 // A Measurement is what one side has for a problem: an entry of records, or an entry of a tuned table. Its
@@ -102,6 +104,9 @@ type Row struct {
 // is part of their ratio.
 const NotPaired verdict.Verdict = "not paired"
 
+// equalBase is in place of a verdict where both sides are the base of one run.
+const equalBase verdict.Verdict = "= base"
+
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
 
@@ -134,6 +139,9 @@ func Compare(a, b Side) *Comparison {
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 {
 			r.judge(a.Records != "" && a.Records == b.Records)
+			if r.Verdict == equalBase {
+				r.Unproven = b.Ahead[r.Problem]
+			}
 		}
 	}
 	c.Notes = slices.Concat(coverage(c), differences(a.runs(), b.runs()))
@@ -188,7 +196,7 @@ func (r *Row) judge(oneFile bool) {
 	case oneRun && a.Variant == b.Variant:
 		r.Verdict, r.Speedup = "= A", 1
 		if a.Base || b.Base {
-			r.Verdict = "= base"
+			r.Verdict = equalBase
 		}
 		if x.Of == 1 {
 			r.why = whyAlone

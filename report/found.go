@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,18 +37,16 @@ func sideWord(label string) string {
 	return ""
 }
 
-// Words are what the sides are called in sentences and legends: what they are, where that tells them apart.
-func (c *Comparison) Words() (a, b string) {
-	if a, b = sideWord(c.A), sideWord(c.B); a == b {
-		return c.A, c.B
+// Words are what the sides are called in sentences and legends.
+func (c *Comparison) Words() (a, b string) { return wordsOf(c.A, c.B) }
+
+// wordsOf are what two operands are, where that tells them apart, else their own texts.
+func wordsOf(a, b string) (string, string) {
+	x, y := sideWord(a), sideWord(b)
+	if x == y {
+		return a, b
 	}
-	if a == "" {
-		a = c.A
-	}
-	if b == "" {
-		b = c.B
-	}
-	return a, b
+	return cmp.Or(x, a), cmp.Or(y, b)
 }
 
 // Ending is what the comparison comes to.
@@ -73,7 +72,7 @@ func (c *Comparison) Found() string {
 	if m.N == 0 {
 		return ""
 	}
-	if c.A == "base" && c.B == "best" {
+	if c.A == "base" && c.B == "best" || c.A == c.B+"#base" {
 		return c.foundBySweep()
 	}
 	a, b := c.Words()

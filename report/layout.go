@@ -379,6 +379,7 @@ func (l *Layout) prose(text string) string {
 // classes say what verdicts are: good, bad, or open.
 var classes = map[string]string{
 	"FASTER": "good", "ok": "good", "SAME": "same", "=": "same",
+	"PASS:": "good", "UNDECIDED:": "open",
 	"INCONCLUSIVE": "open", "SLOWER": "bad", "FAILED": "bad",
 	"WRONG": "bad", "CRASH": "bad", "HANG": "bad", "wrong:": "bad",
 }

@@ -22,6 +22,7 @@ import (
 // without its script, which sorts and filters tables.
 type Page struct {
 	Title   string
+	Outcome string   // of a gate, with its reason; the first line, "" where there is none
 	What    string   // below the title: what is compared with what
 	Tally   []Tally  // the verdict in numbers
 	Summary []string // and in sentences
@@ -111,15 +112,15 @@ func (c Measurement) tip(side string) string {
 }
 
 // Page is a comparison as a page. That of a live compare has a title of its own.
-func (c *Comparison) Page(title string) *Page {
-	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: c.Runs}
+func (c *Comparison) Page(name string) *Page {
+	p := &Page{Title: name, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: c.Runs}
 	all := c.All
 	if all.N > 0 {
 		mean := ""
 		if all.Lo > 0 {
 			mean = fmt.Sprintf(" (95%% %.3f-%.3f)", all.Lo, all.Hi)
 		}
-		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "mean speedup over " +
+		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "geometric mean of the speedups of " +
 			console.Count(all.N, "problem") + mean, ""})
 	}
 	for _, t := range []struct {
@@ -137,14 +138,18 @@ func (c *Comparison) Page(title string) *Page {
 		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", c.Worst.Problem.String(),
 			Ratio(c.Worst.Speedup)))
 	}
+	if found := c.Found(); found != "" {
+		p.Summary = slices.Insert(p.Summary, 0, strings.ToUpper(found[:1])+found[1:])
+	}
 	p.Summary = append(p.Summary, c.Notes...)
 	speeds := Figures{Title: "Speed against the stream", Wide: true, Series: c.series,
 		Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals."}
 	for _, plot := range c.plots() {
 		speeds.Drawings = append(speeds.Drawings, plot.Draw())
 	}
-	p.Figures = []Figures{speeds}
-	rows, means := c.Table(), meanTable(c)
+	p.Figures = []Figures{c.forest(), speeds}
+	rows, title := c.Table().verdictFirst()
+	means := meanTable(c)
 	var steps []*Table
 	if len(c.steps) > 0 {
 		t := c.stepTable()
@@ -153,14 +158,44 @@ func (c *Comparison) Page(title string) *Page {
 	}
 	if c.live != nil {
 		p = c.live.page(p, rows, StreamTable(c.Stream))
+		rows.Title = title
 		p.Tables = append(steps, p.Tables...)
 		return p
 	}
 	_, how, _ := strings.Cut(rows.Title, "\n")
-	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
+	rows.Title = title + "\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"
+	stream := StreamTable(c.Stream)
+	stream.Title = "Time against the stream's"
 	p.Tables = append(steps, rows, means)
+	if len(c.Stream) > 0 {
+		p.Tables = append(p.Tables, stream)
+	}
 	return p
+}
+
+// verdictFirst is a table of rows as a page shows it: the problem, the verdict and the speedup first, which is
+// what a phone has room for. Problems of one kind are told by their shapes.
+func (t *Table) verdictFirst() (table *Table, title string) {
+	c := *t.pick(t.all()) // find adds columns
+	var first, rest []int
+	for _, name := range []string{"problem", "verdict", "speedup"} {
+		if i := c.find(name); i >= 0 {
+			first = append(first, i)
+		}
+	}
+	for i, h := range c.Header {
+		if !slices.Contains(first, i) && h != "kind" && h != "dtype" {
+			rest = append(rest, i)
+		}
+	}
+	c = *c.pick(append(first, rest...))
+	heads, shapes := ByProblem.headings(c.Rows)
+	if len(heads) == 0 || len(slices.Compact(heads)) > 1 || heads[0] == "" {
+		return &c, "Every problem"
+	}
+	c.Rows = shapes
+	return &c, "Every shape of " + heads[0]
 }
 
 // interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
@@ -185,6 +220,10 @@ var pageText string
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"right": func(t *Table, column int) bool { return t.align(column) == Right },
 	"class": cellClass,
+	// A long problem may go on in another line behind each of its parts.
+	"breakable": func(s string) template.HTML {
+		return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(s), "/", "/<wbr>"))
+	},
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 	"style": func() template.CSS {
 		return template.CSS(picture.Style(func(name string) string {

@@ -21,13 +21,15 @@ const Slots = 8
 // contrast of 3 to 1 on white at least.
 var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e4e4",
 	"c0": "#d55e00", "c1": "#0072b2", "c2": "#00936c", "c3": "#a6457f",
-	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333"}
+	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333",
+	"good": "#0a7a3d", "bad": "#c4320a", "same": "#5b6570", "open": "#8a5a00"}
 
-// Style is the CSS of drawings. Class sN is the colour of slot N. colour gives the colour of a name,
+// Style is the CSS of drawings. Class sN is the colour of slot N; good, bad, same and open are those of
+// verdicts. colour gives the colour of a name,
 // such as c0.
 func Style(colour func(name string) string) string {
 	var b strings.Builder
-	b.WriteString("polyline,.open{fill:none} .solid{stroke:none}\n")
+	b.WriteString("polyline,svg path.hollow{fill:none} .solid{stroke:none}\n")
 	for _, name := range slices.Sorted(maps.Keys(colours)) {
 		c := colour(name)
 		switch {
@@ -35,6 +37,8 @@ func Style(colour func(name string) string) string {
 			fmt.Fprintf(&b, "svg text.%s{fill:%s;stroke:none} ", name, c)
 		case name == "line":
 			fmt.Fprintf(&b, ".grid{stroke:%s} ", c)
+		case len(name) > 2:
+			fmt.Fprintf(&b, "svg .%s{stroke:%s;fill:%[2]s} ", name, c)
 		default:
 			fmt.Fprintf(&b, "svg .s%s{stroke:%s;fill:%[2]s} ", name[1:], c)
 		}
@@ -103,9 +107,10 @@ func title(tip string) string {
 	return "<title>%s</title>"
 }
 
-// textWidth is about what a line takes: a viewer has a font of its own.
+// textWidth is what a line takes at most: a viewer has a font of its own, and digits of a system's are
+// wider than those of Arial.
 func textWidth(text string, size float64) float64 {
-	return 0.56 * size * float64(utf8.RuneCountInString(text))
+	return 0.64 * size * float64(utf8.RuneCountInString(text))
 }
 
 // headerLine is the height of a line of the header.
