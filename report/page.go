@@ -44,6 +44,9 @@ type Figures struct {
 	Wide        bool
 	Series      []picture.Series // legend
 	Drawings    []*picture.Drawing
+	// Views, where set, name two colourings of the drawings to choose from; Second is the legend of the other.
+	Views  [2]string
+	Second []picture.Series
 }
 
 // Facts are what the page was measured on: the card, the software, the protocol and the time.
