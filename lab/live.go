@@ -101,7 +101,8 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 	m.Choose = l.Chooser(m.Device, m.Protocol)
 	m.Fought = func(r *ab.Result) error {
 		done++
-		step.Set("measuring cell %d of %d", min(done+1, len(left)), len(left))
+		step.Set("measuring")
+		step.Reach(console.Part{Done: done, Total: len(left), Unit: "cells"})
 		l.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
 		run.Peers = l.TableNotes(c.Refs, run.Run.Device, run.Families())
 		if file.Name == "" {
@@ -117,6 +118,7 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 	again := ""
 	if c.Gate && broken == nil {
 		step.Set("measuring slower cells again")
+		step.Reach(console.Part{})
 		if broken = l.confirm(c, run); broken != nil {
 			again = ", but not all of the slower ones again"
 		}

@@ -18,7 +18,6 @@ import (
 type Progress struct {
 	console  *console.Console
 	step     *console.Progress
-	start    time.Time
 	unit     string
 	problems map[kernels.Problem]*progressOf
 }
@@ -35,7 +34,7 @@ type progressOf struct {
 // records come when they are done.
 func NewProgress(c *console.Console, unit string) *Progress {
 	return &Progress{console: c, step: c.Wait("measuring the first %s", unit),
-		start: time.Now(), unit: unit, problems: map[kernels.Problem]*progressOf{}}
+		unit: unit, problems: map[kernels.Problem]*progressOf{}}
 }
 
 // End ends a run.
@@ -60,14 +59,14 @@ func (p *Progress) Observe(e sweep.Event) {
 	default:
 		x.failed++
 	}
-	now := ""
 	switch {
 	case e.Left == 0:
 		p.console.Notef("[%d/%d] %s%s", e.Done, e.Total, r.Problem, x)
+		p.step.Set("")
 	case x.best.Record != nil:
-		now = fmt.Sprintf(" %s, least median %.1f us", r.Problem, x.best.Median)
+		p.step.Set("%s, least median %.1f us", r.Problem, x.best.Median)
 	}
-	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.pace(e), now)
+	p.step.Reach(console.Part{Done: e.Done, Total: e.Total, Unit: p.unit})
 }
 
 func (x *progressOf) note(e sweep.Event) {
@@ -137,18 +136,6 @@ func (x *progressOf) gain(best *record.Record) string {
 		return ", " + row.verdict()
 	}
 	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)
-}
-
-// pace is the rate and, once a twentieth is done, the time left: the first variants pay for what
-// all of them need, such as the first problem's answers.
-func (p *Progress) pace(e sweep.Event) string {
-	elapsed := time.Since(p.start)
-	text := fmt.Sprintf("%.0f %s/min", float64(e.Done)/elapsed.Minutes(), p.unit)
-	if 20*e.Done < e.Total {
-		return text
-	}
-	left := time.Duration(float64(elapsed) / float64(max(e.Done, 1)) * float64(e.Total-e.Done))
-	return fmt.Sprintf("%s, %s left", text, left.Round(time.Second))
 }
 
 // RunNotes say how a run went.

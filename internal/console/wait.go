@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// Tick is the time between two drawings of the line of a terminal.
+const Tick = time.Second
+
 // waits are the steps that are waited for. Steps nest: the innermost one is told.
 type waits struct {
 	mu    sync.Mutex
@@ -16,23 +19,44 @@ type waits struct {
 // A Progress tells on a terminal what the program waits for.
 type Progress struct {
 	waits *waits
+	clear func() // of the terminal's line
 	text  string
-	since time.Time
+	since time.Time // when the text was set
+	begun time.Time
+	part  Part
+	at    time.Time // when the part was set
 }
 
-// Wait begins a step, which is told after every few seconds without a note until the caller ends it.
+// A Part is how much of a step is done.
+type Part struct {
+	Done, Total int    // Total is 0 where it is not known
+	Unit        string // of both: "problems"
+	Left        time.Duration
+}
+
+// Wait begins a step. On a terminal a line tells of it and is drawn anew every second; elsewhere it is told
+// after every few seconds without a note. The caller ends it.
 func (c *Console) Wait(format string, args ...any) *Progress {
-	w := &c.waits
-	s := &Progress{waits: w, text: fmt.Sprintf(format, args...), since: time.Now()}
+	w, now := &c.waits, time.Now()
+	s := &Progress{waits: w, clear: c.clearLine, text: fmt.Sprintf(format, args...), since: now, begun: now}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps = append(w.steps, s); len(w.steps) == 1 {
-		w.timer = time.AfterFunc(Pause, c.tell)
+		w.timer = time.AfterFunc(c.pause(), c.tell)
 	}
 	return s
 }
 
-// tell tells of the innermost step, if nothing was noted for a while. No step ends meanwhile.
+// pause is the time between two tellings.
+func (c *Console) pause() time.Duration {
+	if _, ok := c.line(); ok {
+		return Tick
+	}
+	return Pause
+}
+
+// tell tells of the innermost step: on a terminal's line, else if nothing was noted for a while. No step ends
+// meanwhile.
 func (c *Console) tell() {
 	w := &c.waits
 	w.mu.Lock()
@@ -40,15 +64,56 @@ func (c *Console) tell() {
 	if len(w.steps) == 0 || c.ctx.Err() != nil {
 		return
 	}
+	s := w.steps[len(w.steps)-1]
+	if t, ok := c.line(); ok {
+		c.drawLine(t, s.told(Tick))
+		w.timer.Reset(Tick)
+		return
+	}
 	if c.silence() >= Pause {
-		s := w.steps[len(w.steps)-1]
-		text := s.text
-		if d := time.Since(s.since); d >= Pause {
-			text += fmt.Sprintf(", for %.0f s", d.Seconds())
-		}
-		c.Notef("%s", text)
+		c.Notef("%s", s.told(Pause))
 	}
 	w.timer.Reset(Pause - c.silence())
+}
+
+// told is what a step says: how far it is, what it is at, and for how long if that is so long.
+func (s *Progress) told(long time.Duration) string {
+	text := s.text
+	if n := s.part; n.Unit != "" {
+		if text != "" {
+			text = " " + text
+		}
+		text = "[" + s.pace() + "]" + text
+	}
+	if d := time.Since(s.since); d >= long {
+		text += fmt.Sprintf(", for %.0f s", d.Seconds())
+	}
+	return text
+}
+
+// pace is the count, the rate and, once a twentieth is done, the time left, which counts down: the first ones pay
+// for what all of them need, such as the first problem's answers.
+func (s *Progress) pace() string {
+	n, took, since := s.part, s.at.Sub(s.begun), time.Since(s.at)
+	text := fmt.Sprint(n.Done)
+	if n.Total > 0 {
+		text += fmt.Sprintf("/%d", n.Total)
+	}
+	if n.Done > 0 && took > 0 {
+		text += fmt.Sprintf(", %.0f %s/min", float64(n.Done)/took.Minutes(), n.Unit)
+	}
+	left := n.Left - since
+	switch {
+	case n.Left > 0:
+	case n.Total == 0 || n.Done == 0 || 20*n.Done < n.Total:
+		return text
+	default:
+		of := func(took time.Duration, done int) time.Duration {
+			return time.Duration(float64(took) / float64(done) * float64(n.Total-done))
+		}
+		left = max(of(took, n.Done)-since, of(took+since, n.Done+1)) // or as if the next one were done now
+	}
+	return fmt.Sprintf("%s, %s left", text, max(left, 0).Round(time.Second))
 }
 
 // Set says what the step is at now.
@@ -60,6 +125,13 @@ func (s *Progress) Set(format string, args ...any) {
 	}
 }
 
+// Reach says how much of the step is done now.
+func (s *Progress) Reach(n Part) {
+	s.waits.mu.Lock()
+	defer s.waits.mu.Unlock()
+	s.part, s.at = n, time.Now()
+}
+
 // End ends the step. After the last one nothing is told any more.
 func (s *Progress) End() {
 	w := s.waits
@@ -67,5 +139,6 @@ func (s *Progress) End() {
 	defer w.mu.Unlock()
 	if w.steps = w.steps[:len(w.steps)-1]; len(w.steps) == 0 {
 		w.timer.Stop()
+		s.clear()
 	}
 }

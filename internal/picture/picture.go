@@ -21,14 +21,13 @@ const (
 
 // colours are those of a file, which is white; a page has variables of the same names. c0 to c7 are
 // told apart by who is colour-blind too: dark shades of the colours of Okabe and Ito, each with a
-// contrast of 3 to 1 on white at least. a0 to a6 are Okabe and Ito's own, for areas with black letters on them, a7 is
-// what is left, and q0 to q5 go from bad to good to not known.
+// contrast of 3 to 1 on white at least. a0 to a6 are Okabe and Ito's own, for areas with black letters on them, and a7 is
+// what is left.
 var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e4e4",
 	"c0": "#d55e00", "c1": "#0072b2", "c2": "#00936c", "c3": "#a6457f",
 	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333",
 	"a0": "#56b4e9", "a1": "#e69f00", "a2": "#009e73", "a3": "#f0e442",
 	"a4": "#cc79a7", "a5": "#d55e00", "a6": "#0072b2", "a7": "#bbbbbb",
-	"q0": "#e8837a", "q1": "#f2b08f", "q2": "#f4d9a0", "q3": "#cde2f4", "q4": "#e9f2fa", "q5": "#ffffff",
 	"good": "#0a7a3d", "bad": "#c4320a", "same": "#5b6570", "open": "#8a5a00"}
 
 // Style is the CSS of drawings. Class sN is the colour of slot N; good, bad, same and open are those of
@@ -44,8 +43,6 @@ func Style(colour func(name string) string) string {
 			fmt.Fprintf(&b, "svg text.%s{fill:%s;stroke:none} ", name, c)
 		case name == "line":
 			fmt.Fprintf(&b, ".grid{stroke:%s} ", c)
-		case name[0] == 'q': // of a page's second view
-			fmt.Fprintf(&b, ".second:checked~.panels .%s{fill:%s} ", name, c)
 		case name[0] == 'a':
 			fmt.Fprintf(&b, "svg .%s{fill:%s;stroke:%[2]s} ", name, c)
 		case len(name) > 2:
