@@ -28,9 +28,11 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 		"launches_by", "results_in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
-		folder := "results/" + d.ID
-		if _, err := os.Stat(folder); err != nil {
-			folder = "" // none yet, or not here
+		folder := "" // none yet, or not here
+		for _, root := range []string{"results/", "out/"} {
+			if _, err := os.Stat(root + d.ID); err == nil {
+				folder = root + d.ID
+			}
 		}
 		step := families.Rung(d).String()
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),

@@ -16,8 +16,8 @@ import (
 const checked = "Every answer was checked against float64 before it was timed."
 
 // aboveStream explains a share of more than 100%, in a table that has one.
-const aboveStream = "above 100 %stream: the stream is one plain copy, in one config for all shapes, and both times " +
-	"scatter. It is a yardstick and no bound, so a kernel may be faster."
+const aboveStream = "above 100 %stream: the stream is a plain copy in one config for all shapes, a yardstick and no " +
+	"bound. A kernel may overlap its reads and writes better, and both times scatter."
 
 // sideWord says in words what an operand is, "" where its own text says as much.
 func sideWord(label string) string {
