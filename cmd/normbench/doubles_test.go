@@ -134,7 +134,7 @@ func faultyWorker() {
 // compiling is a device whose cache folder cannot be written.
 type compiling struct{ *devicetest.Fake }
 
-func (compiling) Unkept() string { return "cubins are not kept in /full: as asked" }
+func (compiling) CacheWarning() string { return "cubins are not kept in /full: as asked" }
 
 // withPeers is a device that has peers.
 type withPeers struct {

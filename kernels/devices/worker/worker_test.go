@@ -187,7 +187,7 @@ func (r *rich) Peers() []kernels.Peer {
 		Missing: "not installed"}}
 }
 
-func (r *rich) Unkept() string { return "a full disk" }
+func (r *rich) CacheWarning() string { return "a full disk" }
 
 // Peers come with the hello, neighbours go with each sense, none with none, and that cubins do not
 // stay comes with each answer. A device knows how long its client waits.
