@@ -150,14 +150,14 @@ type SweepResult struct {
 // is there beside an error too, if a sweep that ended early found some.
 func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 	o, info := &s.Options, s.info()
-	pr, unit := o.Run.Protocol, "variants"
+	pr, unit, total := o.Run.Protocol, "variants", s.Variants
 	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
 	if o.Search != nil {
-		unit, pr = "problems", o.Search.Final.Protocol
+		unit, pr, total = "problems", o.Search.Final.Protocol, len(s.Tasks)
 	}
 	fold, err := tune.NewFold(l.Registry, w.Records(), s.old,
 		&tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr},
@@ -179,7 +179,7 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 		more, err = l.companions(s.Config, s.Devices, s.Problems, problems)
 		return more, err
 	}
-	p := report.NewProgress(l.Console, unit)
+	p := report.NewProgress(l.Console, unit, total)
 	o.Observe = p.Observe
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.End()

@@ -46,9 +46,9 @@ var kindGroup = &Group{Of: func(row []string) (string, string) {
 // Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has
 // the one-sided problems too.
 func (c *Comparison) Table() *Table {
-	title := fmt.Sprintf("A = %s, B = %s\n%s;\n"+
+	title := fmt.Sprintf("%s\n%s;\n"+
 		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.\n%s",
-		c.A, c.B, BytesRule, checked)
+		withMeanings(fmt.Sprintf("A = %s, B = %s", c.A, c.B), c.A, c.B), BytesRule, checked)
 	t := NewTable(strings.Join(append([]string{title}, c.Timer...), "\n"), c.Rows, c.columns())
 	t.Data, t.Device = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data, deviceIDs(c.Runs)
 	t.Drop, t.Group = []string{"A GB/s,B GB/s", "A %stream"}, kindGroup

@@ -37,6 +37,38 @@ func sideWord(label string) string {
 	return ""
 }
 
+// meanings are a line on what two operands are for, "" where both say as much themselves.
+func meanings(a, b string) string {
+	var parts []string
+	for i, label := range []string{a, b} {
+		means := ""
+		switch _, choice, _ := strings.Cut(label, "#"); {
+		case label == "peer:best" || choice == "peers" || choice == "peer:best":
+			means = "the fastest other library at each problem"
+		case label == "base" || choice == "base":
+			means = "what runs untuned"
+		case label == "best":
+			means = "what the sweep chose, the base where no other is proven faster"
+		case i == 1 && b+"#base" == a:
+			means = "what was chosen there"
+		case strings.HasPrefix(label, "tuned:"):
+			means = "our kernels as tuned"
+		}
+		if means != "" && (i == 0 || a != b) {
+			parts = append(parts, letter(i)+" is "+means)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// withMeanings is the line that names both sides, with what they are for below it.
+func withMeanings(line, a, b string) string {
+	if text := meanings(a, b); text != "" {
+		return line + "\n" + text
+	}
+	return line
+}
+
 // Words are what the sides are called in sentences and legends.
 func (c *Comparison) Words() (a, b string) { return wordsOf(c.A, c.B) }
 

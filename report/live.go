@@ -41,8 +41,9 @@ func (l *Live) Comparison() *Comparison {
 // describe makes a table of rows that of a live compare.
 func (l *Live) describe(t *Table, timer []string) {
 	pr := l.Run.Protocol
-	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; "+
-		"speedup is A's time over B's, with its %.1f%% interval\n%s", l.A, l.B, l.Run.Device.Name,
+	first := withMeanings(fmt.Sprintf("A = %s, B = %s, live on %s", l.A, l.B, l.Run.Device.Name), l.A, l.B)
+	title := fmt.Sprintf("%s\nrounds of %d %s launches per arm; "+
+		"speedup is A's time over B's, with its %.1f%% interval\n%s", first,
 		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha), checked)
 	t.Title = strings.Join(append([]string{title}, timer...), "\n")
 	t.Notes, t.Group = l.notes(), ByProblem

@@ -30,11 +30,12 @@ type progressOf struct {
 	failed, refused int                    // refused by the device
 }
 
-// NewProgress begins a run. unit is of Event.Done: "variants", or "problems" of a search, whose
+// NewProgress begins a run. unit is of Event.Done and total: "variants", or "problems" of a search, whose
 // records come when they are done.
-func NewProgress(c *console.Console, unit string) *Progress {
-	return &Progress{console: c, step: c.Wait("measuring the first %s", unit),
-		unit: unit, problems: map[kernels.Problem]*progressOf{}}
+func NewProgress(c *console.Console, unit string, total int) *Progress {
+	step := c.Wait("measuring the first %s", unit)
+	step.Reach(console.Part{Total: total, Unit: unit})
+	return &Progress{console: c, step: step, unit: unit, problems: map[kernels.Problem]*progressOf{}}
 }
 
 // End ends a run.

@@ -18,7 +18,7 @@ import (
 // rounds of both, and not what a noisy search saw or the medians of all samples.
 func TestProgressChosen(t *testing.T) {
 	var out bytes.Buffer
-	p := NewProgress(console.New(t.Context(), nil, &out), "problems")
+	p := NewProgress(console.New(t.Context(), nil, &out), "problems", 6)
 	defer p.End()
 	observe := func(run, family, chosen string, left int, samples ...float64) {
 		r := &record.Record{Run: run, Problem: devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"),
@@ -65,7 +65,7 @@ func TestProgressUnpaired(t *testing.T) {
 		"base":  "least median 5.0 us (100% of stream, = base) base@",
 	} {
 		var out bytes.Buffer
-		p := NewProgress(console.New(t.Context(), nil, &out), "variants")
+		p := NewProgress(console.New(t.Context(), nil, &out), "variants", 2)
 		for i, family := range []string{"base", "other"} {
 			us := 10.0
 			if family == least {
