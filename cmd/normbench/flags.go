@@ -32,6 +32,7 @@ type commonFlags struct {
 	operands []string
 	only     string          // what the one operand is, "" where there may be others than one
 	given    map[string]bool // flags, by their names
+	quiet    bool
 	format   string
 	html     string
 	plot     string

@@ -92,6 +92,12 @@ selftest
 selftest --device cuda
 judge rounds.csv
 judge --format json rounds.csv
+completion bash
+completion zsh
+version
+version --quiet
+complete -- 'normbench compare --sh'
+complete -- 'normbench '
 worker --device cuda:0
 worker --device cpu
 compile-helper libnvrtc.so.13
@@ -159,6 +165,7 @@ COMMANDS:{{range .VisibleCommands}}
 FLAGS:
    --help, -h     show this help
    --version, -v  print the version
+   --quiet        behind a command: no notes and no progress, errors alone
 
 ` + "`normbench COMMAND --help` has examples, every flag and the exit codes.\n"
 
