@@ -91,6 +91,7 @@ export results/nvidia-h200 --format benchfmt
 selftest
 selftest --device cuda
 judge rounds.csv
+judge --gate rounds.csv
 judge --format json rounds.csv
 completion bash
 completion zsh
@@ -112,6 +113,7 @@ var exits = map[string][]int{
 	"verify":    {exitGate, exitUnclear, exitSignal},
 	"map learn": {exitUnfit, exitSignal},
 	"lint":      {exitGate},
+	"judge":     {exitGate},
 	"selftest":  {exitUnfit},
 }
 

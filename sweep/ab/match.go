@@ -33,6 +33,14 @@ type Match struct {
 	Among   []string            `json:"among,omitempty"`   // that peer:best was among, where not all
 	Peers   []string            `json:"peers,omitempty"`   // a line for each peer in it, with its versions
 	Resumed []record.Run        `json:"resumed,omitempty"` // that went on with it
+	Policy  Policy              `json:"policy,omitzero"`
+	Asked   int                 `json:"asked,omitempty"` // cells that were asked for
+}
+
+// A Policy is what a gate asks of a match.
+type Policy struct {
+	Gate   bool `json:"gate,omitempty"`   // no cell is slower, confirmed by a second run
+	Strict bool `json:"strict,omitempty"` // and none is inconclusive
 }
 
 // A Second is what a second run, on a device opened anew, said of a cell that looked slower.
@@ -86,6 +94,7 @@ func (m *Match) Keep(wanted func(kernels.Problem) bool) {
 	all := len(m.Duels)
 	m.Duels = slices.DeleteFunc(m.Duels, func(d *Result) bool { return !wanted(d.Problem) })
 	if len(m.Duels) < all {
+		m.Asked -= all - len(m.Duels)
 		m.Judge()
 		m.Gate = slices.DeleteFunc(m.Gate, func(g Second) bool { return !wanted(g.Problem) })
 	}
@@ -216,7 +225,7 @@ func (m *Match) Resume(fresh *Match, pairs []Pair) (left []Pair, err error) {
 		return !keep
 	})
 	m.Resumed = append(m.Resumed, now)
-	m.Gate = nil
+	m.Gate, m.Policy = nil, fresh.Policy
 	m.Judge()
 	return slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return there[p.Problem] }), nil
 }
