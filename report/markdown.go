@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"normbench/internal/console"
@@ -14,60 +13,66 @@ import (
 // renderMarkdown writes a comparison for a page that people skim, such as a pull request: what came of
 // it, the means, and the rows folded.
 func renderMarkdown(w io.Writer, c *Comparison) error {
-	rows := c.Table()
-	title, notes := rows.Title, rows.Notes
-	rows.Title, rows.Notes = "", nil
-	outcome := rows.Outcome
-	rows.Outcome = nil
 	l := &Layout{}
 	if s, ok := w.(*Screen); ok {
 		l = &s.Layout
 	}
-	draw := func(t *Table) string {
-		var b bytes.Buffer
-		// a screen of the same layout, which remembers that the columns of --columns are the rows'
-		if err := RenderTable(&Screen{Writer: &b, Layout: *l}, t, FormatMarkdown); err != nil {
-			return ""
-		}
-		return b.String()
-	}
-	var table bytes.Buffer
-	if err := RenderTable(&Screen{Writer: &table, Layout: *l}, rows, FormatMarkdown); err != nil {
+	m, err := c.markdown(l)
+	if err != nil {
 		return err
 	}
-	l.chosen = true
-	var b bytes.Buffer
-	l.writeOutcome(&b, cmp.Or(outcome, &Outcome{Reason: c.sentence()}), FormatMarkdown)
-	l.writeTitle(&b, title, FormatMarkdown)
-	if len(c.steps) > 0 {
-		b.WriteString(draw(c.stepTable()) + "\n")
-	}
-	if c.live == nil {
-		b.WriteString(draw(meanTable(c)) + "\n")
-	} else { // its mean is the first of its notes
-		above := notes[:min(2, len(notes))]
-		if c.live.Summary.Cells == 0 {
-			above = nil
-		}
-		l.writeNotes(&b, &sheet{Table: &Table{Notes: slices.Clone(above)}}, FormatMarkdown)
-		notes = notes[len(above):]
-		b.WriteString("\n")
-	}
-	if len(c.Rows) > 0 || c.live != nil {
-		fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n%s\n", console.Count(len(c.Rows), "row"), table.String())
-	}
-	if c.live != nil && len(c.live.Judged) > 0 || c.live == nil && len(c.Stream) > 0 {
-		b.WriteString(draw(StreamTable(c.Stream)) + "\n")
-	}
-	if c.live != nil {
-		l.writeNotes(&b, &sheet{Table: &Table{Notes: notes}}, FormatMarkdown)
-	}
-	text := strings.TrimRight(b.String(), "\n") + "\n"
-	if len(c.Rows) > 0 || c.live != nil {
-		text += "\n</details>\n"
-	}
-	_, err := io.WriteString(w, text)
+	_, err = io.WriteString(w, m.head+m.above+m.rows)
 	return err
+}
+
+// A skim is a comparison in Markdown, in the order in which people read it.
+type skim struct{ head, above, rows string }
+
+func (c *Comparison) markdown(l *Layout) (m skim, err error) {
+	rows := c.Table()
+	outcome := cmp.Or(rows.Outcome, &Outcome{Reason: c.sentence()})
+	title, notes := rows.Title, rows.Notes
+	rows.Title, rows.Notes, rows.Outcome = "", nil, nil
+	draw := func(b *bytes.Buffer, t *Table) {
+		if err == nil {
+			s := &Screen{Writer: b, Layout: *l}
+			err = RenderTable(s, t, FormatMarkdown)
+			l.chosen = s.Layout.chosen // the columns of --columns are the rows'
+			b.WriteByte('\n')
+		}
+	}
+	var head, above, table bytes.Buffer
+	l.writeOutcome(&head, outcome, FormatMarkdown)
+	draw(&table, rows)
+	l.writeTitle(&above, title, FormatMarkdown)
+	if len(c.steps) > 0 {
+		draw(&above, c.stepTable())
+	}
+	var below []string
+	if c.live == nil {
+		draw(&above, meanTable(c))
+	} else { // its mean and its worst cell are the first of its notes
+		n := 0
+		if c.live.Summary.Cells > 0 {
+			n = 2
+		}
+		l.writeNotes(&above, &sheet{Table: &Table{Notes: notes[:n]}}, FormatMarkdown)
+		above.WriteByte('\n')
+		below = notes[n:]
+	}
+	if len(c.Rows) == 0 && c.live == nil {
+		return skim{head.String(), strings.TrimRight(above.String(), "\n") + "\n", ""}, err
+	}
+	if c.live == nil || len(c.live.Judged) > 0 {
+		draw(&table, StreamTable(c.Stream))
+	}
+	l.writeNotes(&table, &sheet{Table: &Table{Notes: below}}, FormatMarkdown)
+	return skim{head.String(), above.String(), fold(console.Count(len(c.Rows), "row"), table.String())}, err
+}
+
+// fold is a text that is shown when its summary is clicked.
+func fold(summary, text string) string {
+	return fmt.Sprintf("<details><summary>%s</summary>\n\n%s\n\n</details>\n", summary, strings.Trim(text, "\n"))
 }
 
 // sentence is a comparison in one sentence, for where no gate was asked for.

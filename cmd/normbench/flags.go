@@ -392,6 +392,10 @@ func choices(command, flag string) []string {
 		return search.Names()
 	case "color":
 		return []string{"auto", "always", "never"}
+	case "policy":
+		return []string{"off", "regression", "strict"}
+	case "comment":
+		return []string{"auto", "always", "never"}
 	case "format":
 		switch command {
 		case "export":

@@ -86,6 +86,8 @@ init triton examples/triton/rms.py:rms_forward
 init triton liger_kernel.ops.rms_norm:_rms_norm_forward_kernel --python venv/bin/python
 capture --out shapes.yaml -- python train.py --steps 20
 capture --steps 3 --out shapes.yaml -- torchrun --nproc-per-node 8 train.py
+gate --kernels mykernels --base origin/main --shapes 8192x4096
+gate --kernels examples/kernels --device cpu --shapes 64x256 --op rmsnorm --pass fwd --out out/gate
 export results/nvidia-h200 --format kt-cache --out out/caches
 export results/nvidia-h200 --format benchfmt
 selftest
@@ -109,6 +111,7 @@ compile-helper /usr/local/cuda/lib64/libnvrtc.so
 var exits = map[string][]int{
 	"sweep":     {exitUnfit, exitSignal},
 	"compare":   {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
+	"gate":      {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
 	"bench":     {exitGate, exitUnfit, exitSignal},
 	"verify":    {exitGate, exitUnclear, exitSignal},
 	"map learn": {exitUnfit, exitSignal},

@@ -50,28 +50,50 @@ func (cfg *liveConfig) flags() []cli.Flag {
 
 // compareLive runs both operands on the device and judges every cell.
 func compareLive(e *env, cfg *compareConfig) error {
+	run, nothing, err := fightLive(e, cfg)
+	switch {
+	case err == nil && nothing == sameVariants && !cfg.live.gate && !cfg.live.strict:
+		_, err := fmt.Fprintf(e.out, "%s and %s have the same variants\n", cfg.operands[0], cfg.operands[1])
+		return err
+	case err == nil && run == nil:
+		return passed(e, &cfg.commonFlags, nothing)
+	case run == nil:
+		return err
+	}
+	if err := cmp.Or(err, showCompared(e, &cfg.commonFlags, &cfg.Selection, run.Comparison())); err != nil {
+		return err
+	}
+	return exitOf(run.Outcome())
+}
+
+// sameVariants is why a compare with --changed may have nothing to measure.
+const sameVariants = "the same variants on both sides, nothing to compare"
+
+// fightLive runs both operands on the device. Without a run and an error, nothing says why there is
+// nothing to measure. A run stands beside an error that ended it early.
+func fightLive(e *env, cfg *compareConfig) (run *report.Live, nothing string, err error) {
 	flags := &cfg.live
 	if flags.resume != "" && flags.out != "" {
-		return hint.Errorf("leave out --out", "--resume keeps the run in its own file")
+		return nil, "", hint.Errorf("leave out --out", "--resume keeps the run in its own file")
 	}
 	rule, err := flags.ruleOf()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	refs, err := e.ParseAll(cfg.operands...)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	if e.Baseline != "" && refs[0].Peer() != "" {
-		return hint.Errorf("name one of our families as A",
+		return nil, "", hint.Errorf("name one of our families as A",
 			"--baseline-kernels runs A from another checkout, and %s has no kernels there", refs[0].Text)
 	}
 	if e.Baseline != "" && !e.AnyBaseline() {
-		return passed(e, &cfg.commonFlags, report.NewFamily)
+		return nil, report.NewFamily, nil
 	}
 	cfg.timing.samples = flags.samples
 	if err := cfg.open(e, false, refs...); err != nil {
-		return err
+		return nil, "", err
 	}
 	lab.Close(cfg.devices[1:]) // arms of a round share one device
 	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
@@ -80,28 +102,19 @@ func compareLive(e *env, cfg *compareConfig) error {
 	m.Protocol.StageSamples = max(m.Protocol.Samples, 10)
 	pairs, err := e.Pairs(refs, cfg.problems, cfg.info, flags.changed && e.Baseline == "")
 	if err != nil {
-		return err
+		return nil, "", err
+	}
+	if len(pairs) == 0 {
+		return nil, sameVariants, nil
 	}
 	if e.Baseline != "" {
 		if pairs = e.WithBaseline(pairs); len(pairs) == 0 {
-			return passed(e, &cfg.commonFlags, report.NewFamily)
+			return nil, report.NewFamily, nil
 		}
 	}
-	if len(pairs) == 0 && (flags.gate || flags.strict) { // with --changed
-		return passed(e, &cfg.commonFlags, "the same variants on both sides, nothing to compare")
-	} else if len(pairs) == 0 {
-		_, err := fmt.Fprintf(e.out, "%s and %s have the same variants\n", cfg.operands[0], cfg.operands[1])
-		return err
-	}
-	run, err := e.RunLive(&lab.Live{Config: &cfg.Config, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
+	run, err = e.RunLive(&lab.Live{Config: &cfg.Config, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
 		Policy: ab.Policy{Gate: flags.gate, Strict: flags.strict}, Out: flags.out, Resume: flags.resume})
-	if run == nil {
-		return err
-	}
-	if err := cmp.Or(err, showCompared(e, &cfg.commonFlags, &cfg.Selection, run.Comparison())); err != nil {
-		return err
-	}
-	return exitOf(run.Outcome())
+	return run, "", err
 }
 
 // passed says why a compare has nothing to measure.

@@ -119,7 +119,7 @@ func (e *env) app() *cli.App {
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
 			mapCommand(e), explainCommand(e), lintCommand(e), listCommand(e), captureCommand(e),
-			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), completionCommand(e),
+			initCommand(e), gateCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), completionCommand(e),
 			versionCommand(e), workerCommand(e), compileHelperCommand(e), completeCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {

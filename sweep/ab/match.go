@@ -100,6 +100,23 @@ func (m *Match) Keep(wanted func(kernels.Problem) bool) {
 	}
 }
 
+// Forget drops the cells that are inconclusive, or whose second run was, so that a resume measures them
+// again.
+func (m *Match) Forget() {
+	unclear := map[kernels.Problem]bool{}
+	for _, j := range m.Judged {
+		unclear[j.Problem] = j.Verdict == verdict.Inconclusive
+	}
+	for _, g := range m.Gate {
+		if !g.Confirmed && g.Again.Verdict == verdict.Inconclusive {
+			unclear[g.Problem] = true
+		}
+	}
+	m.Duels = slices.DeleteFunc(m.Duels, func(d *Result) bool { return unclear[d.Problem] })
+	m.Gate = nil
+	m.Judge()
+}
+
 // Parse reads the file of a match.
 func Parse(data []byte) (*Match, error) {
 	var m Match
