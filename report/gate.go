@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"normbench/internal/hint"
@@ -45,7 +46,7 @@ const longestLine = 300
 
 func gateText(mark, about string, o *Outcome, all []skim, kept int) string {
 	var b bytes.Buffer
-	l := &Layout{}
+	l := &Layout{Wide: true}
 	short := *o
 	short.Lines = nil
 	for _, line := range o.Lines {
@@ -69,10 +70,14 @@ func gateText(mark, about string, o *Outcome, all []skim, kept int) string {
 	return b.String()
 }
 
+// gateColumns are those of the rows: a comment is narrow, and the files have all.
+var gateColumns = []string{"problem", "verdict", "speedup", "A us", "B us", "B %stream", "what moved"}
+
 // skim is a part in Markdown. Beside others it has a heading.
 func (p *GatePart) skim(several bool) (m skim, err error) {
 	if p.Comparison != nil {
-		if m, err = p.Comparison.markdown(&Layout{}); err != nil {
+		l := &Layout{Columns: gateColumns, Wide: true}
+		if m, err = p.Comparison.markdown(l); err != nil {
 			return m, err
 		}
 	}
@@ -81,7 +86,9 @@ func (p *GatePart) skim(several bool) (m skim, err error) {
 	}
 	if p.Checks != nil {
 		var b bytes.Buffer
-		if err := RenderTable(&b, p.Checks, FormatMarkdown); err != nil {
+		t := p.Checks.pick(p.Checks.all())
+		t = t.pick(slices.DeleteFunc(t.all(), t.empty))
+		if err := RenderTable(&b, t, FormatMarkdown); err != nil {
 			return m, err
 		}
 		m.rows += fold("checks", b.String())

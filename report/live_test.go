@@ -132,6 +132,42 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// What a pull request is told begins with its mark and what came of it, and is never longer than the host
+// takes: the rows are left out from the end, and a line of a compiler is cut. Less cannot be told.
+func TestGateText(t *testing.T) {
+	whole, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
+	assert.NoError(t, err)
+	whole.Policy = ab.Policy{Gate: true}
+	one := GatePart{Family: "a", Outcome: whole.Outcome(), Comparison: whole.Comparison()}
+	broken := GatePart{Family: "b|<i>", Outcome: &Outcome{Kind: Broken, Reason: "it failed",
+		Lines: []string{"x: launch, " + strings.Repeat("é", 9000)}}}
+	const mark = "<!-- mark -->\n"
+	text := func(limit int, parts ...GatePart) string {
+		var list []*Outcome
+		for _, p := range parts {
+			list = append(list, p.Outcome)
+		}
+		s, err := GateText(mark, "about", Join(list), parts, limit)
+		assert.NoError(t, err)
+		assert.That(t, len(s) <= limit, "%d bytes of %d", len(s), limit)
+		return s
+	}
+	s := text(1<<16, one)
+	assert.That(t, strings.HasPrefix(s, mark+"### PASS: 0 of 31 slower\n\nabout\n\n**A = peer:best"), "%.200s", s)
+	assert.That(t, strings.Contains(s, "<details><summary>31 rows</summary>\n\n| problem ") &&
+		strings.Index(s, "geometric mean 1.65") < strings.Index(s, "<details>"), "%s", s)
+	s = text(1<<16, one, broken)
+	assert.That(t, strings.HasPrefix(s, mark+"### FAIL: it failed\n\n- x: launch, é") &&
+		strings.Contains(s, "\n#### a: PASS: 0 of 31 slower\n") &&
+		strings.Contains(s, "\n#### b\\|&lt;i>: FAIL: it failed\n"), "%.500s", s)
+	s = text(len(text(1<<20, one, one))-1, one, one)
+	assert.That(t, strings.Count(s, "<details>") == 1 && strings.Contains(s, "The rows are left out"), "%s", s)
+	s = text(2000, one, one)
+	assert.That(t, !strings.Contains(s, "<details>") && strings.HasPrefix(s, mark+"### PASS"), "%s", s)
+	_, err = GateText(mark, "about", one.Outcome, []GatePart{one}, 20)
+	assert.Error(t, err, "characters, and may have 20")
+}
+
 // The texts of a live compare's file come from anywhere. None makes a line of its own in a table, acts
 // on a terminal, or is a formula of a spreadsheet; what is no verdict is refused.
 func TestLiveFileTexts(t *testing.T) {

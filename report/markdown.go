@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"normbench/internal/console"
@@ -17,6 +18,7 @@ func renderMarkdown(w io.Writer, c *Comparison) error {
 	if s, ok := w.(*Screen); ok {
 		l = &s.Layout
 	}
+	l.Wide = true // a page of its own width
 	m, err := c.markdown(l)
 	if err != nil {
 		return err
@@ -67,13 +69,17 @@ func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 		draw(&table, StreamTable(c.Stream))
 	}
 	l.writeNotes(&table, &sheet{Table: &Table{Notes: below}}, FormatMarkdown)
-	return skim{head.String(), above.String(), fold(console.Count(len(c.Rows), "row"), table.String())}, err
+	return skim{head.String(), blank.ReplaceAllString(above.String(), "\n\n"), fold(console.Count(len(c.Rows), "row"), table.String())}, err
 }
 
 // fold is a text that is shown when its summary is clicked.
 func fold(summary, text string) string {
-	return fmt.Sprintf("<details><summary>%s</summary>\n\n%s\n\n</details>\n", summary, strings.Trim(text, "\n"))
+	return fmt.Sprintf("<details><summary>%s</summary>\n\n%s\n\n</details>\n", summary,
+		blank.ReplaceAllString(strings.Trim(text, "\n"), "\n\n"))
 }
+
+// blank are more empty lines than one.
+var blank = regexp.MustCompile(`\n{3,}`)
 
 // sentence is a comparison in one sentence, for where no gate was asked for.
 func (c *Comparison) sentence() string {

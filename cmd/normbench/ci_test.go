@@ -7,9 +7,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.yaml.in/yaml/v4"
+
+	"normbench/internal/assert"
 )
 
 // jobs writes the jobs of a CI's file to a folder, each as a script of its commands, and wants them
@@ -61,6 +64,45 @@ func jobs(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		ts.Check(os.WriteFile(filepath.Join(ts.MkAbs(args[1]), name+".sh"),
 			[]byte(strings.Join(script, "\n")), 0o644))
+	}
+}
+
+// The workflows of docs/gate.md give inputs that there are, the page's table names them all, and the first
+// is 12 lines.
+func TestGatePage(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page := string(assert.File(t, filepath.Join(root, "docs", "gate.md")))
+	inputs := func(of map[string]any) (names []string) {
+		for name := range of {
+			names = append(names, name)
+		}
+		return names
+	}
+	var action struct{ Inputs map[string]any }
+	assert.NoError(t, yaml.Unmarshal(assert.File(t, filepath.Join(root, "action.yml")), &action))
+	var spec struct {
+		Spec struct{ Inputs map[string]any }
+	}
+	head, _, _ := strings.Cut(string(assert.File(t, filepath.Join(root, "templates", "gate.yml"))), "\n---\n")
+	assert.NoError(t, yaml.Unmarshal([]byte(head), &spec))
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page, -1)
+	assert.Must(t, len(blocks) == 3, "%d workflows", len(blocks))
+	assert.Equal(t, strings.Count(blocks[0][1], "\n"), 12)
+	given := regexp.MustCompile(`(?m)^ +(?:with|inputs):\n((?: +[a-z]+: .*\n)+)`)
+	for i, b := range blocks {
+		known := inputs(action.Inputs)
+		if i == 2 {
+			known = inputs(spec.Spec.Inputs)
+		}
+		m := given.FindStringSubmatch(b[1])
+		assert.Must(t, m != nil, "no inputs in %s", b[1])
+		for line := range strings.Lines(m[1]) {
+			name, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+			assert.That(t, slices.Contains(known, name), "%q is no input of workflow %d", name, i+1)
+		}
+	}
+	for _, name := range inputs(action.Inputs) {
+		assert.That(t, name == "token" || strings.Contains(page, "\n| `"+name+"` | "), "the page has no input %s", name)
 	}
 }
 

@@ -302,7 +302,10 @@ func (cfg *gateConfig) tell(e *env, o *report.Outcome, parts []report.GatePart) 
 	if cfg.commit != "" {
 		about += fmt.Sprintf(" against %s (%s)", cfg.base, cfg.commit)
 	}
-	about += ", normbench " + version() + "."
+	if about += ". "; cfg.commit != "" {
+		about += "A is the base's kernel, B the change's. "
+	}
+	about += "normbench " + version() + "."
 	for _, p := range parts {
 		if p.Comparison == nil && p.Checks == nil {
 			continue
