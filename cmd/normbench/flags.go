@@ -39,6 +39,7 @@ type commonFlags struct {
 	title    string // of the plot and the page
 	seed     uint64
 	kernels  string
+	loads    bool // the command itself loads the kernels
 	include  cli.StringSlice
 	python   string
 	// How tables look.

@@ -30,6 +30,7 @@ type gateConfig struct {
 	summary         string
 	pull            *pullrequest.PullRequest // nil where the job is for none
 	commit          string                   // of the base
+	before          string                   // the folder of kernels there
 	onCPU           bool
 }
 
@@ -38,6 +39,7 @@ const summaryLimit = 1 << 20
 
 func gateCommand(e *env) *cli.Command {
 	cfg := &gateConfig{}
+	cfg.loads = true // so that a pull request is told what is wrong with them
 	cfg.files = []*string{&cfg.summary}
 	return e.command(&cli.Command{
 		Name:  "gate",
@@ -79,16 +81,15 @@ func runGate(e *env, cfg *gateConfig) error {
 		}
 		defer old.Close()
 	}
-	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes
-		return err
-	}
 	parts, err := cfg.judge(e)
-	if e.Ctx.Err() != nil {
+	switch {
+	case e.Ctx.Err() != nil:
 		return cmp.Or(err, e.Ctx.Err())
-	}
-	if err != nil { // which the pull request is told, too: what it was told before is of another commit
-		text := console.OneLine(err.Error())
-		parts = []report.GatePart{{Family: cfg.kernels, Outcome: &report.Outcome{Kind: report.Broken, Reason: text}}}
+	case err != nil && cfg.pull == nil && cfg.summary == "":
+		return err
+	case err != nil: // is told: what stands on the pull request is of another commit
+		parts = append(parts, report.GatePart{Family: cfg.kernels, Outcome: &report.Outcome{Kind: report.Broken,
+			Reason: console.OneLine(err.Error())}})
 	}
 	var list []*report.Outcome
 	for _, p := range parts {
@@ -143,7 +144,7 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 	return nil
 }
 
-// checkOutBase checks out what is compared with, and adds its kernels to the registry.
+// checkOutBase checks out what is compared with.
 func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 	if cfg.base == "" {
 		pull, err := pullrequest.FromEnv(os.Getenv) // with --comment never, too
@@ -157,23 +158,31 @@ func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.commit = old.Commit
-	if err := e.UseBaseline(old.Folder); err != nil {
-		old.Close()
-		return nil, err
-	}
+	cfg.commit, cfg.before = old.Commit, old.Folder
 	return old, nil
 }
 
-// judge checks and compares all families.
+// judge checks and compares all families. Beside an error stands what it has judged.
 func (cfg *gateConfig) judge(e *env) ([]report.GatePart, error) {
+	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, false); err != nil {
+		return nil, err
+	}
+	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes
+		return nil, err
+	}
 	all := e.Users
 	if cfg.onCPU {
 		part, err := cfg.check(e, all)
-		if err == nil && part.Outcome.Kind == report.Passed {
+		if err != nil {
+			return nil, err
+		}
+		if part.Outcome.Kind == report.Passed {
 			part.Outcome.Reason += "; nothing was timed"
 		}
-		return []report.GatePart{part}, err
+		return []report.GatePart{part}, nil
+	}
+	if err := e.UseBaseline(cfg.before); err != nil {
+		return nil, err
 	}
 	var parts []report.GatePart
 	var fresh []*kernels.Family
@@ -329,6 +338,9 @@ func (cfg *gateConfig) tell(e *env, o *report.Outcome, parts []report.GatePart) 
 		return err
 	}
 	place := durable.Place{Root: cfg.live.out, Name: "gate.md"}
+	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which is not there where nothing was judged
+		return err
+	}
 	if err := e.Write(place, []byte(whole)); err != nil {
 		return err
 	}
@@ -343,11 +355,13 @@ func (cfg *gateConfig) tell(e *env, o *report.Outcome, parts []report.GatePart) 
 	if err := cfg.addSummary(about, o, parts); err != nil {
 		return err
 	}
-	if err := cfg.sendComment(e, kind+" "+filepath.ToSlash(filepath.Clean(cfg.kernels)), about, o, parts); err != nil {
+	if err := addLines(os.Getenv("GITHUB_OUTPUT"), fmt.Sprintf(
+		"verdict=%s\nreason=%s\nfaster=%d\nslower=%d\nsame=%d\ninconclusive=%d\nreport=%s\n",
+		strings.ToLower(o.Kind.Word()), console.OneLine(o.Reason), o.Faster, o.Counts.Slower, o.Same, o.Inconclusive,
+		place)); err != nil {
 		return err
 	}
-	return addLines(os.Getenv("GITHUB_OUTPUT"), fmt.Sprintf("verdict=%s\nreason=%s\nfaster=%d\nslower=%d\nsame=%d\ninconclusive=%d\nreport=%s\n",
-		strings.ToLower(o.Kind.Word()), console.OneLine(o.Reason), o.Faster, o.Counts.Slower, o.Same, o.Inconclusive, place))
+	return cfg.sendComment(e, kind+" "+filepath.ToSlash(filepath.Clean(cfg.kernels)), about, o, parts)
 }
 
 // addSummary adds the report to the step's summary.
@@ -359,7 +373,7 @@ func (cfg *gateConfig) addSummary(about string, o *report.Outcome, parts []repor
 	return addLines(cfg.summary, text)
 }
 
-// sendComment puts the report onto the pull request. With --comment auto, a token that may not is no error.
+// sendComment puts the report onto the pull request. With --comment auto, a host that takes none is no error.
 func (cfg *gateConfig) sendComment(e *env, name, about string, o *report.Outcome, parts []report.GatePart) error {
 	if cfg.pull == nil || cfg.comment == "auto" && cfg.pull.CanComment() != nil {
 		return nil
@@ -368,12 +382,12 @@ func (cfg *gateConfig) sendComment(e *env, name, about string, o *report.Outcome
 	if err == nil {
 		err = cfg.pull.Comment(e.Ctx, name, text)
 	}
-	if cfg.comment == "auto" && pullrequest.IsDenied(err) {
-		e.Notef("no comment: %v", err)
-		return nil
-	}
-	if err == nil {
+	switch {
+	case err == nil:
 		e.Notef("commented on the pull request")
+	case cfg.comment == "auto":
+		e.Notef("no comment: %v", err)
+		err = nil
 	}
 	return err
 }

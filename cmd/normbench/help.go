@@ -22,9 +22,8 @@ Tune my shapes
    normbench sweep --shapes 16384x4096,4096x8192 --out out
 Tune the norms of my model
    normbench sweep --model llama3-8b --tokens 8192 --tp 8 --device cuda --out out
-Compare in a pull request
-   normbench compare base base --gate --device cuda --shapes fast-llm \
-       --baseline-kernels out/main/kernels/families
+Compare in a pull request (docs/gate.md has the workflow)
+   normbench gate --kernels mykernels --base origin/main
 My own kernel
    normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm
 A new GPU

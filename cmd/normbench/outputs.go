@@ -105,10 +105,12 @@ func (e *env) command(c *cli.Command, x *commonFlags, run func() error) *cli.Com
 		}
 		e.Quiet = x.quiet
 		x.setLayout(e)
-		flags := names(c.Flags)
-		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") ||
-			!slices.Contains(flags, "kernels")); err != nil {
-			return err
+		if !x.loads {
+			flags := names(c.Flags)
+			if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") ||
+				!slices.Contains(flags, "kernels")); err != nil {
+				return err
+			}
 		}
 		if err := x.check(e); err != nil {
 			return err

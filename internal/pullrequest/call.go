@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -98,12 +97,6 @@ func (p *PullRequest) call(ctx context.Context, method, path string, body []byte
 
 // denied are the statuses of a token that may not. Of what a token may not see, hosts say that it is not there.
 var denied = []string{"401", "403", "404"}
-
-// IsDenied says that the host's answer is that the token may not.
-func IsDenied(err error) bool {
-	var failed *statusError
-	return errors.As(err, &failed) && slices.Contains(denied, failed.status)
-}
 
 // message is what an answer says of its error.
 func message(answer []byte) string {
