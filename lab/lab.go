@@ -28,6 +28,8 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/families/manifest"
 	"normbench/kernels/launchmap"
+	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/tune/ref"
@@ -315,20 +317,24 @@ func startAll(n int, start func(i int) (*worker.Client, error)) ([]kernels.Devic
 }
 
 // UseBaseline adds the kernels of another checkout to the registry, or with --kernels of an earlier
-// folder of a user's.
+// folder of a user's. A checkout in which that folder is not there yet, or has no manifest, adds none.
 func (l *Lab) UseBaseline(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	var r *kernels.Registry
 	var err error
-	if manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml")); l.Kernels != "" && len(manifests) > 0 {
+	manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	switch {
+	case l.Kernels != "" && len(manifests) > 0:
 		old, fs, bad := manifest.Load(families.New(), dir)
 		if bad != nil {
 			return bad
 		}
 		r, err = families.WithBaselineOf(l.Registry, fs, old.File)
-	} else {
+	case l.Kernels != "" && isBefore(dir, l.Kernels):
+		r, err = families.WithBaselineOf(l.Registry, nil, nil)
+	default:
 		r, err = families.WithBaseline(l.Registry, dir)
 	}
 	if err != nil {
@@ -336,4 +342,58 @@ func (l *Lab) UseBaseline(dir string) error {
 	}
 	l.Registry, l.Baseline = r, dir
 	return nil
+}
+
+// isBefore says that a folder is one of another checkout, from before it had kernels: it has no CUDA
+// sources, or is not there while the checkout is. (A name that is mistyped is in no other checkout.)
+func isBefore(dir, kernels string) bool {
+	if sources, _ := filepath.Glob(filepath.Join(dir, "*.cu*")); len(sources) > 0 {
+		return false
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return true
+	}
+	top := checkoutOf(dir)
+	return top != "" && top != checkoutOf(kernels)
+}
+
+// checkoutOf is the folder of the checkout that a path is in, also where the path is not there; "" of none.
+func checkoutOf(path string) string {
+	dir, err := filepath.Abs(path)
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return ""
+}
+
+// HasBaseline says whether the other checkout has a family.
+func (l *Lab) HasBaseline(family string) bool {
+	_, err := l.Registry.Lookup(families.Baseline + family)
+	return err == nil
+}
+
+// AnyBaseline says whether the other checkout has any family.
+func (l *Lab) AnyBaseline() bool {
+	return slices.ContainsFunc(l.Registry.Families,
+		func(f *kernels.Family) bool { return strings.HasPrefix(f.Name, families.Baseline) })
+}
+
+// WithBaseline are the pairs of whose A the other checkout has the family, or some of its families.
+func (l *Lab) WithBaseline(pairs []ab.Pair) (left []ab.Pair) {
+	for _, p := range pairs {
+		p.Of[0] = slices.DeleteFunc(slices.Clone(p.Of[0]), func(v kernels.Variant) bool {
+			if l.HasBaseline(v.Family) {
+				return false
+			}
+			l.NoteOnce(fmt.Sprintf("%s: %s in %s", v.Family, report.NewFamily, l.Baseline))
+			return true
+		})
+		if len(p.Of[0]) > 0 {
+			left = append(left, p)
+		}
+	}
+	return left
 }

@@ -26,7 +26,7 @@ type CompareTask struct {
 	Refs        []*ref.Ref // A and B
 	Pairs       []ab.Pair
 	Rule        verdict.Rule
-	Gate        bool // what is slower is measured again
+	Policy      ab.Policy // with Gate, what is slower is measured again
 	Out, Resume string
 }
 
@@ -65,7 +65,8 @@ func (l *Lab) startLive(c *CompareTask) (run *report.LiveFile, left []ab.Pair, e
 	}
 	fresh := &report.LiveFile{Experiment: ab.Experiment{Schema: ab.Schema,
 		Run: l.NewRun(c.Compare.Device.Info(), c.Compare.Protocol),
-		A:   c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among}}
+		A:   c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among,
+		Policy: c.Policy}}
 	if c.Resume == "" {
 		return fresh, c.Pairs, nil
 	}
@@ -98,6 +99,7 @@ func (c *CompareTask) recordPlace(run *record.Run) (durable.Place, error) {
 func (l *Lab) runPairs(c *CompareTask, run *report.LiveFile, file durable.Place, left []ab.Pair,
 	step *console.StatusLine) (*report.LiveFile, error) {
 	done, start, m := 0, time.Now(), c.Compare
+	run.Asked = len(run.Duels) + len(left)
 	m.Choose = l.Chooser(m.Device, m.Protocol)
 	m.Finished = func(r *ab.DuelResult) error {
 		done++
@@ -115,7 +117,7 @@ func (l *Lab) runPairs(c *CompareTask, run *report.LiveFile, file durable.Place,
 		return nil, broken
 	}
 	again := ""
-	if c.Gate && broken == nil {
+	if c.Policy.Gate && broken == nil {
 		step.Set("measuring slower cells again")
 		if broken = l.confirm(c, run); broken != nil {
 			again = ", but not all of the slower ones again"

@@ -121,6 +121,17 @@ func (v *Verification) NotRun() error {
 		strings.Join(v.Unrun, ", "), v.why)
 }
 
+// Failures has a line for each family that failed on a problem.
+func (v *Verification) Failures() (lines []string) {
+	for i := range v.Findings {
+		if f := &v.Findings[i]; f.Failed > 0 && !f.Further {
+			_, _, text := wordOf(f)
+			lines = append(lines, fmt.Sprintf("%s of %s: %s", f.Family.Name, f.Problem, text))
+		}
+	}
+	return lines
+}
+
 // A VerifyTask says what to verify, on a device that is open.
 type VerifyTask struct {
 	Config   *OpenOptions

@@ -14,9 +14,12 @@ import (
 )
 
 // Render writes a comparison: the rows, how near both sides come to the stream, and of recordings the
-// geometric means and the notes. csv has the first table alone, and json a list of all; both have a
+// geometric means and the notes. Markdown has the rows last, folded. csv has the first table alone, and json a list of all; both have a
 // row for each one-sided problem too.
 func Render(w io.Writer, c *Comparison, format string) error {
+	if format == FormatMarkdown {
+		return renderMarkdown(w, c)
+	}
 	tables := []*Table{c.Table()}
 	if c.live != nil && len(c.live.Judged) > 0 || c.live == nil && len(c.Stream) > 0 {
 		tables = append(tables, StreamTable(c.Stream))
@@ -27,7 +30,7 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	if len(c.steps) > 0 {
 		tables = append(tables, c.stepTable())
 	}
-	if c.live == nil && len(c.Rows) == 0 && format != FormatCSV && format != FormatJSON {
+	if c.live == nil && len(c.Rows) == 0 && format == FormatText {
 		tables = tables[1:]
 	}
 	begin, between, end := "", "\n", ""

@@ -46,6 +46,10 @@ func (l *LiveFile) describe(t *Table, timer []string) {
 		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha))
 	t.Title = strings.Join(append([]string{title}, timer...), "\n")
 	t.Notes, t.Group = l.notes(), ByProblem
+	if l.Gated() {
+		t.Outcome = l.Outcome()
+		t.Notes = slices.DeleteFunc(t.Notes, func(n string) bool { return slices.Contains(t.Outcome.lines(), n) })
+	}
 	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream",
 		"peer", "what moved"}
 }

@@ -144,7 +144,7 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 // page makes a page with the table of rows that of a live compare: its verdict, then what it rests on.
 func (l *LiveFile) page(p *Page, rows, stream *Table) *Page {
 	p.Title = fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name)
-	p.What, p.Summary = rows.Title, rows.Notes
+	p.What, p.Summary, p.Outcome = rows.Title, rows.Notes, rows.Outcome
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
 			"mean speedup over %s%s", console.Count(s.Cells, "cell"), meanInterval(s))}

@@ -23,6 +23,7 @@ import (
 type Page struct {
 	Title   string
 	What    string   // below the title: what is compared with what
+	Outcome *Outcome // of a gate, above the numbers; nil without one
 	Tally   []Tally  // the verdict in numbers
 	Summary []string // and in sentences
 	Figures []Figures
@@ -33,6 +34,11 @@ type Page struct {
 
 // A Tally is a number with its word. Class is good, bad, same, open or empty.
 type Tally struct{ N, Word, Class string }
+
+// Class is the style of an outcome.
+func (o *Outcome) Class() string {
+	return map[string]string{"PASS": "good", "FAIL": "bad", "UNDECIDED": "open"}[o.Kind.Word()]
+}
 
 // A Fact is a line of what the page was measured on.
 type Fact struct{ Name, Value string }

@@ -25,6 +25,9 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 		return fmt.Errorf("table %q: %w", t.Title, err)
 	}
 	var b bytes.Buffer
+	if t.Outcome != nil {
+		l.writeOutcome(&b, t.Outcome, format)
+	}
 	l.writeTitle(&b, t.Title, format)
 	if p.stacked {
 		b.WriteString(p.stack(l))

@@ -160,11 +160,12 @@ const (
 
 // A Table is any table that a command prints.
 type Table struct {
-	Title  string   // lines above the table, the first of them its name
-	Header []string // with units: "time us"
-	Align  []Align  // per column; Left where it is shorter than Header
-	Rows   [][]string
-	Notes  []string // lines below the table; two spaces before one put it under the one before
+	Outcome *Outcome // of a gate, before all else; nil without one
+	Title   string   // lines above the table, the first of them its name
+	Header  []string // with units: "time us"
+	Align   []Align  // per column; Left where it is shorter than Header
+	Rows    [][]string
+	Notes   []string // lines below the table; two spaces before one put it under the one before
 	// Data has the columns and rows that csv and json show instead, where those above are
 	// for people: a value to a field, in full, under names that stay, and none left out.
 	Data *Table
@@ -207,7 +208,7 @@ func (t *Table) in(format string) *Table {
 		return t
 	}
 	data := *t.Data
-	data.Title, data.Notes = t.Title, t.Notes
+	data.Title, data.Notes, data.Outcome = t.Title, t.Notes, t.Outcome
 	return &data
 }
 
@@ -254,7 +255,8 @@ func (t *Table) empty(column int) bool {
 //	text      aligned columns that fit the writer's Layout
 //	markdown  a pipe table
 //	csv       header and rows only
-//	json      {"title", "rows": [{header: cell}], "notes"}; the cells of
+//	json      {"title", "rows": [{header: cell}], "notes"}, before them "gate" of
+//	          one that has an outcome; the cells of
 //	          right-aligned columns are numbers where they are such, those of JSON
 //	          columns any values; both are null where empty
 //
@@ -326,7 +328,11 @@ func tableJSON(w io.Writer, t *Table) error {
 	for i, n := range t.Notes {
 		notes[i] = "\n    " + jsonText(n)
 	}
-	_, err := fmt.Fprintf(w, "{\n  \"title\": %s,\n  \"rows\": [%s\n  ],\n  \"notes\": [%s\n  ]\n}\n",
+	gate := ""
+	if t.Outcome != nil {
+		gate = "\n  \"gate\": " + t.Outcome.json() + ","
+	}
+	_, err := fmt.Fprintf(w, "{"+gate+"\n  \"title\": %s,\n  \"rows\": [%s\n  ],\n  \"notes\": [%s\n  ]\n}\n",
 		jsonText(t.Title), strings.Join(rows, ","), strings.Join(notes, ","))
 	return err
 }

@@ -32,12 +32,14 @@ type commonFlags struct {
 	operands []string
 	only     string          // what the one operand is, "" where there may be others than one
 	given    map[string]bool // flags, by their names
+	quiet    bool
 	format   string
 	html     string
 	plot     string
 	title    string // of the plot and the page
 	seed     uint64
 	kernels  string
+	loads    bool // the command itself loads the kernels
 	include  cli.StringSlice
 	python   string
 	// How tables look.
@@ -390,6 +392,10 @@ func choices(command, flag string) []string {
 	case "strategy":
 		return search.Names()
 	case "color":
+		return []string{"auto", "always", "never"}
+	case "policy":
+		return []string{"off", "regression", "strict"}
+	case "comment":
 		return []string{"auto", "always", "never"}
 	case "format":
 		switch command {

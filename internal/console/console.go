@@ -24,6 +24,8 @@ type Console struct {
 	Out *PlainWriter // standard output
 	Raw *ErrorWriter // standard output as it is, for a protocol
 	Err io.Writer    // standard error, for notes
+	// Quiet leaves out notes and waits; what Sayf prints stays.
+	Quiet bool
 
 	ctx   context.Context // after its end no wait is told
 	said  sync.Map        // what NoteOnce has said
@@ -38,8 +40,15 @@ func New(ctx context.Context, out, err io.Writer) *Console {
 	return &Console{Out: &PlainWriter{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
 }
 
-// Notef prints a note: on a terminal in lines of its width, elsewhere in one line.
+// Notef prints a note, unless the console is quiet.
 func (c *Console) Notef(format string, args ...any) {
+	if !c.Quiet {
+		c.Sayf(format, args...)
+	}
+}
+
+// Sayf prints what must be said: on a terminal in lines of its width, elsewhere in one line.
+func (c *Console) Sayf(format string, args ...any) {
 	w, text := c.Err, fmt.Sprintf("normbench: "+format, args...)
 	if t, ok := TerminalOf(w); ok {
 		const indent = "  "

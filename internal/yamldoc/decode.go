@@ -343,13 +343,17 @@ func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 
 // fields fills a struct: no field twice, none unknown, none missing.
 func (v Value) fields(to reflect.Value) error {
-	names := make([]string, to.NumField())
-	for i := range names {
-		if names[i] = strings.ToLower(to.Type().Field(i).Name); names[i] == "place" {
+	var names, listed []string // names are "" for where the mapping stands, which is no field of a file
+	for i := range to.NumField() {
+		f := to.Type().Field(i)
+		if f.Type == reflect.TypeFor[Position]() {
 			to.Field(i).Set(reflect.ValueOf(v.Position))
+			names = append(names, "")
+			continue
 		}
+		names = append(names, strings.ToLower(f.Name))
+		listed = append(listed, strings.ToLower(f.Name))
 	}
-	listed := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "place" })
 	help := "the fields are " + strings.Join(listed, ", ")
 	entries, err := v.Entries(help)
 	if err != nil {
@@ -358,7 +362,7 @@ func (v Value) fields(to reflect.Value) error {
 	found := make([]bool, len(names))
 	for _, e := range entries {
 		i := slices.Index(names, e.Key.Text)
-		if i < 0 || names[i] == "place" {
+		if i < 0 || names[i] == "" {
 			return e.Key.Errorf(help, "unknown field")
 		}
 		found[i] = true
@@ -367,7 +371,7 @@ func (v Value) fields(to reflect.Value) error {
 		}
 	}
 	for i, name := range names {
-		if !found[i] && name != "place" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
+		if !found[i] && name != "" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
 			p := Position{v.At, strings.TrimPrefix(v.Path+"."+name, ".")}
 			return p.Errorf(help, "is missing")
 		}

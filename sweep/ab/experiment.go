@@ -33,6 +33,14 @@ type Experiment struct {
 	Among   []string            `json:"among,omitempty"`   // that peer:best was among, where not all
 	Peers   []string            `json:"peers,omitempty"`   // a line for each peer in it, with its versions
 	Resumed []record.Run        `json:"resumed,omitempty"` // that went on with it
+	Policy  Policy              `json:"policy,omitzero"`
+	Asked   int                 `json:"asked,omitempty"` // cells that were asked for
+}
+
+// A Policy is what a gate asks of an experiment.
+type Policy struct {
+	Gate   bool `json:"gate,omitempty"`   // no cell is slower, confirmed by a second run
+	Strict bool `json:"strict,omitempty"` // and none is inconclusive
 }
 
 // A Confirmation is what a second run, on a device opened anew, said of a cell that looked slower.
@@ -86,9 +94,27 @@ func (m *Experiment) Keep(wanted func(kernels.Problem) bool) {
 	all := len(m.Duels)
 	m.Duels = slices.DeleteFunc(m.Duels, func(d *DuelResult) bool { return !wanted(d.Problem) })
 	if len(m.Duels) < all {
+		m.Asked -= all - len(m.Duels)
 		m.Decide()
 		m.Gate = slices.DeleteFunc(m.Gate, func(g Confirmation) bool { return !wanted(g.Problem) })
 	}
+}
+
+// Forget drops the cells that are inconclusive, or whose second run was, so that a resume measures them
+// again.
+func (m *Experiment) Forget() {
+	unclear := map[kernels.Problem]bool{}
+	for _, j := range m.Judged {
+		unclear[j.Problem] = j.Verdict == verdict.Inconclusive
+	}
+	for _, g := range m.Gate {
+		if !g.Confirmed && g.Again.Verdict == verdict.Inconclusive {
+			unclear[g.Problem] = true
+		}
+	}
+	m.Duels = slices.DeleteFunc(m.Duels, func(d *DuelResult) bool { return unclear[d.Problem] })
+	m.Gate = nil
+	m.Decide()
 }
 
 // Parse reads the file of an experiment.
@@ -216,7 +242,7 @@ func (m *Experiment) Resume(fresh *Experiment, pairs []Pair) (left []Pair, err e
 		return !keep
 	})
 	m.Resumed = append(m.Resumed, now)
-	m.Gate = nil
+	m.Gate, m.Policy = nil, fresh.Policy
 	m.Decide()
 	return slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return there[p.Problem] }), nil
 }
