@@ -5,11 +5,8 @@
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
 
-# The commit in --version and in every record.
-LDFLAGS := -ldflags "-X main.release=$(shell git describe --always --dirty --tags 2>/dev/null)"
-
 build: ## build bin/normbench, without CUDA
-	go build $(LDFLAGS) -o bin/normbench ./cmd/normbench
+	go build -o bin/normbench ./cmd/normbench
 
 test: ## run the tests; of the long ones a part
 	go test ./...

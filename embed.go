@@ -14,6 +14,11 @@ var ShapesYAML string
 //go:embed models.yaml
 var ModelsYAML string
 
+// Changelog is the text of CHANGELOG.md, whose first heading is the program's version.
+//
+//go:embed CHANGELOG.md
+var Changelog string
+
 // TunedTables has the tuned tables of results/*/tuned.json, whose maps are the program's defaults.
 //
 //go:embed results/*/tuned.json

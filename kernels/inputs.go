@@ -53,8 +53,8 @@ func (d Draw) About() string {
 func CheckDraws(p Problem, hostile bool) []Draw {
 	draws := []Draw{DrawUnit, DrawMean}
 	if SpecialRows(p.M) < specialKinds {
-		// The gradient of a row of zeros is g/eps where the op divides by a norm: beyond fp16.
-		if !(p.Op.Spec().Unit && p.Pass == Bwd) {
+		// The gradient of a row of zeros may be g/eps, beyond fp16, but where eps is added to squares.
+		if !(p.Op.Spec().Statistics() != 0 && p.Pass == Bwd) {
 			draws = append(draws, DrawZeros)
 		}
 		draws = append(draws, DrawTiny, DrawLarge)

@@ -89,7 +89,7 @@ var (
 var (
 	knobs [maxKnobs]*Knob // by place; behind the first `ours`, those of users as they come
 	ours  int
-	place = map[string]int{} // of a key of ours
+	place = map[string]int{} // of a key of ours, and of a name
 
 	users struct { // the knobs of users' families
 		sync.RWMutex
@@ -99,7 +99,7 @@ var (
 
 func knob(key, name, macro string, host bool, doc string) *Knob {
 	k := &Knob{key, name, macro, host, doc, ours}
-	place[key] = k.place
+	place[key], place[name] = k.place, k.place
 	knobs[ours] = k
 	ours++
 	return k
@@ -128,14 +128,17 @@ func UserKnob(name, doc string) (*Knob, error) {
 	return k, nil
 }
 
-// knobOf is the knob of a key in a label. A key in capitals is of a user's family, which need not
-// be loaded.
+// knobOf is the knob of a key or a name in a label. A key in capitals is of a user's family, which
+// need not be loaded.
 func knobOf(key string) (*Knob, error) {
 	if at, ok := place[key]; ok {
 		return knobs[at], nil
 	}
 	users.RLock()
 	k := users.byKey[key]
+	if name := users.byKey[strings.ToUpper(key)]; k == nil && name != nil && name.Name == key {
+		k = name
+	}
 	users.RUnlock()
 	if k != nil {
 		return k, nil
@@ -273,7 +276,7 @@ func (c Config) String() string {
 }
 
 // ParseConfig reads a label such as br4.bc1024.w8. Knobs may come in any
-// order, each once.
+// order, each once, by key or by name: block_rows4.warps8 is br4.w8.
 func ParseConfig(label string) (Config, error) {
 	all, canonical, err := parse(label)
 	switch {
@@ -287,8 +290,8 @@ func ParseConfig(label string) (Config, error) {
 
 // parse reads the settings of a label, and says whether it is as String writes it.
 func parse(label string) (all []Setting, canonical bool, err error) {
-	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list " +
-		"knobs` names the keys"
+	const help = "a label is knobs with whole numbers, such as br4.w8.k2 or block_rows4.warps8; " +
+		"`normbench list knobs` names them"
 	all, canonical = make([]Setting, 0, strings.Count(label, ".")+1), true
 	last := (*Knob)(nil)
 	for rest := label; rest != ""; {
@@ -312,7 +315,8 @@ func parse(label string) (all []Setting, canonical bool, err error) {
 			return nil, false, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
 		}
 		all = append(all, Setting{k, v})
-		canonical, last = canonical && more && (part[i] != '0' || len(part) == i+1), k
+		written := part[:i] == k.Key && (part[i] != '0' || len(part) == i+1)
+		canonical, last = canonical && more && written, k
 	}
 	return all, canonical, nil
 }

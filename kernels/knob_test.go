@@ -9,13 +9,14 @@ import (
 	"normbench/kernels"
 )
 
-// The label is read by cutting at the first digit and looked up by key: a key
-// with a digit in it, or two alike, would make labels ambiguous.
+// The label is read by cutting at the first digit and looked up by key or name: one with a digit in it,
+// or two alike, would make labels ambiguous.
 func TestKnobTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range kernels.Knobs() {
 		assert.That(t, strings.Trim(k.Key, "abcdefghijklmnopqrstuvwxyz") == "" && k.Key != "" &&
 			k.Doc != "", "knob %+v: want a key of letters, and a doc", k)
+		assert.That(t, strings.Trim(k.Name, "abcdefghijklmnopqrstuvwxyz_") == "", "%s has more than letters and _", k.Name)
 		for _, s := range []string{k.Key, k.Name, k.Macro} {
 			assert.That(t, s == "" || !seen[s], "%q names two knobs", s)
 			seen[s] = true
@@ -31,7 +32,8 @@ func TestKnobTable(t *testing.T) {
 
 func FuzzParseConfig(f *testing.F) {
 	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br1.st2.w8.st3",
-		"br4.", "br4..w8", "w2147483648", "br004"} {
+		"br4.", "br4..w8", "w2147483648", "br004",
+		"warps8.block_rows4"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -65,4 +67,8 @@ func TestUserKnobs(t *testing.T) {
 	assert.That(t, err == nil && k == tpb && slices.Contains(kernels.Knobs(), tpb),
 		"%+v, %v", k, err)
 	assert.Equal(t, c.Unpack().String(), c.String(), "laid out")
+	long, err := kernels.ParseConfig("vec8.block_rows4.tpb256.NEW_ONE0")
+	assert.That(t, err == nil && long == c, "by name it is %s, %v", long, err)
+	_, err = kernels.ParseConfig("Tpb256")
+	assert.Error(t, err, `unknown knob "Tpb"`)
 }

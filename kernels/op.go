@@ -16,9 +16,9 @@ const (
 
 // An OpSpec is what the program knows of an op, but for its answers in package reference.
 //
-// Every op is y = xhat*w + b with xhat = (x - mean)*r. The mean is the row's if Centered, else 0.
-// If Unit, r is 1/max(|x|, Eps), with |x| the root of the sum of squares of the row's elements;
-// else it is 1/sqrt(mean((x-mean)²) + Eps).
+// Every op is y = xhat*w + b. Unless it has statistics of its Own, xhat = (x - mean)*r: the mean is the
+// row's if Centered, else 0. If Unit, r is 1/max(|x|, Eps), with |x| the root of the sum of squares of
+// the row's elements; else it is 1/sqrt(mean((x-mean)²) + Eps).
 type OpSpec struct {
 	Op       Op
 	Short    string // in names of families: "rms" of rms_fwd/plain
@@ -26,6 +26,7 @@ type OpSpec struct {
 	Eps      float64
 	Centered bool
 	Unit     bool
+	Own      int      // the case of its statistics in rows of support.cu, from 2 on; 0 without
 	Saved    []string // fp32 numbers of a row that the forward saves for the backward: r, mean
 	Options  []string // names of those that it takes
 	Weight   bool     // there is a weight, but with the option noweight
@@ -48,6 +49,15 @@ var specs = []OpSpec{
 	// torch.nn.functional.normalize: y = x/max(|x|, eps).
 	{Op: "l2norm", Short: "l2", Title: "L2Norm", Eps: 1e-12, Saved: []string{"rnorm"},
 		Options: []string{"residual"}, Unit: true},
+}
+
+// Statistics is how the numbers of a row come about, as rows of support.cu has its cases: 0 around the
+// mean of squares, 1 by the norm, others of one op each.
+func (s *OpSpec) Statistics() int {
+	if s.Unit {
+		return 1
+	}
+	return s.Own
 }
 
 // Ops lists every op.

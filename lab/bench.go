@@ -14,9 +14,9 @@ import (
 	"normbench/tune/ref"
 )
 
-// A Bench is what is to be measured, on devices that are open.
-type Bench struct {
-	Config   *Config
+// A BenchTask says what to measure, on devices that are open.
+type BenchTask struct {
+	Config   *OpenOptions
 	Devices  []kernels.Device
 	Problems []kernels.Problem
 	Refs     []*ref.Ref
@@ -34,13 +34,13 @@ type BenchResult struct {
 
 // Bench measures variants, with the time of each stage. What it measured before an error stands
 // beside it.
-func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
+func (l *Lab) Bench(c *BenchTask) (*BenchResult, error) {
 	info := c.Devices[0].Info()
 	tasks, err := l.benchTasks(c)
 	if err != nil {
 		return nil, err
 	}
-	sink, kept := &memory{}, "not kept without --out"
+	sink, kept := &recordTee{}, "not kept without --out"
 	if c.Out != "" {
 		w, err := l.OpenWriter(c.Out, info.ID)
 		if err != nil {
@@ -60,7 +60,7 @@ func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
 		total += len(t.Variants)
 	}
 	p := report.NewProgress(l.Console, "variants", total)
-	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.Options{
+	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.RunOptions{
 		Run: run, Seed: c.Seed, Observe: p.Observe,
 	})
 	p.End()
@@ -88,7 +88,7 @@ func (l *Lab) Bench(c *Bench) (*BenchResult, error) {
 }
 
 // benchTasks lays out a bench; of a REF that times several variants the fastest is chosen.
-func (l *Lab) benchTasks(c *Bench) ([]sweep.Task, error) {
+func (l *Lab) benchTasks(c *BenchTask) ([]sweep.Task, error) {
 	dev := c.Devices[0]
 	if err := l.PreparePeers(c.Config, dev, c.Refs, c.Problems); err != nil {
 		return nil, err
@@ -104,13 +104,13 @@ func (l *Lab) benchTasks(c *Bench) ([]sweep.Task, error) {
 	return tasks, l.CheckUsed(tasks, dev.Info())
 }
 
-// memory is a Sink that keeps records, and passes them on to another.
-type memory struct {
+// A recordTee is a Sink that keeps records, and passes them on to another.
+type recordTee struct {
 	records []*record.Record
 	next    sweep.Sink
 }
 
-func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
+func (m *recordTee) AppendAll(vs ...interface{ CheckValid() error }) error {
 	for _, v := range vs {
 		if r, ok := v.(*record.Record); ok {
 			m.records = append(m.records, r)
@@ -127,4 +127,4 @@ func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 
 // Status knows no record, also if there is a next sink: bench measures again what it
 // is asked for.
-func (m *memory) Status(string) (kernels.Status, bool) { return "", false }
+func (m *recordTee) Status(string) (kernels.Status, bool) { return "", false }

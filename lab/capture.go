@@ -17,8 +17,8 @@ import (
 	"normbench/sweep/shapes"
 )
 
-// A Capture is a program whose norms are to be recorded.
-type Capture struct {
+// A CaptureTask is a program whose norms are to be recorded.
+type CaptureTask struct {
 	Command        []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -31,7 +31,7 @@ const captureHelp = "write `normbench capture --out shapes.yaml -- python train.
 
 // Capture runs a program and writes the norms that it called. The exit code is the program's: an error
 // without a text.
-func (l *Lab) Capture(c *Capture) error {
+func (l *Lab) Capture(c *CaptureTask) error {
 	dir, err := os.MkdirTemp("", "normbench-capture-")
 	if err != nil {
 		return hint.Errorf("point $TMPDIR at a folder that you may write to", "the capture has no folder: %w", err)
@@ -45,7 +45,7 @@ func (l *Lab) Capture(c *Capture) error {
 	if err != nil {
 		return err
 	}
-	python, failed, torch := shapes.Why(dir)
+	python, failed, torch := shapes.CaptureFailure(dir)
 	if got.Calls > 0 {
 		l.Notes(got.Notes)
 		if err := l.Write(durable.Place{Name: c.Out}, got.Text()); err != nil {
@@ -77,7 +77,7 @@ func (l *Lab) Capture(c *Capture) error {
 }
 
 // runHooked runs the program under the hooks of a folder, and gives its exit code.
-func (l *Lab) runHooked(c *Capture, dir string) (int, error) {
+func (l *Lab) runHooked(c *CaptureTask, dir string) (int, error) {
 	program, err := exec.LookPath(c.Command[0])
 	if missing := (*exec.Error)(nil); errors.As(err, &missing) && !errors.Is(err, exec.ErrDot) {
 		return 0, hint.Errorf(captureHelp, "%s cannot be run: %w", c.Command[0], missing.Err)

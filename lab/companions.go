@@ -13,7 +13,7 @@ import (
 // companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes turns
 // with them on the rest of ps. If one does not start, as on a GPU in exclusive mode, the sweep goes on
 // with the others.
-func (l *Lab) companions(m *Config, devices []kernels.Device, ps []kernels.Problem,
+func (l *Lab) companions(m *OpenOptions, devices []kernels.Device, ps []kernels.Problem,
 	left int) ([]kernels.Device, error) {
 	info := devices[0].Info()
 	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(m.Workers) == 0

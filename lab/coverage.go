@@ -28,11 +28,11 @@ type coveredShape struct {
 	m, n int64
 }
 
-func covered(r *ref.Ref, p kernels.Problem) coveredShape {
+func coverShape(r *ref.Ref, p kernels.Problem) coveredShape {
 	return coveredShape{r.Text, p.Op, p.Pass, p.M, p.N}
 }
 
-func (l *Lab) newCoverage(c *Verify, guests []*kernels.Family) *coverage {
+func (l *Lab) newCoverage(c *VerifyTask, guests []*kernels.Family) *coverage {
 	s := &coverage{refs: c.Refs, problems: c.Problems, typed: map[[2]int64]bool{},
 		onCPU:   c.Device.Info().Kind == kernels.KindCPU,
 		checked: map[coveredShape]bool{}, refused: map[coveredShape]string{}}
@@ -53,7 +53,7 @@ func (l *Lab) newCoverage(c *Verify, guests []*kernels.Family) *coverage {
 func (s *coverage) ran(l *Lab, refs []*ref.Ref, info kernels.DeviceInfo) {
 	for _, r := range refs {
 		for _, p := range s.problems {
-			vs, err := s.takers(l)(r, p, info)
+			vs, err := s.checkedVariants(l)(r, p, info)
 			if len(vs) > 0 {
 				s.add(r, p)
 			}
@@ -62,23 +62,23 @@ func (s *coverage) ran(l *Lab, refs []*ref.Ref, info kernels.DeviceInfo) {
 	}
 }
 
-func (s *coverage) add(r *ref.Ref, p kernels.Problem) { s.checked[covered(r, p)] = true }
+func (s *coverage) add(r *ref.Ref, p kernels.Problem) { s.checked[coverShape(r, p)] = true }
 
 // refuse notes why a REF has no variant for a problem, where it has any for its op and pass.
 func (s *coverage) refuse(r *ref.Ref, p kernels.Problem, err error) {
 	if err != nil {
-		s.refused[covered(r, p)] = err.Error()
+		s.refused[coverShape(r, p)] = err.Error()
 	}
 }
 
-// tell says which shapes asked for were not checked, and why: typed ones are missed by v.
-func (s *coverage) tell(l *Lab, v *Verification) {
+// noteUncovered says which shapes asked for were not checked, and why: typed ones are missed by v.
+func (s *coverage) noteUncovered(l *Lab, v *Verification) {
 	done := map[coveredShape]bool{}
 	others := map[string]int{} // shapes of groups, by what has not checked them
 	var order []string
 	for _, r := range s.refs {
 		for _, p := range s.problems {
-			at := covered(r, p)
+			at := coverShape(r, p)
 			if s.checked[at] || done[at] || slices.Contains(v.Unrun, r.Text) || !l.serves(r, p) {
 				continue
 			}
@@ -125,9 +125,9 @@ func (l *Lab) serves(r *ref.Ref, p kernels.Problem) bool {
 	return err == nil && f.Op == p.Op && f.Pass == p.Pass
 }
 
-// takers are the variants that verify checks of a REF: those of Variants or, of a family whose base
+// checkedVariants chooses the variants that verify checks of a REF: those of Variants or, of a family whose base
 // config refuses a typed shape, the first config that takes it.
-func (s *coverage) takers(l *Lab) variantsFunc {
+func (s *coverage) checkedVariants(l *Lab) variantsFunc {
 	return func(r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
 		vs, err := l.Variants(r, p, info)
 		if err == nil || r.Kind != ref.Family || r.Text != r.Name || !s.typed[[2]int64{p.M, p.N}] ||
@@ -142,7 +142,7 @@ func (s *coverage) takers(l *Lab) variantsFunc {
 		if len(configs) == 0 {
 			return nil, err
 		}
-		l.Once(fmt.Sprintf("the base config of %s refuses %s (%s); the first that takes it is checked: %s",
+		l.NoteOnce(fmt.Sprintf("the base config of %s refuses %s (%s); the first that takes it is checked: %s",
 			f.Name, p, console.OneLine(err.Error()), configs[0]))
 		return []kernels.Variant{{Family: f.Name, Config: configs[0]}}, nil
 	}

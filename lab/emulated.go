@@ -92,7 +92,7 @@ func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.
 				for i := 0; i < len(classes) && (picked < emulatedShapes || seen.typed[s]); i++ {
 					p := classes[(picked+i)%len(classes)]
 					p.M, p.N = s[0], s[1]
-					vs, err := seen.takers(l)(r, p, info)
+					vs, err := seen.checkedVariants(l)(r, p, info)
 					if len(vs) > 0 {
 						add(p, vs)
 						found[r.Text] = true
@@ -149,7 +149,7 @@ func (l *Lab) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []s
 
 // emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
 // nothing, and the verification has them as not run.
-func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
+func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *VerifyTask) error {
 	step := l.Wait("building the emulator")
 	defer step.End()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
@@ -164,7 +164,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 	info := emulatedGPU()
 	tasks, none := l.emulatedTasks(refs, asked.Problems, info, v.seen)
 	for _, name := range none {
-		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
+		v.noteUnrun(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
 	}
 	emulator, err := emulate.New(l.Ctx, dir)
@@ -178,7 +178,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *Verify) error {
 			"--host-only leaves CUDA code out"
 		for _, t := range tasks {
 			for _, x := range t.Variants {
-				v.leave(x.Family, console.OneLine(err.Error()))
+				v.noteUnrun(x.Family, console.OneLine(err.Error()))
 			}
 		}
 		return nil

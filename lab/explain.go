@@ -20,7 +20,7 @@ import (
 // Explain is what a tuned table, or with the empty name the program's own map, picks for a shape or
 // a problem on a device, and why: a row for each problem, and below each the cells around its pick.
 func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (*report.Table, error) {
-	t, err := l.Tuned(name, d)
+	t, err := l.ReadTuned(name, d)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func planTexts(plan kernels.Plan) (line, launches, scratch string, err error) {
 
 // shapeProblems are those that a shape means: itself, or one of each op and pass, and of the ops
 // that the table's map has.
-func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
+func shapeProblems(t *ref.TunedBook, text string) ([]kernels.Problem, error) {
 	if strings.Contains(text, "/") {
 		p, err := kernels.ParseProblem(text)
 		return []kernels.Problem{p}, err
@@ -104,7 +104,7 @@ func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 			ops = append(ops, string(op.Op))
 		}
 	}
-	return (&shapes.Selection{Op: strings.Join(ops, ",")}).Of(list[0])
+	return (&shapes.Selection{Op: strings.Join(ops, ",")}).LayOut(list[0])
 }
 
 // entryTimes are those of an entry and of the default, with both estimates of how they compare:

@@ -28,6 +28,8 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/families/manifest"
 	"normbench/kernels/launchmap"
+	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/tune/ref"
@@ -49,8 +51,8 @@ func helper() []string {
 	return []string{self, HelperCommand}
 }
 
-// A Config says what to open. Zero values are defaults, but of Jobs.
-type Config struct {
+// OpenOptions say what to open. Zero values are defaults, but of Jobs.
+type OpenOptions struct {
 	Device  string   // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
 	Workers []string // commands that start workers, in place of a device
 	Timeout time.Duration
@@ -63,7 +65,7 @@ type Config struct {
 }
 
 // limit is the time limit asked for, else another.
-func (c *Config) limit(otherwise time.Duration) time.Duration {
+func (c *OpenOptions) limit(otherwise time.Duration) time.Duration {
 	if c.Timeout > 0 {
 		return c.Timeout
 	}
@@ -99,7 +101,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 	if python := nvlib.Python(); python != "" && os.Getenv(triton.PythonVariable) == "" {
 		os.Setenv(triton.PythonVariable, python) //nolint:errcheck // else it is python3
 	}
-	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.Once},
+	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.NoteOnce},
 		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
 		files: map[string]*record.File{}}
 	l.Resolver.Recorded = l.recordedVariants
@@ -107,7 +109,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 }
 
 // Open opens devices, with the peers beside each where a REF names one.
-func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
+func (l *Lab) Open(c *OpenOptions, refs ...*ref.Ref) ([]kernels.Device, error) {
 	defer l.Wait("starting the device").End()
 	wanted, err := l.peerNames(c, refs)
 	if err != nil {
@@ -151,7 +153,7 @@ func Close(devices []kernels.Device) {
 
 // checkEffect refuses what changes nothing on the open device. Otherwise a person who asked for it
 // would believe that the result depends on it.
-func (l *Lab) checkEffect(c *Config, dev kernels.Device) error {
+func (l *Lab) checkEffect(c *OpenOptions, dev kernels.Device) error {
 	kind := ""
 	switch dev.(type) {
 	case *cpu.Device:
@@ -180,7 +182,7 @@ func NoSources(device string) error {
 
 // devices opens the devices alone. GPUs are driven by workers of this same program, one each; the
 // cpu is driven in-process.
-func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
+func (l *Lab) devices(c *OpenOptions) ([]kernels.Device, error) {
 	device := l.deviceHere(c.Device)
 	path, replayed := strings.CutPrefix(device, "replay:")
 	defer l.Started() // a replay's reading may be ended at any time
@@ -211,7 +213,7 @@ func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
 }
 
 // gpus starts a worker of this program for each GPU named.
-func (l *Lab) gpus(c *Config, names string) ([]kernels.Device, error) {
+func (l *Lab) gpus(c *OpenOptions, names string) ([]kernels.Device, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -257,7 +259,7 @@ func Ordinal(name string) (int, error) {
 		"unknown device %q", name)
 }
 
-func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
+func (l *Lab) workers(c *OpenOptions) ([]kernels.Device, error) {
 	var commands [][]string
 	for _, text := range c.Workers {
 		words, err := shlex.Split(text)
@@ -270,15 +272,15 @@ func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
 	return l.start(c, commands)
 }
 
-func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.Device, error) {
+func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kernels.Device, error) {
 	hash, err := families.Hash(peers.Register(l.Registry, nil))
 	if err != nil {
 		return nil, err
 	}
 	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
 		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
-			Timeout: c.limit(time.Minute), Stderr: &console.Plain{Writer: l.Err},
-			Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+			Timeout: c.limit(time.Minute), Stderr: &console.PlainWriter{Writer: l.Err},
+			Unkept: func(text string) { l.NoteOnce(text) }, Kernels: hash})
 		if err == nil {
 			if err = kernels.CheckID(d.Info().ID); err != nil {
 				d.Close()
@@ -315,20 +317,24 @@ func startAll(n int, start func(i int) (*worker.Client, error)) ([]kernels.Devic
 }
 
 // UseBaseline adds the kernels of another checkout to the registry, or with --kernels of an earlier
-// folder of a user's.
+// folder of a user's. A checkout in which that folder is not there yet, or has no manifest, adds none.
 func (l *Lab) UseBaseline(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	var r *kernels.Registry
 	var err error
-	if manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml")); l.Kernels != "" && len(manifests) > 0 {
+	manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	switch {
+	case l.Kernels != "" && len(manifests) > 0:
 		old, fs, bad := manifest.Load(families.New(), dir)
 		if bad != nil {
 			return bad
 		}
 		r, err = families.WithBaselineOf(l.Registry, fs, old.File)
-	} else {
+	case l.Kernels != "" && isBefore(dir, l.Kernels):
+		r, err = families.WithBaselineOf(l.Registry, nil, nil)
+	default:
 		r, err = families.WithBaseline(l.Registry, dir)
 	}
 	if err != nil {
@@ -336,4 +342,58 @@ func (l *Lab) UseBaseline(dir string) error {
 	}
 	l.Registry, l.Baseline = r, dir
 	return nil
+}
+
+// isBefore says that a folder is one of another checkout, from before it had kernels: it has no CUDA
+// sources, or is not there while the checkout is. (A name that is mistyped is in no other checkout.)
+func isBefore(dir, kernels string) bool {
+	if sources, _ := filepath.Glob(filepath.Join(dir, "*.cu*")); len(sources) > 0 {
+		return false
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return true
+	}
+	top := checkoutOf(dir)
+	return top != "" && top != checkoutOf(kernels)
+}
+
+// checkoutOf is the folder of the checkout that a path is in, also where the path is not there; "" of none.
+func checkoutOf(path string) string {
+	dir, err := filepath.Abs(path)
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return ""
+}
+
+// HasBaseline says whether the other checkout has a family.
+func (l *Lab) HasBaseline(family string) bool {
+	_, err := l.Registry.Lookup(families.Baseline + family)
+	return err == nil
+}
+
+// AnyBaseline says whether the other checkout has any family.
+func (l *Lab) AnyBaseline() bool {
+	return slices.ContainsFunc(l.Registry.Families,
+		func(f *kernels.Family) bool { return strings.HasPrefix(f.Name, families.Baseline) })
+}
+
+// WithBaseline are the pairs of whose A the other checkout has the family, or some of its families.
+func (l *Lab) WithBaseline(pairs []ab.Pair) (left []ab.Pair) {
+	for _, p := range pairs {
+		p.Of[0] = slices.DeleteFunc(slices.Clone(p.Of[0]), func(v kernels.Variant) bool {
+			if l.HasBaseline(v.Family) {
+				return false
+			}
+			l.NoteOnce(fmt.Sprintf("%s: %s in %s", v.Family, report.NewFamily, l.Baseline))
+			return true
+		})
+		if len(p.Of[0]) > 0 {
+			left = append(left, p)
+		}
+	}
+	return left
 }

@@ -64,12 +64,12 @@ func sweepOn(t *testing.T, dev kernels.Device, out, strategy string, shapes ...s
 	t.Helper()
 	var said, shown strings.Builder
 	l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
-	s := &Sweep{Config: &Config{}, Devices: []kernels.Device{dev}, Out: out}
+	s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Out: out}
 	for _, text := range shapes {
 		s.Problems = append(s.Problems, devicetest.Problem(t, text))
 	}
 	s.Search.Strategy = strategy
-	s.Options = sweep.Options{Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7)), Seed: 1}
+	s.Options = sweep.RunOptions{Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7)), Seed: 1}
 	s.Options.Run.Tool = "test"
 	assert.NoError(t, l.LayOut(s))
 	found, err := l.Sweep(s)

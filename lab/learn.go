@@ -46,7 +46,7 @@ type LearnResult struct {
 	Lost  error         // what was not written
 
 	loop *learn.Loop
-	old  *tune.Table // there before
+	old  *tune.TunedTable // there before
 	out  durable.Place
 }
 
@@ -143,14 +143,14 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 
 // keepLearned packs the records, says how the map changed, and draws it.
 func (l *Lab) keepLearned(got *LearnResult, info kernels.DeviceInfo) {
-	got.Lost = l.WithRecords(record.Pack(got.out.In(record.FileName)))
+	got.Lost = l.WithRecords(record.Pack(got.out.Sibling(record.FileName)))
 	if got.Lost == nil {
 		l.Saved += ".gz"
 	}
 	l.Notef("wrote the map of %s", got.out)
-	l.TellChange(got.loop.Filler, got.old, got.Map)
+	l.NoteMapChange(got.loop.Filler, got.old, got.Map)
 	drawn := learn.Plot(got.Map, got.Data.Points, info)
-	got.Lost = cmp.Or(got.Lost, l.WithRecords(l.Write(got.out.In("learn.svg"), drawn)))
+	got.Lost = cmp.Or(got.Lost, l.WithRecords(l.Write(got.out.Sibling("learn.svg"), drawn)))
 }
 
 // Audit searches n fresh problems in full, on the devices that the map was learned on, and writes
@@ -162,8 +162,8 @@ func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	live := &report.Live{Match: *m}
-	got.Lost = cmp.Or(got.Lost, l.WithRecords(live.Write(got.out.In(auditFile))))
+	live := &report.LiveFile{Experiment: *m}
+	got.Lost = cmp.Or(got.Lost, l.WithRecords(live.Write(got.out.Sibling(auditFile))))
 	t := live.Comparison().Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
 		console.Count(len(m.Duels), "problem")) + t.Title
@@ -172,7 +172,7 @@ func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
 }
 
 // regretNotes say how far B is behind A: what is lost by the map.
-func regretNotes(m *ab.Match) (notes []string) {
+func regretNotes(m *ab.Experiment) (notes []string) {
 	var regrets, above []float64
 	for _, j := range m.Judged {
 		regrets = append(regrets, 100*(j.Effect-1))
@@ -231,8 +231,8 @@ func (l *Lab) Policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 	return learn.NewPolicy(l.Registry, step, info, domain, classes)
 }
 
-// TellChange says how the map that f filled differs from the one that a table had before.
-func (l *Lab) TellChange(f *learn.Filler, old *tune.Table, m *launchmap.Map) {
+// NoteMapChange says how the map that f filled differs from the one that a table had before.
+func (l *Lab) NoteMapChange(f *learn.Filler, old *tune.TunedTable, m *launchmap.Map) {
 	if old != nil && old.Map != nil {
 		if changed, of, gain := f.Change(old.Map, m); of > 0 {
 			l.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)

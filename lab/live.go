@@ -19,25 +19,25 @@ import (
 	"normbench/tune/ref"
 )
 
-// A Live is a live compare, on a device that is open.
-type Live struct {
-	Config      *Config
-	Compare     *ab.Compare
+// A CompareTask is a live compare, on a device that is open.
+type CompareTask struct {
+	Config      *OpenOptions
+	Compare     *ab.Runner
 	Refs        []*ref.Ref // A and B
 	Pairs       []ab.Pair
 	Rule        verdict.Rule
-	Gate        bool // what is slower is measured again
+	Policy      ab.Policy // with Gate, what is slower is measured again
 	Out, Resume string
 }
 
 // RunLive runs a live compare and keeps it in its file. What it measured is there beside an error
 // too, if there is some.
-func (l *Lab) RunLive(c *Live) (*report.Live, error) {
+func (l *Lab) RunLive(c *CompareTask) (*report.LiveFile, error) {
 	run, left, err := l.startLive(c)
 	if err != nil {
 		return nil, err
 	}
-	file, err := c.place(&run.Run)
+	file, err := c.recordPlace(&run.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -54,25 +54,26 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 	if err := l.TestTimer(runs[len(runs)-1], c.Compare.Device); err != nil {
 		return nil, err
 	}
-	return l.fight(c, run, file, left, step)
+	return l.runPairs(c, run, file, left, step)
 }
 
-// startLive starts a match, or goes on with the one in a file, and says which pairs are left.
-func (l *Lab) startLive(c *Live) (run *report.Live, left []ab.Pair, err error) {
+// startLive starts an experiment, or goes on with the one in a file, and says which pairs are left.
+func (l *Lab) startLive(c *CompareTask) (run *report.LiveFile, left []ab.Pair, err error) {
 	hash, err := families.Hash(l.Registry)
 	if err != nil {
 		return nil, nil, err
 	}
-	fresh := &report.Live{Match: ab.Match{Schema: ab.Schema,
+	fresh := &report.LiveFile{Experiment: ab.Experiment{Schema: ab.Schema,
 		Run: l.NewRun(c.Compare.Device.Info(), c.Compare.Protocol),
-		A:   c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among}}
+		A:   c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among,
+		Policy: c.Policy}}
 	if c.Resume == "" {
 		return fresh, c.Pairs, nil
 	}
 	if run, err = report.ReadLive(c.Resume); err != nil {
 		return nil, nil, err
 	}
-	if left, err = run.Resume(&fresh.Match, c.Pairs); err != nil {
+	if left, err = run.Resume(&fresh.Experiment, c.Pairs); err != nil {
 		return nil, nil, hint.Errorf(hint.Of(err), "%s is of %w", c.Resume, err)
 	}
 	if run.Run.Device.UUID != fresh.Run.Device.UUID {
@@ -82,8 +83,8 @@ func (l *Lab) startLive(c *Live) (run *report.Live, left []ab.Pair, err error) {
 	return run, left, nil
 }
 
-// place is where a run is kept, "" for nowhere: a place that can be written.
-func (c *Live) place(run *record.Run) (durable.Place, error) {
+// recordPlace makes the place where a run is kept, "" for nowhere, and checks that it can be written.
+func (c *CompareTask) recordPlace(run *record.Run) (durable.Place, error) {
 	switch id := run.Device.ID; {
 	case c.Resume != "":
 		return durable.Place{Name: c.Resume}, record.CheckFolder(filepath.Dir(c.Resume), ".")
@@ -94,12 +95,13 @@ func (c *Live) place(run *record.Run) (durable.Place, error) {
 	return durable.Place{}, nil
 }
 
-// fight fights what is left of a match, and keeps it in its file.
-func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair,
-	step *console.Progress) (*report.Live, error) {
+// runPairs measures the pairs that are left, and keeps the experiment in its file.
+func (l *Lab) runPairs(c *CompareTask, run *report.LiveFile, file durable.Place, left []ab.Pair,
+	step *console.StatusLine) (*report.LiveFile, error) {
 	done, start, m := 0, time.Now(), c.Compare
+	run.Asked = len(run.Duels) + len(left)
 	m.Choose = l.Chooser(m.Device, m.Protocol)
-	m.Fought = func(r *ab.Result) error {
+	m.Finished = func(r *ab.DuelResult) error {
 		done++
 		step.Set("measuring")
 		step.Reach(console.Part{Done: done, Total: len(left), Unit: "cells"})
@@ -111,12 +113,12 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 		l.Saved = file.String()
 		return run.Write(file) // nothing that is measured is lost
 	}
-	broken := m.Fight(l.Ctx, &run.Match, left, c.Pairs) // what ended the run early
+	broken := m.Run(l.Ctx, &run.Experiment, left, c.Pairs) // what ended the run early
 	if broken != nil && len(run.Duels) == 0 {
 		return nil, broken
 	}
 	again := ""
-	if c.Gate && broken == nil {
+	if c.Policy.Gate && broken == nil {
 		step.Set("measuring slower cells again")
 		step.Reach(console.Part{})
 		if broken = l.confirm(c, run); broken != nil {
@@ -141,17 +143,17 @@ func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pai
 	return run, broken
 }
 
-func duelLine(r *ab.Result, rule verdict.Rule) string {
+func duelLine(r *ab.DuelResult, rule verdict.Rule) string {
 	if r.Status != kernels.StatusOK {
 		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
 	}
-	j := verdict.Judge([]verdict.Cell{r.Cell()}, rule)[0]
+	j := verdict.Judge([]verdict.PairedRounds{r.PairedRounds()}, rule)[0]
 	return fmt.Sprintf("%s, %s in %s", j.Verdict, j.Speedup(), console.Count(j.Rounds, "round"))
 }
 
 // confirm compares the cells again that a gate would fail, on a device opened anew.
-func (l *Lab) confirm(c *Live, run *report.Live) error {
-	slower := run.Slower()
+func (l *Lab) confirm(c *CompareTask, run *report.LiveFile) error {
+	slower := run.SlowerDuels()
 	if len(slower) == 0 {
 		return nil
 	}
@@ -170,6 +172,6 @@ func (l *Lab) confirm(c *Live, run *report.Live) error {
 	if err := l.Prepare(c.Config, devices[0], tasks); err != nil {
 		return err
 	}
-	return c.Compare.Confirm(l.Ctx, &run.Match, slower,
-		func(s *ab.Second) { l.Notef("%s: %s", s.Problem, s) })
+	return c.Compare.Confirm(l.Ctx, &run.Experiment, slower,
+		func(s *ab.Confirmation) { l.Notef("%s: %s", s.Problem, s) })
 }

@@ -105,7 +105,7 @@ func (l *Lab) OpenWriter(out, id string, others ...string) (*record.Writer, erro
 		return nil, err
 	}
 	l.Saved = w.Path()
-	l.Once(notes...)
+	l.NoteOnce(notes...)
 	return w, nil
 }
 

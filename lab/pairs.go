@@ -38,13 +38,13 @@ func (l *Lab) Pairs(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceIn
 		}
 	}
 	if same > 0 {
-		l.Once("left out " + console.Count(same, "cell") + ": the same variant on both sides")
+		l.NoteOnce("left out " + console.Count(same, "cell") + ": the same variant on both sides")
 	}
 	if len(pairs)+same == 0 {
 		return nil, NoneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
-		l.Once("left out " + m.Error())
+		l.NoteOnce("left out " + m.Error())
 	}
 	return pairs, nil
 }

@@ -26,7 +26,7 @@ import (
 const OnlyNamed = "compile-max"
 
 // peerNames are the peers that REFs name. It says which peer:best is among.
-func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) {
+func (l *Lab) peerNames(c *OpenOptions, refs []*ref.Ref) (names []string, err error) {
 	for _, r := range refs {
 		if name := r.Peer(); name != "" {
 			names = append(names, name)
@@ -59,7 +59,7 @@ func (l *Lab) importPeers(o peers.LibraryOptions) (*peers.Worker, error) {
 	return peers.Start(l.Ctx, o)
 }
 
-func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
+func (l *Lab) startPeers(c *OpenOptions, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.LibraryOptions{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
@@ -116,7 +116,7 @@ func (l *Lab) notePeers(all []kernels.Peer, wanted []string) error {
 
 // Prepare has the peers compile for tasks before anything is measured. It is an error only where
 // the user has had enough: what is not compiled ahead is later.
-func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
+func (l *Lab) Prepare(c *OpenOptions, dev kernels.Device, tasks []sweep.Task) error {
 	both, ok := dev.(*peers.Device)
 	if !ok {
 		return nil
@@ -138,9 +138,9 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 		return nil
 	}
 	start := time.Now()
-	waiting := l.Wait("%s", preparing(peers.ProblemVariant{}))
+	waiting := l.Wait("%s", prepareText(peers.ProblemVariant{}))
 	o.Progress = func(done, total int, oldest peers.ProblemVariant) {
-		waiting.Set("%s", preparing(oldest))
+		waiting.Set("%s", prepareText(oldest))
 		waiting.Reach(console.Part{Done: done, Total: total, Unit: "cells"})
 	}
 	sum, err := both.Prepare(l.Ctx, cells, o)
@@ -159,8 +159,8 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 	return nil
 }
 
-// preparing says what the peers compile for while nothing is measured.
-func preparing(oldest peers.ProblemVariant) string {
+// prepareText says what the peers compile for while nothing is measured.
+func prepareText(oldest peers.ProblemVariant) string {
 	name, ok := kernels.PeerName(oldest.Variant.Family)
 	if !ok {
 		return "peers: starting the processes that compile"
@@ -169,7 +169,7 @@ func preparing(oldest peers.ProblemVariant) string {
 }
 
 // PreparePeers is Prepare for the REFs over problems.
-func (l *Lab) PreparePeers(c *Config, dev kernels.Device, refs []*ref.Ref,
+func (l *Lab) PreparePeers(c *OpenOptions, dev kernels.Device, refs []*ref.Ref,
 	ps []kernels.Problem) error {
 	var tasks []sweep.Task
 	for _, p := range ps {
@@ -243,8 +243,8 @@ func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
 	families []string) (notes []string) {
 	for _, r := range refs {
 		if r.Kind == ref.Tuned {
-			if t, err := l.Tuned(r.Name, d); err == nil && t.Other(r.Text) != "" {
-				notes = append(notes, t.Other(r.Text))
+			if t, err := l.ReadTuned(r.Name, d); err == nil && t.TellOtherDevice(r.Text) != "" {
+				notes = append(notes, t.TellOtherDevice(r.Text))
 			}
 		}
 	}

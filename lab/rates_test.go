@@ -140,9 +140,9 @@ func countRates(t *testing.T, sweeps int, slowed float64, open deviceOf) (n rate
 		start := time.Now()
 		dev := open(registry, uint64(i+1))
 		l := New(t.Context(), console.New(t.Context(), nil, io.Discard), registry, func() {})
-		s := &Sweep{Config: &Config{}, Devices: []kernels.Device{dev}, Problems: ps, Out: t.TempDir(),
+		s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Problems: ps, Out: t.TempDir(),
 			Tasks: tasks, Variants: 2 * len(tasks)}
-		s.Options = sweep.Options{Seed: uint64(i + 1),
+		s.Options = sweep.RunOptions{Seed: uint64(i + 1),
 			Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7))}
 		s.Options.Run.Tool = "test"
 		s.Search.Strategy = "auto"
@@ -200,7 +200,7 @@ func (n *rates) count(t *testing.T, c *report.Comparison, path string) {
 	f, err := record.Load(path)
 	assert.NoError(t, err)
 	for es := range f.Latest().ByProblem() {
-		var base, own record.Entry
+		var base, own record.Outcome
 		for _, e := range es {
 			switch {
 			case e.Base:

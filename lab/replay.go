@@ -19,7 +19,7 @@ import (
 
 // replay is a device that serves the measurements of records. Those of another state of the cache
 // than is asked for are left out.
-func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
+func (l *Lab) replay(c *OpenOptions, path string) ([]kernels.Device, error) {
 	if path == "" {
 		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200",
 			"replay: names no records")
@@ -28,8 +28,8 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Once(notes...)
-	rs, info, other := l.replayed(ps, c.Cache, path)
+	l.NoteOnce(notes...)
+	rs, info, other := l.replayRecords(ps, c.Cache, path)
 	if len(rs) == 0 && other != "" {
 		help := "add --" + other
 		if other == "cold" {
@@ -54,9 +54,9 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 	return []kernels.Device{d}, nil
 }
 
-// replayed are the records of problems in a state of the cache, with their device. other is another
+// replayRecords makes the records of problems in a state of the cache, with their device. other is another
 // state that some were recorded in.
-func (l *Lab) replayed(ps []*export.ProblemRecords, cache, path string) (rs []*record.Record,
+func (l *Lab) replayRecords(ps []*export.ProblemRecords, cache, path string) (rs []*record.Record,
 	info kernels.DeviceInfo, other string) {
 	var id *families.Identity
 	for _, p := range ps {
@@ -74,7 +74,7 @@ func (l *Lab) replayed(ps []*export.ProblemRecords, cache, path string) (rs []*r
 		for _, r := range p.Records {
 			rs = append(rs, r)
 			if id.SourceOf(r.Family) != r.Source {
-				l.Once(r.Family + " has changed since it was recorded in " + path)
+				l.NoteOnce(r.Family + " has changed since it was recorded in " + path)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (l *Lab) replayed(ps []*export.ProblemRecords, cache, path string) (rs []*r
 const recordingMark = " recording "
 
 // ReplayProblems are those asked for, of which a replay must have one.
-func ReplayProblems(sel *shapes.Selection, d *replay.Device, c *Config) ([]kernels.Problem, error) {
+func ReplayProblems(sel *shapes.Selection, d *replay.Device, c *OpenOptions) ([]kernels.Problem, error) {
 	all := d.Problems()
 	slices.SortFunc(all, record.CompareProblems)
 	fits, err := sel.Filter()

@@ -73,8 +73,8 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 				if x.Chosen != "" {
 					won[x.Problem] = x
 				}
-				if u := report.Unproven(pointers(es), x.Variant()); u != nil {
-					ahead[x.Problem] = report.Measurement{Entry: *u}
+				if u := report.FasterThanBase(pointers(es), x.Variant()); u != nil {
+					ahead[x.Problem] = report.Measurement{Outcome: *u}
 				}
 			}
 		}
@@ -84,7 +84,7 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 	return side, nil
 }
 
-func pointers(entries []record.Entry) (list []*record.Entry) {
+func pointers(entries []record.Outcome) (list []*record.Outcome) {
 	for i := range entries {
 		list = append(list, &entries[i])
 	}
@@ -105,7 +105,7 @@ func tableSide(text, path string) (report.Side, error) {
 	for _, x := range t.Entries {
 		run := &record.Run{ID: x.Run, FloorUS: floors[x.Run]}
 		run.Device.Kind = t.Device.Kind
-		c := report.Measurement{Entry: record.Entry{Run: run, Variant: x.Variant(), Status: kernels.StatusOK,
+		c := report.Measurement{Outcome: record.Outcome{Run: run, Variant: x.Variant(), Status: kernels.StatusOK,
 			Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}}
 		if c.Median = x.MedianUS; len(x.CIUS) == 2 {
 			c.Lo, c.Hi = x.CIUS[0], x.CIUS[1]
@@ -117,11 +117,11 @@ func tableSide(text, path string) (report.Side, error) {
 
 // chosenSide is the operand of the entries that keep wants; won is what the finals of a problem
 // chose.
-func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
+func chosenSide(text string, f *record.File, keep func(*record.Outcome) bool,
 	won map[kernels.Problem]tune.Entry) report.Side {
-	of := func(entries record.Entries, won map[kernels.Problem]tune.Entry) report.Side {
+	of := func(entries record.Outcomes, won map[kernels.Problem]tune.Entry) report.Side {
 		configs := map[kernels.Problem]int{}
-		s := report.SideOf(text, slices.Values(entries), func(x *record.Entry) bool {
+		s := report.SideOf(text, slices.Values(entries), func(x *record.Outcome) bool {
 			ours := keep(x)
 			if ours && x.Status == kernels.StatusOK {
 				configs[x.Problem]++
@@ -158,16 +158,16 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
 }
 
 // selectorOf is what stands behind the # of a recorded operand.
-func selectorOf(text string) (func(*record.Entry) bool, error) {
+func selectorOf(text string) (func(*record.Outcome) bool, error) {
 	switch text {
 	case "", "peers", "peer:" + ref.Best:
 		// Peers recorded beside our kernels do not count as ours.
-		return func(x *record.Entry) bool {
+		return func(x *record.Outcome) bool {
 			_, peer := kernels.PeerName(x.Variant.Family)
 			return peer == (text != "")
 		}, nil
 	case "base":
-		return func(x *record.Entry) bool { return x.Base }, nil
+		return func(x *record.Outcome) bool { return x.Base }, nil
 	}
 	family, label, exact := strings.Cut(text, "@")
 	if name, ok := strings.CutPrefix(family, "peer:"); ok {
@@ -180,7 +180,7 @@ func selectorOf(text string) (func(*record.Entry) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(x *record.Entry) bool {
+	return func(x *record.Outcome) bool {
 		return x.Variant.Family == family && !slices.ContainsFunc(c.Settings(),
 			func(set kernels.Setting) bool {
 				v, ok := x.Variant.Config.Lookup(set.Knob)

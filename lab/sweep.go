@@ -22,27 +22,27 @@ import (
 	"normbench/tune"
 )
 
-// A Sweep is what a sweep is to measure, on devices that are open.
-type Sweep struct {
-	Config   *Config
+// A SweepTask says what a sweep measures, on devices that are open.
+type SweepTask struct {
+	Config   *OpenOptions
 	Devices  []kernels.Device
 	Problems []kernels.Problem
 	Only     []string // families; nil for all
 	Knobs    []kernels.Range
 	Out      string
 	Search   SearchPlan
-	Options  sweep.Options
+	Options  sweep.RunOptions
 
 	// What is laid out.
 	Tasks    []sweep.Task
 	Variants int
-	old      *tune.Table // of the results folder; nil for none
+	old      *tune.TunedTable // of the results folder; nil for none
 }
 
 // Dir is the results folder of the device.
-func (s *Sweep) Dir() string { return filepath.Join(s.Out, s.info().ID) }
+func (s *SweepTask) Dir() string { return filepath.Join(s.Out, s.info().ID) }
 
-func (s *Sweep) info() kernels.DeviceInfo { return s.Devices[0].Info() }
+func (s *SweepTask) info() kernels.DeviceInfo { return s.Devices[0].Info() }
 
 // A SearchPlan is what is asked of a search.
 type SearchPlan struct {
@@ -51,7 +51,7 @@ type SearchPlan struct {
 }
 
 // LayOut lays out the tasks of a sweep.
-func (l *Lab) LayOut(s *Sweep) (err error) {
+func (l *Lab) LayOut(s *SweepTask) (err error) {
 	if s.Tasks, err = sweep.Grid(l.Ctx, l.Registry, s.Problems, s.info(), s.Only, s.Knobs); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 }
 
 // planSearch sets a sweep up for a search, if this is to be one.
-func (l *Lab) planSearch(s *Sweep) error {
+func (l *Lab) planSearch(s *SweepTask) error {
 	p := &s.Search
 	if p.Strategy == search.Grid {
 		return nil
@@ -102,7 +102,7 @@ func (l *Lab) planSearch(s *Sweep) error {
 
 // keepEntries adds the checked-in entries and the variants to keep to the tasks. An entry that this
 // normbench or this device cannot run is passed over with a note.
-func (l *Lab) keepEntries(s *Sweep) error {
+func (l *Lab) keepEntries(s *SweepTask) error {
 	refs, err := l.ParseAll(s.Search.Keep...)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ type SweepResult struct {
 
 // Sweep measures, and folds what it finds into the tuned table of the results folder. What it found
 // is there beside an error too, if a sweep that ended early found some.
-func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
+func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	o, info := &s.Options, s.info()
 	pr, unit, total := o.Run.Protocol, "variants", s.Variants
 	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName)
@@ -160,7 +160,7 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 		unit, pr, total = "problems", o.Search.Final.Protocol, len(s.Tasks)
 	}
 	fold, err := tune.NewFold(l.Registry, w.Records(), s.old,
-		&tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr},
+		&tune.TunedTable{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr},
 		durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)})
 	if err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (l *Lab) Sweep(s *Sweep) (*SweepResult, error) {
 
 // conclude writes the tuned table of a results folder's records, and compares base with best on the
 // problems at hand. Of a sweep that was cut off there may be nothing at all.
-func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error) {
+func (l *Lab) conclude(s *SweepTask, fold *tune.Fold, cut bool) (*SweepResult, error) {
 	var whole map[kernels.Problem]int // variants
 	if cut {
 		whole = map[kernels.Problem]int{}
@@ -220,8 +220,8 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Measurement{},
 		Ahead: map[kernels.Problem]report.Measurement{}}
 	some, right := false, false
-	var failed *record.Entry // the first that is not right
-	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Entry,
+	var failed *record.Outcome // the first that is not right
+	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Outcome,
 		picks []tune.Entry) {
 		some, right = true, right || len(picks) > 0
 		for _, x := range variants {
@@ -229,15 +229,15 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 				failed = x
 			}
 		}
-		add := func(side report.Side, keep func(*record.Entry) bool) {
+		add := func(side report.Side, keep func(*record.Outcome) bool) {
 			maps.Copy(side.Cells, report.SideOf("", slices.Values(variants), keep).Cells)
 		}
 		if slices.Contains(s.Problems, p) {
-			add(base, func(x *record.Entry) bool { return x.Base })
-			add(best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
+			add(base, func(x *record.Outcome) bool { return x.Base })
+			add(best, func(x *record.Outcome) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 			if len(picks) > 0 {
-				if x := report.Unproven(variants, picks[0].Variant()); x != nil {
-					best.Ahead[p] = report.Measurement{Entry: *x}
+				if x := report.FasterThanBase(variants, picks[0].Variant()); x != nil {
+					best.Ahead[p] = report.Measurement{Outcome: *x}
 				}
 			}
 		}
@@ -245,20 +245,20 @@ func (l *Lab) conclude(s *Sweep, fold *tune.Fold, cut bool) (*SweepResult, error
 	if cut && !some {
 		return nil, nil
 	}
-	l.Once(notes...)
+	l.NoteOnce(notes...)
 	if lost != nil {
 		found.Lost = Exit(ExitTrouble, l.WithRecords(lost))
 	}
 	if some && !right {
-		return nil, cmp.Or(found.Lost, nothingRight(failed))
+		return nil, cmp.Or(found.Lost, noRightVariant(failed))
 	}
 	found.Comparison = report.Compare(base, best)
 	return found, nil
 }
 
-// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
+// noRightVariant makes the error of a sweep that found no variant of any problem to be right; x is the
 // first that failed, nil for none.
-func nothingRight(x *record.Entry) error {
+func noRightVariant(x *record.Outcome) error {
 	if x == nil {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
 	}

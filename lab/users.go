@@ -79,8 +79,8 @@ func (l *Lab) usesPython() bool {
 		func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
 }
 
-// Ours says whether a variant is of --kernels.
-func (l *Lab) Ours(v kernels.Variant) bool {
+// IsUsers says whether a variant is of a family of --kernels.
+func (l *Lab) IsUsers(v kernels.Variant) bool {
 	return slices.ContainsFunc(l.Users, func(f *kernels.Family) bool { return f.Name == v.Family })
 }
 
@@ -89,7 +89,7 @@ func (l *Lab) Ours(v kernels.Variant) bool {
 func (l *Lab) CheckUsed(tasks []sweep.Task, info kernels.DeviceInfo) error {
 	var why error
 	for _, t := range tasks {
-		if l.Kernels == "" || slices.ContainsFunc(t.Variants, l.Ours) {
+		if l.Kernels == "" || slices.ContainsFunc(t.Variants, l.IsUsers) {
 			return nil
 		}
 		for _, f := range l.Users {
@@ -160,7 +160,7 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			continue
 		}
 		n, err := checker.Check(f, p, all)
-		l.Once(checker.CacheWarning())
+		l.NoteOnce(checker.CacheWarning())
 		if l.Ctx.Err() != nil {
 			return false, l.Ctx.Err()
 		}

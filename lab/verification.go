@@ -64,7 +64,7 @@ func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
 		v.Refused++
 	case k.Unrun != "":
 		k.Unrun = strings.TrimPrefix(strings.TrimPrefix(k.Unrun, manifest.Prefix), nvrtc.Module)
-		v.leave(k.Family.Name, k.Unrun)
+		v.noteUnrun(k.Family.Name, k.Unrun)
 		if k.Unrun = "not run: " + k.Unrun; v.compiled[k.Family.Name] {
 			k.Unrun = "compiled, " + k.Unrun
 		}
@@ -74,8 +74,8 @@ func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
 	v.Findings = append(v.Findings, findings(k, p)...)
 }
 
-// leave notes a family or REF whose CUDA code was not run.
-func (v *Verification) leave(name, why string) {
+// noteUnrun notes a family or REF whose CUDA code was not run.
+func (v *Verification) noteUnrun(name, why string) {
 	if len(v.Unrun) == 0 {
 		v.why = why
 	}
@@ -121,9 +121,20 @@ func (v *Verification) NotRun() error {
 		strings.Join(v.Unrun, ", "), v.why)
 }
 
-// A Verify is what is to be verified, on a device that is open.
-type Verify struct {
-	Config   *Config
+// Failures has a line for each family that failed on a problem.
+func (v *Verification) Failures() (lines []string) {
+	for i := range v.Findings {
+		if f := &v.Findings[i]; f.Failed > 0 && !f.Further {
+			_, _, text := wordOf(f)
+			lines = append(lines, fmt.Sprintf("%s of %s: %s", f.Family.Name, f.Problem, text))
+		}
+	}
+	return lines
+}
+
+// A VerifyTask says what to verify, on a device that is open.
+type VerifyTask struct {
+	Config   *OpenOptions
 	Device   kernels.Device
 	Problems []kernels.Problem
 	Refs     []*ref.Ref // none stands for every family in its base config
@@ -136,7 +147,7 @@ type Verify struct {
 }
 
 // Verify runs the checks. What was found before an error stands beside it.
-func (l *Lab) Verify(c *Verify) (*Verification, error) {
+func (l *Lab) Verify(c *VerifyTask) (*Verification, error) {
 	v := &Verification{done: map[string]int{}, compiled: map[string]bool{},
 		help: "verify them on a GPU: --device cuda"}
 	info := c.Device.Info()
@@ -174,14 +185,14 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 		return v, err
 	}
 	if !onHost {
-		seen.tell(l, v)
+		seen.noteUncovered(l, v)
 		return v, err
 	}
 	if c.HostOnly {
 		if v.Checks() == 0 && len(guests) > 0 {
-			v.leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
+			v.noteUnrun(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
 		}
-		seen.tell(l, v)
+		seen.noteUncovered(l, v)
 		return v, nil
 	}
 	cuda, err := l.emulatedRefs(c.Refs, guests, tasks)
@@ -189,13 +200,13 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 		err = l.emulate(v, cuda, c)
 	}
 	if err == nil {
-		seen.tell(l, v)
+		seen.noteUncovered(l, v)
 	}
 	return v, err
 }
 
 // layOutChecks lays out what runs on the device: of refs those that it can run.
-func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref, seen *coverage) ([]sweep.Task, error) {
+func (l *Lab) layOutChecks(c *VerifyTask, refs []*ref.Ref, seen *coverage) ([]sweep.Task, error) {
 	info := c.Device.Info()
 	switch {
 	case c.All && (len(c.Refs) == 0 || len(refs) > 0):
@@ -210,7 +221,7 @@ func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref, seen *coverage) ([]sweep.
 	if err := l.PreparePeers(c.Config, c.Device, refs, c.Problems); err != nil || len(refs) == 0 {
 		return nil, err
 	}
-	return l.tasksOf(c.Problems, refs, info, nil, seen.takers(l))
+	return l.tasksOf(c.Problems, refs, info, nil, seen.checkedVariants(l))
 }
 
 // baseTasks is every serving family in its base config, where it has a valid
@@ -235,7 +246,7 @@ func (l *Lab) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 // check runs the checks of all tasks of refs on dev, which runs code, and adds their rows: one per
 // output of a variant. Beside an error stands what was found before.
 func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*ref.Ref,
-	tasks []sweep.Task, asked *Verify, repeats int) error {
+	tasks []sweep.Task, asked *VerifyTask, repeats int) error {
 	step := l.Wait("checking")
 	defer step.End()
 	done, total, where := 0, 0, ""
@@ -248,7 +259,7 @@ func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*re
 	}
 	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: asked.Seed,
 		Hostile: asked.Hostile, Repeats: repeats,
-		Refs: l.namesOf(refs, dev.Info(), v.seen.takers(l))}
+		Refs: l.namesOf(refs, dev.Info(), v.seen.checkedVariants(l))}
 	c.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s", family, p, where)
 		step.Reach(console.Part{Done: done, Total: total, Unit: "checks"})

@@ -29,7 +29,7 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 		kernels.ByCUPTI: "stages of a peer are its kernels alone, by torch's profiler, with the gaps between them",
 	}
 	for _, r := range records {
-		rows = append(rows, benchRow{r, Measurement{Entry: record.Summarize(r, nil)}})
+		rows = append(rows, benchRow{r, Measurement{Outcome: record.Summarize(r, nil)}})
 		if n := how[r.StagesBy]; n != "" && !slices.Contains(notes, n) {
 			notes = append(notes, n)
 		}
@@ -80,9 +80,9 @@ func benchColumns(stages []string) []Column[benchRow] {
 	variant[0].Head = "variant"
 	us[0].Head, us[0].Means = "us", "median with its 95% interval"
 	us[0].Text = func(r benchRow) string { return r.cell.interval() }
-	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return Whole(r.cell.gbps()) }
+	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return FormatRate(r.cell.gbps()) }
 	speeds[1].Head, speeds[1].Means = "%stream", "time of a copy of the same tensors over the kernel's"
-	speeds[1].Text = func(r benchRow) string { return Whole(r.cell.streamPercent()) }
+	speeds[1].Text = func(r benchRow) string { return FormatRate(r.cell.streamPercent()) }
 	list = append(slices.Concat(list, variant, us, []column{{Head: "spread %", Value: spread,
 		Format: "%.1f"}}, speeds),
 		column{Name: "spread_percent", Value: spread},

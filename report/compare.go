@@ -32,14 +32,14 @@ type Side struct {
 	// file are two choices from one recording.
 	Records string
 	Cells   map[kernels.Problem]Measurement
-	// Ahead is what Unproven says of problems whose cell is the base.
+	// Ahead is what FasterThanBase finds of problems whose cell is the base.
 	Ahead map[kernels.Problem]Measurement
 }
 
 // A Measurement is what one side has for a problem: an entry of records, or an entry of a tuned table. Its
 // times mean something only where its status is ok.
 type Measurement struct {
-	record.Entry
+	record.Outcome
 	Configs int // recorded ok, of which this is the fastest; 0 without a choice
 }
 
@@ -72,7 +72,7 @@ type Comparison struct {
 
 	steps  []models.Step    // in which the rows are worth something
 	series []picture.Series // of both sides, for plots
-	live   *Live            // that it is of, nil for recordings
+	live   *LiveFile        // that it is of, nil for recordings
 }
 
 // BytesRule says what GB/s means in every table.
@@ -89,14 +89,14 @@ type Row struct {
 	// nothing to judge; NotPaired where one recording has no rounds of both. A row without a time on
 	// both sides has none.
 	Verdict verdict.Verdict
-	// Unproven is the fastest other variant of the run, where B is the base because nothing proved
+	// FasterThanBase finds the fastest other variant of the run, where B is the base because nothing proved
 	// that one faster; without a status where there is none.
 	Unproven Measurement
 
 	judged *verdict.Judgement // where both sides were in one run's rounds
 	why    string             // Verdict is this, where the table has a note of it
-	duel   *ab.Result         // of a live compare, with what its second run said
-	second *ab.Second
+	duel   *ab.DuelResult     // of a live compare, with what its second run said
+	second *ab.Confirmation
 }
 
 // NotPaired is in place of a verdict where both sides are of one recording that has no rounds of
@@ -110,7 +110,7 @@ const equalBase verdict.Verdict = "= base"
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
 
-var missing = Measurement{Entry: record.Entry{Status: Missing}}
+var missing = Measurement{Outcome: record.Outcome{Status: Missing}}
 
 // A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
 // shapes, because what moves one cell of a shape moves the others.
@@ -138,7 +138,7 @@ func Compare(a, b Side) *Comparison {
 	c := newComparison(a, b, slices.SortedFunc(maps.Keys(all), record.CompareProblems))
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 {
-			r.judge(a.Records != "" && a.Records == b.Records)
+			r.setVerdict(a.Records != "" && a.Records == b.Records)
 			if r.Verdict == equalBase {
 				r.Unproven = b.Ahead[r.Problem]
 			}
@@ -160,14 +160,14 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 		r.A.Bytes, r.B.Bytes = r.Bytes, r.Bytes
 		switch {
 		case !inB:
-			r.A, r.B = alone(x, "B"), missing
+			r.A, r.B = missingSide(x, "B"), missing
 			c.OneSided = append(c.OneSided, r)
 		case !inA:
-			r.A, r.B = missing, alone(y, "A")
+			r.A, r.B = missing, missingSide(y, "A")
 			c.OneSided = append(c.OneSided, r)
 		default:
-			if r.A.us() > 0 && r.B.us() > 0 {
-				r.Speedup = r.A.us() / r.B.us()
+			if r.A.medianUS() > 0 && r.B.medianUS() > 0 {
+				r.Speedup = r.A.medianUS() / r.B.medianUS()
 			}
 			c.Rows = append(c.Rows, r)
 		}
@@ -175,19 +175,19 @@ func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 	return c
 }
 
-// alone is a side of a problem that the other side lacks.
-func alone(c Measurement, lacks string) Measurement {
+// missingSide makes a side of a problem that only the other side has.
+func missingSide(c Measurement, lacks string) Measurement {
 	reason := "not in " + lacks
 	if c.Status != kernels.StatusOK {
 		reason += "; " + string(c.Status) + ": " + c.Reason
 	}
-	return Measurement{Entry: record.Entry{Status: c.Status, Reason: reason}}
+	return Measurement{Outcome: record.Outcome{Status: c.Status, Reason: reason}}
 }
 
-// judge judges a row of two times: by the rounds that both sides share, else by their medians if
+// setVerdict judges a row of two times: by the rounds that both sides share, else by their medians if
 // they are of two recordings. One variant of one run on both sides needs neither. Of one recording
 // oneFile says that both sides are.
-func (r *Row) judge(oneFile bool) {
+func (r *Row) setVerdict(oneFile bool) {
 	a, b := r.A, r.B
 	oneRun := a.run().ID != "" && a.run().ID == b.run().ID
 	x, y := a.Finals(), b.Finals()
@@ -219,15 +219,15 @@ func (r *Row) judge(oneFile bool) {
 	case oneFile || oneInvocation(a, b):
 		r.Verdict = NotPaired
 	default:
-		r.judgeMedians()
+		r.setVerdictByMedians()
 	}
 }
 
-// Unproven is the fastest of a problem's variants whose median is ahead of the base's by more than
+// FasterThanBase finds the fastest of a problem's variants whose median is ahead of the base's by more than
 // verdict.Rule's least effect, where the base was picked all the same; nil for none. A base of finals
 // is held against the others of the same finals.
-func Unproven(variants []*record.Entry, picked kernels.Variant) (fastest *record.Entry) {
-	var base *record.Entry
+func FasterThanBase(variants []*record.Outcome, picked kernels.Variant) (fastest *record.Outcome) {
+	var base *record.Outcome
 	for _, x := range variants {
 		if x.Base && x.Variant == picked {
 			base = x
@@ -246,8 +246,8 @@ func Unproven(variants []*record.Entry, picked kernels.Variant) (fastest *record
 	return fastest
 }
 
-// alike says that both sides are one variant of one run.
-func (r *Row) alike() bool { return strings.HasPrefix(string(r.Verdict), "=") }
+// isOneVariant says whether both sides are one variant of one run.
+func (r *Row) isOneVariant() bool { return strings.HasPrefix(string(r.Verdict), "=") }
 
 // setPaired makes a verdict on rounds of both sides that of the row.
 func (r *Row) setPaired(j verdict.Judgement) {
@@ -266,9 +266,9 @@ func (r *Row) interval() (lo, hi float64) {
 	return 1 / r.judged.Hi, 1 / r.judged.Lo
 }
 
-// judgeMedians judges a row of two recordings by the medians of both sides and their intervals,
+// setVerdictByMedians judges a row of two recordings by the medians of both sides and their intervals,
 // which a few samples do not have.
-func (r *Row) judgeMedians() {
+func (r *Row) setVerdictByMedians() {
 	rule := verdict.Default()
 	least := rule.Unpaired
 	if len(r.A.SamplesUS) == 0 || len(r.B.SamplesUS) == 0 {
@@ -327,8 +327,8 @@ func byKind[T any](list []T, kind func(T) string) iter.Seq2[string, []T] {
 	}
 }
 
-// us is the median time, 0 where there is none.
-func (c Measurement) us() float64 {
+// medianUS returns the median time, 0 where there is none.
+func (c Measurement) medianUS() float64 {
 	if c.Status != kernels.StatusOK || !(c.Median > 0) {
 		return 0
 	}
@@ -342,7 +342,7 @@ func (c Measurement) gbps() float64 { return c.perTime(float64(c.Bytes) / 1e3) }
 func (c Measurement) streamPercent() float64 { return c.perTime(100 * c.StreamUS) }
 
 func (c Measurement) perTime(x float64) float64 {
-	if c.us() == 0 {
+	if c.medianUS() == 0 {
 		return 0
 	}
 	return x / c.Median
@@ -358,7 +358,7 @@ func newMean(kind string, rows []Row) Mean {
 	var logs []float64
 	for _, r := range rows {
 		switch {
-		case r.alike():
+		case r.isOneVariant():
 			m.Equal++
 		case r.Verdict == verdict.Faster:
 			m.Faster++

@@ -14,9 +14,12 @@ import (
 )
 
 // Render writes a comparison: the rows, how near both sides come to the stream, of recordings the geometric
-// means and the notes, and what was found. csv has the first table alone, and json all in one object; both have
+// means and the notes, and what was found. Markdown has the rows last, folded. csv has the first table alone, and json all in one object; both have
 // a row for each one-sided problem too.
 func Render(w io.Writer, c *Comparison, format string) error {
+	if format == FormatMarkdown {
+		return renderMarkdown(w, c)
+	}
 	tables := []*Table{c.Table()}
 	if c.live != nil && len(c.live.Judged) > 0 || c.live == nil && len(c.Stream) > 0 {
 		tables = append(tables, StreamTable(c.Stream))
@@ -27,7 +30,7 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	if len(c.steps) > 0 {
 		tables = append(tables, c.stepTable())
 	}
-	if c.live == nil && len(c.Rows) == 0 && format != FormatCSV && format != FormatJSON {
+	if c.live == nil && len(c.Rows) == 0 && format == FormatText {
 		tables = tables[1:]
 	}
 	return RenderTables(w, format, c.Ending(), tables...)
@@ -56,7 +59,11 @@ func (c *Comparison) Table() *Table {
 		c.live.describe(t, c.Timer)
 	}
 	if c.aboveStream() {
-		t.Notes = append([]string{aboveStream}, t.Notes...)
+		at := 0
+		if c.live != nil && c.live.Summary.Cells > 0 {
+			at = 2 // behind the mean and the worst cell
+		}
+		t.Notes = slices.Insert(t.Notes, at, aboveStream)
 	}
 	return t
 }
@@ -111,7 +118,7 @@ func (c *Comparison) columns() []Column[Row] {
 	judged("", "rounds", rounds)
 	add("verdict", "verdict", func(r Row) any { return r.Verdict }, Row.verdict)
 	if live {
-		list = append(list, liveColumns(&c.live.Match)...)
+		list = append(list, liveColumns(&c.live.Experiment)...)
 	}
 	return list
 }
@@ -120,23 +127,23 @@ func (c *Comparison) columns() []Column[Row] {
 var measurementColumns = []Column[Measurement]{
 	{Name: "variant", Value: Measurement.variant},
 	{Name: "status", Value: func(c Measurement) any { return c.Status }},
-	{Name: "us", Head: " us", Value: func(c Measurement) any { return NonZero(c.us()) }, Text: func(c Measurement) string {
-		return cmp.Or(Micros(c.us()), string(c.Status))
+	{Name: "us", Head: " us", Value: func(c Measurement) any { return NonZero(c.medianUS()) }, Text: func(c Measurement) string {
+		return cmp.Or(Micros(c.medianUS()), string(c.Status))
 	}},
 	{Name: "lo_us", Value: func(c Measurement) any { return NonZero(c.Lo) }},
 	{Name: "hi_us", Value: func(c Measurement) any { return NonZero(c.Hi) }},
 	{Name: "gbps", Head: " GB/s", Value: func(c Measurement) any { return NonZero(c.gbps()) },
-		Text: func(c Measurement) string { return Whole(c.gbps()) }},
+		Text: func(c Measurement) string { return FormatRate(c.gbps()) }},
 	{Name: "stream_percent", Head: " %stream",
 		Value: func(c Measurement) any { return NonZero(c.streamPercent()) }, Format: "%.1f"},
 	{Name: "phase", Value: func(c Measurement) any {
-		if c.Configs == 0 || c.us() == 0 {
+		if c.Configs == 0 || c.medianUS() == 0 {
 			return ""
 		}
 		return phaseName(c.run().Protocol.Phase)
 	}},
 	{Name: "configs", Value: func(c Measurement) any {
-		if c.us() == 0 {
+		if c.medianUS() == 0 {
 			return nil
 		}
 		return NonZero(c.Configs)
@@ -178,7 +185,7 @@ func (r Row) speedup() string {
 	switch lo, hi := r.interval(); {
 	case r.judged != nil:
 		return ratioIn(r.Speedup, lo, hi)
-	case r.Speedup > 0 && !r.alike():
+	case r.Speedup > 0 && !r.isOneVariant():
 		return Ratio(r.Speedup)
 	}
 	return ""
@@ -187,8 +194,8 @@ func (r Row) speedup() string {
 // verdict is the row's for people, with what stands against it.
 func (r Row) verdict() string {
 	switch {
-	case r.Unproven.us() > 0:
-		return fmt.Sprintf("kept base: %s us not proven", Micros(r.Unproven.us()))
+	case r.Unproven.medianUS() > 0:
+		return fmt.Sprintf("kept base: %s us not proven", Micros(r.Unproven.medianUS()))
 	case r.duel != nil && r.judged == nil:
 		return strings.ToUpper(string(r.duel.Status)) + ": " + r.duel.Reason
 	case r.duel != nil && r.judged.Gate != r.judged.Verdict:
@@ -200,8 +207,8 @@ func (r Row) verdict() string {
 func (r Row) reason() string {
 	a, b := r.A.Reason, r.B.Reason
 	switch {
-	case r.Unproven.us() > 0:
-		return r.unproven()
+	case r.Unproven.medianUS() > 0:
+		return r.unprovenNote()
 	case r.judged != nil:
 		return r.judged.Reason
 	case a != "" && b != "" && a != b:
@@ -210,11 +217,11 @@ func (r Row) reason() string {
 	return cmp.Or(a, b)
 }
 
-// unproven says which variant has a shorter median than the base that was kept, and what the rounds
+// unprovenNote says which variant has a shorter median than the base that was kept, and what the rounds
 // have against it: noise, or a second copy of the base that differs as much.
-func (r Row) unproven() string {
+func (r Row) unprovenNote() string {
 	u := r.Unproven
-	text := fmt.Sprintf("%s has a median of %s us, and nothing proves it faster", u.Variant, Micros(u.us()))
+	text := fmt.Sprintf("%s has a median of %s us, and nothing proves it faster", u.Variant, Micros(u.medianUS()))
 	if x, y := r.A.Finals(), u.Finals(); len(x.Rounds) > 0 && len(x.Rounds) == len(y.Rounds) {
 		step := stats.TimerStep(slices.Concat(r.A.SamplesUS, u.SamplesUS))
 		j := verdict.JudgeRounds(x.Rounds, y.Rounds, x.BaseAgain, step, max(x.Of, y.Of)-1)
@@ -277,16 +284,16 @@ func meanTable(c *Comparison) *Table {
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", w.Problem.String(),
 			Ratio(w.Speedup)))
 	}
-	t.Notes = append(t.Notes, c.lacks()...)
+	t.Notes = append(t.Notes, c.missingNotes()...)
 	return t
 }
 
-// lacks are notes on the problems that have no speedup.
-func (c *Comparison) lacks() (notes []string) {
+// missingNotes notes which problems have no speedup, and why.
+func (c *Comparison) missingNotes() (notes []string) {
 	var failed, single []string
 	for _, r := range c.Rows {
 		for i, v := range []Measurement{r.A, r.B} {
-			if v.us() == 0 {
+			if v.medianUS() == 0 {
 				failed = append(failed, v.failure(r.Problem, letter(i))+".")
 			}
 		}

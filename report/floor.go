@@ -15,7 +15,7 @@ import (
 // Timer says how good the clock was of the runs of sides, which are named by letters where they
 // differ: the floor of those on a GPU, and what failed in their selftests.
 func Timer(sides ...[]*record.Run) (lines []string) {
-	if floors, _ := perSide(floorText, "%[2]s %[1]s", sides...); floors != "" {
+	if floors, _ := textBySide(floorText, "%[2]s %[1]s", sides...); floors != "" {
 		lines = append(lines, "floor (an empty launch): "+floors)
 	}
 	for _, failed := range words((*record.Run).Failures, sides...) {
@@ -30,7 +30,7 @@ func differences(sides ...[]*record.Run) (notes []string) {
 		name string
 		of   func(*record.Run) string
 	}{{"devices", func(r *record.Run) string { return r.Device.ID }}, {"protocols", protocolName}} {
-		if text, same := perSide(what.of, "%s of %s", sides...); !same {
+		if text, same := textBySide(what.of, "%s of %s", sides...); !same {
 			notes = append(notes,
 				fmt.Sprintf("the %s differ, so the code is not all that does: %s.", what.name, text))
 		}
@@ -40,9 +40,9 @@ func differences(sides ...[]*record.Run) (notes []string) {
 
 func protocolName(r *record.Run) string { return r.Protocol.Name }
 
-// perSide are the answers of the sides that have any: one for all, or that of each in a format with
+// textBySide joins the answers of the sides that have any: one for all, or that of each in a format with
 // its letter.
-func perSide(of func(*record.Run) string, format string, sides ...[]*record.Run) (text string, same bool) {
+func textBySide(of func(*record.Run) string, format string, sides ...[]*record.Run) (text string, same bool) {
 	var list []string
 	same = true
 	first := ""

@@ -43,17 +43,17 @@ func (c *Comparison) forest() Figures {
 		p := picture.Forest{Title: what, Label: "speedup of B over A"}
 		for i := range rows {
 			r := &rows[i]
-			if r.alike() {
+			if r.isOneVariant() {
 				alike++
 			}
-			if r.Speedup == 0 || r.alike() {
+			if r.Speedup == 0 || r.isOneVariant() {
 				continue
 			}
 			x := picture.ForestRow{Series: r.mark(), Label: shape(r.Problem), X: r.Speedup,
 				Text: fmt.Sprintf("%.3fx", r.Speedup)}
 			x.Lo, x.Hi = r.interval()
 			x.Tip = fmt.Sprintf("%s: %s, %s; A %s us, B %s us", x.Label, ratioIn(x.X, x.Lo, x.Hi), r.Verdict,
-				Micros(r.A.us()), Micros(r.B.us()))
+				Micros(r.A.medianUS()), Micros(r.B.medianUS()))
 			lo, hi, seen[x.Name] = min(lo, x.X), max(hi, x.X), true
 			if x.Lo > 0 {
 				lo, hi = min(lo, x.Lo), max(hi, x.Hi)

@@ -22,8 +22,8 @@ func Micros(us float64) string {
 // Ratio writes a speedup: 1.23x.
 func Ratio(r float64) string { return strconv.FormatFloat(r, 'f', 2, 64) + "x" }
 
-// Whole writes a rate or a share: whole, or with a digit more below 10.
-func Whole(f float64) string {
+// FormatRate writes a rate or a share: whole, or with a digit more below 10.
+func FormatRate(f float64) string {
 	switch {
 	case f == 0:
 		return ""

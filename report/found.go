@@ -142,9 +142,9 @@ func (c *Comparison) foundBySweep() string {
 		switch r := &c.Rows[i]; {
 		case r.Verdict == verdict.Faster:
 			gains = append(gains, r.Speedup)
-		case r.alike():
+		case r.isOneVariant():
 			kept++
-			if r.Unproven.us() > 0 {
+			if r.Unproven.medianUS() > 0 {
 				unproven++
 			}
 		}

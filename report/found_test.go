@@ -46,16 +46,19 @@ func TestEnding(t *testing.T) {
 	found := "B (our tuned kernels) is faster than A (the best other library) in all 12 problems: 2.000x in " +
 		"the geometric mean (95% 2.000-2.000), 2.000x at the least."
 	for format, want := range map[string]string{
-		FormatText:     "\n\nfound: " + found + "\nnext: " + c.Next + "\n",
-		FormatMarkdown: "\n\n**found:** " + found + "\n\n**next:** `x | y &lt;b>`\n",
-		FormatJSON:     ",\n  \"found\": \"" + found + "\",\n  \"next\": \"`x | y <b>`\"\n}\n",
-		FormatCSV:      ",FASTER\n",
+		FormatText: "\n\nfound: " + found + "\nnext: " + c.Next + "\n",
+		FormatJSON: ",\n  \"found\": \"" + found + "\",\n  \"next\": \"`x | y <b>`\"\n}\n",
+		FormatCSV:  ",FASTER\n",
 	} {
 		var b bytes.Buffer
 		s := &Screen{Writer: &b, Layout: Layout{Width: 400}}
 		assert.NoError(t, Render(s, c, format))
 		assert.That(t, strings.HasSuffix(b.String(), want), "%s: %s", format, b.String())
 	}
+	var page bytes.Buffer // in which people read the headline first, and unfold the rows
+	assert.NoError(t, Render(&page, c, FormatMarkdown))
+	assert.That(t, strings.HasPrefix(page.String(), "### "+found+"\n") &&
+		strings.Contains(page.String(), "\n\n**next:** `x | y &lt;b>`\n\n<details>"), "%s", &page)
 	assert.Equal(t, sample(t).Found(), "B (results/nvidia-h200/tuned.json) is faster than A (the base) in 3 of 6 "+
 		"problems, slower in 1, the same in 1, undecided in 1: 1.162x in the geometric mean, 0.890x at the least.")
 	assert.Equal(t, Compare(Side{}, Side{}).Found(), "", "of nothing")

@@ -366,8 +366,8 @@ func (p *sheet) wrap(width int) bool {
 	return true
 }
 
-// prose is a title's or note's line within the width; what goes on is indented by two more.
-func (l *Layout) prose(text string) string {
+// wrapLine wraps a title's or note's line to the width; what goes on is indented by two more.
+func (l *Layout) wrapLine(text string) string {
 	width := l.width()
 	if l.Wide || utf8.RuneCountInString(text) <= width {
 		return text
@@ -379,7 +379,6 @@ func (l *Layout) prose(text string) string {
 // classes say what verdicts are: good, bad, or open.
 var classes = map[string]string{
 	"FASTER": "good", "ok": "good", "SAME": "same", "=": "same",
-	"PASS:": "good", "UNDECIDED:": "open",
 	"INCONCLUSIVE": "open", "SLOWER": "bad", "FAILED": "bad",
 	"WRONG": "bad", "CRASH": "bad", "HANG": "bad", "wrong:": "bad",
 }

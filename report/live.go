@@ -13,7 +13,7 @@ import (
 )
 
 // Comparison is the compare with the verdicts of its rounds, in the order of its duels.
-func (l *Live) Comparison() *Comparison {
+func (l *LiveFile) Comparison() *Comparison {
 	sides := l.Sides()
 	var order []kernels.Problem
 	for _, d := range l.Duels {
@@ -29,7 +29,7 @@ func (l *Live) Comparison() *Comparison {
 			next++
 		}
 		if k := slices.IndexFunc(l.Gate,
-			func(g ab.Second) bool { return g.Problem == d.Problem }); k >= 0 {
+			func(g ab.Confirmation) bool { return g.Problem == d.Problem }); k >= 0 {
 			r.second = &l.Gate[k]
 		}
 	}
@@ -39,7 +39,7 @@ func (l *Live) Comparison() *Comparison {
 }
 
 // describe makes a table of rows that of a live compare.
-func (l *Live) describe(t *Table, timer []string) {
+func (l *LiveFile) describe(t *Table, timer []string) {
 	pr := l.Run.Protocol
 	first := withMeanings(fmt.Sprintf("A = %s, B = %s, live on %s", l.A, l.B, l.Run.Device.Name), l.A, l.B)
 	title := fmt.Sprintf("%s\nrounds of %d %s launches per arm; "+
@@ -47,12 +47,16 @@ func (l *Live) describe(t *Table, timer []string) {
 		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha), checked)
 	t.Title = strings.Join(append([]string{title}, timer...), "\n")
 	t.Notes, t.Group = l.notes(), ByProblem
+	if l.Gated() {
+		t.Outcome = l.Outcome()
+		t.Notes = slices.DeleteFunc(t.Notes, func(n string) bool { return slices.Contains(t.Outcome.lines(), n) })
+	}
 	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream",
 		"peer", "what moved"}
 }
 
 // liveColumns are those that a live compare has beside a recorded one's.
-func liveColumns(m *ab.Match) (list []Column[Row]) {
+func liveColumns(m *ab.Experiment) (list []Column[Row]) {
 	add := func(head, name string, value func(Row) any) *Column[Row] {
 		list = append(list, Column[Row]{Head: head, Name: name, Value: value})
 		return &list[len(list)-1]
@@ -60,7 +64,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 	judged := func(head, name string, value func(*verdict.Judgement) any) *Column[Row] {
 		return add(head, name, func(r Row) any { return ifAny(r.judged, value) })
 	}
-	second := func(name string, value func(*ab.Second) any) {
+	second := func(name string, value func(*ab.Confirmation) any) {
 		add("", name, func(r Row) any { return ifAny(r.second, value) })
 	}
 	judged("", "gate", func(j *verdict.Judgement) any { return j.Gate })
@@ -78,7 +82,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 		add("peer", "peer", func(r Row) any { return r.peer() })
 	}
 	registers := len(m.Duels) == 0 || slices.ContainsFunc(m.Duels,
-		func(d *ab.Result) bool { return d.CheckA.Main() != nil })
+		func(d *ab.DuelResult) bool { return d.CheckA.Main() != nil })
 	for _, of := range []struct {
 		head, name string
 		value      func(*kernels.Resource) any
@@ -93,12 +97,12 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 			}
 		}
 	}
-	second("gate_confirmed", func(g *ab.Second) any { return g.Confirmed })
-	second("again_speedup", func(g *ab.Second) any { return speedupOf(g.Again.Effect) })
-	second("again_speedup_lo", func(g *ab.Second) any { return speedupOf(g.Again.Hi) })
-	second("again_speedup_hi", func(g *ab.Second) any { return speedupOf(g.Again.Lo) })
-	second("again_verdict", func(g *ab.Second) any { return g.Again.Verdict })
-	second("again_reason", func(g *ab.Second) any { return g.Again.Reason })
+	second("gate_confirmed", func(g *ab.Confirmation) any { return g.Confirmed })
+	second("again_speedup", func(g *ab.Confirmation) any { return speedupOf(g.Again.Effect) })
+	second("again_speedup_lo", func(g *ab.Confirmation) any { return speedupOf(g.Again.Hi) })
+	second("again_speedup_hi", func(g *ab.Confirmation) any { return speedupOf(g.Again.Lo) })
+	second("again_verdict", func(g *ab.Confirmation) any { return g.Again.Verdict })
+	second("again_reason", func(g *ab.Confirmation) any { return g.Again.Reason })
 	return list
 }
 

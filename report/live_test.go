@@ -36,7 +36,7 @@ func TestMoved(t *testing.T) {
 			}
 			return list
 		}
-		r := Row{duel: &ab.Result{StagesA: stages(x.A), StagesB: stages(x.B)},
+		r := Row{duel: &ab.DuelResult{StagesA: stages(x.A), StagesB: stages(x.B)},
 			judged: &verdict.Judgement{Effect: x.Effect}}
 		stage, _, by := r.movedStage()
 		return fmt.Sprintf("%s %g", stage, by)
@@ -44,23 +44,135 @@ func TestMoved(t *testing.T) {
 }
 
 // smallLive is a recorded live compare with two of its duels, after change.
-func smallLive(t testing.TB, change func(*Live)) []byte {
+func smallLive(t testing.TB, change func(*LiveFile)) []byte {
 	t.Helper()
 	run, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
 	assert.NoError(t, err)
 	run.Duels = run.Duels[:2]
-	run.Judge()
+	run.Decide()
 	change(run)
 	data, err := json.Marshal(run)
 	assert.NoError(t, err)
 	return data
 }
 
+// A gate says first what came of it and why, in every format but csv, and its exit code is of the same
+// words: testdata/outcomes.txt, by what was asked for, the verdicts, and what the second run said.
+func TestOutcome(t *testing.T) {
+	whole, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
+	assert.NoError(t, err)
+	assert.Lines(t, "testdata/outcomes.txt", func(input string) string {
+		x := assert.Value[struct {
+			Policy   ab.Policy
+			Verdicts []verdict.Verdict
+			Statuses []kernels.Status // of the first cells, in place of ok
+			Again    []verdict.Verdict
+			Missing  int
+		}](t, input)
+		l := &LiveFile{whole.Experiment}
+		l.Policy, l.Duels, l.Judged, l.Summary = x.Policy, nil, nil, verdict.Aggregate{}
+		for i := range max(len(x.Verdicts), len(x.Statuses)) {
+			d := *whole.Duels[i]
+			if i < len(x.Statuses) {
+				d.Status, d.Reason = x.Statuses[i], "as asked"
+			} else {
+				j := whole.Judged[i]
+				j.Verdict, j.Gate, j.Reason = x.Verdicts[i], x.Verdicts[i], "noise"
+				l.Judged = append(l.Judged, j)
+			}
+			l.Duels = append(l.Duels, &d)
+		}
+		l.Summary = verdict.Summarize(l.Judged)
+		for i, d := range l.SlowerDuels()[:min(len(x.Again), len(l.SlowerDuels()))] {
+			l.Gate = append(l.Gate, ab.Confirmation{Problem: d.Problem, Confirmed: x.Again[i] == verdict.Slower,
+				Status: kernels.StatusOK, Again: verdict.Judgement{Verdict: x.Again[i]}})
+		}
+		l.Asked = len(l.Duels) + x.Missing
+		o := l.Outcome()
+		said := fmt.Sprintf("%s %s, %d lines", o.Kind, o, len(o.Lines))
+		c := l.Comparison()
+		for _, format := range Formats() {
+			var b bytes.Buffer
+			assert.NoError(t, Render(&b, c, format))
+			line, _, _ := strings.Cut(b.String(), "\n")
+			if format == FormatJSON {
+				line, _, _ = strings.Cut(strings.TrimPrefix(b.String(), "{\n  "), "\n")
+				assert.That(t, json.Valid(b.Bytes()), "%s", &b)
+				assert.That(t, strings.HasPrefix(line, `"gate": {"outcome": "`+o.Kind.Word()) == l.Gated(), "%s", line)
+			} else if format != FormatCSV {
+				assert.That(t, strings.HasSuffix(line, o.String()) == l.Gated(), "%s: %s", format, line)
+			}
+		}
+		var page bytes.Buffer
+		assert.NoError(t, c.Page("").Write(&page))
+		at := strings.Index(page.String(), o.String())
+		assert.That(t, (at > 0 && at < strings.Index(page.String(), `<ul class="tally"`)) == l.Gated(),
+			"the page has its outcome at %d", at)
+		return said
+	})
+}
+
+// Of several comparisons the worst outcome is that of all, with the cells of all.
+func TestJoin(t *testing.T) {
+	pass := &Outcome{Kind: Passed, Reason: "0 of 3 slower", Counts: Counts{3, 1, 2, 0, 0}}
+	fresh := &Outcome{Kind: Passed, Reason: NewFamily}
+	slow := &Outcome{Kind: Slower, Reason: "1 slower, confirmed, of 2 cells", Lines: []string{"gate: x"},
+		Counts: Counts{2, 0, 1, 1, 0}}
+	unfit := &Outcome{Kind: Unfit, Reason: "the machine was unfit in 1 cell"}
+	for _, c := range []struct {
+		list []*Outcome
+		want string
+	}{
+		{[]*Outcome{pass, fresh}, "PASS: 0 of 3 slower; new family, nothing to compare {3 1 2 0 0} []"},
+		{[]*Outcome{pass, slow, unfit}, "FAIL: 1 slower, confirmed, of 2 cells {5 1 3 1 0} [gate: x]"},
+		{[]*Outcome{unfit, pass}, "UNDECIDED: the machine was unfit in 1 cell {3 1 2 0 0} []"},
+	} {
+		o := Join(c.list)
+		assert.Equal(t, fmt.Sprint(o, " ", o.Counts, " ", o.Lines), c.want)
+	}
+}
+
+// What a pull request is told begins with its mark and what came of it, and is never longer than the host
+// takes: the rows are left out from the end, and a line of a compiler is cut. Less cannot be told.
+func TestGateText(t *testing.T) {
+	whole, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
+	assert.NoError(t, err)
+	whole.Policy = ab.Policy{Gate: true}
+	one := GatePart{Family: "a", Outcome: whole.Outcome(), Comparison: whole.Comparison()}
+	broken := GatePart{Family: "b|<i>", Outcome: &Outcome{Kind: Broken, Reason: "it failed",
+		Lines: []string{"x: launch, " + strings.Repeat("é", 9000)}}}
+	const mark = "<!-- mark -->\n"
+	text := func(limit int, parts ...GatePart) string {
+		var list []*Outcome
+		for _, p := range parts {
+			list = append(list, p.Outcome)
+		}
+		s, err := GateText(mark, "about", Join(list), parts, limit)
+		assert.NoError(t, err)
+		assert.That(t, len(s) <= limit, "%d bytes of %d", len(s), limit)
+		return s
+	}
+	s := text(1<<16, one)
+	assert.That(t, strings.HasPrefix(s, mark+"### PASS: 0 of 31 slower\n\nabout\n\n**A = peer:best"), "%.200s", s)
+	assert.That(t, strings.Contains(s, "<details><summary>31 rows</summary>\n\n| problem ") &&
+		strings.Index(s, "geometric mean 1.65") < strings.Index(s, "<details>"), "%s", s)
+	s = text(1<<16, one, broken)
+	assert.That(t, strings.HasPrefix(s, mark+"### FAIL: it failed\n\n- x: launch, é") &&
+		strings.Contains(s, "\n#### a: PASS: 0 of 31 slower\n") &&
+		strings.Contains(s, "\n#### b\\|&lt;i>: FAIL: it failed\n"), "%.500s", s)
+	s = text(len(text(1<<20, one, one))-1, one, one)
+	assert.That(t, strings.Count(s, "<details>") == 1 && strings.Contains(s, "The rows are left out"), "%s", s)
+	s = text(2000, one, one)
+	assert.That(t, !strings.Contains(s, "<details>") && strings.HasPrefix(s, mark+"### PASS"), "%s", s)
+	_, err = GateText(mark, "about", one.Outcome, []GatePart{one}, 20)
+	assert.Error(t, err, "characters, and may have 20")
+}
+
 // The texts of a live compare's file come from anywhere. None makes a line of its own in a table, acts
 // on a terminal, or is a formula of a spreadsheet; what is no verdict is refused.
 func TestLiveFileTexts(t *testing.T) {
 	const forged = "x\nforged: FASTER\r\u2028forged \x1b[31m\u202e|<script>"
-	data := smallLive(t, func(r *Live) {
+	data := smallLive(t, func(r *LiveFile) {
 		r.A, r.B, r.Run.Protocol.Name = "= cmd|calc", forged, forged
 		r.Run.Device.Name, r.Peers, r.Run.Tool = forged, []string{forged}, forged
 		for i := range r.Judged {
@@ -99,11 +211,11 @@ func TestLiveFileTexts(t *testing.T) {
 
 // Whatever is accepted can be printed, and judged again.
 func FuzzParseLive(f *testing.F) {
-	good := smallLive(f, func(*Live) {})
+	good := smallLive(f, func(*LiveFile) {})
 	f.Add(good)
 	f.Add(bytes.Replace(good, []byte(`"status":"ok"`), []byte(`"status":"wrong"`), 1))
 	f.Add([]byte(`{"schema":1,"duels":[null]}`))
-	f.Add(smallLive(f, func(r *Live) { r.Summary.Worst = nil }))
+	f.Add(smallLive(f, func(r *LiveFile) { r.Summary.Worst = nil }))
 	f.Add(bytes.Replace(good, []byte(`"id":"`), []byte(`"id":"../../`), 1))
 	f.Add(bytes.Replace(good, []byte(`"a":`), []byte(`"a":NaN,"a":`), 1))
 	f.Add(bytes.Replace(good, []byte(`"rounds":[`), []byte(`"rounds":null,"x":[`), 1))
@@ -114,12 +226,12 @@ func FuzzParseLive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		run := &Live{Match: *m}
+		run := &LiveFile{Experiment: *m}
 		assert.NoError(t, Render(io.Discard, run.Comparison(), FormatText))
 		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK &&
 			len(run.Duels[0].Rounds) > 100 {
 			return // judging takes the square of the rounds
 		}
-		run.Judge()
+		run.Decide()
 	})
 }

@@ -23,11 +23,11 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A Live is a live compare.
-type Live struct{ ab.Match }
+// A LiveFile is the file of a live compare.
+type LiveFile struct{ ab.Experiment }
 
 // ReadLive reads the file of a live compare.
-func ReadLive(path string) (*Live, error) {
+func ReadLive(path string) (*LiveFile, error) {
 	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; " +
 		"write tuned:FILE for a tuned table; `normbench lint FILE` reads rules"
 	data, err := textfile.Read(path, textfile.Large)
@@ -44,11 +44,11 @@ func ReadLive(path string) (*Live, error) {
 	if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "%s is no live compare: %w", path, err)
 	}
-	return &Live{*m}, nil
+	return &LiveFile{*m}, nil
 }
 
 // Write writes the compare to its file, every sample in it, whole or not at all.
-func (l *Live) Write(p durable.Place) error {
+func (l *LiveFile) Write(p durable.Place) error {
 	data, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (l *Live) Write(p durable.Place) error {
 }
 
 // Sides are the arms as operands, each round's median a sample.
-func (l *Live) Sides() (sides [2]Side) {
+func (l *LiveFile) Sides() (sides [2]Side) {
 	run := l.Run
 	for _, x := range l.Resumed {
 		if math.Abs(x.FloorUS-run.FloorUS) > 0.2 { // which cell has which is not kept
@@ -67,7 +67,7 @@ func (l *Live) Sides() (sides [2]Side) {
 	for i, text := range []string{l.A, l.B} {
 		sides[i] = Side{Label: text, Cells: map[kernels.Problem]Measurement{}}
 		for _, d := range l.Duels {
-			c := Measurement{Entry: record.Entry{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
+			c := Measurement{Outcome: record.Outcome{Run: &run, Variant: []kernels.Variant{d.A, d.B}[i],
 				Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
 				Base: text == "base"}}
 			var us []float64
@@ -84,7 +84,7 @@ func (l *Live) Sides() (sides [2]Side) {
 }
 
 // Families are those of both arms, some more than once.
-func (l *Live) Families() (names []string) {
+func (l *LiveFile) Families() (names []string) {
 	for _, d := range l.Duels {
 		names = append(names, d.A.Family, d.B.Family)
 	}
@@ -92,7 +92,7 @@ func (l *Live) Families() (names []string) {
 }
 
 // notes are what stands below the table.
-func (l *Live) notes() (notes []string) {
+func (l *LiveFile) notes() (notes []string) {
 	if s := l.Summary; s.Cells > 0 {
 		cells := console.Count(s.Cells, "cell")
 		if s.Shapes > 0 && s.Shapes < s.Cells {
@@ -120,7 +120,7 @@ func (l *Live) notes() (notes []string) {
 }
 
 // meanInterval is that of a summary's speedup, of two shapes or more.
-func meanInterval(s verdict.Summary) string {
+func meanInterval(s verdict.Aggregate) string {
 	if s.Shapes == 1 {
 		return ""
 	}
@@ -143,11 +143,11 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 }
 
 // page makes a page with the table of rows that of a live compare: its verdict, then what it rests on.
-func (l *Live) page(p *Page, rows, stream *Table) *Page {
+func (l *LiveFile) page(p *Page, rows, stream *Table) *Page {
 	a, b := wordsOf(l.A, l.B)
 	p.Title = fmt.Sprintf("%s%s against %s on %s", strings.ToUpper(b[:1]), b[1:], a, l.Run.Device.Name)
 	found := p.Summary[0]
-	p.What, p.Summary = rows.Title, rows.Notes
+	p.What, p.Summary, p.Outcome = rows.Title, rows.Notes, rows.Outcome
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
 			"geometric mean of the speedups of %s%s", console.Count(s.Cells, "problem"), meanInterval(s))}

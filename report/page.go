@@ -22,8 +22,8 @@ import (
 // without its script, which sorts and filters tables.
 type Page struct {
 	Title   string
-	Outcome string   // of a gate, with its reason; the first line, "" where there is none
 	What    string   // below the title: what is compared with what
+	Outcome *Outcome // of a gate, above the numbers; nil without one
 	Tally   []Tally  // the verdict in numbers
 	Summary []string // and in sentences
 	Figures []Figures
@@ -34,6 +34,11 @@ type Page struct {
 
 // A Tally is a number with its word. Class is good, bad, same, open or empty.
 type Tally struct{ N, Word, Class string }
+
+// Class is the style of an outcome.
+func (o *Outcome) Class() string {
+	return map[string]string{"PASS": "good", "FAIL": "bad", "UNDECIDED": "open"}[o.Kind.Word()]
+}
 
 // A Fact is a line of what the page was measured on.
 type Fact struct{ Name, Value string }
@@ -108,8 +113,8 @@ func (p *Page) Facts() (list []Fact) {
 	return append(list, p.More...)
 }
 
-// tip says all of a side's time on a problem.
-func (c Measurement) tip(side string) string {
+// tooltip tells a side's time on a problem in full.
+func (c Measurement) tooltip(side string) string {
 	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s", side, c.interval(), c.streamPercent(),
 		c.Variant)
 }
@@ -205,7 +210,7 @@ func (t *Table) verdictFirst() (table *Table, title string) {
 // two below 10 us. The median alone where there is no interval.
 func (c Measurement) interval() string {
 	if !(c.Lo > 0) || !(c.Hi > 0) {
-		return Micros(c.us())
+		return Micros(c.medianUS())
 	}
 	digits := 1
 	if c.Median < 10 {

@@ -62,12 +62,12 @@ func TestPageOrder(t *testing.T) {
 	c.Rows[0].judged = &verdict.Judgement{Verdict: verdict.Faster, Effect: 0.5, Lo: 0.4, Hi: 0.625}
 	c.Rows[1].Verdict = equalBase
 	p := c.Page("x")
-	p.Outcome = "PASS: 0 of 3 slower"
+	p.Outcome = &Outcome{Kind: Passed, Reason: "0 of 3 slower"}
 	var b bytes.Buffer
 	assert.NoError(t, p.Write(&b))
 	text := b.String()
 	at := -1
-	for _, want := range []string{"<h1>x</h1>", `<p class="outcome good">PASS: 0 of 3 slower</p>`, `class="tally"`,
+	for _, want := range []string{"<h1>x</h1>", `<h2 class="good">PASS: 0 of 3 slower</h2>`, `class="tally"`,
 		"<h2>Speedup of B over A</h2>", "1 problem with one variant on both sides left out.", "256x4096: 2.000x, FASTER",
 		"<h2>Speed against the stream</h2>", "A, the best other library</li>", "B, our tuned kernels</li>",
 		"<h2>Every shape of rmsnorm/bwd/bf16</h2>",

@@ -40,13 +40,13 @@ var methodNotes = []rowNote{
 		func(r *Row) bool { return r.judged != nil && r.judged.Lo == 0 }},
 	{text: whyAlone},
 	{"= says that both sides are one variant of one run, not measured against itself. It counts " +
-		"as 1.00x.", func(r *Row) bool { return r.alike() && r.Unproven.us() == 0 }},
+		"as 1.00x.", func(r *Row) bool { return r.isOneVariant() && r.Unproven.medianUS() == 0 }},
 	{"kept base: the rounds do not prove that another, with this median, is faster. Chance makes one of " +
 		"many look fast. It counts as 1.00x.",
-		func(r *Row) bool { return r.Unproven.us() > 0 && len(r.Unproven.Finals().Rounds) > 0 }},
+		func(r *Row) bool { return r.Unproven.medianUS() > 0 && len(r.Unproven.Finals().Rounds) > 0 }},
 	{"kept base: the times do not prove that another, with this median, is faster. Chance makes one of " +
 		"many look fast. It counts as 1.00x.",
-		func(r *Row) bool { return r.Unproven.us() > 0 && len(r.Unproven.Finals().Rounds) == 0 }},
+		func(r *Row) bool { return r.Unproven.medianUS() > 0 && len(r.Unproven.Finals().Rounds) == 0 }},
 	{"not paired: of one recording, and not measured in turns, so {n} without a verdict. It counts " +
 		"as 1.00x in the means. A search's finals and `normbench compare A B --live` measure in turns.",
 		func(r *Row) bool { return r.Verdict == NotPaired }},
@@ -59,7 +59,7 @@ var methodNotes = []rowNote{
 
 // byMedians says that a row was judged by medians.
 func (r *Row) byMedians() bool {
-	return r.Speedup > 0 && r.judged == nil && !r.alike() && r.Verdict != NotPaired
+	return r.Speedup > 0 && r.judged == nil && !r.isOneVariant() && r.Verdict != NotPaired
 }
 
 // rowNotes are those of a list that hold for a row.

@@ -16,14 +16,14 @@ import (
 // drawn broader, as the second lies over it: where a map picks the base, both are seen.
 func pairSeries(a, b Side) []picture.Series {
 	const orange, blue, green, purple = 0, 1, 2, 3
-	base := func(s Side) bool { return s.all(func(c Measurement) bool { return c.Base }) }
+	base := func(s Side) bool { return s.holdsForAll(func(c Measurement) bool { return c.Base }) }
 	slots := [2]int{blue, blue}
 	switch {
-	case a.other() && b.other():
+	case a.isPeers() && b.isPeers():
 		slots = [2]int{orange, purple}
-	case a.other():
+	case a.isPeers():
 		slots[0] = orange
-	case b.other():
+	case b.isPeers():
 		slots[1] = orange
 	case base(b) && !base(a):
 		slots[1] = green
@@ -46,14 +46,14 @@ func (s Side) Any(yes func(Measurement) bool) bool {
 	return false
 }
 
-// all says whether what is asked holds for every cell, of which there are some.
-func (s Side) all(yes func(Measurement) bool) bool {
+// holdsForAll says whether something holds for every cell, of which there are some.
+func (s Side) holdsForAll(yes func(Measurement) bool) bool {
 	return len(s.Cells) > 0 && !s.Any(func(c Measurement) bool { return !yes(c) })
 }
 
-// other says that a side's kernels are another library's.
-func (s Side) other() bool {
-	return s.all(func(c Measurement) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
+// isPeers says whether a side's kernels are another library's.
+func (s Side) isPeers() bool {
+	return s.holdsForAll(func(c Measurement) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
 }
 
 // The measures of a plot, in pixels.
@@ -83,8 +83,8 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 				if v.streamPercent() == 0 {
 					continue
 				}
-				pt := picture.Point{X: float64(n), Y: v.streamPercent(),
-					Tip: shape(r.Problem) + ", " + v.tip(series.Name)}
+				pt := picture.PlotPoint{X: float64(n), Y: v.streamPercent(),
+					Tip: shape(r.Problem) + ", " + v.tooltip(series.Name)}
 				// A line between shapes that share no side, or past one that a side
 				// lacks, would say that something lies between them.
 				pt.Apart = n == 0 || of(n-1).streamPercent() == 0 ||
@@ -105,7 +105,7 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 	}
 	for i := range ps {
 		ps[i].Width = max(320, 80+float64(most)*max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most))))
-		ps[i].Y = picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}
+		ps[i].Y = picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.EvenTicks(0, top, 20, 8)}
 	}
 	return ps
 }

@@ -17,15 +17,15 @@ import (
 // measured. It claims no more than the table that follows.
 type Progress struct {
 	console  *console.Console
-	step     *console.Progress
+	step     *console.StatusLine
 	unit     string
-	problems map[kernels.Problem]*progressOf
+	problems map[kernels.Problem]*problemProgress
 }
 
-// progressOf is what is known of a problem so far.
-type progressOf struct {
-	best, base      sweep.Event // base is the last of the base
-	entries         []*record.Entry
+// A problemProgress is what is known of a problem so far.
+type problemProgress struct {
+	best, base      sweep.ProgressEvent // base is the last of the base
+	entries         []*record.Outcome
 	runs            map[string]*record.Run // of the entries, by their IDs
 	failed, refused int                    // refused by the device
 }
@@ -35,18 +35,18 @@ type progressOf struct {
 func NewProgress(c *console.Console, unit string, total int) *Progress {
 	step := c.Wait("measuring the first %s", unit)
 	step.Reach(console.Part{Total: total, Unit: unit})
-	return &Progress{console: c, step: step, unit: unit, problems: map[kernels.Problem]*progressOf{}}
+	return &Progress{console: c, step: step, unit: unit, problems: map[kernels.Problem]*problemProgress{}}
 }
 
 // End ends a run.
 func (p *Progress) End() { p.step.End() }
 
 // Observe is told of every record.
-func (p *Progress) Observe(e sweep.Event) {
+func (p *Progress) Observe(e sweep.ProgressEvent) {
 	r := e.Record
 	x := p.problems[r.Problem]
 	if x == nil {
-		x = &progressOf{runs: map[string]*record.Run{}}
+		x = &problemProgress{runs: map[string]*record.Run{}}
 		p.problems[r.Problem] = x
 	}
 	if r.Family == record.Stream {
@@ -70,7 +70,7 @@ func (p *Progress) Observe(e sweep.Event) {
 	p.step.Reach(console.Part{Done: e.Done, Total: e.Total, Unit: p.unit})
 }
 
-func (x *progressOf) note(e sweep.Event) {
+func (x *problemProgress) note(e sweep.ProgressEvent) {
 	if e.Median == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func (x *progressOf) note(e sweep.Event) {
 	}
 }
 
-func (x *progressOf) String() (s string) {
+func (x *problemProgress) String() (s string) {
 	if x.failed > 0 {
 		s += fmt.Sprintf(": %d failed", x.failed)
 	}
@@ -110,7 +110,7 @@ func (x *progressOf) String() (s string) {
 }
 
 // entry is a record's, whose run is one with that of the other records of the run.
-func (x *progressOf) entry(r *record.Record) *record.Entry {
+func (x *problemProgress) entry(r *record.Record) *record.Outcome {
 	if x.runs[r.Run] == nil {
 		x.runs[r.Run] = &record.Run{ID: r.Run}
 	}
@@ -121,26 +121,26 @@ func (x *progressOf) entry(r *record.Record) *record.Entry {
 // gain says what the table will say of a record and the base's, ", 1.11x base, FASTER", ", not paired" or
 // ", kept base: 11.2 us not proven", or "" where it says nothing: there may be no base, or one of the
 // search and not of the finals.
-func (x *progressOf) gain(best *record.Record) string {
+func (x *problemProgress) gain(best *record.Record) string {
 	base := x.base.Record
 	if base == nil || base.Run != best.Run {
 		return ""
 	}
 	side := func(r *record.Record) Side {
-		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Entry: *x.entry(r)}}}
+		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Outcome: *x.entry(r)}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
-	if u := Unproven(x.entries, best.Variant()); u != nil {
-		row.Unproven = Measurement{Entry: *u}
+	if u := FasterThanBase(x.entries, best.Variant()); u != nil {
+		row.Unproven = Measurement{Outcome: *u}
 	}
-	if row.alike() || row.Verdict == NotPaired {
+	if row.isOneVariant() || row.Verdict == NotPaired {
 		return ", " + row.verdict()
 	}
 	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)
 }
 
 // RunNotes say how a run went.
-func RunNotes(s sweep.Summary, devices []kernels.Device) (notes []string) {
+func RunNotes(s sweep.Totals, devices []kernels.Device) (notes []string) {
 	notes = append(notes, runNote(s, devices))
 	for _, g := range s.Gone {
 		notes = append(notes, console.OneLine(g))
@@ -149,7 +149,7 @@ func RunNotes(s sweep.Summary, devices []kernels.Device) (notes []string) {
 }
 
 // runNote counts the variants of a run.
-func runNote(s sweep.Summary, devices []kernels.Device) string {
+func runNote(s sweep.Totals, devices []kernels.Device) string {
 	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
 	add := func(n int, format string) {
 		if n > 0 {

@@ -27,7 +27,7 @@ func TestProgressChosen(t *testing.T) {
 		if run == "r-finals" {
 			r.SearchUS, r.Finals, r.Visits = 1, 3, slices.Repeat([]int{1}, len(samples))
 		}
-		p.Observe(sweep.Event{Record: r, Median: stats.Median(samples), Left: left, Done: 1, Total: 6})
+		p.Observe(sweep.ProgressEvent{Record: r, Median: stats.Median(samples), Left: left, Done: 1, Total: 6})
 	}
 	// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of the
 	// times are the last.
@@ -74,7 +74,7 @@ func TestProgressUnpaired(t *testing.T) {
 			r := &record.Record{Run: "r", Problem: devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"),
 				Family: family, Status: kernels.StatusOK, Base: family == "base", StreamUS: 5,
 				SamplesUS: slices.Repeat([]float64{us}, 9)}
-			p.Observe(sweep.Event{Record: r, Median: us, Left: 1 - i, Done: i + 1, Total: 2})
+			p.Observe(sweep.ProgressEvent{Record: r, Median: us, Left: 1 - i, Done: i + 1, Total: 2})
 		}
 		p.End()
 		assert.Equal(t, out.String(), "normbench: [2/2] rmsnorm/fwd/8x64/bf16: "+want+"\n")
@@ -84,20 +84,20 @@ func TestProgressUnpaired(t *testing.T) {
 // A base of the finals is held against the others of the same finals, and by more than noise.
 func TestUnproven(t *testing.T) {
 	now, before := &record.Run{ID: "now"}, &record.Run{ID: "before"}
-	entry := func(run *record.Run, family string, us float64, final *record.Final) *record.Entry {
-		return &record.Entry{Run: run, Variant: kernels.Variant{Family: family}, Base: family == "base",
+	entry := func(run *record.Run, family string, us float64, final *record.Final) *record.Outcome {
+		return &record.Outcome{Run: run, Variant: kernels.Variant{Family: family}, Base: family == "base",
 			Status: kernels.StatusOK, Summary: stats.Summary{Median: us}, Final: final}
 	}
 	final := &record.Final{Of: 3}
 	wrong := entry(now, "wrong", 10, final)
 	wrong.Status = kernels.StatusWrong
-	variants := []*record.Entry{entry(now, "base", 100, final), entry(now, "near", 99.5, final), wrong,
+	variants := []*record.Outcome{entry(now, "base", 100, final), entry(now, "near", 99.5, final), wrong,
 		entry(before, "older", 50, final), entry(now, "unpaired", 60, nil)}
 	base := variants[0].Variant
-	assert.That(t, Unproven(variants, base) == nil, "none of these is of the finals and ahead by 1%%")
+	assert.That(t, FasterThanBase(variants, base) == nil, "none of these is of the finals and ahead by 1%%")
 	variants = append(variants, entry(now, "b", 95, final), entry(now, "c", 90, final))
-	if x := Unproven(variants, base); x == nil || x.Variant.Family != "c" {
+	if x := FasterThanBase(variants, base); x == nil || x.Variant.Family != "c" {
 		t.Errorf("not the fastest of the finals: %+v", x)
 	}
-	assert.That(t, Unproven(variants, variants[5].Variant) == nil, "the base was not kept")
+	assert.That(t, FasterThanBase(variants, variants[5].Variant) == nil, "the base was not kept")
 }

@@ -25,6 +25,9 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 		return fmt.Errorf("table %q: %w", t.Title, err)
 	}
 	var b bytes.Buffer
+	if t.Outcome != nil {
+		l.writeOutcome(&b, t.Outcome, format)
+	}
 	l.writeTitle(&b, t.Title, format)
 	if p.stacked {
 		b.WriteString(p.stack(l))
@@ -123,7 +126,7 @@ func (l *Layout) writeTitle(b *bytes.Buffer, title, format string) {
 		return
 	}
 	for line := range strings.SplitSeq(title, "\n") {
-		b.WriteString(l.prose(line) + "\n")
+		b.WriteString(l.wrapLine(line) + "\n")
 	}
 	b.WriteByte('\n')
 }
@@ -149,7 +152,7 @@ func (l *Layout) writeNotes(b *bytes.Buffer, p *sheet, format string) {
 			item := strings.TrimLeft(n, " ")
 			n = n[:len(n)-len(item)] + "- " + unmarkedNote.Replace(item)
 		}
-		b.WriteString(l.prose(n) + "\n")
+		b.WriteString(l.wrapLine(n) + "\n")
 	}
 }
 

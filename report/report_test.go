@@ -22,7 +22,7 @@ import (
 
 // timed is a cell of which only a time is known.
 func timed(us float64) Measurement {
-	return Measurement{Entry: record.Entry{Status: kernels.StatusOK, Summary: stats.Summary{Median: us}}}
+	return Measurement{Outcome: record.Outcome{Status: kernels.StatusOK, Summary: stats.Summary{Median: us}}}
 }
 
 func coldRun(id, device string) *record.Run {
@@ -39,7 +39,7 @@ func ok(us float64) Measurement {
 }
 
 func failed(s kernels.Status, reason string) Measurement {
-	return Measurement{Entry: record.Entry{Variant: ok(0).Variant, Status: s, Reason: reason}}
+	return Measurement{Outcome: record.Outcome{Variant: ok(0).Variant, Status: s, Reason: reason}}
 }
 
 func wide(c Measurement) Measurement {

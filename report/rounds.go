@@ -1,6 +1,9 @@
 package report
 
 import (
+	"cmp"
+	"fmt"
+
 	"normbench/sweep/verdict"
 )
 
@@ -13,18 +16,19 @@ func speedupOf(effect float64) any {
 }
 
 // RoundsTable judges the cells of a file of rounds; step is that of the clock that timed them, in
-// their unit, 0 for none.
-func RoundsTable(cells []verdict.Rounds, step float64) *Table {
+// their unit, 0 for none. gate has an outcome on it: no cell is slower, beyond doubt among so many.
+func RoundsTable(cells []verdict.NamedRounds, step float64, gate bool) *Table {
 	type row struct {
-		verdict.Rounds
+		verdict.NamedRounds
 		verdict.Judgement
 	}
-	var list []verdict.Cell
+	var list []verdict.PairedRounds
 	for _, x := range cells {
-		list = append(list, verdict.Cell{Rounds: x.Rounds, Step: step})
+		list = append(list, verdict.PairedRounds{Rounds: x.Rounds, Step: step})
 	}
 	var rows []row
-	for i, j := range verdict.Judge(list, verdict.Default()) {
+	judged := verdict.Judge(list, verdict.Default())
+	for i, j := range judged {
 		rows = append(rows, row{cells[i], j})
 	}
 	again := len(cells) > 0 && cells[0].Again
@@ -59,6 +63,22 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 		return ratioIn(1/r.Effect, 1/r.Hi, 1/r.Lo)
 	}
 	t := NewTable("", rows, columns)
+	if gate {
+		s := verdict.Summarize(judged)
+		o := &Outcome{Kind: Passed, Counts: Counts{len(rows), s.Faster, s.Same, s.Slower, s.Inconclusive}}
+		for i, r := range rows {
+			if r.Gate == verdict.Slower {
+				o.Kind = Slower
+				name := cmp.Or(r.Name, fmt.Sprintf("cell %d", i+1))
+				o.Lines = append(o.Lines, fmt.Sprintf("%s: %s slower", name, r.Speedup()))
+			}
+		}
+		o.Reason = fmt.Sprintf("%d of %d slower", len(o.Lines), len(rows))
+		if s.Inconclusive > 0 {
+			o.Reason += fmt.Sprintf(", %d inconclusive", s.Inconclusive)
+		}
+		t.Outcome = o
+	}
 	for _, r := range rows {
 		t.Notes = append(t.Notes, lateNotes(r.Name, &r.Judgement)...)
 	}

@@ -13,8 +13,8 @@ import (
 
 // SideOf is the operand of the fastest right entry of each problem that keep wants or, where none
 // is right, of one that failed.
-func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Entry) bool) Side {
-	best := map[kernels.Problem]*record.Entry{}
+func SideOf(label string, entries iter.Seq[*record.Outcome], keep func(*record.Outcome) bool) Side {
+	best := map[kernels.Problem]*record.Outcome{}
 	for x := range entries {
 		if x.Variant.Family == record.Stream || !keep(x) {
 			continue
@@ -27,7 +27,7 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 	}
 	s := Side{Label: label, Cells: map[kernels.Problem]Measurement{}}
 	for p, x := range best {
-		s.Cells[p] = Measurement{Entry: *x}
+		s.Cells[p] = Measurement{Outcome: *x}
 	}
 	return s
 }

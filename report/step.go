@@ -48,21 +48,21 @@ func StepTable(steps []models.Step) *Table {
 // SetSteps has the comparison say what its rows are worth in these steps.
 func (c *Comparison) SetSteps(steps []models.Step) { c.steps = steps }
 
-// A worth is what the rows of a comparison come to in a step.
-type worth struct {
+// A stepWorth says what the rows of a comparison come to in a step.
+type stepWorth struct {
 	step   string
 	calls  float64 // of the problems that have a time on both sides
 	a, b   float64 // us
 	floor  float64 // us of the launches, one a call
 	saved  float64
-	lo, hi float64  // interval of saved
-	parts  []part   // those that make up A's time, the longest first
-	lacks  []string // problems without a time
-	lost   float64  // calls of these
+	lo, hi float64    // interval of saved
+	parts  []stepPart // those that make up A's time, the longest first
+	lacks  []string   // problems without a time
+	lost   float64    // calls of these
 }
 
-// A part is what a problem takes of a step.
-type part struct {
+// A stepPart says what a problem takes of a step.
+type stepPart struct {
 	problem kernels.Problem
 	calls   float64
 	a, b    float64 // us in a step
@@ -70,8 +70,8 @@ type part struct {
 
 // worthOf adds up the rows in a step. The interval takes all problems of one shape to err together,
 // as what moves one of them moves the others, and different shapes to err on their own.
-func (c *Comparison) worthOf(s models.Step) worth {
-	w := worth{step: s.Name}
+func (c *Comparison) worthOf(s models.Step) stepWorth {
+	w := stepWorth{step: s.Name}
 	rows := map[kernels.Problem]Row{}
 	for _, r := range c.Rows {
 		rows[r.Problem] = r
@@ -87,10 +87,10 @@ func (c *Comparison) worthOf(s models.Step) worth {
 			w.lost += n
 			continue
 		}
-		saved, lo, hi := r.saved()
+		saved, lo, hi := r.savedTime()
 		w.calls += n
-		w.parts = append(w.parts, part{p, n, n * r.A.us(), n * (r.A.us() - saved)})
-		w.a += n * r.A.us()
+		w.parts = append(w.parts, stepPart{p, n, n * r.A.medianUS(), n * (r.A.medianUS() - saved)})
+		w.a += n * r.A.medianUS()
 		w.saved += n * saved
 		w.floor += n * max(r.A.run().FloorUS, r.B.run().FloorUS)
 		e := shapes[shape(p)]
@@ -107,16 +107,16 @@ func (c *Comparison) worthOf(s models.Step) worth {
 		below, above = below+e.below*e.below, above+e.above*e.above
 	}
 	w.lo, w.hi = w.saved-math.Sqrt(below), w.saved+math.Sqrt(above)
-	slices.SortStableFunc(w.parts, func(x, y part) int { return cmp.Compare(y.a, x.a) })
+	slices.SortStableFunc(w.parts, func(x, y stepPart) int { return cmp.Compare(y.a, x.a) })
 	return w
 }
 
-// saved is by how many us B is faster in a call, with its interval, NaN where there is none. Where rounds
+// savedTime computes by how many us B is faster in a call, with its interval, NaN where there is none. Where rounds
 // gave a speedup, that is what the saving comes from.
-func (r *Row) saved() (us, lo, hi float64) {
-	a, b := r.A.us(), r.B.us()
+func (r *Row) savedTime() (us, lo, hi float64) {
+	a, b := r.A.medianUS(), r.B.medianUS()
 	switch {
-	case r.alike():
+	case r.isOneVariant():
 		return 0, 0, 0
 	case r.judged != nil:
 		us = a - a/r.Speedup
@@ -133,40 +133,40 @@ func (r *Row) saved() (us, lo, hi float64) {
 
 // stepTable says what the comparison is worth in each of its steps: a row for each.
 func (c *Comparison) stepTable() *Table {
-	var rows []worth
+	var rows []stepWorth
 	for _, s := range c.steps {
 		rows = append(rows, c.worthOf(s))
 	}
-	percent := func(of func(worth) float64) func(worth) any {
-		return func(w worth) any {
+	percent := func(of func(stepWorth) float64) func(stepWorth) any {
+		return func(w stepWorth) any {
 			if w.a == 0 {
 				return nil
 			}
 			return 100 * of(w) / w.a
 		}
 	}
-	number := func(head, name string, of func(worth) float64) Column[worth] {
-		return Column[worth]{Head: head, Name: name, Value: func(w worth) any { return of(w) },
-			Text: func(w worth) string { return Micros(of(w)) }}
+	number := func(head, name string, of func(stepWorth) float64) Column[stepWorth] {
+		return Column[stepWorth]{Head: head, Name: name, Value: func(w stepWorth) any { return of(w) },
+			Text: func(w stepWorth) string { return Micros(of(w)) }}
 	}
-	low := func(w worth) float64 { return w.lo }
-	high := func(w worth) float64 { return w.hi }
-	columns := []Column[worth]{
-		{Head: "per step", Name: "step", Value: func(w worth) any { return w.step }},
-		{Head: "calls", Name: "calls", Value: func(w worth) any { return w.calls }},
-		number("A us", "a_us", func(w worth) float64 { return w.a }),
-		number("B us", "b_us", func(w worth) float64 { return w.b }),
-		{Head: "saved us", Name: "saved_us", Value: func(w worth) any { return w.saved }, Text: worth.savedText},
-		{Name: "saved_lo_us", Value: func(w worth) any { return low(w) }},
-		{Name: "saved_hi_us", Value: func(w worth) any { return high(w) }},
-		{Head: "saved %", Name: "saved_percent", Value: percent(func(w worth) float64 { return w.saved }),
-			Text: worth.percentText, Means: "of A's time in the norms of a step; the intervals are those of the problems, together"},
+	low := func(w stepWorth) float64 { return w.lo }
+	high := func(w stepWorth) float64 { return w.hi }
+	columns := []Column[stepWorth]{
+		{Head: "per step", Name: "step", Value: func(w stepWorth) any { return w.step }},
+		{Head: "calls", Name: "calls", Value: func(w stepWorth) any { return w.calls }},
+		number("A us", "a_us", func(w stepWorth) float64 { return w.a }),
+		number("B us", "b_us", func(w stepWorth) float64 { return w.b }),
+		{Head: "saved us", Name: "saved_us", Value: func(w stepWorth) any { return w.saved }, Text: stepWorth.savedText},
+		{Name: "saved_lo_us", Value: func(w stepWorth) any { return low(w) }},
+		{Name: "saved_hi_us", Value: func(w stepWorth) any { return high(w) }},
+		{Head: "saved %", Name: "saved_percent", Value: percent(func(w stepWorth) float64 { return w.saved }),
+			Text: stepWorth.percentText, Means: "of A's time in the norms of a step; the intervals are those of the problems, together"},
 		{Name: "saved_lo_percent", Value: percent(low)},
 		{Name: "saved_hi_percent", Value: percent(high)},
-		{Head: "launches us", Name: "floor_us", Value: func(w worth) any { return NonZero(w.floor) },
-			Text:  func(w worth) string { return Micros(w.floor) },
+		{Head: "launches us", Name: "floor_us", Value: func(w stepWorth) any { return NonZero(w.floor) },
+			Text:  func(w stepWorth) string { return Micros(w.floor) },
 			Means: "the floor, once for each call: it is part of A us and of B us"},
-		{Name: "calls_without_a_time", Value: func(w worth) any { return w.lost }},
+		{Name: "calls_without_a_time", Value: func(w stepWorth) any { return w.lost }},
 	}
 	t := NewTable("", rows, columns)
 	t.Name, t.Drop = "steps", []string{"launches us"}
@@ -176,7 +176,7 @@ func (c *Comparison) stepTable() *Table {
 	return t
 }
 
-func (w worth) savedText() string {
+func (w stepWorth) savedText() string {
 	digits := 1
 	if math.Abs(w.saved) >= 100 {
 		digits = 0
@@ -187,7 +187,7 @@ func (w worth) savedText() string {
 	return fmt.Sprintf("%.*f (%.*f to %.*f)", digits, w.saved, digits, w.lo, digits, w.hi)
 }
 
-func (w worth) percentText() string {
+func (w stepWorth) percentText() string {
 	switch share := func(x float64) float64 { return 100 * x / w.a }; {
 	case w.a == 0:
 		return ""
@@ -210,7 +210,7 @@ func calls(n float64) string {
 const mostOf = 0.9
 
 // notes name the few problems that make most of the step's time, and those without a time.
-func (w worth) notes(several bool) (notes []string) {
+func (w stepWorth) notes(several bool) (notes []string) {
 	of := ""
 	if several {
 		of = w.step + ": "

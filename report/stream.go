@@ -50,7 +50,7 @@ func streamScore(side int, kind string, rows []Row) StreamScore {
 			continue
 		}
 		ratios, problems = append(ratios, r), append(problems, row.Problem)
-		stream, us = append(stream, c.StreamUS), append(us, c.us())
+		stream, us = append(stream, c.StreamUS), append(us, c.medianUS())
 		if score.Worst == 0 || r < score.Worst {
 			score.Worst, score.At = r, &row.Problem
 		}

@@ -160,13 +160,14 @@ const (
 
 // A Table is any table that a command prints.
 type Table struct {
-	Title  string   // lines above the table, the first of them its name
-	Header []string // with units: "time us"
-	Align  []Align  // per column; Left where it is shorter than Header
-	Rows   [][]string
-	Notes  []string // lines below the table; two spaces before one put it under the one before
-	Name   string   // of its rows in json behind another table, whose are "rows"
-	Device string   // that it is of: its ID, those of several with commas
+	Outcome *Outcome // of a gate, before all else; nil without one
+	Title   string   // lines above the table, the first of them its name
+	Header  []string // with units: "time us"
+	Align   []Align  // per column; Left where it is shorter than Header
+	Rows    [][]string
+	Notes   []string // lines below the table; two spaces before one put it under the one before
+	Name    string   // of its rows in json behind another table, whose are "rows"
+	Device  string   // that it is of: its ID, those of several with commas
 	// Data has the columns and rows that csv and json show instead, where those above are
 	// for people: a value to a field, in full, under names that stay, and none left out.
 	Data *Table
@@ -228,6 +229,7 @@ func (t *Table) in(format string) *Table {
 		data.Header, data.alias = data.alias, data.Header
 	}
 	data.Title, data.Notes, data.Name, data.Device, data.named = t.Title, t.Notes, t.Name, t.Device, nil
+	data.Outcome = t.Outcome
 	data.data = true
 	return &data
 }
@@ -289,10 +291,10 @@ type Ending struct{ Found, Next string }
 //	text      aligned columns that fit the writer's Layout
 //	markdown  pipe tables
 //	csv       header and rows of the first table only
-//	json      {"schema", "tool", "device", "title", "rows": [{header: cell}], NAME: [...], "notes", "found", "next"}:
+//	json      {"gate", "schema", "tool", "device", "title", "rows": [{header: cell}], NAME: [...], "notes", "found", "next"}:
 //	          the first table's rows, those of each other table under its name, and the notes of all. The cells of
 //	          right-aligned columns are numbers where they are such, those of JSON columns any values; both are
-//	          null where empty, as is a device that is not known
+//	          null where empty, as is a device that is not known; "gate" is there of one that has an outcome
 //
 // csv and json are of each table's Data, where it has such.
 //
@@ -356,7 +358,7 @@ func (end Ending) write(w io.Writer, format string, l *Layout) error {
 			if b.Len() == 0 {
 				b.WriteByte('\n')
 			}
-			b.WriteString(l.prose(line.word+": "+text) + "\n")
+			b.WriteString(l.wrapLine(line.word+": "+text) + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -390,7 +392,11 @@ func tablesJSON(w io.Writer, tool string, end Ending, tables []*Table) error {
 		device = jsonText(first.Device)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "{\n  \"schema\": %d,\n  \"tool\": %s,\n  \"device\": %s,\n  \"title\": %s", Schema, jsonText(tool),
+	b.WriteString("{\n")
+	if first.Outcome != nil {
+		b.WriteString("  \"gate\": " + first.Outcome.json() + ",\n")
+	}
+	fmt.Fprintf(&b, "  \"schema\": %d,\n  \"tool\": %s,\n  \"device\": %s,\n  \"title\": %s", Schema, jsonText(tool),
 		device, jsonText(first.Title))
 	var notes []string
 	for i, t := range tables {

@@ -196,7 +196,7 @@ func TestUnprovenAndUnfit(t *testing.T) {
 			"failed: timer step is 2 us, wanted at most 1 us; do not trust small differences"),
 			"%s: above the table stands %q", format, above)
 		assert.That(t, strings.Contains(table, "kept base: 6.400 us not proven") &&
-			strings.Contains(table, "many look fast"), "%s: %s", format, table)
+			strings.Contains(out.String(), "many look fast"), "%s: %s", format, table)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestRecordedAlike(t *testing.T) {
 	for _, name := range files {
 		f, err := record.Load(name)
 		assert.NoError(t, err)
-		twice := func(x *record.Entry) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }
+		twice := func(x *record.Outcome) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }
 		for _, e := range f.Latest(twice) {
 			x := e.Finals()
 			step := stats.TimerStep(e.SamplesUS)

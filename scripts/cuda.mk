@@ -1,18 +1,21 @@
 # Targets of the cuda build tag; included by the Makefile.
-.PHONY: cuda wheel install-cuda cuda-tests cuda-headers
+.PHONY: cuda wheel release install-cuda cuda-tests cuda-headers
 
 # The program with the CUDA device. It runs without a driver too, so it must not be linked to one.
 cuda: ## build bin/normbench-cuda (needs no GPU)
 	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \
-	go build -tags cuda $(LDFLAGS) -o bin/normbench-cuda ./cmd/normbench
+	go build -tags cuda -o bin/normbench-cuda ./cmd/normbench
 	@if readelf -d bin/normbench-cuda | grep -q 'NEEDED.*libcuda'; then \
 		echo 'make cuda: error: bin/normbench-cuda is linked to libcuda, see kernels/devices/cuda/driver/symbols.h' >&2; exit 1; fi
 
 wheel: ## build dist/*.whl for machines with Python and no Go, x86-64 and aarch64
 	@scripts/wheel.sh
 
+release: ## build dist/: wheels and archives of x86-64 and aarch64, and SHA256SUMS
+	@scripts/wheel.sh release
+
 install-cuda: ## go install normbench with the CUDA device
-	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && go install -tags cuda $(LDFLAGS) ./cmd/normbench
+	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && go install -tags cuda ./cmd/normbench
 
 cuda-tests: ## build the tests that need a GPU, for scripts/gpu.sh
 	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \

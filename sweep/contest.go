@@ -16,7 +16,7 @@ func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protoco
 }
 
 // contest measures a job in rounds.
-func (m *measurer) contest(ctx context.Context) error {
+func (m *searchMeasurer) contest(ctx context.Context) error {
 	most := m.v.run.o.Contest
 	arms := make([]*Arm, len(m.j.Variants))
 	for i, variant := range m.j.Variants {
@@ -29,9 +29,9 @@ func (m *measurer) contest(ctx context.Context) error {
 			return err
 		}
 	}
-	rounds := &Rounds{Session: m.Session, Launches: FinalLaunches, Rejects: most,
+	rounds := &RoundRunner{Session: m.Session, Launches: FinalLaunches, Rejects: most,
 		More: func(n int) bool { return n == 0 || n < most && !DropSlower(arms) }}
-	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
+	if err := m.v.takeTurn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err
 	}
 	var recs []*record.Record
@@ -43,7 +43,7 @@ func (m *measurer) contest(ctx context.Context) error {
 }
 
 // armRecord is the record of an arm in a run, with all that the rounds know of it.
-func (m *measurer) armRecord(in *record.Run, a *Arm) *record.Record {
+func (m *searchMeasurer) armRecord(in *record.Run, a *Arm) *record.Record {
 	rec := m.record(in, a.Variant, a.Failure)
 	if a.Failure == nil {
 		rec.SamplesUS, rec.Visits = a.Samples, a.Visits

@@ -37,11 +37,11 @@ const CPUFinals = 4
 // inputs. Its records end with the base's. If less than their time is left, in seconds, fewer are
 // measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
 // alone, if it spent the budget.
-func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) (
+func (m *searchMeasurer) finals(ctx context.Context, b *search.Board, left float64) (
 	recs []*record.Record, err error) {
 	o := m.v.run.o.Search
 	in := b.Finalists(m.finalists(b, left))
-	f := &final{base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base},
+	f := &finalState{base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base},
 		strict: m.v.run.info.Kind == kernels.KindCPU}
 	for i, k := range in {
 		v := m.j.Variants[k]
@@ -64,7 +64,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) (
 	}
 	start, before := time.Now(), m.Busy
 	over := func() bool { return max(time.Since(start).Seconds(), m.Busy-before) > left }
-	rounds := &Rounds{Session: m.Session, Launches: o.Launches, Rejects: o.Rounds,
+	rounds := &RoundRunner{Session: m.Session, Launches: o.Launches, Rejects: o.Rounds,
 		More: func(n int) bool { return n < o.Rounds && (n < least || !over()) }}
 	if err := rounds.Run(ctx, visited); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) (
 }
 
 // finalists is how many there are in the finals: as many as asked, or as there is time for.
-func (m *measurer) finalists(b *search.Board, left float64) int {
+func (m *searchMeasurer) finalists(b *search.Board, left float64) int {
 	o := m.v.run.o.Search
 	n := o.Finals
 	if b.Short {
@@ -106,8 +106,8 @@ func (m *measurer) finalists(b *search.Board, left float64) int {
 	return n
 }
 
-// A final is who is in the finals of a search, and who won. The indices are into its arms, -1 for none.
-type final struct {
+// A finalState says who is in the finals of a search, and who won. The indices are into its arms, -1 for none.
+type finalState struct {
 	arms        []*Arm
 	base, entry int  // what runs untuned; the checked-in entry
 	second      *Arm // another copy of the base
@@ -121,7 +121,7 @@ type final struct {
 // ahead (isAhead, with the floor of two copies of the base). Of those that are, the winner is
 // the checked-in entry if it is within the band of the fastest, else the fastest by the median of its
 // rounds. There is no winner where none is left.
-func (f *final) pick() {
+func (f *finalState) pick() {
 	runs := func(i int) bool { return i >= 0 && f.arms[i].Failure == nil && len(f.arms[i].Rounds) > 0 }
 	floor, others := 0.0, 0
 	if f.base >= 0 {
@@ -164,7 +164,7 @@ func (f *final) pick() {
 // programs on a cpu that would choose another variant each time, so there the arm must be FASTER than
 // both copies, by the rule and the share of Alpha that the table has. A copy that met more noise than
 // the other makes an arm look fast against it alone.
-func (f *final) isAhead(a *Arm, floor float64) bool {
+func (f *finalState) isAhead(a *Arm, floor float64) bool {
 	base := f.arms[f.base]
 	if !f.strict {
 		return verdict.IsAhead(base.Rounds, a.Rounds, floor)
@@ -180,7 +180,7 @@ func (f *final) isAhead(a *Arm, floor float64) bool {
 // choose picks the winner and checks it with other inputs, for its answer and
 // for the same bits every time; one that fails there is out, and the next best
 // is chosen.
-func (m *measurer) choose(ctx context.Context, f *final) error {
+func (m *searchMeasurer) choose(ctx context.Context, f *finalState) error {
 	m.Seed = m.v.run.o.Seed ^ freshSeed>>11
 	defer func() {
 		if m.Draw != kernels.DrawUnit {
@@ -213,7 +213,7 @@ func (m *measurer) choose(ctx context.Context, f *final) error {
 
 // checkFresh checks an arm on a draw of the session's seed. There is no check, and the arm has failed,
 // where it is not right.
-func (m *measurer) checkFresh(ctx context.Context, a *Arm, draw kernels.Draw, repeats int) (*kernels.Check, error) {
+func (m *searchMeasurer) checkFresh(ctx context.Context, a *Arm, draw kernels.Draw, repeats int) (*kernels.Check, error) {
 	m.Close()
 	m.Draw = draw
 	c, err := m.Check(ctx, a.Variant, repeats)
@@ -238,7 +238,7 @@ func (m *measurer) checkFresh(ctx context.Context, a *Arm, draw kernels.Draw, re
 }
 
 // finalRecord is the record of an arm of the finals, with the times of its stages.
-func (m *measurer) finalRecord(ctx context.Context, f *final, i int, searchUS float64) (
+func (m *searchMeasurer) finalRecord(ctx context.Context, f *finalState, i int, searchUS float64) (
 	*record.Record, error) {
 	a := f.arms[i]
 	if a.Failure == nil && len(a.Samples) == 0 {

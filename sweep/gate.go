@@ -35,9 +35,9 @@ func gatesOf(vs []*visitor) (gates []*gate) {
 	return gates
 }
 
-// turn does something when it is v's turn on the GPU. A visitor that is in does not count the
-// processes of the other visitors as foreign.
-func (v *visitor) turn(ctx context.Context, what func() error) error {
+// takeTurn waits until it is v's turn on the GPU, and does something then. A visitor that is in counts
+// no process of another visitor as foreign.
+func (v *visitor) takeTurn(ctx context.Context, what func() error) error {
 	g, start := v.gate, time.Now()
 	if err := g.turn.Acquire(ctx, 1); err != nil {
 		return err

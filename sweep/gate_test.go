@@ -21,7 +21,7 @@ type sharing struct {
 	beside  atomic.Pointer[[]int]
 }
 
-func (s *sharing) PID() int           { return s.pid }
+func (s *sharing) PID() int                    { return s.pid }
 func (s *sharing) IgnoreProcesses(pids ...int) { s.beside.Store(&pids) }
 
 func (s *sharing) Prepare(_ context.Context, _ kernels.Problem, v kernels.Variant) error {

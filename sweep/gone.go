@@ -42,10 +42,10 @@ const patience = 3 * time.Minute
 // pauses stand between the tries to open a problem on a device that dies of it.
 var pauses = []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second}
 
-// A tally counts answers, and the requests that the device died of.
-type tally struct{ answers, deaths int }
+// A deathCount counts answers, and the requests that the device died of.
+type deathCount struct{ answers, deaths int }
 
-func (t *tally) note(died bool) {
+func (t *deathCount) note(died bool) {
 	if died {
 		t.deaths++
 	} else {
@@ -53,32 +53,36 @@ func (t *tally) note(died bool) {
 	}
 }
 
-func (t tally) plus(o tally) tally { return tally{t.answers + o.answers, t.deaths + o.deaths} }
+func (t deathCount) plus(o deathCount) deathCount {
+	return deathCount{t.answers + o.answers, t.deaths + o.deaths}
+}
 
-func (t tally) minus(o tally) tally { return tally{t.answers - o.answers, t.deaths - o.deaths} }
+func (t deathCount) minus(o deathCount) deathCount {
+	return deathCount{t.answers - o.answers, t.deaths - o.deaths}
+}
 
-// An op is what a device is asked for. Its deaths are counted for each: one may do the device more
+// A requestKind is what a device is asked for. Its deaths are counted for each: one may do the device more
 // harm.
-type op int
+type requestKind int
 
 const (
-	opCheck op = iota
+	opCheck requestKind = iota
 	opTime
 	ops
 )
 
-type cell struct {
+type failureKey struct {
 	kernels.Problem
 	kernels.Variant
-	op
+	requestKind
 }
 
 // A ledger holds what a device answered and what it died of. One goroutine uses it.
 type ledger struct {
-	cells int        // of the sweep, each of which may be blamed
-	own   [ops]tally // of the stream
-	base  [ops]tally // of all bases that were not blamed
-	of    map[cell]*tally
+	cells int             // of the sweep, each of which may be blamed
+	own   [ops]deathCount // of the stream
+	base  [ops]deathCount // of all bases that were not blamed
+	of    map[failureKey]*deathCount
 	// dying is when the device first died since it last took a time, or a variant was blamed; zero if
 	// it did not.
 	dying time.Time
@@ -87,44 +91,44 @@ type ledger struct {
 }
 
 func newLedger(cells int) *ledger {
-	return &ledger{cells: max(cells, leastCells), of: map[cell]*tally{}}
+	return &ledger{cells: max(cells, leastCells), of: map[failureKey]*deathCount{}}
 }
 
 // note counts an answer of a variant, or a death, and says whether the variant is to blame for all
 // of its deaths so far; why has the evidence.
-func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string) {
+func (l *ledger) note(c failureKey, stream, base, died bool) (guilty bool, why string) {
 	if died {
 		l.die()
-	} else if c.op == opTime {
+	} else if c.requestKind == opTime {
 		l.dying = time.Time{}
 	}
 	if stream {
-		l.own[c.op].note(died)
+		l.own[c.requestKind].note(died)
 		return false, ""
 	}
 	if base {
-		l.base[c.op].note(died)
+		l.base[c.requestKind].note(died)
 	}
 	t := l.of[c]
 	if t == nil {
-		t = &tally{}
+		t = &deathCount{}
 		l.of[c] = t
 	}
 	if t.note(died); !died {
 		return false, ""
 	}
-	own, other := l.own[c.op].plus(l.base[c.op]), l.own[1-c.op].plus(l.base[1-c.op])
+	own, other := l.own[c.requestKind].plus(l.base[c.requestKind]), l.own[1-c.requestKind].plus(l.base[1-c.requestKind])
 	if base {
 		own = own.minus(*t)
 	}
 	if own.deaths+other.deaths == 0 {
 		own = own.plus(other)
 	}
-	if chance(*t, own) > blame/float64(l.cells*tries) {
+	if deathChance(*t, own) > blame/float64(l.cells*tries) {
 		return false, ""
 	}
 	if base {
-		l.base[c.op] = l.base[c.op].minus(*t)
+		l.base[c.requestKind] = l.base[c.requestKind].minus(*t)
 	}
 	l.dying = time.Time{}
 	return true, fmt.Sprintf("%s%d of %d times; the stream and the base: %d of %d)", record.Evidence,
@@ -134,16 +138,16 @@ func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string)
 // suspects says whether the device has died of a variant.
 func (l *ledger) suspects(p kernels.Problem, v kernels.Variant) bool {
 	for op := range ops {
-		if t := l.of[cell{p, v, op}]; t != nil && t.deaths > 0 {
+		if t := l.of[failureKey{p, v, op}]; t != nil && t.deaths > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// chance is that of so many deaths or more, if the variant died at the device's own rate. The rate
+// deathChance computes the chance of so many deaths or more, if the variant died at the device's own rate. The rate
 // has the distribution that its own deaths leave of a uniform one: few answers prove little.
-func chance(variant, own tally) float64 {
+func deathChance(variant, own deathCount) float64 {
 	a, b := float64(own.deaths+1), float64(own.answers+1)
 	n, p := float64(variant.deaths+variant.answers), 0.0
 	for k := float64(variant.deaths); k <= n; k++ {
@@ -160,8 +164,8 @@ func (l *ledger) die() {
 	}
 }
 
-// stale says that a device has done nothing but die for too long, or is unfit.
-func (l *ledger) stale(dev kernels.Device) bool {
+// isHopeless says whether a device has done nothing but die for too long, or is unfit.
+func (l *ledger) isHopeless(dev kernels.Device) bool {
 	limit := patience
 	if d, ok := dev.(interface{ Patience() time.Duration }); ok {
 		limit = d.Patience()
@@ -169,14 +173,14 @@ func (l *ledger) stale(dev kernels.Device) bool {
 	return l.unfit || !l.dying.IsZero() && time.Since(l.dying) >= limit
 }
 
-// died says whether a failure took the device's process with it.
-func died(f *kernels.Failure) bool {
+// tookDevice says whether the device's process ended in a failure.
+func tookDevice(f *kernels.Failure) bool {
 	return f.Broken || f.Status == kernels.StatusCrash || f.Status == kernels.StatusTimeout
 }
 
-// gone is the error of a device with which what was asked for cannot be done. It is nobody's
+// goneError makes the error of a device with which what was asked for cannot be done. It is nobody's
 // result.
-func gone(dev kernels.Device, what string, f *kernels.Failure) error {
+func goneError(dev kernels.Device, what string, f *kernels.Failure) error {
 	g := &kernels.DeviceLoss{Device: dev.Info().Name, Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
 	if s, ok := dev.(fmt.Stringer); ok {
 		g.Device = s.String()
@@ -188,7 +192,7 @@ const goneHelp = "mend it or leave it out; the same command goes on from there"
 
 // giveBack puts what is left of a job at the end of the queue. Its first variant comes last there. It
 // says whether the device answers nothing any more, and takes note of that.
-func (r *run) giveBack(v *visitor, j *job, why error) (retired bool) {
+func (r *runner) giveBack(v *visitor, j *job, why error) (retired bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if j.returned == nil {
@@ -203,7 +207,7 @@ func (r *run) giveBack(v *visitor, j *job, why error) (retired bool) {
 	r.change.Broadcast()
 	r.toCome += len(j.Variants)
 	v.ledger.die()
-	retired = v.ledger.stale(v.dev)
+	retired = v.ledger.isHopeless(v.dev)
 	if retired && !slices.Contains(r.sum.Gone, why.Error()) {
 		r.sum.Gone = append(r.sum.Gone, why.Error())
 	}
@@ -216,7 +220,7 @@ type UnfinishedError struct{ error }
 func (u *UnfinishedError) Unwrap() error { return u.error }
 
 // leftError is the error of a run that ends with jobs in its queue.
-func (r *run) leftError() error {
+func (r *runner) leftError() error {
 	left, why := 0, r.sum.Gone
 	for _, j := range r.queue {
 		left += len(j.left)
@@ -235,7 +239,7 @@ func (r *run) leftError() error {
 }
 
 // idle says that v has nothing that it could give back, and wakes who waits for that.
-func (r *run) idle(v *visitor) {
+func (r *runner) idle(v *visitor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, v)

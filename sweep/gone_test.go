@@ -123,7 +123,7 @@ func TestRunFlaky(t *testing.T) {
 	fatal := map[kernels.Variant]bool{ts[0].Variants[5]: true}
 	for _, p := range []float64{0, 0.01, 0.03, 0.1, 0.3} {
 		for seed := range uint64(4) {
-			for _, o := range []Options{options(2), searching(search.Grid, search.Budget{}),
+			for _, o := range []RunOptions{options(2), searching(search.Grid, search.Budget{}),
 				contesting(4)} {
 				synctest.Test(t, func(t *testing.T) {
 					sink := &memory{}
@@ -164,7 +164,7 @@ func TestRunFlaky(t *testing.T) {
 func TestChance(t *testing.T) {
 	assert.Lines(t, "testdata/chances.txt", func(input string) string {
 		x := assert.Value[[4]int](t, input)
-		return fmt.Sprintf("%.3g", chance(tally{x[0], x[1]}, tally{x[2], x[3]}))
+		return fmt.Sprintf("%.3g", deathChance(deathCount{x[0], x[1]}, deathCount{x[2], x[3]}))
 	})
 }
 
@@ -173,15 +173,15 @@ func TestChance(t *testing.T) {
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, dev := newLedger(1), &devicetest.Fake{}
-		c := cell{op: opTime}
+		c := failureKey{requestKind: opTime}
 		want := func(stale bool, when string) {
-			assert.Equal(t, l.stale(dev), stale, when, "stale", !stale)
+			assert.Equal(t, l.isHopeless(dev), stale, when, "stale", !stale)
 		}
 		time.Sleep(2 * patience) // it compiles
 		l.note(c, false, true, true)
 		want(false, "its first death")
 		time.Sleep(patience / 2)
-		l.note(cell{op: opCheck}, true, false, false)
+		l.note(failureKey{requestKind: opCheck}, true, false, false)
 		l.note(c, false, true, true)
 		time.Sleep(patience / 2)
 		want(true, "deaths with a check of the stream between")
@@ -194,10 +194,10 @@ func TestStale(t *testing.T) {
 
 // A base that its device dies of each time is to blame, too: its own deaths are not the device's.
 func TestBlameBase(t *testing.T) {
-	l, base := newLedger(100), cell{op: opCheck}
+	l, base := newLedger(100), failureKey{requestKind: opCheck}
 	for range 40 {
-		l.note(cell{op: opCheck}, true, false, false)
-		l.note(cell{Variant: kernels.Variant{Family: "stream"}, op: opTime}, true, false, false)
+		l.note(failureKey{requestKind: opCheck}, true, false, false)
+		l.note(failureKey{Variant: kernels.Variant{Family: "stream"}, requestKind: opTime}, true, false, false)
 	}
 	for death := 1; ; death++ {
 		guilty, why := l.note(base, false, true, true)
@@ -233,7 +233,7 @@ func TestGoneBefore(t *testing.T) {
 		_, err := s.Check(t.Context(), bad, 1)
 		var lost *kernels.DeviceLoss
 		assert.That(t, errors.As(err, &lost), "%v", err)
-		died := l.of[cell{s.Problem, bad, opCheck}]
+		died := l.of[failureKey{s.Problem, bad, opCheck}]
 		assert.That(t, died == nil || died.deaths == 0, "%+v deaths are the variant's", died)
 	})
 }
@@ -242,12 +242,12 @@ func TestGoneBefore(t *testing.T) {
 // blamed, in each of its tries, from a chance of one millionth of a millionth share on, and not before.
 func TestBlameChance(t *testing.T) {
 	const cells = 1000
-	for _, own := range []tally{{answers: 200}, {answers: 500, deaths: 20}} {
-		l, c := newLedger(cells), cell{op: opTime}
+	for _, own := range []deathCount{{answers: 200}, {answers: 500, deaths: 20}} {
+		l, c := newLedger(cells), failureKey{requestKind: opTime}
 		l.own[opTime] = own
 		for n := 1; ; n++ {
 			guilty, _ := l.note(c, false, false, true)
-			p := chance(tally{deaths: n}, own)
+			p := deathChance(deathCount{deaths: n}, own)
 			assert.Must(t, guilty == (p <= 1e-6/(cells*tries)), "%v: after %d deaths, by chance %g: guilty is %v",
 				own, n, p, guilty)
 			if guilty {

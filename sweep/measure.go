@@ -12,8 +12,8 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A measurer measures a job on a visitor's device, and is the search.Bench of its search.
-type measurer struct {
+// A searchMeasurer measures a job on a visitor's device, and is the search.Measurer of its search.
+type searchMeasurer struct {
 	*Session
 	v      *visitor
 	j      *job
@@ -24,11 +24,11 @@ type measurer struct {
 }
 
 // begin puts the job's problem on the device and measures its stream.
-func (m *measurer) begin(ctx context.Context) error {
-	if err := m.v.prepare(ctx, m.j.Problem, m.Stream()); err != nil && !m.lose(err) {
+func (m *searchMeasurer) begin(ctx context.Context) error {
+	if err := m.v.prepare(ctx, m.j.Problem, m.Stream()); err != nil && !m.closeLost(err) {
 		return err
 	}
-	return m.v.turn(ctx, func() error {
+	return m.v.takeTurn(ctx, func() error {
 		if err := m.Open(ctx); err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (m *measurer) begin(ctx context.Context) error {
 }
 
 // refuse sends the records of a job whose problem the device refuses.
-func (m *measurer) refuse(f *kernels.Failure) {
+func (m *searchMeasurer) refuse(f *kernels.Failure) {
 	f = kernels.Failf(f.Status, "opening the problem: %s", f.Reason)
 	if m.v.run.o.Search != nil {
 		rec := m.record(&m.v.run.o.Search.Final, m.j.Base, f)
@@ -52,7 +52,7 @@ func (m *measurer) refuse(f *kernels.Failure) {
 
 // measureStream checks, measures and records the stream. The first time it also warms the device
 // up.
-func (m *measurer) measureStream(ctx context.Context) error {
+func (m *searchMeasurer) measureStream(ctx context.Context) error {
 	v := m.v
 	_, variant, _, err := m.Registry.Resolve(m.j.Problem, m.Stream(), v.run.info)
 	if err != nil {
@@ -97,13 +97,13 @@ func (m *measurer) measureStream(ctx context.Context) error {
 // visit takes so many samples of a variant, in microseconds, once it is compiled and it is the
 // visitor's turn on the device. Its answer is checked at its first visit; with no launches that is
 // all.
-func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
+func (m *searchMeasurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
 	// A death in it shows again in the check, where it counts.
-	if err := m.v.prepare(ctx, m.j.Problem, v); err != nil && (!m.lose(err) || ctx.Err() != nil) {
+	if err := m.v.prepare(ctx, m.j.Problem, v); err != nil && (!m.closeLost(err) || ctx.Err() != nil) {
 		return nil, err
 	}
 	var us []float64
-	err := m.v.turn(ctx, func() (err error) {
+	err := m.v.takeTurn(ctx, func() (err error) {
 		if m.checks[v] == nil {
 			c, err := m.Check(ctx, v, Repeats)
 			if err != nil {
@@ -123,7 +123,7 @@ func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) (
 }
 
 // grid measures each variant of the job by itself.
-func (m *measurer) grid(ctx context.Context) error {
+func (m *searchMeasurer) grid(ctx context.Context) error {
 	j := m.j
 	for len(j.left) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -138,7 +138,7 @@ func (m *measurer) grid(ctx context.Context) error {
 		}
 		rec := m.record(&m.v.run.o.Run, j.left[0], FailureOf(err))
 		if rec.SamplesUS = us; err == nil {
-			err := m.v.turn(ctx, func() error { return m.stages(ctx, rec) })
+			err := m.v.takeTurn(ctx, func() error { return m.stages(ctx, rec) })
 			if err != nil && (FailureOf(err) == nil || ctx.Err() != nil) {
 				return err
 			}
@@ -152,7 +152,7 @@ func (m *measurer) grid(ctx context.Context) error {
 
 // record is a variant's record in a run, with what all of the problem have. f is how it failed, or
 // nil.
-func (m *measurer) record(in *record.Run, variant kernels.Variant,
+func (m *searchMeasurer) record(in *record.Run, variant kernels.Variant,
 	f *kernels.Failure) *record.Record {
 	run, p := m.v.run, m.j.Problem
 	code, _ := run.code(p, variant) // what cannot be read was told when the job was laid out
@@ -183,13 +183,13 @@ func (m *measurer) record(in *record.Run, variant kernels.Variant,
 }
 
 // plan is what a variant launches on the problem.
-func (m *measurer) plan(v kernels.Variant) (kernels.Plan, error) {
+func (m *searchMeasurer) plan(v kernels.Variant) (kernels.Plan, error) {
 	_, _, plan, err := m.Registry.Resolve(m.j.Problem, v, m.v.run.info)
 	return plan, err
 }
 
 // stages adds the times of the stages to a record, where there are several.
-func (m *measurer) stages(ctx context.Context, rec *record.Record) error {
+func (m *searchMeasurer) stages(ctx context.Context, rec *record.Record) error {
 	plan, err := m.plan(rec.Variant())
 	if err != nil || len(plan.Launches) < 2 || m.Protocol.StageSamples == 0 {
 		return nil

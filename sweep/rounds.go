@@ -26,9 +26,9 @@ type RoundState struct {
 	Rejected string          `json:"rejected,omitempty"` // why the round does not count
 }
 
-// Rounds visit arms in turns, because what drifts between rounds then cancels. A round in which the
+// A RoundRunner visits arms in turns, because what drifts between rounds then cancels. A round in which the
 // device was not fit does not count.
-type Rounds struct {
+type RoundRunner struct {
 	Session  *Session
 	Launches int                   // samples kept of a visit
 	Rejects  int                   // rounds that may be rejected before all arms are unfit
@@ -41,7 +41,7 @@ type Rounds struct {
 
 // Run visits the arms until there shall be no more rounds. Rounds that do not count are numbered
 // too.
-func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
+func (r *RoundRunner) Run(ctx context.Context, arms []*Arm) error {
 	rng := orders(r.Session.Seed, r.Session.Problem)
 	for n, counted := 0, 0; r.More(counted); n++ {
 		us, err := r.visit(ctx, n, arms, rng.Perm(len(arms)))
@@ -71,7 +71,7 @@ func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
 }
 
 // visit visits each arm that is in once, in an order, and returns the samples of each.
-func (r *Rounds) visit(ctx context.Context, round int, arms []*Arm, order []int) ([][]float64,
+func (r *RoundRunner) visit(ctx context.Context, round int, arms []*Arm, order []int) ([][]float64,
 	error) {
 	us := make([][]float64, len(arms))
 	for place, i := range order {
@@ -106,7 +106,7 @@ func (a *Arm) add(us []float64) {
 
 // sense asks the device how it is, behind a round: so the state is judged as it was under load. For
 // a listener it asks behind each, else not where the device was fit a moment ago.
-func (r *Rounds) sense(ctx context.Context, round int) (state RoundState, err error) {
+func (r *RoundRunner) sense(ctx context.Context, round int) (state RoundState, err error) {
 	state.Round = round
 	if r.Sensed == nil && r.Session.fit() {
 		return state, nil
@@ -114,7 +114,7 @@ func (r *Rounds) sense(ctx context.Context, round int) (state RoundState, err er
 	if state.Reading, err = r.Session.Sense(ctx); err != nil {
 		return state, err
 	}
-	state.Rejected = r.Session.judge(state.Reading)
+	state.Rejected = r.Session.unfitReason(state.Reading)
 	if r.Sensed != nil {
 		r.Sensed(state)
 	}

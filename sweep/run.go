@@ -27,12 +27,12 @@ type Sink interface {
 	Status(key string) (kernels.Status, bool)
 }
 
-// Options say how Run measures.
-type Options struct {
+// RunOptions say how Run measures.
+type RunOptions struct {
 	Run record.Run // written before the first record; its Protocol says how times are taken
 	// Sum, where set, is what came of the Runs before this one, to which it adds: the sink has Run
 	// already, if there were any.
-	Sum         *Summary
+	Sum         *Totals
 	Seed        uint64 // of the inputs, of strategies and of the orders of rounds
 	RetryFailed bool   // measure again what the sink holds as failed
 	// Test, where set, tests the devices and notes in the run what it found, once it is known that
@@ -50,14 +50,14 @@ type Options struct {
 	// of variants that the sink holds: their rounds are paired.
 	Contest int
 	// Observe, where set, is told of every record. Calls do not overlap.
-	Observe func(Event)
+	Observe func(ProgressEvent)
 	// Finished, where set, gets the records of each problem whose search or contest is done, once
 	// they are durable. Calls do not overlap. An error of it ends the run.
 	Finished func([]*record.Record) error
 }
 
-// An Event is one record in the course of a Run.
-type Event struct {
+// A ProgressEvent is one record in the course of a Run.
+type ProgressEvent struct {
 	Record *record.Record
 	Median float64 // of the record's samples, microseconds; 0 where it failed
 	Done   int     // records of variants so far; of a search, problems
@@ -65,8 +65,8 @@ type Event struct {
 	Left   int     // variants of the record's problem still to come
 }
 
-// A Summary is what came of a Run, or of several.
-type Summary struct {
+// Totals say what came of a Run, or of several.
+type Totals struct {
 	Runs                      int
 	Measured, Failed, Skipped int // variants; skipped ones were in the sink
 	// by the device, beside Failed: a replay that has no times of it
@@ -86,16 +86,16 @@ type Summary struct {
 // status; the run goes on. Run ends early with ctx's error when ctx is done,
 // with everything measured until then in the sink.
 func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task,
-	sink Sink, o Options) (Summary, error) {
+	sink Sink, o RunOptions) (Totals, error) {
 	info := devices[0].Info()
 	for _, d := range devices[1:] {
 		if id := d.Info().ID; id != info.ID {
-			return Summary{}, hint.Errorf("sweep each kind of device by itself",
+			return Totals{}, hint.Errorf("sweep each kind of device by itself",
 				"the devices differ: %s and %s", info.ID, id)
 		}
 	}
-	run := &run{registry: r, sink: sink, o: o, info: info, busy: map[*visitor]bool{},
-		sum: cmp.Or(o.Sum, &Summary{}), identity: families.NewIdentity(r, info.Kind)}
+	run := &runner{registry: r, sink: sink, o: o, info: info, busy: map[*visitor]bool{},
+		sum: cmp.Or(o.Sum, &Totals{}), identity: families.NewIdentity(r, info.Kind)}
 	run.change.L = &run.mu
 	err := run.layOut(tasks)
 	if err != nil || len(run.queue) == 0 {
@@ -121,7 +121,7 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 }
 
 // measure has the devices measure what is queued, and keeps what they find.
-func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
+func (r *runner) measure(ctx context.Context, devices []kernels.Device) error {
 	start := time.Now()
 	if r.sum.Runs++; r.sum.Runs == 1 {
 		if err := r.sink.AppendAll(&r.o.Run); err != nil {
@@ -186,10 +186,10 @@ type job struct {
 	why       error            // the last time
 }
 
-type run struct {
+type runner struct {
 	registry *kernels.Registry
 	sink     Sink
-	o        Options
+	o        RunOptions
 	info     kernels.DeviceInfo
 	identity *families.Identity
 
@@ -199,17 +199,17 @@ type run struct {
 	queue  []*job
 	busy   map[*visitor]bool // that may give a job back
 	change sync.Cond         // of busy, or the end of ctx
-	total  int               // what Event.Total says
+	total  int               // what ProgressEvent.Total says
 
 	spent  search.Effort // by the searches so far
 	toCome int           // variants of problems that are not done yet
 
-	sum     *Summary // owned by Run's loop, as
-	through int      // is: the problems of a search that are done
+	sum     *Totals // owned by Run's loop, as
+	through int     // is: the problems of a search that are done
 }
 
 // layOut queues what the sink does not hold.
-func (r *run) layOut(tasks []Task) error {
+func (r *runner) layOut(tasks []Task) error {
 	missing := r.missing
 	if s := r.o.Search; s != nil {
 		if err := search.CheckName(s.Strategy); err != nil {
@@ -241,9 +241,9 @@ func (r *run) layOut(tasks []Task) error {
 
 // missing lists the variants of a task that the sink does not hold yet. A contest compares its variants with
 // each other, so if one of them is missing it lists all.
-func (r *run) missing(t Task) (left []kernels.Variant) {
+func (r *runner) missing(t Task) (left []kernels.Variant) {
 	for _, v := range t.Variants {
-		if !r.holds(r.key(t.Problem, v, r.o.Run.Protocol)) {
+		if !r.hasRecord(r.key(t.Problem, v, r.o.Run.Protocol)) {
 			left = append(left, v)
 		}
 	}
@@ -254,28 +254,28 @@ func (r *run) missing(t Task) (left []kernels.Variant) {
 	return left
 }
 
-// holds says whether the sink has a record that need not be made again.
-func (r *run) holds(key string) bool {
+// hasRecord says whether the sink has a record that need not be made again.
+func (r *runner) hasRecord(key string) bool {
 	s, ok := r.sink.Status(key)
 	return ok && (s == kernels.StatusOK || !r.o.RetryFailed)
 }
 
 // code identifies what a variant runs on the run's kind of device.
-func (r *run) code(p kernels.Problem, v kernels.Variant) (record.CodeHash, error) {
+func (r *runner) code(p kernels.Problem, v kernels.Variant) (record.CodeHash, error) {
 	return HashCode(r.registry, r.identity, p, v, r.info)
 }
 
 // key is that of a measurement of the run, whose code was read when it was laid out.
-func (r *run) key(p kernels.Problem, v kernels.Variant, pr record.Protocol) string {
+func (r *runner) key(p kernels.Problem, v kernels.Variant, pr record.Protocol) string {
 	code, _ := r.code(p, v)
 	return record.Key(p, v, r.info, code.String(), pr)
 }
 
-// take removes v's next job from the queue: the one announced to v's device,
+// takeJob removes v's next job from the queue: the one announced to v's device,
 // else the first that was announced to none, else, as no device may idle while
 // there is work, the first. Jobs that v has given back too often are for others.
 // While others may still give theirs back it waits.
-func (r *run) take(ctx context.Context, v *visitor) *job {
+func (r *runner) takeJob(ctx context.Context, v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rank := func(j *job) int {
@@ -322,7 +322,7 @@ func (v *visitor) ahead() int {
 // announce marks a job that v shall take later, and leaves it in the queue. It is nil where every
 // job has a device already, or v has enough. What it returns is a copy, as another visitor may take
 // the job meanwhile.
-func (r *run) announce(v *visitor) *job {
+func (r *runner) announce(v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
@@ -356,7 +356,7 @@ type batch struct {
 }
 
 // keep appends records, counts them and tells the observer.
-func (r *run) keep(f batch) error {
+func (r *runner) keep(f batch) error {
 	var lines []interface{ CheckValid() error }
 	for _, rec := range f.recs {
 		lines = append(lines, rec)
@@ -394,7 +394,7 @@ func (r *run) keep(f batch) error {
 			}
 		}
 		if r.o.Observe != nil {
-			e := Event{Record: rec, Done: *done, Total: r.total, Left: f.left + len(f.recs) - i - 1}
+			e := ProgressEvent{Record: rec, Done: *done, Total: r.total, Left: f.left + len(f.recs) - i - 1}
 			if len(rec.SamplesUS) > 0 {
 				e.Median = stats.Median(rec.SamplesUS)
 			}
@@ -407,7 +407,7 @@ func (r *run) keep(f batch) error {
 // A visitor drives one device. Several may drive one GPU, each by a process of its own.
 type visitor struct {
 	gate          *gate
-	run           *run
+	run           *runner
 	dev           kernels.Device
 	out           chan<- batch // read until all visitors are done, so a send gets through
 	warmed        bool
@@ -428,7 +428,7 @@ func (v *visitor) send(f batch) {
 func (v *visitor) work(ctx context.Context) error {
 	defer v.run.idle(v)
 	for {
-		j := v.run.take(ctx, v)
+		j := v.run.takeJob(ctx, v)
 		if j == nil {
 			return nil
 		}
@@ -468,7 +468,7 @@ func (v *visitor) prefetch(j *job) {
 
 // do measures one job. What keeps it from that is nobody's result.
 func (v *visitor) do(ctx context.Context, j *job) error {
-	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(),
+	m := &searchMeasurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(),
 		Session: &Session{Device: v.dev, Registry: v.run.registry, Problem: j.Problem, Base: j.Base,
 			Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed, ledger: v.ledger,
 			EmptyUS: v.run.o.Run.EmptyUS()}}
@@ -490,7 +490,7 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		m.refuse(f)
 		return nil
 	default:
-		return gone(v.dev, j.Problem.String(), f)
+		return goneError(v.dev, j.Problem.String(), f)
 	}
 	return err
 }

@@ -14,13 +14,13 @@ import (
 
 // resume runs ts into dir and returns the variants that were measured.
 func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake,
-	o Options) ([]kernels.Variant, Summary) {
+	o RunOptions) ([]kernels.Variant, Totals) {
 	t.Helper()
 	w, notes, err := record.OpenWriter(dir, ".")
 	assert.Must(t, err == nil && notes == nil, "%v %v", err, notes)
 	defer w.Close()
 	var vs []kernels.Variant
-	o.Observe = func(e Event) {
+	o.Observe = func(e ProgressEvent) {
 		if v := e.Record.Variant(); v.Family != record.Stream {
 			vs = append(vs, v)
 		}
@@ -66,7 +66,7 @@ func TestRunResumes(t *testing.T) {
 		name string
 		r    *kernels.Registry
 		f    *devicetest.Fake
-		o    Options
+		o    RunOptions
 		want []kernels.Variant
 	}{
 		{"the first run", registry, failing, options(3), all},

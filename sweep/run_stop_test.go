@@ -31,7 +31,7 @@ func TestRunCanceled(t *testing.T) {
 					cancel(errors.New("a signal"))
 				}
 			}
-			o.Observe = func(Event) { stop() }
+			o.Observe = func(ProgressEvent) { stop() }
 			stop()
 			sum, err := Run(ctx, registry, devices(a, b), ts, sink, o)
 			assert.That(t, errors.Is(err, context.Canceled) == (sum.Measured < 12) &&

@@ -115,7 +115,7 @@ func grid(t testing.TB, problems ...string) []Task {
 // The devices are tested once, if something is left to measure, and each run has what the test found.
 func TestRunTestsFirst(t *testing.T) {
 	ts, sink, tests := tasks(t, 20, pool[0]), &memory{}, 0
-	search := func() Options {
+	search := func() RunOptions {
 		o := searching("auto", search.Budget{})
 		o.Test = func(run *record.Run) error {
 			tests++
@@ -139,9 +139,9 @@ func TestRunTestsFirst(t *testing.T) {
 	assert.That(t, errors.Is(err, failed), "%v", err)
 }
 
-func options(samples int) Options {
+func options(samples int) RunOptions {
 	d := devicetest.H200()
-	return Options{
+	return RunOptions{
 		Run: record.Run{ID: "r1", Time: time.Unix(1e9, 0), Tool: "test", Device: d,
 			Protocol: ColdProtocol(d, samples)},
 		Seed: 7,
@@ -153,7 +153,7 @@ func fake() *devicetest.Fake { return &devicetest.Fake{Registry: registry} }
 func isStream(v kernels.Variant) bool { return strings.HasSuffix(v.Family, "/stream") }
 
 // mustRun is Run on fakes, without trouble.
-func mustRun(t testing.TB, ts []Task, sink Sink, o Options, fakes ...*devicetest.Fake) Summary {
+func mustRun(t testing.TB, ts []Task, sink Sink, o RunOptions, fakes ...*devicetest.Fake) Totals {
 	t.Helper()
 	sum, err := Run(t.Context(), registry, devices(fakes...), ts, sink, o)
 	assert.NoError(t, err)
@@ -310,8 +310,8 @@ func TestRunRandom(t *testing.T) {
 		}
 		sink := &memory{}
 		o := options(1 + rnd.IntN(4))
-		var events []Event
-		o.Observe = func(e Event) { events = append(events, e) }
+		var events []ProgressEvent
+		o.Observe = func(e ProgressEvent) { events = append(events, e) }
 		sum := mustRun(t, ts, sink, o, fakes...)
 
 		wrong := 0

@@ -38,7 +38,7 @@ const (
 
 // SearchBy has a run, whose protocol is a grid's, search: it and its finals take times in their own
 // ways.
-func (o *Options) SearchBy(s *SearchOptions) {
+func (o *RunOptions) SearchBy(s *SearchOptions) {
 	o.Search = s
 	pr := &o.Run.Protocol
 	pr.Search = strings.TrimSpace(s.Strategy + " " + s.Budget.String())
@@ -52,7 +52,7 @@ func (o *Options) SearchBy(s *SearchOptions) {
 // unsearchedVariants are all variants of a task, unless its base has a record of the finals, which is the
 // last that a search writes. The base is of searches in other families too: so one saw all that
 // this task keeps, and another of its variants.
-func (r *run) unsearchedVariants(t Task) []kernels.Variant {
+func (r *runner) unsearchedVariants(t Task) []kernels.Variant {
 	final := r.o.Search.Final.Protocol
 	seen, others := 0, len(t.Variants) == 1
 	for _, v := range t.Variants {
@@ -68,7 +68,7 @@ func (r *run) unsearchedVariants(t Task) []kernels.Variant {
 			return t.Variants
 		}
 	}
-	if !others || !r.holds(r.key(t.Problem, t.Base, final)) {
+	if !others || !r.hasRecord(r.key(t.Problem, t.Base, final)) {
 		return t.Variants
 	}
 	r.sum.Skipped += seen
@@ -86,7 +86,7 @@ func CheckBudget(b search.Budget, problems int) error {
 
 // spend takes note of what the search of a job has cost; of one that could not be opened too, as
 // its share is then for others.
-func (m *measurer) spend() {
+func (m *searchMeasurer) spend() {
 	run := m.v.run
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *measurer) spend() {
 }
 
 // search looks for the problem's winner and measures it again.
-func (m *measurer) search(ctx context.Context) error {
+func (m *searchMeasurer) search(ctx context.Context) error {
 	o := m.v.run.o.Search
 	space := m.v.space(m.j)
 	start := time.Now()
@@ -118,7 +118,7 @@ func (m *measurer) search(ctx context.Context) error {
 		left = share - max(m.Busy, time.Since(m.begun).Seconds())
 	}
 	var finals []*record.Record
-	err = m.v.turn(ctx, func() (err error) {
+	err = m.v.takeTurn(ctx, func() (err error) {
 		finals, err = m.finals(ctx, board, left)
 		return err
 	})
@@ -156,11 +156,11 @@ func (v *visitor) space(j *job) *search.Candidates {
 	return s
 }
 
-// Announce implements search.Bench.
-func (m *measurer) Announce(vs []kernels.Variant) { m.v.dev.Prefetch(m.j.Problem, vs) }
+// Announce implements search.Measurer.
+func (m *searchMeasurer) Announce(vs []kernels.Variant) { m.v.dev.Prefetch(m.j.Problem, vs) }
 
-// Visit implements search.Bench. Compiling counts for who waits; the others' turns do not.
-func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (
+// Visit implements search.Measurer. Compiling counts for who waits; the others' turns do not.
+func (m *searchMeasurer) Visit(ctx context.Context, v kernels.Variant, launches int) (
 	us []float64, busy float64, err error) {
 	start, before, waited := time.Now(), m.Busy, m.v.waited
 	us, err = m.visit(ctx, v, launches)
@@ -168,7 +168,7 @@ func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (
 }
 
 // records are what the search saw, in the order in which it came to it.
-func (m *measurer) records(b *search.Board) []*record.Record {
+func (m *searchMeasurer) records(b *search.Board) []*record.Record {
 	var recs []*record.Record
 	for _, i := range b.Order() {
 		rec := m.record(&m.v.run.o.Run, m.j.Variants[i], b.Failure(i))

@@ -15,21 +15,21 @@ import (
 )
 
 // searching are options of a search by a strategy.
-func searching(strategy string, b search.Budget) Options {
+func searching(strategy string, b search.Budget) RunOptions {
 	o := options(20)
 	o.SearchBy(&SearchOptions{Strategy: strategy, Budget: b, Finals: 8, Rounds: 8})
 	return o
 }
 
 // contesting are options of a contest of so many rounds.
-func contesting(rounds int) Options {
+func contesting(rounds int) RunOptions {
 	o := options(rounds)
 	o.Contest, o.Run.Protocol = rounds, ContestProtocol(o.Run.Protocol, "test", rounds)
 	return o
 }
 
 // found are the records of a search, and those of its finals.
-func found(t *testing.T, ts []Task, o Options, f *devicetest.Fake) (sum Summary, searched,
+func found(t *testing.T, ts []Task, o RunOptions, f *devicetest.Fake) (sum Totals, searched,
 	finals []*record.Record) {
 	t.Helper()
 	sink := &memory{}
@@ -60,8 +60,8 @@ func TestSearch(t *testing.T) {
 	for _, strategy := range search.Names() {
 		sink := &memory{}
 		o := searching(strategy, search.Budget{})
-		var last Event
-		o.Observe = func(e Event) {
+		var last ProgressEvent
+		o.Observe = func(e ProgressEvent) {
 			if e.Done > e.Total || e.Total != len(ts) { // from the first record on
 				t.Errorf("%s: %d of %d are through", strategy, e.Done, e.Total)
 			}

@@ -19,7 +19,7 @@ func SelfTest(ctx context.Context, r *kernels.Registry,
 	dev kernels.Device) (trials []record.Trial, floor float64, err error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
 	defer s.close()
-	for _, trial := range []func() error{s.state, s.warmUp, s.rates, s.launches, s.cold, s.kept} {
+	for _, trial := range []func() error{s.state, s.warmUp, s.rates, s.launches, s.checkColdReads, s.checkL2Eviction} {
 		if err := trial(); err != nil {
 			return nil, 0, err
 		}
@@ -110,7 +110,7 @@ func (s *selfTest) time(p kernels.Problem, family string, samples int,
 	return record.Micros(seconds[1:]), nil
 }
 
-func (s *selfTest) cold2x() kernels.TimeOptions {
+func (s *selfTest) coldOptions() kernels.TimeOptions {
 	return kernels.TimeOptions{Flush: ColdProtocol(s.info, 1).Flush}
 }
 
@@ -123,10 +123,10 @@ func (s *selfTest) launchSamples() int {
 	return 100
 }
 
-// large is the tensor that rates are taken on: 1 GiB moved on a GPU, less where its float64
+// largeProblem makes the tensor that rates are taken on: 1 GiB moved on a GPU, less where its float64
 // answers would not fit. On a cpu these answers take longer than all else, so it is a quarter of the
 // cache: it is read cold, behind a flush, and takes longer than most kernels of a first sweep.
-func (s *selfTest) large() kernels.Problem {
+func (s *selfTest) largeProblem() kernels.Problem {
 	if s.info.Kind == kernels.KindCPU {
 		return s.problem(s.info.CacheBytes / 4)
 	}
@@ -160,7 +160,7 @@ func (s *selfTest) state() error {
 
 func (s *selfTest) warmUp() error {
 	return WarmUp(func() ([]float64, error) {
-		return s.time(s.large(), "rms_fwd/stream", 10, s.cold2x())
+		return s.time(s.largeProblem(), "rms_fwd/stream", 10, s.coldOptions())
 	})
 }
 
@@ -176,9 +176,9 @@ func (s *selfTest) launches() error {
 	list := []launch{{"empty", "rms_fwd/empty", 0}, {"spin", "rms_fwd/spin", 0}}
 	queued := s.info.Kind == kernels.KindCUDA // a cpu's launch is a call, and no host is ahead of it
 	if queued {
-		list = append(list, launch{"pair", "rms_fwd/pair", s.cold2x().Flush},
+		list = append(list, launch{"pair", "rms_fwd/pair", s.coldOptions().Flush},
 			// With four times the flush ahead of it the host has four times the time.
-			launch{"pair behind a long queue", "rms_fwd/pair", 4 * s.cold2x().Flush})
+			launch{"pair behind a long queue", "rms_fwd/pair", 4 * s.coldOptions().Flush})
 	}
 	for _, x := range list {
 		us, err := s.time(smallest, x.family, s.launchSamples(), kernels.TimeOptions{Flush: x.flush})
@@ -206,12 +206,12 @@ func (s *selfTest) launches() error {
 	return nil
 }
 
-// cold shows that cold is cold: what fits into a part of the cache is
+// checkColdReads shows that cold is cold: what fits into a part of the cache is
 // read faster when it is left there.
-func (s *selfTest) cold() error {
+func (s *selfTest) checkColdReads() error {
 	small := s.problem(s.info.CacheBytes / 8)
 	var times [2]float64
-	for i, o := range []kernels.TimeOptions{{}, s.cold2x()} {
+	for i, o := range []kernels.TimeOptions{{}, s.coldOptions()} {
 		us, err := s.time(small, "rms_fwd/stream", 30, o)
 		if err != nil {
 			return err
@@ -224,18 +224,18 @@ func (s *selfTest) cold() error {
 	return nil
 }
 
-// kept shows that the flush evicts what a kernel asked the L2 to keep. The same kernel is timed
+// checkL2Eviction shows that the flush evicts what a kernel asked the L2 to keep. The same kernel is timed
 // where its tensor was kept and where it was released, behind the flush and, as a control, behind
 // a plain reading of as many bytes, which kept lines survive. Where they do not, as below sm_80
 // or on a slice of a GPU, nothing is kept from any flush.
-func (s *selfTest) kept() error {
+func (s *selfTest) checkL2Eviction() error {
 	if s.info.Kind != kernels.KindCUDA {
 		return nil
 	}
 	small := s.problem(s.info.CacheBytes / 6) // the driver's default allows 3/16
 	// kept over released: behind a plain reading, behind the flush
 	var ratio [2]float64
-	for i, flush := range []int64{0, s.cold2x().Flush} {
+	for i, flush := range []int64{0, s.coldOptions().Flush} {
 		var times [2]float64
 		for j, family := range []string{"rms_fwd/kept", "rms_fwd/released"} {
 			us, err := s.time(small, family, 30,
@@ -258,11 +258,11 @@ func (s *selfTest) kept() error {
 
 // rates holds the stream against a copy by the driver (cpu: the Go runtime).
 func (s *selfTest) rates() error {
-	p := s.large()
+	p := s.largeProblem()
 	moved := 2 * p.M * p.N * p.DType.Size()
 	var rate, spread [2]float64
 	for i, family := range []string{"rms_fwd/stream", "rms_fwd/copy"} {
-		us, err := s.time(p, family, 20, s.cold2x())
+		us, err := s.time(p, family, 20, s.coldOptions())
 		if err != nil {
 			return err
 		}

@@ -54,10 +54,10 @@ func (s *Session) Open(ctx context.Context) error {
 		err := s.open(ctx)
 		f := FailureOf(err)
 		switch {
-		case f == nil || ctx.Err() != nil || !died(f) && try > 0:
+		case f == nil || ctx.Err() != nil || !tookDevice(f) && try > 0:
 			return err
 		case try == len(pauses) || f.Status == kernels.StatusTimeout && try > 0:
-			return gone(s.Device, fmt.Sprintf("opening %s", s.Problem), f)
+			return goneError(s.Device, fmt.Sprintf("opening %s", s.Problem), f)
 		}
 		select {
 		case <-time.After(pauses[try]):
@@ -78,7 +78,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if s.bench, err = s.Device.Open(ctx, s.Problem, kernels.Inputs{Seed: s.Seed, Draw: s.Draw}); err != nil {
 		s.bench = nil
 	} else if s.lost {
-		err = s.prove(ctx)
+		err = s.proveDevice(ctx)
 	}
 	if err != nil {
 		s.Close()
@@ -88,10 +88,10 @@ func (s *Session) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// prove checks and times the stream, to see whether the device works at all. A device that fails now and
+// proveDevice checks and times the stream, to see whether the device works at all. A device that fails now and
 // then may pass once by luck, so it repeats that while the ledger cannot tell: as long as the stream was
 // never seen to fail, and has not passed often.
-func (s *Session) prove(ctx context.Context) error {
+func (s *Session) proveDevice(ctx context.Context) error {
 	for n := 0; ; n++ {
 		op, err := opCheck, error(nil)
 		if n%2 == 0 {
@@ -110,12 +110,12 @@ func (s *Session) prove(ctx context.Context) error {
 	}
 }
 
-func (s *Session) note(v kernels.Variant, op op, died bool) (guilty bool, why string) {
-	return s.ledger.note(cell{s.Problem, v, op}, v == s.Stream(), v == s.Base, died)
+func (s *Session) note(v kernels.Variant, op requestKind, died bool) (guilty bool, why string) {
+	return s.ledger.note(failureKey{s.Problem, v, op}, v == s.Stream(), v == s.Base, died)
 }
 
-// lose closes the problem if a failure has taken it away.
-func (s *Session) lose(err error) bool {
+// closeLost closes the problem if the device lost it in a failure.
+func (s *Session) closeLost(err error) bool {
 	f := FailureOf(err)
 	if f == nil || !f.Broken {
 		return false
@@ -129,12 +129,12 @@ func (s *Session) lose(err error) bool {
 // not to blame, the error is a *kernels.DeviceLoss in the end. Before it repeats a variant on which the
 // device died, it runs the stream in the variant's place half of the time, chosen by a coin: a device
 // that dies now and then, whatever it runs, then dies of the stream as often.
-func (s *Session) do(ctx context.Context, v kernels.Variant, op op,
+func (s *Session) do(ctx context.Context, v kernels.Variant, op requestKind,
 	what func(kernels.Bench, kernels.Variant) error) error {
 	for try := 1; ; try++ {
 		err := s.Open(ctx)
 		if f := FailureOf(err); f != nil && ctx.Err() == nil {
-			return gone(s.Device, fmt.Sprintf("opening %s", s.Problem), f)
+			return goneError(s.Device, fmt.Sprintf("opening %s", s.Problem), f)
 		} else if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op op,
 			variant = s.Stream()
 		}
 		err = what(s.bench, variant)
-		f, lost := FailureOf(err), s.lose(err)
+		f, lost := FailureOf(err), s.closeLost(err)
 		switch {
 		case err != nil && (f == nil || ctx.Err() != nil):
 			return err
@@ -164,8 +164,8 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op op,
 		if v == s.Stream() && try == ownTries {
 			s.ledger.unfit = true
 		}
-		if try == tries || s.ledger.stale(s.Device) {
-			return gone(s.Device, fmt.Sprintf("%s of %s, %d times in a row", v, s.Problem, try), f)
+		if try == tries || s.ledger.isHopeless(s.Device) {
+			return goneError(s.Device, fmt.Sprintf("%s of %s, %d times in a row", v, s.Problem, try), f)
 		}
 	}
 }
@@ -178,14 +178,14 @@ func (s *Session) Sense(ctx context.Context) (r kernels.Reading, err error) {
 		return r, nil
 	}
 	for range ownTries {
-		if r, err = sensor.Sense(ctx); ctx.Err() != nil || !s.lose(err) {
+		if r, err = sensor.Sense(ctx); ctx.Err() != nil || !s.closeLost(err) {
 			return r, err
 		}
 	}
 	if s.ledger != nil {
 		s.ledger.unfit = true
 	}
-	return r, gone(s.Device, "sensors", FailureOf(err))
+	return r, goneError(s.Device, "sensors", FailureOf(err))
 }
 
 // Repeats are the runs of a variant whose bits are compared.
@@ -242,8 +242,8 @@ const fitFor = 50 * time.Millisecond
 // fit says whether the device was fit within fitFor.
 func (s *Session) fit() bool { return time.Since(s.sensed) < fitFor }
 
-// judge is why the device was not fit by a reading; empty if it was.
-func (s *Session) judge(r kernels.Reading) (why string) {
+// unfitReason says why the device was not fit by a reading; empty if it was.
+func (s *Session) unfitReason(r kernels.Reading) (why string) {
 	if why = r.Unfit(MinClock); why == "" {
 		s.sensed = time.Now()
 	}
@@ -264,7 +264,7 @@ func (s *Session) Fit(ctx context.Context, v kernels.Variant, launches int) ([]f
 		if err != nil {
 			return nil, err
 		}
-		if why = s.judge(state); why == "" {
+		if why = s.unfitReason(state); why == "" {
 			return us, nil
 		}
 	}
@@ -277,23 +277,23 @@ func FailureOf(err error) (f *kernels.Failure) {
 	return f
 }
 
-// Stages are the times of each launch of a variant, taken in a pass of their own.
-type Stages struct {
+// StageTimes are the times of each launch of a variant, taken in a pass of their own.
+type StageTimes struct {
 	By    string // such as kernels.ByExposed
 	Of    []record.Stage
 	GapUS float64 // median time between them; 0 where it is not known
 }
 
 // Stages times what each launch of a variant adds to its time (kernels.ByExposed).
-func (s *Session) Stages(ctx context.Context, v kernels.Variant) (Stages, error) {
+func (s *Session) Stages(ctx context.Context, v kernels.Variant) (StageTimes, error) {
 	pr := s.Protocol
 	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
 	o.Stages = true
 	t, err := s.time(ctx, v, o)
 	if err != nil {
-		return Stages{}, err
+		return StageTimes{}, err
 	}
-	x := Stages{By: t.By}
+	x := StageTimes{By: t.By}
 	if len(t.Gaps) > 0 {
 		x.GapUS = stats.Median(record.Micros(t.Gaps[pr.Discard:]))
 	}

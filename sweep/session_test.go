@@ -55,7 +55,7 @@ func TestRoundsSense(t *testing.T) {
 		task := tasks(t, 1, "rmsnorm/fwd/64x256/bf16")[0]
 		s := &Session{Device: dev, Registry: registry, Problem: task.Problem, Protocol: options(5).Run.Protocol,
 			sensed: time.Now().Add(time.Hour)}
-		rounds := &Rounds{Session: s, Launches: 2, More: func(n int) bool { return n < 9 }}
+		rounds := &RoundRunner{Session: s, Launches: 2, More: func(n int) bool { return n < 9 }}
 		if listens {
 			rounds.Sensed = func(RoundState) {}
 		}
@@ -106,7 +106,7 @@ func TestRunImpossible(t *testing.T) {
 		},
 	}
 	for name, lie := range lies {
-		for _, o := range []Options{options(4), contesting(4),
+		for _, o := range []RunOptions{options(4), contesting(4),
 			searching(search.Grid, search.Budget{})} {
 			o.Run.FloorUS = 2.5
 			f, sink := fake(), &memory{}

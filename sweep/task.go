@@ -60,7 +60,7 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
 	for i, p := range problems {
 		g.Go(func() error {
 			if errs[i] = ctx.Err(); errs[i] == nil {
-				tasks[i], errs[i] = lay(r, p, d, only, override)
+				tasks[i], errs[i] = layOutTask(r, p, d, only, override)
 			}
 			return nil
 		})
@@ -72,8 +72,8 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
 	return tasks, checkGrid(r, tasks, d, only, override)
 }
 
-// lay lays out one problem.
-func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []string,
+// layOutTask lays out one problem.
+func layOutTask(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []string,
 	override []kernels.Range) (Task, error) {
 	if err := p.CheckFits(d); err != nil {
 		return Task{}, err

@@ -18,13 +18,13 @@ type Fold struct {
 	registry *kernels.Registry
 	id       *families.Identity
 	records  *record.File // of the results folder
-	old      *Table       // as the sweep found it, nil for none
-	table    *Table       // of this sweep
+	old      *TunedTable  // as the sweep found it, nil for none
+	table    *TunedTable  // of this sweep
 	at       durable.Place
 }
 
 // NewFold begins a table, without entries yet, over an old one, nil for none, of the same device.
-func NewFold(r *kernels.Registry, records *record.File, old, table *Table, at durable.Place) (*Fold,
+func NewFold(r *kernels.Registry, records *record.File, old, table *TunedTable, at durable.Place) (*Fold,
 	error) {
 	if id := table.Device.ID; old != nil && old.Device.ID != id {
 		return nil, hint.Errorf("keep one tuned table per device",
@@ -48,7 +48,7 @@ func (f *Fold) Resume() error {
 
 // Add folds in the records of a problem whose search is done.
 func (f *Fold) Add(recs []*record.Record, final *record.Run) error {
-	var entries []record.Entry
+	var entries []record.Outcome
 	for _, r := range recs {
 		if r.Run == final.ID {
 			entries = append(entries, record.Summarize(r, final))
@@ -69,11 +69,11 @@ func (f *Fold) Add(recs []*record.Record, final *record.Run) error {
 // is how many variants a grid's problem must have: else it has no pick, and of no problem there is
 // no table.
 func (f *Fold) Conclude(whole map[kernels.Problem]int,
-	each func(p kernels.Problem, variants []*record.Entry, picks []Entry)) (notes []string, err error) {
+	each func(p kernels.Problem, variants []*record.Outcome, picks []Entry)) (notes []string, err error) {
 	finals, some := f.table.Protocol.Phase == record.PhaseFinal, whole == nil
 	f.table.Entries = nil
 	for es := range f.current() {
-		var variants []*record.Entry
+		var variants []*record.Outcome
 		for i := range es {
 			if es[i].Variant.Family != record.Stream {
 				variants = append(variants, &es[i])
@@ -108,7 +108,7 @@ func (f *Fold) write() (notes []string, err error) {
 		}
 		n := 0
 		if t, n = merge(f.old, t, f.id.SourceOf); n > 0 {
-			bak := f.at.In(FileName + ".bak")
+			bak := f.at.Sibling(FileName + ".bak")
 			if err := f.old.Write(bak); err != nil {
 				return nil, err
 			}
@@ -116,7 +116,7 @@ func (f *Fold) write() (notes []string, err error) {
 				console.Count(n, "entry")+" replaced; "+bak.String()+" has the table before")
 		}
 	}
-	return append(notes, "wrote "+f.at.String()), Update(f.at, func(now *Table) (*Table, error) {
+	return append(notes, "wrote "+f.at.String()), Update(f.at, func(now *TunedTable) (*TunedTable, error) {
 		if now == nil {
 			return t, nil
 		}

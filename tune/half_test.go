@@ -22,7 +22,7 @@ func TestUpdateHalves(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			err := Update(p, func(old *Table) (*Table, error) {
+			err := Update(p, func(old *TunedTable) (*TunedTable, error) {
 				half := *old
 				if i%2 == 0 {
 					half.Map = m

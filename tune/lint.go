@@ -11,7 +11,7 @@ import (
 
 // Lint says what makes a table wrong today for a device: families and knobs that r lacks, configs
 // that are refused, sources that are stale.
-func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string) {
+func (t *TunedTable) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string) {
 	source := families.NewIdentity(r, d.Kind).SourceOf
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if t.Device.ID != d.ID {
@@ -29,7 +29,7 @@ func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string)
 			add("%s: %v", x.Problem, err)
 			continue
 		}
-		if !x.Proven() {
+		if !x.IsProven() {
 			add("%s: %s is not provably faster than the base: sweep again, or delete the entry",
 				x.Problem, x.Variant())
 		}

@@ -18,7 +18,7 @@ const MinGain = 0.02
 // now: what old's entry of another was measured with is gone. What is about the whole table is
 // next's, the map old's: launchmap.Merge merges maps. Warm times are for comparison only: of a warm table
 // nothing stays beside a cold one.
-func merge(old, next *Table, source func(family string) string) (t *Table, replaced int) {
+func merge(old, next *TunedTable, source func(family string) string) (t *TunedTable, replaced int) {
 	if !old.Protocol.Cold && next.Protocol.Cold {
 		return next, len(old.Entries)
 	}

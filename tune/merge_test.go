@@ -20,7 +20,7 @@ func TestPickFinal(t *testing.T) {
 	run := &record.Run{ID: "f", Time: time.Unix(1e9, 0),
 		Protocol: record.Protocol{Phase: record.PhaseFinal}}
 	older := &record.Run{ID: "g", Time: time.Unix(9e8, 0)}
-	final := func(variant string, us, searched float64) record.Entry {
+	final := func(variant string, us, searched float64) record.Outcome {
 		e := entry(t, p1, variant, us)
 		e.Run, e.Final = run, &record.Final{SearchUS: searched}
 		for i := range 8 {
@@ -39,8 +39,8 @@ func TestPickFinal(t *testing.T) {
 	before := final("f@w2", 10, 10) // of a search whose clock was ahead
 	before.Run = &record.Run{ID: "h", Time: time.Unix(2e9, 0), Protocol: run.Protocol}
 	before.Final.Chosen = "fastest"
-	es := []record.Entry{grid, before, chosen, base, held, final("g@w4", 80, 79.5)}
-	table := &Table{Entries: Pick(es)}
+	es := []record.Outcome{grid, before, chosen, base, held, final("g@w4", 80, 79.5)}
+	table := &TunedTable{Entries: Pick(es)}
 	es[1], es[2] = es[2], es[1]
 	assert.Equal(t, Pick(es)[0].Variant(), chosen.Variant, "in another order")
 	text, err := json.MarshalIndent(table.Entries, "", "  ")
@@ -49,10 +49,10 @@ func TestPickFinal(t *testing.T) {
 	// Rounds that prove it faster and samples that have it slower prove nothing.
 	odd := chosen
 	odd.Median = 101
-	e := Pick([]record.Entry{odd, base})[0]
-	assert.That(t, e.Variant() == base.Variant && e.Proven(), "picked %+v", e)
+	e := Pick([]record.Outcome{odd, base})[0]
+	assert.That(t, e.Variant() == base.Variant && e.IsProven(), "picked %+v", e)
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
-	table.countSearched(record.Entries{&chosen, &base, &failed, &stream})
+	table.countSearched(record.Outcomes{&chosen, &base, &failed, &stream})
 	assert.Equal(t, table.Entries[0].Variants, (Counts{Measured: 3, OK: 2, Failed: 1}))
 }
 
@@ -61,7 +61,7 @@ func TestPickFinal(t *testing.T) {
 func TestProven(t *testing.T) {
 	assert.Lines(t, "testdata/proven.txt", func(input string) string {
 		e := assert.Value[Entry](t, input)
-		return strconv.FormatBool(e.Proven())
+		return strconv.FormatBool(e.IsProven())
 	})
 }
 
@@ -119,7 +119,7 @@ func TestReplaces(t *testing.T) {
 }
 
 // asOf says that the code is as it was when a table was measured.
-func asOf(t *Table) func(string) string {
+func asOf(t *TunedTable) func(string) string {
 	return func(family string) string {
 		for _, e := range t.Entries {
 			if e.Family == family {

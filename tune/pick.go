@@ -17,7 +17,7 @@ const TieBand = 0.01
 
 // beats says whether a grid's times prove e faster than the base: by TieBand, and by intervals of
 // the medians that do not meet. Without intervals, of fewer than six samples, nothing is proved.
-func beats(e, base *record.Entry) bool {
+func beats(e, base *record.Outcome) bool {
 	return e.Hi > 0 && base.Lo > 0 &&
 		verdict.JudgeMedians(base.Summary, e.Summary, TieBand, TieBand) == verdict.Faster
 }
@@ -32,8 +32,8 @@ func beats(e, base *record.Entry) bool {
 // Pass record.File.Latest: of entries that differ only in source or driver,
 // the fastest would be taken, however old. Pick is exhaustive over what is
 // there; which variants are measured at all is the search's business.
-func Pick(entries []record.Entry) []Entry {
-	byProblem := map[kernels.Problem][]record.Entry{}
+func Pick(entries []record.Outcome) []Entry {
+	byProblem := map[kernels.Problem][]record.Outcome{}
 	for _, e := range entries {
 		if _, peer := kernels.PeerName(e.Variant.Family); !peer && e.Variant.Family != record.Stream {
 			byProblem[e.Problem] = append(byProblem[e.Problem], e)
@@ -50,15 +50,15 @@ func Pick(entries []record.Entry) []Entry {
 }
 
 // byTime orders entries, the fastest first, those that are alike by name.
-func byTime(a, b *record.Entry) int {
+func byTime(a, b *record.Outcome) int {
 	return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
 }
 
 // pick is the entry of a problem.
-func pick(es []record.Entry) (Entry, bool) {
+func pick(es []record.Outcome) (Entry, bool) {
 	won, arms := chosen(es)
 	if won == nil {
-		won, arms = fastest(es)
+		won, arms = pickFastest(es)
 	}
 	if won == nil {
 		return Entry{}, false
@@ -66,7 +66,7 @@ func pick(es []record.Entry) (Entry, bool) {
 	slices.SortFunc(arms, byTime)
 	e := entryOf(won)
 	for _, o := range arms {
-		ok := usable(o)
+		ok := isUsable(o)
 		if e.Variants.add(ok); !ok {
 			continue
 		}
@@ -96,15 +96,15 @@ func pick(es []record.Entry) (Entry, bool) {
 	return e, true
 }
 
-// usable says whether an entry may be picked: one with the same bits every time, or that finals
+// isUsable says whether an entry may be picked: one with the same bits every time, or that finals
 // have, as who asks for another gets a note.
-func usable(e *record.Entry) bool {
+func isUsable(e *record.Outcome) bool {
 	return e.Status == kernels.StatusOK && (e.Final != nil || !e.Unordered && e.Differing == 0)
 }
 
 // chosen is what a search has chosen, nil for nothing, and the finals of its run: of several
 // searches the last in the file's, as clocks are set back.
-func chosen(es []record.Entry) (won *record.Entry, finals []*record.Entry) {
+func chosen(es []record.Outcome) (won *record.Outcome, finals []*record.Outcome) {
 	for i := range es {
 		e := &es[i]
 		if e.Finals().Chosen != "" && e.Status == kernels.StatusOK &&
@@ -133,12 +133,12 @@ func chosen(es []record.Entry) (won *record.Entry, finals []*record.Entry) {
 	return won, finals
 }
 
-// fastest is the fastest of a grid, the base unless another is faster beyond doubt, and all.
-func fastest(es []record.Entry) (best *record.Entry, all []*record.Entry) {
-	var base *record.Entry
+// pickFastest finds the fastest of a grid, the base unless another is faster beyond doubt, and all.
+func pickFastest(es []record.Outcome) (best *record.Outcome, all []*record.Outcome) {
+	var base *record.Outcome
 	for i := range es {
 		e := &es[i]
-		if all = append(all, e); !usable(e) {
+		if all = append(all, e); !isUsable(e) {
 			continue
 		}
 		if e.Base {
@@ -155,7 +155,7 @@ func fastest(es []record.Entry) (best *record.Entry, all []*record.Entry) {
 }
 
 // entryOf is an entry with the numbers of what is picked.
-func entryOf(b *record.Entry) Entry {
+func entryOf(b *record.Outcome) Entry {
 	e := Entry{Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
 		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS}
 	if b.Run != nil {
@@ -174,7 +174,7 @@ func entryOf(b *record.Entry) Entry {
 }
 
 // countSearched has an entry that a search chose count the variants that the search measured.
-func (t *Table) countSearched(entries record.Entries) {
+func (t *TunedTable) countSearched(entries record.Outcomes) {
 	at := map[kernels.Problem]*Counts{}
 	for i := range t.Entries {
 		if e := &t.Entries[i]; e.Chosen != "" {

@@ -18,15 +18,15 @@ import (
 
 // current are the entries of the table's protocol, problem by problem. Only records of today's code
 // and of today's launch rules count.
-func (f *Fold) current() iter.Seq[[]record.Entry] {
+func (f *Fold) current() iter.Seq[[]record.Outcome] {
 	info := f.table.Device
-	now := f.records.Latest(func(x *record.Entry) bool {
+	now := f.records.Latest(func(x *record.Outcome) bool {
 		return x.Run.Protocol == f.table.Protocol && f.isCurrent(x)
 	})
-	return func(yield func([]record.Entry) bool) {
+	return func(yield func([]record.Outcome) bool) {
 		for es := range now.ByProblem() {
 			base, err := f.registry.Base(es[0].Problem, info)
-			has := slices.ContainsFunc(es, func(x record.Entry) bool { return x.Variant == base })
+			has := slices.ContainsFunc(es, func(x record.Outcome) bool { return x.Variant == base })
 			// A recording may lack today's base, and its search had another.
 			if has || !strings.HasPrefix(info.ID, replay.Prefix) {
 				for i := range es {
@@ -41,7 +41,7 @@ func (f *Fold) current() iter.Seq[[]record.Entry] {
 }
 
 // isCurrent says whether an entry is of the code as it is.
-func (f *Fold) isCurrent(x *record.Entry) bool {
+func (f *Fold) isCurrent(x *record.Outcome) bool {
 	if x.Variant.Family == record.Stream {
 		return true
 	}
@@ -53,7 +53,7 @@ func (f *Fold) isCurrent(x *record.Entry) bool {
 // start from.
 func (f *Fold) History() *search.History {
 	h, best := &search.History{}, map[kernels.Problem]float64{}
-	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
+	cold := func(x *record.Outcome) bool { return x.Run.Protocol.Cold }
 	for _, x := range slices.Concat(f.records.Latest(cold), f.records.SearchEntries(cold)) {
 		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != f.table.Device.ID ||
 			x.Variant.Family == record.Stream || f.id.SourceOf(x.Variant.Family) != x.Source {
@@ -71,7 +71,7 @@ func (f *Fold) History() *search.History {
 func (f *Fold) addSearched() (notes []string) {
 	searching := f.table.Protocol
 	searching.Phase = record.PhaseSearch
-	f.table.countSearched(f.records.SearchEntries(func(x *record.Entry) bool {
+	f.table.countSearched(f.records.SearchEntries(func(x *record.Outcome) bool {
 		p := x.Run.Protocol
 		p.Samples = searching.Samples // a search has its own
 		return p == searching && f.isCurrent(x)
@@ -81,7 +81,7 @@ func (f *Fold) addSearched() (notes []string) {
 
 // describe completes the table with what stands in no single entry. Notes are what a person should
 // know of it.
-func (t *Table) describe() (notes []string) {
+func (t *TunedTable) describe() (notes []string) {
 	var noise []float64
 	unstable := 0
 	for i := range t.Entries {

@@ -29,10 +29,10 @@ const Schema = 2
 // FileName is the tuned table in a results folder.
 const FileName = "tuned.json"
 
-// A Table is a tuned table of one device. It has two halves: entries for exact problems, which
+// A TunedTable is a tuned table of one device. It has two halves: entries for exact problems, which
 // sweeps write, and a map of cells for all others, which learn and tune write. Each command
 // replaces its half alone.
-type Table struct {
+type TunedTable struct {
 	Schema   int                `json:"schema"`
 	Tool     string             `json:"tool"` // version of normbench
 	Created  time.Time          `json:"created"`
@@ -58,7 +58,7 @@ func RunOf(r *record.Run) RunSummary {
 }
 
 // addRuns keeps those of runs, and of t's, that entries name.
-func (t *Table) addRuns(runs ...*record.Run) {
+func (t *TunedTable) addRuns(runs ...*record.Run) {
 	all := slices.Clone(t.Runs)
 	for _, r := range runs {
 		all = append(all, RunOf(r))
@@ -67,7 +67,7 @@ func (t *Table) addRuns(runs ...*record.Run) {
 }
 
 // named are those of runs that entries name, each once, in the order of time.
-func (t *Table) named(runs []RunSummary) (kept []RunSummary) {
+func (t *TunedTable) named(runs []RunSummary) (kept []RunSummary) {
 	names := map[string]bool{}
 	for i := range t.Entries {
 		names[t.Entries[i].Run] = true
@@ -109,10 +109,10 @@ type Entry struct {
 // Variant is the family and config.
 func (e *Entry) Variant() kernels.Variant { return kernels.Variant{Family: e.Family, Config: e.Config} }
 
-// Proven says whether the entry is its base, or its evidence excludes that the base is as fast: the
+// IsProven says whether the entry is its base, or its evidence excludes that the base is as fast: the
 // interval of the speedup lies above 1, or, of a grid, that of the median below the base's median.
 // No bound helps an entry whose own times have the base faster.
-func (e *Entry) Proven() bool {
+func (e *Entry) IsProven() bool {
 	base := e.Base
 	switch {
 	case e.Speedup != 0 && e.Speedup < 1 || base != nil && e.MedianUS > base.MedianUS:
@@ -161,7 +161,7 @@ func (c *Counts) add(ok bool) {
 func round(f float64) float64 { return math.Round(f*1e4) / 1e4 }
 
 // Lookup finds the entry of a problem.
-func (t *Table) Lookup(p kernels.Problem) (Entry, bool) {
+func (t *TunedTable) Lookup(p kernels.Problem) (Entry, bool) {
 	i, ok := t.find(p)
 	if !ok {
 		return Entry{}, false
@@ -169,7 +169,7 @@ func (t *Table) Lookup(p kernels.Problem) (Entry, bool) {
 	return t.Entries[i], true
 }
 
-func (t *Table) find(p kernels.Problem) (int, bool) {
+func (t *TunedTable) find(p kernels.Problem) (int, bool) {
 	return slices.BinarySearchFunc(t.Entries, p, func(e Entry, p kernels.Problem) int {
 		return record.CompareProblems(e.Problem, p)
 	})
@@ -177,7 +177,7 @@ func (t *Table) find(p kernels.Problem) (int, bool) {
 
 // CheckValid says what no tuned table can hold, or nil. It is called before
 // every write and after every read.
-func (t *Table) CheckValid() error {
+func (t *TunedTable) CheckValid() error {
 	const help = "`normbench sweep` writes tuned tables, again where one was deleted; this is another file, or was changed by hand"
 	switch {
 	case t.Schema > Schema:
@@ -241,7 +241,7 @@ func (e *Entry) checkValid() error {
 
 // Read reads and checks a tuned table. Errors name the file, and the line where
 // there is one.
-func Read(path string) (*Table, error) {
+func Read(path string) (*TunedTable, error) {
 	if path == "" {
 		return nil, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json",
 			"tuned: names no file")
@@ -254,9 +254,9 @@ func Read(path string) (*Table, error) {
 	return parse(path, data)
 }
 
-func parse(name string, data []byte) (*Table, error) {
+func parse(name string, data []byte) (*TunedTable, error) {
 	const help = "`normbench sweep`, `normbench map learn` and `normbench map fill` write tuned tables: is this one?"
-	var t Table
+	var t TunedTable
 	err := launchmap.CheckOld(name, data)
 	if err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func parse(name string, data []byte) (*Table, error) {
 	}
 	var h struct{ Schema int }
 	if err != nil && json.Unmarshal(data, &h) == nil && h.Schema > Schema {
-		err = (&Table{Schema: h.Schema}).CheckValid() // what failed is the newer schema's
+		err = (&TunedTable{Schema: h.Schema}).CheckValid() // what failed is the newer schema's
 	} else if err == nil {
 		err = t.CheckValid()
 	}
@@ -293,7 +293,7 @@ func lineAt(data []byte, offset int64) int {
 
 // layOut is the table as indented JSON. An entry is a line: a diff has a line for a problem, and grep
 // finds all of one.
-func (t *Table) layOut() ([]byte, error) {
+func (t *TunedTable) layOut() ([]byte, error) {
 	head := *t
 	head.Entries = []Entry{}
 	text, err := json.MarshalIndent(head, "", "  ")
@@ -314,7 +314,7 @@ func (t *Table) layOut() ([]byte, error) {
 
 // Write checks a tuned table and writes it, laid out, in place of an older one: readers see the old
 // file or the new one, never half of one, also after a power cut.
-func (t *Table) Write(p durable.Place) error {
+func (t *TunedTable) Write(p durable.Place) error {
 	if err := t.CheckValid(); err != nil {
 		return fmt.Errorf("tuned table %s: %w", p, err)
 	}
@@ -330,7 +330,7 @@ func (t *Table) Write(p durable.Place) error {
 
 // Update replaces one half of the table at a place: change gets the table there, nil for none, and
 // returns the one to write, nil for none. Whoever else updates a table of the folder waits.
-func Update(p durable.Place, change func(old *Table) (*Table, error)) error {
+func Update(p durable.Place, change func(old *TunedTable) (*TunedTable, error)) error {
 	release, err := record.HoldFolder(filepath.Dir(p.String()))
 	if err != nil {
 		return err

@@ -25,11 +25,11 @@ import (
 var sameConfig = cmp.Comparer(func(a, b kernels.Config) bool { return a == b })
 
 // entry makes one of the measurements; us 0 is a failure.
-func entry(t testing.TB, p, variant string, us float64) record.Entry {
+func entry(t testing.TB, p, variant string, us float64) record.Outcome {
 	t.Helper()
 	variant, base := strings.CutSuffix(variant, " base")
 	v := devicetest.Variant(t, variant)
-	e := record.Entry{Problem: devicetest.Problem(t, p), Variant: v, Base: base, Source: "abc",
+	e := record.Outcome{Problem: devicetest.Problem(t, p), Variant: v, Base: base, Source: "abc",
 		Status: kernels.StatusOK, StreamUS: 50,
 		Summary: stats.Summary{N: 30, Median: us, Lo: us - 0.5, Hi: us + 0.5}}
 	if us == 0 {
@@ -44,8 +44,8 @@ const (
 	p3 = "rmsnorm/bwd/256x65536/bf16"
 )
 
-func measured(t testing.TB) []record.Entry {
-	return []record.Entry{
+func measured(t testing.TB) []record.Outcome {
+	return []record.Outcome{
 		entry(t, p1, "stream@", 50),
 		entry(t, p1, "f@w8 base", 100),
 		entry(t, p1, "f@w4", 80),
@@ -63,7 +63,7 @@ func measured(t testing.TB) []record.Entry {
 // the margin: testdata/picks.txt.
 func TestPick(t *testing.T) {
 	assert.Lines(t, "testdata/picks.txt", func(input string) string {
-		var in []record.Entry
+		var in []record.Outcome
 		for variant, us := range assert.Value[map[string]float64](t, input) {
 			in = append(in, entry(t, p1, variant, us))
 		}
@@ -85,8 +85,8 @@ func num(f float64) string {
 	return string(b)
 }
 
-func table(t testing.TB) *Table {
-	return &Table{
+func table(t testing.TB) *TunedTable {
+	return &TunedTable{
 		Schema: Schema, Tool: "v1.0.0", Created: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
 		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200",
 			Arch: "sm_90", SMs: 132},
@@ -123,19 +123,19 @@ func TestWriteRead(t *testing.T) {
 // What is no tuned table is refused in the words of testdata/invalid.txt, read or written.
 func TestCheckValid(t *testing.T) {
 	var got strings.Builder
-	for _, edit := range []func(t *Table, e *Entry){
-		func(t *Table, _ *Entry) { t.Schema = 3 },
-		func(t *Table, _ *Entry) { t.Schema = 0 },
-		func(t *Table, _ *Entry) { t.Device.ID = "" },
-		func(t *Table, _ *Entry) { t.Created = time.Time{} },
-		func(t *Table, e *Entry) { t.Entries[1] = *e },
-		func(t *Table, e *Entry) { *e, t.Entries[1] = t.Entries[1], *e },
-		func(_ *Table, e *Entry) { e.Family = "" },
-		func(_ *Table, e *Entry) { e.MedianUS = math.NaN() },
-		func(_ *Table, e *Entry) { e.CIUS = []float64{1, 2} },
-		func(_ *Table, e *Entry) { e.Base.MedianUS = 0 },
-		func(_ *Table, e *Entry) { e.RunnerUp.MedianUS = 0 },
-		func(_ *Table, e *Entry) { e.StreamUS = math.Inf(1) },
+	for _, edit := range []func(t *TunedTable, e *Entry){
+		func(t *TunedTable, _ *Entry) { t.Schema = 3 },
+		func(t *TunedTable, _ *Entry) { t.Schema = 0 },
+		func(t *TunedTable, _ *Entry) { t.Device.ID = "" },
+		func(t *TunedTable, _ *Entry) { t.Created = time.Time{} },
+		func(t *TunedTable, e *Entry) { t.Entries[1] = *e },
+		func(t *TunedTable, e *Entry) { *e, t.Entries[1] = t.Entries[1], *e },
+		func(_ *TunedTable, e *Entry) { e.Family = "" },
+		func(_ *TunedTable, e *Entry) { e.MedianUS = math.NaN() },
+		func(_ *TunedTable, e *Entry) { e.CIUS = []float64{1, 2} },
+		func(_ *TunedTable, e *Entry) { e.Base.MedianUS = 0 },
+		func(_ *TunedTable, e *Entry) { e.RunnerUp.MedianUS = 0 },
+		func(_ *TunedTable, e *Entry) { e.StreamUS = math.Inf(1) },
 	} {
 		tab := table(t)
 		edit(tab, &tab.Entries[0])
@@ -187,7 +187,7 @@ func FuzzParse(f *testing.F) {
 // A table names the runs that its entries are of, also those of a table that it goes on with.
 func TestRuns(t *testing.T) {
 	var runs []*record.Run
-	of := func(problems ...string) *Table {
+	of := func(problems ...string) *TunedTable {
 		tab := table(t)
 		tab.Entries = nil
 		for _, p := range problems {
@@ -195,7 +195,7 @@ func TestRuns(t *testing.T) {
 			e.Run = &record.Run{ID: fmt.Sprint(len(runs)), Time: time.Unix(int64(len(runs)), 0),
 				Command: []string{"normbench", "sweep"},
 				Device:  kernels.DeviceInfo{UUID: fmt.Sprint("GPU-", len(runs))}}
-			runs, tab.Entries = append(runs, e.Run), append(tab.Entries, Pick([]record.Entry{e})...)
+			runs, tab.Entries = append(runs, e.Run), append(tab.Entries, Pick([]record.Outcome{e})...)
 		}
 		tab.addRuns(runs...)
 		return tab

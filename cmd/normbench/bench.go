@@ -15,7 +15,7 @@ import (
 
 // A benchConfig is what the flags of bench ask for.
 type benchConfig struct {
-	target
+	targetFlags
 	all bool
 	out string
 }
@@ -29,7 +29,7 @@ func benchCommand(e *env) *cli.Command {
 		ArgsUsage: "REF...",
 		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value. " +
 			"Without a REF, bench measures base.",
-		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.peerFlags(), []cli.Flag{
+		Flags: slices.Concat(cfg.flags(), cfg.timingFlags.flags(), cfg.peerFlags(), []cli.Flag{
 			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat,
 				Usage: "measure every variant of a REF that times several (an autotuned preset, " +
 					"peer:best), not only the fastest"},
@@ -52,7 +52,7 @@ func bench(e *env, cfg *benchConfig) error {
 		return err
 	}
 	defer lab.Close(cfg.devices)
-	b, err := e.Bench(&lab.Bench{Config: &cfg.Config, Devices: cfg.devices, Problems: cfg.problems,
+	b, err := e.Bench(&lab.BenchTask{Config: &cfg.OpenOptions, Devices: cfg.devices, Problems: cfg.problems,
 		Refs: refs, Protocol: cfg.protocol(cfg.info), Seed: cfg.seed, All: cfg.all, Out: cfg.out})
 	if b == nil {
 		return err

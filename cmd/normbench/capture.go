@@ -10,7 +10,7 @@ import (
 )
 
 func captureCommand(e *env) *cli.Command {
-	x, c := &commonFlags{}, &lab.Capture{}
+	x, c := &commonFlags{}, &lab.CaptureTask{}
 	x.files = []*string{&c.Out}
 	return e.command(&cli.Command{
 		Name:      "capture",
@@ -24,7 +24,7 @@ func captureCommand(e *env) *cli.Command {
 				Usage: "write the problems to `FILE`.yaml", Value: "captured.yaml"},
 			&cli.IntFlag{Destination: &c.Steps, Name: "steps", DefaultText: "all that it does",
 				Usage:  "end the program after so many steps",
-				Action: within("steps", 1, math.MaxInt32, "use 1 or more")},
+				Action: checkRange("steps", 1, math.MaxInt32, "use 1 or more")},
 		},
 	}, x, func() error {
 		if len(x.operands) == 0 {

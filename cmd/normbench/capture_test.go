@@ -25,7 +25,7 @@ func torchOf(t *testing.T) string {
 }
 
 // captured runs `normbench capture` on a program and reads what it wrote.
-func captured(t *testing.T, want int, flags []string, program ...string) (*shapes.File, string) {
+func captured(t *testing.T, want int, flags []string, program ...string) (*shapes.GroupFile, string) {
 	t.Helper()
 	t.Setenv("OMP_NUM_THREADS", "1")
 	file := filepath.Join(t.TempDir(), "captured.yaml")

@@ -79,9 +79,10 @@ func TestNamesOfColumns(t *testing.T) {
 		rows, err = csv.NewReader(strings.NewReader(get("--columns", c.columns, "--format", "csv"))).ReadAll()
 		assert.Must(t, err == nil && slices.Equal(rows[0], want), "%s: %v, %q", c.args, err, rows[0])
 		table := get("--columns", c.columns, "--format", "markdown")
-		head := regexp.MustCompile(`(?m)^\|.*\|$`).FindString(table)
-		assert.Equal(t, strings.Count(head, "|"), len(want)+1, c.args, head)
-		assert.That(t, strings.Contains(table, rows[1][0]), "%s: no %q in %s", c.args, rows[1][0], table)
+		lines := regexp.MustCompile(`(?m)^\|.*\|$`).FindAllString(table, -1)
+		assert.That(t, strings.Contains(table, rows[1][0]) && slices.ContainsFunc(lines, func(line string) bool {
+			return strings.Count(line, "|") == len(want)+1
+		}), "%s: no table with %q in %s", c.args, rows[1][0], table)
 		get("--columns", c.columns) // text
 	}
 	code, _, errs := normbench(strings.Fields("list devices --columns nope"))

@@ -21,7 +21,7 @@ import (
 
 // A compareConfig is what the flags of compare ask for.
 type compareConfig struct {
-	target
+	targetFlags
 	live liveConfig
 }
 
@@ -30,14 +30,14 @@ func compareCommand(e *env) *cli.Command {
 	cfg.files = []*string{&cfg.live.resume}
 	cfg.first = func() *report.Table {
 		if ops := cfg.operands; len(ops) == 2 && cfg.runs(e) {
-			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).
+			return (&report.LiveFile{Experiment: ab.Experiment{A: ops[0], B: ops[1], Rule: verdict.Default()}}).
 				Comparison().Table()
 		}
 		return nil
 	}
 	// Of two recorded operands these have no effect.
 	live := slices.Concat(cfg.live.flags(), cfg.cacheFlags(), []cli.Flag{cfg.seedFlag()},
-		cfg.machine.flags(), cfg.peerFlags(), optionFlags(&cfg.Selection))
+		cfg.machineFlags.flags(), cfg.peerFlags(), optionFlags(&cfg.Selection))
 	cfg.live.names = names(live)
 	return e.command(&cli.Command{
 		Name:      "compare",
@@ -108,7 +108,7 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 		}
 		sides[i] = s
 	}
-	ours := func(x report.Measurement) bool { return e.Ours(x.Variant) }
+	ours := func(x report.Measurement) bool { return e.IsUsers(x.Variant) }
 	if !sides[0].Any(ours) && !sides[1].Any(ours) {
 		why := errors.New("both operands are recorded, and neither has a variant of it")
 		if err := e.Unused(why); err != nil {

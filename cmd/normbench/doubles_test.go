@@ -26,7 +26,7 @@ func fakeWorker() {
 	how := strings.Join(os.Args[1:], " ")
 	rulers := map[string]float64{"rms_fwd/empty": 2e-6, "rms_fwd/pair": 4e-6, "rms_fwd/spin": 202e-6,
 		"rms_fwd/kept": 8e-6, "rms_fwd/released": 8e-6}
-	ab := how == "ab" || how == "wrong" // times that say which config is which
+	ab := how == "ab" || how == "wrong" || how == "regressed" || how == "noisy" // times that say which config is which
 	// of the base, whatever the map has, none count, nor of problems of selftest, which have 4096 columns
 	warps := func(p kernels.Problem, v kernels.Variant) int {
 		if !ab || p.N == 4096 || v.Family != "rms_fwd/cta_reg" {
@@ -50,6 +50,12 @@ func fakeWorker() {
 		}
 		slower := map[int]float64{1: 1.05, 2: 0.95, // slower and faster
 			16: 1 + 0.4*(float64(sample*104729%97)/96-0.5)} // noisy
+		if how == "noisy" {
+			slower[0] = slower[16]
+		}
+		if how == "regressed" && v.Family == "rms_warp" { // and not what it was in another checkout
+			slower[0] = 1.05
+		}
 		return 50e-6 * (1 + 0.004*float64(sample*7919%101-50)/50) * cmp.Or(slower[warps(p, v)], 1)
 	}, Fail: func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
 		if status := fails[warps(p, v)]; status != "" {

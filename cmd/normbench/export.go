@@ -42,7 +42,7 @@ func exportCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
-		e.Once(notes...)
+		e.NoteOnce(notes...)
 		if format == export.Benchfmt {
 			return export.WriteBenchfmt(e.out, ps)
 		}

@@ -341,7 +341,7 @@ func (x *trial) state(mayFail int) state {
 func (x *trial) checkTable(s state, mayLack func(kernels.Problem) bool) {
 	table, err := tune.Read(filepath.Join(x.out(), tune.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
-		table, err = &tune.Table{}, nil
+		table, err = &tune.TunedTable{}, nil
 	}
 	if err != nil {
 		x.wrongf("%v", err)
@@ -359,7 +359,7 @@ func (x *trial) checkTable(s state, mayLack func(kernels.Problem) bool) {
 			x.wrongf("%s of %s takes %g us in the table", e.Variant(), e.Problem, e.MedianUS)
 		case e.Variant() != won && evenSeconds(e.Problem, won)*1e6 < 0.98*us:
 			x.wrongf("%s is in the table for %s, %s won", e.Variant(), e.Problem, won)
-		case !e.Proven():
+		case !e.IsProven():
 			x.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(),
 				e.Problem)
 		}

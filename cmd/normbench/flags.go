@@ -32,12 +32,14 @@ type commonFlags struct {
 	operands []string
 	only     string          // what the one operand is, "" where there may be others than one
 	given    map[string]bool // flags, by their names
+	quiet    bool
 	format   string
 	html     string
 	plot     string
 	title    string // of the plot and the page
 	seed     uint64
 	kernels  string
+	loads    bool // the command itself loads the kernels
 	include  cli.StringSlice
 	python   string
 	// How tables look.
@@ -67,7 +69,7 @@ func (x *commonFlags) tableFlags() []cli.Flag {
 				"one lists them"},
 		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput,
 			Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
-			Action: within("width", 40, 1_000_000, "use 40 or more, or --wide")},
+			Action: checkRange("width", 40, 1_000_000, "use 40 or more, or --wide")},
 		&cli.StringFlag{Destination: &x.color, Name: "color", Category: catOutput,
 			Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
 	}
@@ -119,8 +121,8 @@ func (x *commonFlags) kernelFlags() []cli.Flag {
 			KeepSpace: true}}
 }
 
-// within refuses values of a flag that are out of its range.
-func within[N int | int64 | float64](name string, lo, hi N, help string) func(*cli.Context, N) error {
+// checkRange refuses values of a flag that are out of its range.
+func checkRange[N int | int64 | float64](name string, lo, hi N, help string) func(*cli.Context, N) error {
 	return func(_ *cli.Context, n N) error {
 		if n >= lo && n <= hi {
 			return nil
@@ -164,7 +166,7 @@ func choosesShapes(f cli.Flag) bool {
 func modelFlags(s *shapes.Selection) []cli.Flag {
 	ranks := func(to *int64, name, usage string) cli.Flag {
 		return &cli.Int64Flag{Destination: to, Name: name, Category: catWhat, Usage: usage, Value: 1,
-			Action: within[int64](name, 1, 1<<20, "use 1 or more ranks")}
+			Action: checkRange[int64](name, 1, 1<<20, "use 1 or more ranks")}
 	}
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &s.Model, Name: "model", Category: catWhat,
@@ -218,21 +220,21 @@ func names(flags []cli.Flag) (list []string) {
 	return list
 }
 
-// dashed are the flags' names as they are written.
-func dashed(flags []cli.Flag) (list []string) {
+// dashedNames lists the flags' names as they are written.
+func dashedNames(flags []cli.Flag) (list []string) {
 	for _, name := range names(flags) {
 		list = append(list, "--"+name)
 	}
 	return list
 }
 
-// A machine is what the flags say of devices and of peers beside them.
-type machine struct {
-	lab.Config
+// machineFlags are the flags of devices and of peers beside them.
+type machineFlags struct {
+	lab.OpenOptions
 	workers cli.StringSlice
 }
 
-func (m *machine) flags() []cli.Flag {
+func (m *machineFlags) flags() []cli.Flag {
 	m.Jobs = -1 // of a command without peers
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &m.Device, Name: "device", Category: catWhere,
@@ -250,7 +252,7 @@ func (m *machine) flags() []cli.Flag {
 }
 
 // peerFlags are those of the commands that measure peers, beside --python.
-func (m *machine) peerFlags() []cli.Flag {
+func (m *machineFlags) peerFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &m.Peers, Name: "peers", Category: catWhat,
 			Usage:       "`NAMES` of the peers that peer:best is chosen from, with commas",
@@ -262,28 +264,28 @@ func (m *machine) peerFlags() []cli.Flag {
 }
 
 // config is what the lab opens.
-func (m *machine) config(x *commonFlags, cache string) *lab.Config {
+func (m *machineFlags) config(x *commonFlags, cache string) *lab.OpenOptions {
 	m.Workers, m.Python, m.Cache = m.workers.Value(), x.python, cache
 	if x.given["seed"] {
 		m.Seed = x.seed
 	}
-	return &m.Config
+	return &m.OpenOptions
 }
 
-// A timing is how the flags want times taken.
-type timing struct {
+// timingFlags are the flags of how times are taken.
+type timingFlags struct {
 	samples int // 0 for the device's default
 	warm    bool
 }
 
-func (t *timing) flags() []cli.Flag {
+func (t *timingFlags) flags() []cli.Flag {
 	return append([]cli.Flag{&cli.IntFlag{Destination: &t.samples, Name: "samples",
 		Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU",
-		Action: within("samples", 1, 100_000, "use 1 to 100000; 6 give a confidence interval")}},
+		Action: checkRange("samples", 1, 100_000, "use 1 to 100000; 6 give a confidence interval")}},
 		t.cacheFlags()...)
 }
 
-func (t *timing) cacheFlags() []cli.Flag {
+func (t *timingFlags) cacheFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Destination: &t.warm, Name: "warm", Usage: "do not flush the cache before a " +
 			"sample; warm times compare with warm times only"},
@@ -291,14 +293,14 @@ func (t *timing) cacheFlags() []cli.Flag {
 }
 
 // cache is cold or warm.
-func (t *timing) cache() string {
+func (t *timingFlags) cache() string {
 	if t.warm {
 		return "warm"
 	}
 	return "cold"
 }
 
-func (t *timing) protocol(info kernels.DeviceInfo) record.Protocol {
+func (t *timingFlags) protocol(info kernels.DeviceInfo) record.Protocol {
 	n := 20
 	if info.Kind == kernels.KindCPU {
 		n = 7
@@ -317,11 +319,11 @@ func group(info kernels.DeviceInfo) string {
 	return "default"
 }
 
-// A target is what a command measures: the devices and problems of its flags.
-type target struct {
+// targetFlags are the flags of what a command measures: devices and problems.
+type targetFlags struct {
 	commonFlags
-	machine
-	timing
+	machineFlags
+	timingFlags
 	shapes.Selection
 	devices  []kernels.Device
 	info     kernels.DeviceInfo // of the first
@@ -329,8 +331,8 @@ type target struct {
 }
 
 // flags are those of the problems, of the devices and of the user's kernels.
-func (s *target) flags() []cli.Flag {
-	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machine.flags(),
+func (s *targetFlags) flags() []cli.Flag {
+	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machineFlags.flags(),
 		s.kernelFlags(),
 		s.tableFlags(), []cli.Flag{s.seedFlag()})
 }
@@ -338,7 +340,7 @@ func (s *target) flags() []cli.Flag {
 // open opens the devices, with peers beside them where a REF names one. What is wrong with the
 // problem flags is said before, as a device may take a while. replayed says that the problems of a
 // replay are those it has.
-func (s *target) open(e *env, replayed bool, refs ...*ref.Ref) error {
+func (s *targetFlags) open(e *env, replayed bool, refs ...*ref.Ref) error {
 	s.Given = s.given
 	if _, err := s.Problems("default"); err != nil {
 		return err
@@ -350,7 +352,7 @@ func (s *target) open(e *env, replayed bool, refs ...*ref.Ref) error {
 	s.devices = devices
 	s.info = s.devices[0].Info()
 	if d, ok := s.devices[0].(*replay.Device); ok && replayed {
-		s.problems, err = lab.ReplayProblems(&s.Selection, d, &s.Config)
+		s.problems, err = lab.ReplayProblems(&s.Selection, d, &s.OpenOptions)
 	} else {
 		s.problems, err = s.Problems(group(s.info))
 	}
@@ -362,7 +364,7 @@ func (s *target) open(e *env, replayed bool, refs ...*ref.Ref) error {
 
 // knobOverrides reads --knob KEY=V,V flags.
 func knobOverrides(list []string) ([]kernels.Range, error) {
-	const help = "write --knob w=4,8,16; `normbench list knobs` names the keys"
+	const help = "write --knob warps=4,8,16; `normbench list knobs` names them"
 	var ranges []kernels.Range
 	for _, s := range list {
 		key, values, ok := strings.Cut(s, "=")
@@ -395,6 +397,10 @@ func choices(command, flag string) []string {
 	case "strategy":
 		return search.Names()
 	case "color":
+		return []string{"auto", "always", "never"}
+	case "policy":
+		return []string{"off", "regression", "strict"}
+	case "comment":
 		return []string{"auto", "always", "never"}
 	case "format":
 		switch command {

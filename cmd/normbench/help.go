@@ -22,9 +22,8 @@ Tune my shapes
    normbench sweep --shapes 16384x4096,4096x8192 --out out
 Tune the norms of my model
    normbench sweep --model llama3-8b --tokens 8192 --tp 8 --device cuda --out out
-Compare in a pull request
-   normbench compare base base --gate --device cuda --shapes fast-llm \
-       --baseline-kernels out/main/kernels/families
+Compare in a pull request (docs/gate.md has the workflow)
+   normbench gate --kernels mykernels --base origin/main
 My own kernel
    normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm
 A new GPU
@@ -88,12 +87,21 @@ init triton examples/triton/rms.py:rms_forward
 init triton liger_kernel.ops.rms_norm:_rms_norm_forward_kernel --python venv/bin/python
 capture --out shapes.yaml -- python train.py --steps 20
 capture --steps 3 --out shapes.yaml -- torchrun --nproc-per-node 8 train.py
+gate --kernels mykernels --base origin/main --shapes 8192x4096
+gate --kernels examples/kernels --device cpu --shapes 64x256 --op rmsnorm --pass fwd --out out/gate
 export results/nvidia-h200 --format kt-cache --out out/caches
 export results/nvidia-h200 --format benchfmt
 selftest
 selftest --device cuda
 judge rounds.csv
+judge --gate rounds.csv
 judge --format json rounds.csv
+completion bash
+completion zsh
+version
+version --quiet
+complete -- 'normbench compare --sh'
+complete -- 'normbench '
 worker --device cuda:0
 worker --device cpu
 compile-helper libnvrtc.so.13
@@ -104,10 +112,12 @@ compile-helper /usr/local/cuda/lib64/libnvrtc.so
 var exits = map[string][]int{
 	"sweep":     {exitUnfit, exitSignal},
 	"compare":   {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
+	"gate":      {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
 	"bench":     {exitGate, exitUnfit, exitSignal},
 	"verify":    {exitGate, exitUnclear, exitSignal},
 	"map learn": {exitUnfit, exitSignal},
 	"lint":      {exitGate},
+	"judge":     {exitGate},
 	"selftest":  {exitUnfit},
 }
 
@@ -161,6 +171,7 @@ COMMANDS:{{range .VisibleCommands}}
 FLAGS:
    --help, -h     show this help
    --version, -v  print the version
+   --quiet        behind a command: no notes and no progress, errors alone
 
 ` + "`normbench COMMAND --help` has examples, every flag and the exit codes.\n"
 
@@ -196,7 +207,7 @@ func (e *env) helpPrinter(w io.Writer, template string, data any) {
 			path := strings.TrimPrefix(c.HelpName, "normbench ")
 			for _, x := range strings.Split(examples, "\n") {
 				if strings.HasPrefix(x+" ", path+" ") && len(lines) < 3 {
-					lines = append(lines, folded("normbench "+x, width-3))
+					lines = append(lines, foldCommand("normbench "+x, width-3))
 				}
 			}
 			return lines
@@ -234,11 +245,11 @@ func flagGroups(c *cli.Command) (groups []flagGroup) {
 	return groups
 }
 
-// folded breaks a command before flags to a width, with a backslash behind each line but the last.
-func folded(text string, width int) string {
+// foldCommand breaks a command before flags to a width, with a backslash behind each line but the last.
+func foldCommand(text string, width int) string {
 	if utf8.RuneCountInString(text) > width {
 		if at := strings.LastIndex(text[:width-2], " --"); at > 4 { // else it is the line's own indent
-			return text[:at] + " \\\n   " + folded("    "+text[at+1:], width)
+			return text[:at] + " \\\n   " + foldCommand("    "+text[at+1:], width)
 		}
 	}
 	return text

@@ -10,6 +10,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/verdict"
 )
@@ -17,6 +18,7 @@ import (
 func judgeCommand(e *env) *cli.Command {
 	x := &commonFlags{only: "one file of rounds"}
 	var step float64
+	var gate bool
 	return e.command(&cli.Command{
 		Name:      "judge",
 		Usage:     "say whether B is faster than A, from paired rounds that any tool measured",
@@ -32,16 +34,18 @@ func judgeCommand(e *env) *cli.Command {
 			"within 1%. INCONCLUSIVE has a reason, such as two modes of the rounds. A round that takes " +
 			"100 times its arm's median is named and does not count. q is p by Benjamini and Hochberg over the cells. " +
 			"Without A2, nothing shows how much two copies of one code differ: then trust no " +
-			"effect below 2%. The exit status is 0 whatever the verdict.",
+			"effect below 2%. The exit status is 0 whatever the verdict, unless --gate asks.",
 		Flags: append([]cli.Flag{
 			&cli.Float64Flag{Destination: &step, Name: "step",
 				Usage:  "step of the clock, in the unit of the times; 0 is none",
-				Action: within("step", 0, math.MaxFloat64, "give it in the unit of the times")},
+				Action: checkRange("step", 0, math.MaxFloat64, "give it in the unit of the times")},
+			&cli.BoolFlag{Destination: &gate, Name: "gate",
+				Usage: "exit 1 if a cell is SLOWER, and say so first"},
 		}, x.tableFlags()...),
-	}, x, func() error { return judge(e, x.operands[0], step, x.format) })
+	}, x, func() error { return judge(e, x.operands[0], step, gate, x.format) })
 }
 
-func judge(e *env, file string, step float64, format string) error {
+func judge(e *env, file string, step float64, gate bool, format string) error {
 	var data []byte
 	var err error
 	name := file
@@ -59,5 +63,10 @@ func judge(e *env, file string, step float64, format string) error {
 	if err != nil {
 		return err
 	}
-	return report.RenderTable(e.out, report.RoundsTable(cells, step), format)
+	t := report.RoundsTable(cells, step, gate)
+	if err := report.RenderTable(e.out, t, format); err != nil || !gate || t.Outcome.Kind == report.Passed {
+		return err
+	}
+	return lab.Exit(exitGate, hint.Errorf("\"speedup\" has the interval of each; measure them again to be sure",
+		"%s", t.Outcome.Reason))
 }

@@ -8,9 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/console"
 	"normbench/internal/hint"
-	"normbench/kernels"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/ab"
@@ -41,7 +39,7 @@ func (cfg *liveConfig) flags() []cli.Flag {
 		&cli.StringFlag{Destination: &cfg.rounds, Name: "rounds",
 			Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
-			Action: within("samples", 1, 1000, "use 1 to 1000")},
+			Action: checkRange("samples", 1, 1000, "use 1 to 1000")},
 		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 			Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
 		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput,
@@ -52,48 +50,82 @@ func (cfg *liveConfig) flags() []cli.Flag {
 
 // compareLive runs both operands on the device and judges every cell.
 func compareLive(e *env, cfg *compareConfig) error {
-	flags := &cfg.live
-	if flags.resume != "" && flags.out != "" {
-		return hint.Errorf("leave out --out", "--resume keeps the run in its own file")
-	}
-	rule, err := flags.ruleOf()
-	if err != nil {
-		return err
-	}
-	refs, err := e.ParseAll(cfg.operands...)
-	if err != nil {
-		return err
-	}
-	if e.Baseline != "" && refs[0].Peer() != "" {
-		return hint.Errorf("name one of our families as A",
-			"--baseline-kernels runs A from another checkout, and %s has no kernels there", refs[0].Text)
-	}
-	cfg.timing.samples = flags.samples
-	if err := cfg.open(e, false, refs...); err != nil {
-		return err
-	}
-	lab.Close(cfg.devices[1:]) // arms of a round share one device
-	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
-		Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}
-	defer func() { m.Device.Close() }()
-	m.Protocol.StageSamples = max(m.Protocol.Samples, 10)
-	pairs, err := e.Pairs(refs, cfg.problems, cfg.info, flags.changed && e.Baseline == "")
-	if err != nil {
-		return err
-	}
-	if len(pairs) == 0 { // with --changed
+	run, nothing, err := fightLive(e, cfg)
+	switch {
+	case err == nil && nothing == sameVariants && !cfg.live.gate && !cfg.live.strict:
 		_, err := fmt.Fprintf(e.out, "%s and %s have the same variants\n", cfg.operands[0], cfg.operands[1])
 		return err
-	}
-	run, err := e.RunLive(&lab.Live{Config: &cfg.Config, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
-		Gate: flags.gate, Out: flags.out, Resume: flags.resume})
-	if run == nil {
+	case err == nil && run == nil:
+		return passed(e, &cfg.commonFlags, nothing)
+	case run == nil:
 		return err
 	}
 	if err := cmp.Or(err, showCompared(e, &cfg.commonFlags, &cfg.Selection, run.Comparison())); err != nil {
 		return err
 	}
-	return exitOf(run, flags.gate, flags.strict)
+	return exitOf(run.Outcome())
+}
+
+// sameVariants is why a compare with --changed may have nothing to measure.
+const sameVariants = "the same variants on both sides, nothing to compare"
+
+// fightLive runs both operands on the device. Without a run and an error, nothing says why there is
+// nothing to measure. A run stands beside an error that ended it early.
+func fightLive(e *env, cfg *compareConfig) (run *report.LiveFile, nothing string, err error) {
+	flags := &cfg.live
+	if flags.resume != "" && flags.out != "" {
+		return nil, "", hint.Errorf("leave out --out", "--resume keeps the run in its own file")
+	}
+	rule, err := flags.ruleOf()
+	if err != nil {
+		return nil, "", err
+	}
+	refs, err := e.ParseAll(cfg.operands...)
+	if err != nil {
+		return nil, "", err
+	}
+	if e.Baseline != "" && refs[0].Peer() != "" {
+		return nil, "", hint.Errorf("name one of our families as A",
+			"--baseline-kernels runs A from another checkout, and %s has no kernels there", refs[0].Text)
+	}
+	if e.Baseline != "" && !e.AnyBaseline() {
+		return nil, report.NewFamily, nil
+	}
+	cfg.timingFlags.samples = flags.samples
+	if err := cfg.open(e, false, refs...); err != nil {
+		return nil, "", err
+	}
+	lab.Close(cfg.devices[1:]) // arms of a round share one device
+	m := &ab.Runner{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
+		Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}
+	defer func() { m.Device.Close() }()
+	m.Protocol.StageSamples = max(m.Protocol.Samples, 10)
+	pairs, err := e.Pairs(refs, cfg.problems, cfg.info, flags.changed && e.Baseline == "")
+	if err != nil {
+		return nil, "", err
+	}
+	if len(pairs) == 0 {
+		return nil, sameVariants, nil
+	}
+	if e.Baseline != "" {
+		if pairs = e.WithBaseline(pairs); len(pairs) == 0 {
+			return nil, report.NewFamily, nil
+		}
+	}
+	run, err = e.RunLive(&lab.CompareTask{Config: &cfg.OpenOptions, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
+		Policy: ab.Policy{Gate: flags.gate, Strict: flags.strict}, Out: flags.out, Resume: flags.resume})
+	return run, "", err
+}
+
+// passed says why a compare has nothing to measure.
+func passed(e *env, x *commonFlags, reason string) error {
+	o := &report.Outcome{Kind: report.Passed, Reason: reason}
+	if err := report.RenderOutcome(e.out, o, x.format); err != nil {
+		return err
+	}
+	return e.writePage(x.html, func() *report.Page {
+		return &report.Page{Title: cmp.Or(x.title, "normbench compare"), Outcome: o}
+	})
 }
 
 // ruleOf is the default rule with what the flags change.
@@ -111,44 +143,20 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 	return rule, hint.With(rule.CheckValid(), "the default is --rounds 12,24")
 }
 
-// exitOf is the exit code: wrong answers first, then an unfit machine, then
-// what the gate and --strict ask for.
-func exitOf(r *report.Live, gate, strict bool) error {
-	tally := map[kernels.Status]int{}
-	for _, d := range r.Duels {
-		tally[d.Status]++
+// exitOf is the exit code of an outcome.
+func exitOf(o *report.Outcome) error {
+	if o.Kind == report.Passed {
+		return nil
 	}
-	confirmed, unclear := 0, r.Summary.Inconclusive
-	for _, g := range r.Gate {
-		// of other inputs, on which a kernel may be wrong that was right before
-		tally[cmp.Or(g.Status, kernels.StatusOK)]++
-		switch {
-		case g.Confirmed:
-			confirmed++
-		case g.Again.Verdict == verdict.Inconclusive:
-			unclear++
-		}
-	}
-	wrong, unfit := tally[kernels.StatusWrong], tally[kernels.StatusUnfit]
-	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - wrong - unfit
-	switch {
-	case wrong > 0:
-		return lab.Exit(exitWrong, hint.Errorf("`normbench verify` names the outputs that are "+
-			"wrong, and by how much",
-			"a wrong answer in %s", console.Count(wrong, "cell")))
-	case unfit > 0:
-		return lab.Exit(exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes",
-			"the machine was unfit in %s", console.Count(unfit, "cell")))
-	case failed > 0:
-		return lab.Exit(exitTrouble, hint.Errorf("`normbench bench` shows the reason in full",
-			"%s could not be measured", console.Count(failed, "cell")))
-	case gate && confirmed > 0:
-		return lab.Exit(exitGate, hint.Errorf("the table's last lines have the second run of each; "+
-			"\"what moved\" names the stage, and `normbench bench` times them all",
-			"%s slower, confirmed", console.Count(confirmed, "cell")))
-	case strict && unclear > 0:
-		return lab.Exit(exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
-			console.Count(unclear, "cell")))
-	}
-	return nil
+	x := map[report.Kind]struct {
+		code int
+		help string
+	}{
+		report.Wrong:     {exitWrong, "`normbench verify` names the outputs that are wrong, and by how much"},
+		report.Slower:    {exitGate, "\"what moved\" names the stage, and `normbench bench` times them all"},
+		report.Broken:    {exitTrouble, "`normbench bench` shows the reason in full"},
+		report.Unfit:     {exitUnfit, "`nvidia-smi` shows clocks, throttling and other processes"},
+		report.Undecided: {exitUnclear, "more rounds may tell: --rounds 24,48"},
+	}[o.Kind]
+	return lab.Exit(x.code, hint.Errorf(x.help, "%s", o.Reason))
 }

@@ -65,7 +65,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	c := console.New(ctx, stdout, stderr)
 	e := &env{stdin: stdin, out: &report.Screen{Writer: c.Out, Tool: version()}}
 	e.Lab = lab.New(ctx, c, r, func() {
-		c.Notef("interrupted")
+		c.Sayf("interrupted")
 		os.Exit(exitSignal)
 	})
 	defer e.Started() // before the stop above, which ends ctx too
@@ -94,11 +94,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		code, err = exitSignal, errors.New("interrupted")
 	}
 	if text := err.Error(); code == exitSignal {
-		e.Notef("%s", console.OneLine(text))
+		e.Sayf("%s", console.OneLine(text))
 	} else if text != "" {
-		e.Notef("error: %s", console.OneLine(text))
+		e.Sayf("error: %s", console.OneLine(text))
 		if h := hint.Of(err); h != "" {
-			e.Notef("hint: %s", console.OneLine(h))
+			e.Sayf("hint: %s", console.OneLine(h))
 		}
 	}
 	return code
@@ -119,8 +119,8 @@ func (e *env) app() *cli.App {
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
 			mapCommand(e), explainCommand(e), lintCommand(e), listCommand(e), captureCommand(e),
-			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), workerCommand(e),
-			compileHelperCommand(e), helpCommand(e),
+			initCommand(e), gateCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), completionCommand(e),
+			versionCommand(e), workerCommand(e), compileHelperCommand(e), completeCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -136,6 +136,7 @@ func (e *env) app() *cli.App {
 		prepareCommand(c)
 	}
 	cli.HelpPrinter = e.helpPrinter
+	cli.VersionPrinter = func(*cli.Context) { fmt.Fprintln(e.out, versionLine()) }
 	cli.HelpFlag = &cli.BoolFlag{Name: "help", Category: catOutput, Aliases: []string{"h"},
 		Usage: "show this help", DisableDefaultText: true}
 	app.Flags = []cli.Flag{cli.HelpFlag} // cli leaves it out beside a help command of one's own
@@ -189,7 +190,7 @@ func (x *commonFlags) parse(ctx *cli.Context, c *cli.Command) error {
 		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		if i < 0 {
 			return hint.Errorf(cmp.Or(flagHint(pathOf(c), name),
-				hint.DidYouMean("--"+name, dashed(c.Flags), help)), "unknown flag --%s", name)
+				hint.DidYouMean("--"+name, dashedNames(c.Flags), help)), "unknown flag --%s", name)
 		}
 		_, isBool := c.Flags[i].(*cli.BoolFlag)
 		switch {

@@ -161,7 +161,7 @@ func (cfg *mapConfig) widthList() (widths []int64, err error) {
 // classes lists the classes of problems that the flags choose. Without an option an export has
 // those of all options.
 func (cfg *mapConfig) classes(export bool) (list []launchmap.Class, err error) {
-	ps, err := cfg.Of(shapes.Shape{M: 16, N: 128})
+	ps, err := cfg.LayOut(shapes.Shape{M: 16, N: 128})
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (cfg *mapConfig) book(e *env) (*launchmap.Book, error) {
 	} else if _, err := tune.Read(path); err != nil { // the empty path is the program's own
 		return nil, err
 	}
-	t, err := e.Tuned(path, d)
+	t, err := e.ReadTuned(path, d)
 	switch {
 	case err != nil:
 		return nil, err

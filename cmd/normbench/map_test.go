@@ -20,7 +20,7 @@ func checkMap(t *testing.T, out string) {
 		cmpopts.EquateComparable(kernels.Config{}))
 }
 
-func checkedIn(t *testing.T) *tune.Table {
+func checkedIn(t *testing.T) *tune.TunedTable {
 	table, err := tune.Read(filepath.Join("results", "nvidia-h200", tune.FileName))
 	assert.NoError(t, err)
 	return table

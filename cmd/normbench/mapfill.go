@@ -66,7 +66,7 @@ func fillMap(e *env, cfg *fillConfig) error {
 	if err != nil {
 		return err
 	}
-	e.Once(d.Notes...)
+	e.NoteOnce(d.Notes...)
 	p, err := e.Policy(cfg.prior, d.Device, shapes.Everything, nil)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func fillMap(e *env, cfg *fillConfig) error {
 			return err
 		}
 		e.Notef("wrote the map of %s", place)
-		e.TellChange(p.Filler, old, m)
+		e.NoteMapChange(p.Filler, old, m)
 	}
 	if cfg.plot != "" {
 		if err := e.Write(durable.Place{Name: cfg.plot}, learn.Plot(m, d.Points, d.Device)); err != nil {

@@ -22,7 +22,7 @@ func priorFlag(to *string, value string) cli.Flag {
 
 // A learnConfig is what the flags of map learn ask for.
 type learnConfig struct {
-	target
+	targetFlags
 	budget             time.Duration
 	audit              int
 	bounds, prior, out string
@@ -48,7 +48,7 @@ func mapLearnCommand(e *env) *cli.Command {
 			&cli.IntFlag{Destination: &cfg.audit, Name: "audit",
 				Usage: "after the budget, search `N` fresh problems in full and compare with the map; " +
 					"60 take about 10 minutes",
-				Action: within("audit", 0, 10_000, "60 problems are enough for a mean")},
+				Action: checkRange("audit", 0, 10_000, "60 problems are enough for a mean")},
 			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain",
 				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag(&cfg.prior, "auto"),
@@ -67,7 +67,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 			return err
 		}
 	}
-	classes, err := cfg.Of(shapes.Shape{M: 1, N: 1})
+	classes, err := cfg.LayOut(shapes.Shape{M: 1, N: 1})
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 		return nil
 	}
 	var b bytes.Buffer
-	err := make().Write(&console.Plain{Writer: &b})
+	err := make().Write(&console.PlainWriter{Writer: &b})
 	if err == nil {
 		err = e.Write(durable.Place{Name: path}, b.Bytes())
 	}
@@ -91,6 +91,8 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 // command is a command that runs with the flags and operands that are read into x. These may stand
 // in any order.
 func (e *env) command(c *cli.Command, x *commonFlags, run func() error) *cli.Command {
+	c.Flags = append(c.Flags, &cli.BoolFlag{Destination: &x.quiet, Name: "quiet", Category: catOutput,
+		Usage: "print no notes and no progress on standard error, errors alone"})
 	c.SkipFlagParsing = true // the library's stops at the first operand, as package flag does
 	c.Action = func(ctx *cli.Context) error {
 		err := x.parse(ctx, c)
@@ -101,11 +103,14 @@ func (e *env) command(c *cli.Command, x *commonFlags, run func() error) *cli.Com
 		if err != nil {
 			return err
 		}
+		e.Quiet = x.quiet
 		x.setLayout(e)
-		flags := names(c.Flags)
-		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") ||
-			!slices.Contains(flags, "kernels")); err != nil {
-			return err
+		if !x.loads {
+			flags := names(c.Flags)
+			if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") ||
+				!slices.Contains(flags, "kernels")); err != nil {
+				return err
+			}
 		}
 		if err := x.check(e); err != nil {
 			return err

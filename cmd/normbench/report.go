@@ -54,7 +54,7 @@ func showReport(e *env, cfg *reportConfig) error {
 	}
 	var c *report.Comparison
 	if textfile.Ext(ops[0]) == ".json" {
-		var live *report.Live
+		var live *report.LiveFile
 		if live, err = report.ReadLive(ops[0]); err != nil {
 			return err
 		}

@@ -22,8 +22,8 @@ func TestMade(t *testing.T) {
 		"docs/peers-rmsnorm-bwd.svg":   peers + "rmsnorm-bwd.json.gz",
 		"docs/peers-layernorm-fwd.svg": peers + "layernorm-fwd.json.gz",
 		"docs/peers-layernorm-bwd.svg": peers + "layernorm-bwd.json.gz",
-		"lab/notes/growth-fwd.svg":          growth + "--pass fwd",
-		"lab/notes/growth-bwd.svg":          growth + "--pass bwd",
+		"lab/notes/growth-fwd.svg":     growth + "--pass fwd",
+		"lab/notes/growth-bwd.svg":     growth + "--pass bwd",
 	}
 	drawn := filepath.Join(t.TempDir(), "x.svg")
 	for name, command := range made {

@@ -185,6 +185,9 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"isjson":  isjson,
 	"jobs":    jobs,
 
+	"action":    action,
+	"component": component,
+
 	"replaceall": replaceall,
 }
 
@@ -200,7 +203,10 @@ var process sync.Mutex
 // variables are those of a script that programs read.
 var variables = []string{"COLUMNS", "CXX", "DEV", "HOME", "NORMBENCH_CACHE",
 	"NORMBENCH_COMPILERS", cpu.CacheVariable,
-	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "PYTHONPATH",
+	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "PATH", "PYTHONPATH",
+	"CI_API_V4_URL", "CI_MERGE_REQUEST_IID", "CI_MERGE_REQUEST_PROJECT_ID", "CI_MERGE_REQUEST_SOURCE_PROJECT_ID",
+	"CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "GH_TOKEN", "GITHUB_ACTIONS", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH",
+	"GITHUB_OUTPUT", "GITHUB_SERVER_URL", "GITHUB_STEP_SUMMARY", "GITLAB_CI", "NORMBENCH_TOKEN",
 	triton.PythonVariable, "TMPDIR", "WORK"}
 
 // runHere runs normbench in this process: to start another takes longer than what most commands do.

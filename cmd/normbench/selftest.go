@@ -13,18 +13,18 @@ import (
 )
 
 func selftestCommand(e *env) *cli.Command {
-	s := &target{}
+	s := &targetFlags{}
 	s.first = func() *report.Table { return selftestTable(kernels.DeviceInfo{}) }
 	return e.command(&cli.Command{
 		Name: "selftest",
 		Usage: "test the timer on this device: a known spin, the floor, cold against warm, " +
 			"stream against copy",
 		Description: "Exits 4 if a check fails, because times from this machine would mislead.",
-		Flags:       append(s.machine.flags(), s.tableFlags()...),
+		Flags:       append(s.machineFlags.flags(), s.tableFlags()...),
 	}, &s.commonFlags, func() error { return selftest(e, s) })
 }
 
-func selftest(e *env, s *target) error {
+func selftest(e *env, s *targetFlags) error {
 	devices, err := e.Open(s.config(&s.commonFlags, "cold"))
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ import (
 
 // A sweepConfig is what the flags of a sweep ask for.
 type sweepConfig struct {
-	target
-	search     searchPlan
+	targetFlags
+	search     searchFlags
 	knobs      cli.StringSlice
 	family     string
 	retry, dry bool
@@ -44,11 +44,11 @@ func sweepCommand(e *env) *cli.Command {
 			"records when its problem is done. At the end the sweep writes " +
 			"OUT/<device>/tuned.json and prints the table of base against best. A second sweep " +
 			"into the same folder measures only the variants that are missing or have changed.",
-		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.search.flags(), []cli.Flag{
+		Flags: slices.Concat(cfg.flags(), cfg.timingFlags.flags(), cfg.search.flags(), []cli.Flag{
 			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
 				Usage: "families to sweep, with commas (default: all that serve the problem)"},
 			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat,
-				Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
+				Usage: "`KNOB=V,V` replaces the values of a knob, such as --knob ctas=66,132; may repeat"},
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` for results", Value: defaultOut},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
@@ -61,7 +61,7 @@ func sweepCommand(e *env) *cli.Command {
 }
 
 func runSweep(e *env, cfg *sweepConfig) error {
-	s := &lab.Sweep{Config: &cfg.Config, Out: cfg.out}
+	s := &lab.SweepTask{Config: &cfg.OpenOptions, Out: cfg.out}
 	var err error
 	if s.Knobs, err = knobOverrides(cfg.knobs.Value()); err != nil {
 		return err
@@ -77,7 +77,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	}
 	defer lab.Close(cfg.devices)
 	s.Devices, s.Problems, s.Search = cfg.devices, cfg.problems, cfg.search.SearchPlan
-	s.Options = sweep.Options{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed,
+	s.Options = sweep.RunOptions{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed,
 		RetryFailed: cfg.retry}
 	if err := e.LayOut(s); err != nil {
 		return err
@@ -106,7 +106,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 
 // nextOf is what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep
 // shapes of one's own; where the timer failed its test, mend that first.
-func nextOf(s *lab.Sweep, c *report.Comparison) string {
+func nextOf(s *lab.SweepTask, c *report.Comparison) string {
 	if _, replayed := s.Devices[0].(*replay.Device); replayed {
 		return ""
 	}
@@ -123,15 +123,15 @@ func nextOf(s *lab.Sweep, c *report.Comparison) string {
 		"`make cuda`, add --device cuda"
 }
 
-// searchPlan is what the flags of sweep ask of a search.
-type searchPlan struct {
+// searchFlags are the flags of a search.
+type searchFlags struct {
 	lab.SearchPlan
 	keep  cli.StringSlice
 	limit string
 }
 
 // flags has no strategy's own.
-func (p *searchPlan) flags() []cli.Flag {
+func (p *searchFlags) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &p.Strategy, Name: "strategy",
 			Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part " +
@@ -141,17 +141,17 @@ func (p *searchPlan) flags() []cli.Flag {
 		&cli.IntFlag{Destination: &p.Finals, Name: "finals",
 			Usage:       "number of variants that a search measures again, 1 to 32",
 			DefaultText: "8 on a GPU, 4 on a cpu",
-			Action:      within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
+			Action:      checkRange("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
 		&cli.IntFlag{Destination: &p.Rounds, Name: "rounds",
 			Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24",
-			Action: within("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
+			Action: checkRange("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
 		&cli.StringSliceFlag{Destination: &p.keep, Name: "keep", Category: catWhat,
 			Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
 	}
 }
 
 // check reads the budget, and refuses flags of a search beside a grid.
-func (p *searchPlan) check(given map[string]bool) (err error) {
+func (p *searchFlags) check(given map[string]bool) (err error) {
 	if p.Budget, err = search.ParseBudget(p.limit); err != nil {
 		return err
 	}

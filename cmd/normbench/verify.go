@@ -19,7 +19,7 @@ import (
 
 // A verifyConfig is what the flags of verify ask for.
 type verifyConfig struct {
-	target
+	targetFlags
 	repeats                int
 	all, hostOnly, hostile bool
 	verbose                bool
@@ -41,7 +41,7 @@ func verifyCommand(e *env) *cli.Command {
 		Flags: slices.Concat(cfg.flags(), []cli.Flag{
 			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats",
 				Usage: "runs of each variant; their bits are compared", Value: 3,
-				Action: within("repeats", 1, 1000, "use 1 to 1000")},
+				Action: checkRange("repeats", 1, 1000, "use 1 to 1000")},
 			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat,
 				Usage: "check every config of each family's space"},
 			&cli.BoolFlag{Destination: &cfg.hostOnly, Name: "host-only",
@@ -71,9 +71,9 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return err
 	}
 	defer lab.Close(cfg.devices)
-	c := &lab.Verify{Config: &cfg.Config, Device: cfg.devices[0], Problems: cfg.problems, Refs: refs,
+	c := &lab.VerifyTask{Config: &cfg.OpenOptions, Device: cfg.devices[0], Problems: cfg.problems, Refs: refs,
 		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile, Repeats: cfg.repeats,
-		Typed: cfg.Typed()}
+		Typed: cfg.TypedShapes()}
 	v, err := e.Verify(c)
 	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {
 		fmt.Fprintln(e.Err, strings.TrimSpace(failed.Log))

@@ -21,28 +21,37 @@ const Pause = 5 * time.Second
 
 // A Console is the output of a program. Its methods may be called from several goroutines.
 type Console struct {
-	Out *Plain       // standard output
+	Out *PlainWriter // standard output
 	Raw *ErrorWriter // standard output as it is, for a protocol
 	Err io.Writer    // standard error, for notes
+	// Quiet leaves out notes and waits; what Sayf prints stays.
+	Quiet bool
 
 	ctx   context.Context // after its end no wait is told
-	said  sync.Map        // what Once has said
+	said  sync.Map        // what NoteOnce has said
 	noted sync.Mutex
 	last  time.Time // of a note
 	drawn bool      // the terminal's line has a text
-	waits waits
+	waits statusStack
 }
 
 // New makes the console of a program that ends with ctx.
 func New(ctx context.Context, out, err io.Writer) *Console {
 	raw := &ErrorWriter{Writer: out}
-	c := &Console{Out: &Plain{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
+	c := &Console{Out: &PlainWriter{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
 	raw.before = c.clearLine
 	return c
 }
 
-// Notef prints a note: on a terminal in lines of its width, elsewhere in one line.
+// Notef prints a note, unless the console is quiet.
 func (c *Console) Notef(format string, args ...any) {
+	if !c.Quiet {
+		c.Sayf(format, args...)
+	}
+}
+
+// Sayf prints what must be said: on a terminal in lines of its width, elsewhere in one line.
+func (c *Console) Sayf(format string, args ...any) {
 	w, text := c.Err, fmt.Sprintf("normbench: "+format, args...)
 	if t, ok := TerminalOf(w); ok {
 		const indent = "  "
@@ -52,7 +61,7 @@ func (c *Console) Notef(format string, args ...any) {
 	c.noted.Lock()
 	defer c.noted.Unlock()
 	c.clearDrawn()
-	fmt.Fprintln(&Plain{Writer: w}, text)
+	fmt.Fprintln(&PlainWriter{Writer: w}, text)
 	c.last = time.Now()
 }
 
@@ -70,9 +79,9 @@ func (c *Console) Notes(notes []string) {
 	}
 }
 
-// Once prints notes that were not printed before: several workers, problems or operands may have
+// NoteOnce prints notes that were not printed before: several workers, problems or operands may have
 // one in common.
-func (c *Console) Once(notes ...string) {
+func (c *Console) NoteOnce(notes ...string) {
 	for _, n := range notes {
 		if _, said := c.said.LoadOrStore(n, true); n != "" && !said {
 			c.Notef("%s", n)

@@ -22,7 +22,7 @@ func TestPlain(t *testing.T) {
 	} {
 		for step := 1; step <= len(text); step++ {
 			var b bytes.Buffer
-			p := &Plain{Writer: &b}
+			p := &PlainWriter{Writer: &b}
 			for rest := []byte(text); len(rest) > 0; rest = rest[min(step, len(rest)):] {
 				n, err := p.Write(rest[:min(step, len(rest))])
 				assert.Must(t, n == min(step, len(rest)) && err == nil, "%v %v", n, err)

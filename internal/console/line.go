@@ -12,7 +12,7 @@ const clearCode = "\r\x1b[K"
 // line is the terminal of notes, if it can draw a line again.
 func (c *Console) line() (Terminal, bool) {
 	t, ok := TerminalOf(c.Err)
-	return t, ok && os.Getenv("TERM") != "dumb"
+	return t, ok && !c.Quiet && os.Getenv("TERM") != "dumb"
 }
 
 // drawLine draws a text in place of the one before, cut to the terminal's width.
@@ -24,7 +24,7 @@ func (c *Console) drawLine(t Terminal, text string) {
 	c.noted.Lock()
 	defer c.noted.Unlock()
 	io.WriteString(t.Writer, clearCode) //nolint:errcheck // as of notes
-	fmt.Fprint(&Plain{Writer: t.Writer}, string(runes))
+	fmt.Fprint(&PlainWriter{Writer: t.Writer}, string(runes))
 	c.drawn = true
 }
 

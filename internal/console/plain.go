@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// A Plain writer lets no control character reach the terminal or a page but newlines and tabs:
+// A PlainWriter lets no control character reach the terminal or a page but newlines and tabs:
 // what is printed may come from a records file, a manifest or a worker of a stranger's. Each byte
 // stays one byte, so characters that are cut in two between writes are no matter. (JSON has
 // escapes of its own.)
-type Plain struct {
+type PlainWriter struct {
 	io.Writer
 	Color bool    // the colours of tables pass
 	last  [2]byte // written before
@@ -25,7 +25,7 @@ func colors(b []byte) bool {
 	return false
 }
 
-func (p *Plain) Write(b []byte) (int, error) {
+func (p *PlainWriter) Write(b []byte) (int, error) {
 	clean := bytes.Clone(b)
 	for i, c := range b {
 		switch two := p.last; {

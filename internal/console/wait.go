@@ -9,16 +9,16 @@ import (
 // Tick is the time between two drawings of the line of a terminal.
 const Tick = time.Second
 
-// waits are the steps that are waited for. Steps nest: the innermost one is told.
-type waits struct {
+// A statusStack holds the steps that are waited for. Steps nest: the innermost one is told.
+type statusStack struct {
 	mu    sync.Mutex
-	steps []*Progress
+	steps []*StatusLine
 	timer *time.Timer // tells, while there are steps
 }
 
-// A Progress tells on a terminal what the program waits for.
-type Progress struct {
-	waits *waits
+// A StatusLine tells on a terminal what the program waits for.
+type StatusLine struct {
+	waits *statusStack
 	clear func() // of the terminal's line
 	text  string
 	since time.Time // when the text was set
@@ -36,13 +36,13 @@ type Part struct {
 
 // Wait begins a step. On a terminal a line tells of it and is drawn anew every second; elsewhere it is told
 // after every few seconds without a note. The caller ends it.
-func (c *Console) Wait(format string, args ...any) *Progress {
+func (c *Console) Wait(format string, args ...any) *StatusLine {
 	w, now := &c.waits, time.Now()
-	s := &Progress{waits: w, clear: c.clearLine, text: fmt.Sprintf(format, args...), since: now, begun: now}
+	s := &StatusLine{waits: w, clear: c.clearLine, text: fmt.Sprintf(format, args...), since: now, begun: now}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps = append(w.steps, s); len(w.steps) == 1 {
-		w.timer = time.AfterFunc(c.pause(), c.tell)
+		w.timer = time.AfterFunc(c.pause(), c.tellStatus)
 	}
 	return s
 }
@@ -55,9 +55,9 @@ func (c *Console) pause() time.Duration {
 	return Pause
 }
 
-// tell tells of the innermost step: on a terminal's line, else if nothing was noted for a while. No step ends
+// tellStatus tells of the innermost step: on a terminal's line, else if nothing was noted for a while. No step ends
 // meanwhile.
-func (c *Console) tell() {
+func (c *Console) tellStatus() {
 	w := &c.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *Console) tell() {
 }
 
 // told is what a step says: how far it is, what it is at, and for how long if that is so long.
-func (s *Progress) told(long time.Duration) string {
+func (s *StatusLine) told(long time.Duration) string {
 	text := s.text
 	if n := s.part; n.Unit != "" {
 		if text != "" {
@@ -93,7 +93,7 @@ func (s *Progress) told(long time.Duration) string {
 
 // pace is the count, the rate and, once a twentieth is done, the time left, which counts down: the first ones pay
 // for what all of them need, such as the first problem's answers.
-func (s *Progress) pace() string {
+func (s *StatusLine) pace() string {
 	n, took, since := s.part, s.at.Sub(s.begun), time.Since(s.at)
 	text := fmt.Sprint(n.Done)
 	if n.Total > 0 {
@@ -117,7 +117,7 @@ func (s *Progress) pace() string {
 }
 
 // Set says what the step is at now.
-func (s *Progress) Set(format string, args ...any) {
+func (s *StatusLine) Set(format string, args ...any) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
 	if text := fmt.Sprintf(format, args...); text != s.text {
@@ -126,14 +126,14 @@ func (s *Progress) Set(format string, args ...any) {
 }
 
 // Reach says how much of the step is done now.
-func (s *Progress) Reach(n Part) {
+func (s *StatusLine) Reach(n Part) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
 	s.part, s.at = n, time.Now()
 }
 
 // End ends the step. After the last one nothing is told any more.
-func (s *Progress) End() {
+func (s *StatusLine) End() {
 	w := s.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -36,8 +36,8 @@ type Place struct {
 	Unsynced bool
 }
 
-// In is a place in the same folder.
-func (p Place) In(name string) Place {
+// Sibling makes a place in the same folder.
+func (p Place) Sibling(name string) Place {
 	return Place{Root: p.Root, Name: filepath.Join(filepath.Dir(p.Name), name)}
 }
 
@@ -49,7 +49,7 @@ func (p Place) open() (root *os.Root, name string, err error) {
 	if p.Root == "" {
 		// A stat sees through links that have no path, such as /dev/stdout.
 		if info, err := os.Stat(p.Name); err == nil && !info.Mode().IsRegular() {
-			return nil, "", irregular(info)
+			return nil, "", checkRegular(info)
 		}
 		if p.Name, err = target(os.Readlink, p.Name); err != nil {
 			return nil, "", err
@@ -61,7 +61,7 @@ func (p Place) open() (root *os.Root, name string, err error) {
 	}
 	if name, err = target(root.Readlink, p.Name); err == nil {
 		if info, e := root.Stat(name); e == nil && !info.Mode().IsRegular() {
-			err = irregular(info)
+			err = checkRegular(info)
 		}
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func (p Place) open() (root *os.Root, name string, err error) {
 	return root, name, err
 }
 
-func irregular(info fs.FileInfo) error {
+func checkRegular(info fs.FileInfo) error {
 	if info.IsDir() {
 		return hint.Errorf("name a file in it", "it is a folder")
 	}
@@ -118,7 +118,7 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	}
 	if err == nil {
 		at := func(name string) string { return filepath.Join(root.Name(), name) }
-		err = done(root.Rename(temp, name), Operation{Op: "rename", Path: at(temp), To: at(name)})
+		err = notify(root.Rename(temp, name), Operation{Op: "rename", Path: at(temp), To: at(name)})
 	}
 	if err != nil || p.Unsynced {
 		return err
@@ -137,7 +137,7 @@ func (p Place) Write(data []byte) error {
 
 // createTemp makes a file with a name of its own beside another, and deletes those that writers
 // left behind which were killed.
-func createTemp(root *os.Root, name string) (string, *File, error) {
+func createTemp(root *os.Root, name string) (string, *WatchedFile, error) {
 	deleteStale(root, filepath.Dir(name))
 	base := filepath.Base(name)
 	if len(base) > maxName { // as the file's own name would be
@@ -148,7 +148,7 @@ func createTemp(root *os.Root, name string) (string, *File, error) {
 	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", base, rand.Uint64()))
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	path := filepath.Join(root.Name(), temp)
-	return temp, &File{f, path, 0}, done(err, Operation{Op: "create", Path: path})
+	return temp, &WatchedFile{f, path, 0}, notify(err, Operation{Op: "create", Path: path})
 }
 
 // tryTemp says why no file can be made beside another, or nil.
@@ -157,7 +157,7 @@ func tryTemp(root *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), done(root.Remove(temp), Operation{Op: "remove", Path: f.Path}))
+	return errors.Join(f.Close(), notify(root.Remove(temp), Operation{Op: "remove", Path: f.Path}))
 }
 
 // maxName is how many bytes a name of a file may have.
@@ -219,7 +219,7 @@ func MakeFolder(in, below string) error {
 		}
 		folders = append(folders, filepath.Dir(dir)) // has a new name
 	}
-	if err := done(os.MkdirAll(in, 0o755), Operation{Op: "mkdir", Path: in}); err != nil {
+	if err := notify(os.MkdirAll(in, 0o755), Operation{Op: "mkdir", Path: in}); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(in)
@@ -230,7 +230,7 @@ func MakeFolder(in, below string) error {
 	for dir := filepath.Dir(below); dir != "."; dir = filepath.Dir(dir) {
 		folders = append(folders, filepath.Join(in, dir))
 	}
-	if err := done(root.MkdirAll(below, 0o755),
+	if err := notify(root.MkdirAll(below, 0o755),
 		Operation{Op: "mkdir", Path: filepath.Join(in, below)}); err != nil {
 		return err
 	}

@@ -18,51 +18,51 @@ type Operation struct {
 // Watch, where set, is told of each step behind it. Tests that cut the power set it.
 var Watch func(Operation)
 
-// A File is one whose steps are watched.
-type File struct {
+// A WatchedFile is an open file whose operations Watch tells.
+type WatchedFile struct {
 	*os.File
 	Path string
 	end  int64 // where the next write goes
 }
 
 // OpenFile is a file that was opened at a path to append to it, and may be new.
-func OpenFile(f *os.File, path string) (*File, error) {
+func OpenFile(f *os.File, path string) (*WatchedFile, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	return &File{f, path, st.Size()}, done(nil, Operation{Op: "create", Path: path})
+	return &WatchedFile{f, path, st.Size()}, notify(nil, Operation{Op: "create", Path: path})
 }
 
 // Write appends.
-func (f *File) Write(b []byte) (int, error) {
+func (f *WatchedFile) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
-	done(err, Operation{Op: "write", Path: f.Path, At: f.end, Data: append([]byte(nil), b[:n]...)})
+	notify(err, Operation{Op: "write", Path: f.Path, At: f.end, Data: append([]byte(nil), b[:n]...)})
 	f.end += int64(n)
 	return n, err
 }
 
 // WriteString and ReadFrom are not those of os.File, which would go past Write.
-func (f *File) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
+func (f *WatchedFile) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
 
 // ReadFrom implements io.ReaderFrom.
-func (f *File) ReadFrom(r io.Reader) (int64, error) {
+func (f *WatchedFile) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{f}, r)
 }
 
 // Sync brings the file's content to the disk.
-func (f *File) Sync() error {
-	return done(f.File.Sync(), Operation{Op: "sync", Path: f.Path})
+func (f *WatchedFile) Sync() error {
+	return notify(f.File.Sync(), Operation{Op: "sync", Path: f.Path})
 }
 
 // Truncate cuts the file.
-func (f *File) Truncate(size int64) error {
+func (f *WatchedFile) Truncate(size int64) error {
 	f.end = size
-	return done(f.File.Truncate(size), Operation{Op: "truncate", Path: f.Path, At: size})
+	return notify(f.File.Truncate(size), Operation{Op: "truncate", Path: f.Path, At: size})
 }
 
-// done tells of a step that went well.
-func done(err error, s Operation) error {
+// notify tells the watcher of an operation that went well.
+func notify(err error, s Operation) error {
 	if err == nil && Watch != nil {
 		Watch(s)
 	}
@@ -71,7 +71,7 @@ func done(err error, s Operation) error {
 
 // Remove deletes the file of a place.
 func (p Place) Remove() error {
-	return done(os.Remove(p.String()), Operation{Op: "remove", Path: p.String()})
+	return notify(os.Remove(p.String()), Operation{Op: "remove", Path: p.String()})
 }
 
 // SyncDir makes the names in a folder outlive a power cut.
@@ -84,5 +84,5 @@ func SyncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	return done(d.Sync(), Operation{Op: "syncdir", Path: filepath.Clean(dir)})
+	return notify(d.Sync(), Operation{Op: "syncdir", Path: filepath.Clean(dir)})
 }

@@ -116,7 +116,7 @@ var homes = map[string][]string{
 	"github.com/NVIDIA/go-nvml":         {"kernels/devices/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
 	"github.com/expr-lang/expr":         {"kernels/families/manifest"},
-	"go.yaml.in/yaml/v4":                {"internal/yamldoc", "cmd/normbench/ci_test.go"},
+	"go.yaml.in/yaml/v4":                {"internal/yamldoc", "cmd/normbench/ci_test.go", "kernels/families/manifest/form_test.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
 	"C":                                 {"kernels/devices/cuda/driver"},
 }

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// A Library says what Find looks for.
-type Library struct {
+// A LibraryQuery says what Find looks for.
+type LibraryQuery struct {
 	Name     string   // as messages have it: "NVRTC"
 	Variable string   // the environment variable that may name a file: "NORMBENCH_NVRTC"
 	Sonames  []string // the best first
@@ -35,7 +35,7 @@ const wheel = "nvidia/*/lib"
 //     imports from.
 //
 // The error is one line and names these places.
-func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
+func Find[T any](l LibraryQuery, open func(path string) (T, error)) (T, error) {
 	var none T
 	if file := os.Getenv(l.Variable); file != "" {
 		t, err := open(file)
@@ -52,9 +52,9 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 	var broken error // a library that is there but does not load says more than "not found"
 	// The last place takes a process to find.
 	for _, place := range []func() []string{
-		func() []string { return below(toolkits(), l.Folders...) },
-		func() []string { return below(sitePackages(), wheel) },
-		func() []string { return below(askPython(), wheel) }} {
+		func() []string { return patternsBelow(toolkits(), l.Folders...) },
+		func() []string { return patternsBelow(sitePackages(), wheel) },
+		func() []string { return patternsBelow(askPython(), wheel) }} {
 		dirs := place()
 		for _, name := range l.Sonames {
 			for _, dir := range dirs {
@@ -78,8 +78,8 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 		"of Python", strings.Join(l.Sonames, ", "))
 }
 
-// below are patterns in each of some folders.
-func below(folders []string, patterns ...string) (all []string) {
+// patternsBelow joins each folder with each pattern.
+func patternsBelow(folders []string, patterns ...string) (all []string) {
 	for _, folder := range folders {
 		for _, p := range patterns {
 			all = append(all, filepath.Join(folder, p))
@@ -98,8 +98,8 @@ func toolkits() []string {
 // Find.
 func Headers() (dirs []string) {
 	python := slices.Concat(sitePackages(), askPython())
-	for _, p := range append(below(toolkits(), "include"),
-		below(python, "nvidia/cu*/include", "nvidia/cuda_runtime/include")...) {
+	for _, p := range append(patternsBelow(toolkits(), "include"),
+		patternsBelow(python, "nvidia/cu*/include", "nvidia/cuda_runtime/include")...) {
 		dirs = append(dirs, Glob(p)...)
 	}
 	return dirs
@@ -126,7 +126,7 @@ func sitePackages() []string {
 		roots = append(roots, filepath.Join(home, ".local"))
 	}
 	roots = append(roots, "/usr/local", "/usr", "/opt/conda", "/opt/venv", "/opt/*/.venv", "/opt/*/venv", "/opt/*")
-	return append(below(roots, "lib/python3*/site-packages", "lib/python3*/dist-packages"),
+	return append(patternsBelow(roots, "lib/python3*/site-packages", "lib/python3*/dist-packages"),
 		"/usr/lib/python3/dist-packages")
 }
 

@@ -10,7 +10,7 @@ import (
 	"normbench/internal/assert"
 )
 
-var probe = Library{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []string{"libprobe.so.13",
+var probe = LibraryQuery{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []string{"libprobe.so.13",
 	"libprobe.so.12"},
 	Folders: []string{"extras/PROBE/lib64", "targets/*/lib"}}
 

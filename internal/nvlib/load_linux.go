@@ -32,7 +32,7 @@ func Load(name, path string, functions map[string]any) (file string, err error) 
 		purego.RegisterFunc(f, at)
 	}
 	if !filepath.IsAbs(path) {
-		if file := mapped(filepath.Base(path)); file != "" {
+		if file := mappedPath(filepath.Base(path)); file != "" {
 			return file, nil
 		}
 	}
@@ -49,8 +49,8 @@ func Preload(pattern string) {
 	}
 }
 
-// mapped returns the absolute path of a library of this soname in the process, or "".
-func mapped(soname string) string {
+// mappedPath returns the absolute path of a library of this soname in the process, or "".
+func mappedPath(soname string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return ""

@@ -15,11 +15,11 @@ func TestTicks(t *testing.T) {
 		ticks []Tick
 		want  string
 	}{
-		{Even(0, 14, 1, 8), "0 2 4 6 8 10 12 14"},
-		{Even(0, 1, 1, 8), "0 1"},
-		{Even(0, 120, 20, 8), "0 20 40 60 80 100 120"},
-		{Even(0, 1e6, 20, 8), "0 200000 400000 600000 800000 1e+06"},
-		{Even(0.55, 1.32, 0.1, 6), "0.6 0.8 1 1.2"},
+		{EvenTicks(0, 14, 1, 8), "0 2 4 6 8 10 12 14"},
+		{EvenTicks(0, 1, 1, 8), "0 1"},
+		{EvenTicks(0, 120, 20, 8), "0 20 40 60 80 100 120"},
+		{EvenTicks(0, 1e6, 20, 8), "0 200000 400000 600000 800000 1e+06"},
+		{EvenTicks(0.55, 1.32, 0.1, 6), "0.6 0.8 1 1.2"},
 	} {
 		var labels []string
 		for _, tick := range tc.ticks {
@@ -57,7 +57,7 @@ func TestFile(t *testing.T) {
 	p := Plot{Title: "a<b>\x1b[31m\u202e", Width: 300, Height: 200,
 		X: Axis{Lo: 1, Hi: 1024, Log: true}, Y: Axis{Hi: 10},
 		Lines: []Curve{{Series{"s", "s1", 0, 1, 2},
-			[]Point{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true},
+			[]PlotPoint{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true},
 				{X: 1024, Y: 10, Lo: 9, Hi: 10}}}}}
 	text := string(File(strings.Repeat("long ", 40), []Series{{Name: "s", Class: "s1"}},
 		[][]*Drawing{{p.Draw(), p.Draw()}}))

@@ -42,11 +42,11 @@ type Series struct {
 // A Curve joins points from left to right.
 type Curve struct {
 	Series
-	Points []Point
+	Points []PlotPoint
 }
 
-// A Point is a value with its interval, which is 0 and 0 where there is none.
-type Point struct {
+// A PlotPoint is a value with its interval, which is 0 and 0 where there is none.
+type PlotPoint struct {
 	X, Y, Lo, Hi float64
 	Apart        bool // no line comes to it from the point before
 	Tip          string
@@ -140,9 +140,9 @@ func (p *Plot) Draw() *Drawing {
 	return d
 }
 
-// Even are the multiples of a round step between lo and hi: unit or 2, 5, 10, ... times as much, so
+// EvenTicks lists the multiples of a round step between lo and hi: unit or 2, 5, 10, ... times as much, so
 // that there are at most as many steps as most.
-func Even(lo, hi, unit float64, most int) (ticks []Tick) {
+func EvenTicks(lo, hi, unit float64, most int) (ticks []Tick) {
 	step := unit
 	for i := 0; (hi-lo)/step > float64(most); i++ {
 		step *= []float64{2, 2.5, 2}[i%3]

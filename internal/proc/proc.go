@@ -29,7 +29,7 @@ type StartOptions struct {
 	MaxLine int       // bytes of its longest line
 }
 
-// A Child is a process. Send and Line belong to one goroutine at a time; any may Kill it.
+// A Child is a process. Send and ReadLine belong to one goroutine at a time; any may Kill it.
 type Child struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -130,18 +130,18 @@ func (c *Child) Send(v any) error {
 	return err
 }
 
-// ErrSlow is Line's where there was no line in time.
+// ErrSlow is ReadLine's where there was no line in time.
 var ErrSlow = errors.New("no answer")
 
-// Line is the child's next line. Without one the error is ErrSlow after the deadline, ctx's, or
+// ReadLine reads the child's next line. Without one the error is ErrSlow after the deadline, ctx's, or
 // says in words that go on from the child's name how it ended.
-func (c *Child) Line(ctx context.Context, deadline time.Time) ([]byte, error) {
+func (c *Child) ReadLine(ctx context.Context, deadline time.Time) ([]byte, error) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
 	case line, ok := <-c.lines:
 		if !ok {
-			return nil, errors.New(c.death())
+			return nil, errors.New(c.describeEnd())
 		}
 		return line, nil
 	case <-timer.C:
@@ -154,7 +154,7 @@ func (c *Child) Line(ctx context.Context, deadline time.Time) ([]byte, error) {
 // Answer reads the child's next line into v. The error goes on from the child's name, and is an
 // ErrSlow where there was none in time.
 func (c *Child) Answer(ctx context.Context, limit time.Duration, v any) error {
-	line, err := c.Line(ctx, time.Now().Add(limit))
+	line, err := c.ReadLine(ctx, time.Now().Add(limit))
 	if errors.Is(err, ErrSlow) {
 		return fmt.Errorf("was killed: %w within %s", err, limit)
 	}
@@ -184,12 +184,12 @@ func (c *Child) Kill() {
 		killGroup(c.cmd)
 		c.stdin.Close()
 		<-c.exited
-		c.leave()
+		c.stopReading()
 	})
 }
 
-// leave ends the reading: a descendant may keep the output open.
-func (c *Child) leave() {
+// stopReading ends the reading: a descendant may keep the output open.
+func (c *Child) stopReading() {
 	close(c.done)
 	c.stdout.Close()
 }
@@ -199,7 +199,7 @@ func (c *Child) Close(ctx context.Context, patience time.Duration) {
 	c.stdin.Close()
 	select {
 	case <-c.exited:
-		c.ended.Do(c.leave)
+		c.ended.Do(c.stopReading)
 		return
 	case <-ctx.Done():
 	case <-time.After(patience):
@@ -207,8 +207,8 @@ func (c *Child) Close(ctx context.Context, patience time.Duration) {
 	c.Kill()
 }
 
-// death describes the end of the process in a few words.
-func (c *Child) death() string {
+// describeEnd describes the end of the process in a few words.
+func (c *Child) describeEnd() string {
 	if c.long.Load() {
 		return fmt.Sprintf("answered with a line of more than %d KiB", c.max>>10)
 	}

@@ -46,10 +46,10 @@ func TestDescendants(t *testing.T) {
 		c, err := Start(StartOptions{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"},
 			MaxLine: 100})
 		assert.NoError(t, err)
-		line, err := c.Line(t.Context(), time.Now().Add(time.Minute))
+		line, err := c.ReadLine(t.Context(), time.Now().Add(time.Minute))
 		assert.That(t, err == nil && string(line) == "{}\n", "%q, %v", line, err)
 		end(c)
-		_, err = c.Line(t.Context(), time.Now().Add(time.Minute))
+		_, err = c.ReadLine(t.Context(), time.Now().Add(time.Minute))
 		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "ended: "), "%v", err)
 		took := time.Since(start)
 		assert.That(t, took <= 20*time.Second, "it took %s", took)

@@ -28,8 +28,8 @@ const PackedHelp = "the file is damaged or cut short: take it from a copy, or un
 // Ext is the extension of a name, of a packed file that of what is in it.
 func Ext(path string) string { return filepath.Ext(strings.TrimSuffix(path, ".gz")) }
 
-// A File is one that is open, unpacked where it is gzipped.
-type File struct {
+// A Reader reads an open text file, unpacked where it is gzipped.
+type Reader struct {
 	io.Reader
 	io.Closer
 	Packed bool
@@ -37,7 +37,7 @@ type File struct {
 
 // Open opens a file. That it is gzipped is known by its first bytes. Only an error of a packed
 // file has a hint.
-func Open(path string) (*File, error) {
+func Open(path string) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -45,14 +45,14 @@ func Open(path string) (*File, error) {
 	packed := &countingReader{Reader: f}
 	b := bufio.NewReaderSize(packed, 1<<16)
 	if magic, _ := b.Peek(2); string(magic) != "\x1f\x8b" {
-		return &File{b, f, false}, nil
+		return &Reader{b, f, false}, nil
 	}
 	z, err := gzip.NewReader(b)
 	if err != nil {
 		f.Close()
 		return nil, hint.With(err, PackedHelp)
 	}
-	return &File{&boundedReader{Reader: z, packed: packed}, f, true}, nil
+	return &Reader{&boundedReader{Reader: z, packed: packed}, f, true}, nil
 }
 
 // Bounds of what a packed file unpacks to: records are a tenth packed, zeros a thousandth.

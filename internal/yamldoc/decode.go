@@ -2,6 +2,7 @@ package yamldoc
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -13,13 +14,13 @@ import (
 	"normbench/internal/hint"
 )
 
-// A Place is where a value stands, for errors.
-type Place struct {
+// A Position is where a value stands, for errors.
+type Position struct {
 	At   string // file:line:column
 	Path string // "launches[0].grid[1]"; "" of the document
 }
 
-func (p Place) String() string {
+func (p Position) String() string {
 	if p.Path == "" {
 		return p.At + ": the file"
 	}
@@ -27,27 +28,45 @@ func (p Place) String() string {
 }
 
 // Errorf is an error at the place.
-func (p Place) Errorf(help, format string, args ...any) error {
+func (p Position) Errorf(help, format string, args ...any) error {
 	return hint.Errorf(help, "%s: %s", p, fmt.Sprintf(format, args...))
 }
 
 // A Value is a node with its place. The zero Value is of a field that is not there.
 type Value struct {
-	Place
+	Position
 	file string
 	node *yaml.Node
 }
 
-// An Entry is a key of a mapping, with the place of the key, and its value.
-type Entry struct {
+// A Field is a key of a mapping, with the place of the key, and its value.
+type Field struct {
 	Key   Word
 	Value Value
 }
 
 // A Word is a text of one line with its place.
 type Word struct {
-	Place
+	Position
 	Text string
+}
+
+// A Number is a whole number with its place. The tags min and max bound it.
+type Number struct {
+	Position
+	N int
+}
+
+// A Map is a mapping in its order, each value decoded by the tags of the field.
+type Map[T any] struct {
+	Position
+	Entries []MapEntry[T]
+}
+
+// A MapEntry is a key of a mapping and its value.
+type MapEntry[T any] struct {
+	Key   Word
+	Value T
 }
 
 // An Unmarshaler is a type that reads itself from a value. The tag is that of its field.
@@ -60,8 +79,37 @@ func (v *Value) UnmarshalValue(w Value, _ reflect.StructTag) error { *v = w; ret
 
 // UnmarshalValue implements Unmarshaler.
 func (w *Word) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
-	w.Place = v.Place
+	w.Position = v.Position
 	w.Text, err = v.word(tag)
+	return err
+}
+
+// UnmarshalValue implements Unmarshaler.
+func (n *Number) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
+	bounds := [2]int64{math.MinInt64, math.MaxInt64}
+	for i, name := range []string{"min", "max"} {
+		if s, ok := tag.Lookup(name); ok {
+			if bounds[i], err = strconv.ParseInt(s, 10, 64); err != nil {
+				return err
+			}
+		}
+	}
+	n.Position = v.Position
+	n.N, err = v.Int(tag.Get("help"), bounds[0], bounds[1])
+	return err
+}
+
+// UnmarshalValue implements Unmarshaler.
+func (m *Map[T]) UnmarshalValue(v Value, tag reflect.StructTag) error {
+	m.Position = v.Position
+	entries, err := v.Entries(tag.Get("help"))
+	for _, e := range entries {
+		x := MapEntry[T]{Key: e.Key}
+		if err := e.Value.DecodeAs(&x.Value, tag); err != nil {
+			return err
+		}
+		m.Entries = append(m.Entries, x)
+	}
 	return err
 }
 
@@ -85,7 +133,7 @@ func (v Value) word(tag reflect.StructTag) (string, error) {
 }
 
 func newValue(file, path string, n *yaml.Node) Value {
-	return Value{Place{fmt.Sprintf("%s:%d:%d", file, n.Line, n.Column), path}, file, n}
+	return Value{Position{fmt.Sprintf("%s:%d:%d", file, n.Line, n.Column), path}, file, n}
 }
 
 // Exists says whether there is a value.
@@ -104,8 +152,69 @@ func (v Value) Has(key string) bool {
 	return false
 }
 
+// Over is the mapping v with those entries of under that it lacks, in under's order. A value that is
+// a mapping in both is put over in the same way.
+func (v Value) Over(under Value, help string) (Value, error) {
+	own, err := v.Entries(help)
+	if err != nil {
+		return v, err
+	}
+	below, err := under.Entries(help)
+	if err != nil {
+		return v, err
+	}
+	merged := *v.node
+	merged.Content = nil
+	add := func(key, value *yaml.Node) { merged.Content = append(merged.Content, key, value) }
+	isKey := func(name string) func(Field) bool { return func(e Field) bool { return e.Key.Text == name } }
+	for i, e := range below {
+		at := slices.IndexFunc(own, isKey(e.Key.Text))
+		if at < 0 {
+			add(under.node.Content[2*i], e.Value.node)
+			continue
+		}
+		value := own[at].Value
+		if value.TypeName() == Mapping && e.Value.TypeName() == Mapping {
+			if value, err = value.Over(e.Value, help); err != nil {
+				return v, err
+			}
+		}
+		add(v.node.Content[2*at], value.node)
+	}
+	for i, e := range own {
+		if !slices.ContainsFunc(below, isKey(e.Key.Text)) {
+			add(v.node.Content[2*i], e.Value.node)
+		}
+	}
+	v.node = &merged
+	return v, nil
+}
+
+// Without is the mapping v without some of its keys.
+func (v Value) Without(keys ...string) Value {
+	return v.filter(func(key string) bool { return !slices.Contains(keys, key) })
+}
+
+// Only is the mapping v with some of its keys alone.
+func (v Value) Only(keys ...string) Value {
+	return v.filter(func(key string) bool { return slices.Contains(keys, key) })
+}
+
+// filter is the mapping v with those of its keys that are kept.
+func (v Value) filter(keep func(key string) bool) Value {
+	left := *v.node
+	left.Content = nil
+	for i := 0; i < len(v.node.Content); i += 2 {
+		if keep(v.node.Content[i].Value) {
+			left.Content = append(left.Content, v.node.Content[i:i+2]...)
+		}
+	}
+	v.node = &left
+	return v
+}
+
 // Entries are those of a mapping in their order, each key once.
-func (v Value) Entries(help string) (es []Entry, err error) {
+func (v Value) Entries(help string) (es []Field, err error) {
 	if v.TypeName() != Mapping {
 		return nil, v.Errorf(help, "is %s, not a mapping", v.TypeName())
 	}
@@ -113,11 +222,11 @@ func (v Value) Entries(help string) (es []Entry, err error) {
 		key, value := v.node.Content[i], v.node.Content[i+1]
 		name := OneLine(key.Value)
 		path := strings.TrimPrefix(v.Path+"."+name, ".")
-		e := Entry{Word{newValue(v.file, path, key).Place, name}, newValue(v.file, path, value)}
+		e := Field{Word{newValue(v.file, path, key).Position, name}, newValue(v.file, path, value)}
 		switch {
 		case typeName(key) != Text:
-			return nil, Place{e.Key.At, v.Path}.Errorf(help, "has a key that is no word")
-		case slices.ContainsFunc(es, func(f Entry) bool { return f.Key.Text == name }):
+			return nil, Position{e.Key.At, v.Path}.Errorf(help, "has a key that is no word")
+		case slices.ContainsFunc(es, func(f Field) bool { return f.Key.Text == name }):
 			return nil, e.Key.Errorf(help, "stands twice")
 		case isEmpty(value):
 			return nil, e.Key.Errorf(help, "is empty")
@@ -184,9 +293,14 @@ func (v Value) Scalar(help, what string) (string, error) {
 // Decode fills what to points to: a text, a bool, a list, or a struct whose fields are those of
 // a mapping by their names in lower case, and an [Unmarshaler] as it does itself. A field whose
 // `yaml` tag is "optional" may be missing; the tag `help` is the hint of errors, `one` says
-// that one value may stand for a list of one, `of` lists the words that a text may be, and a
-// text fits the pattern of `match`.
-func (v Value) Decode(to any) error { return v.decode(reflect.ValueOf(to).Elem(), "") }
+// that one value may stand for a list of one, `item` is the hint of errors in the items of a list,
+// `of` lists the words that a text may be, and a text fits the pattern of `match`.
+func (v Value) Decode(to any) error { return v.DecodeAs(to, "") }
+
+// DecodeAs is Decode of a field with tags.
+func (v Value) DecodeAs(to any, tag reflect.StructTag) error {
+	return v.decode(reflect.ValueOf(to).Elem(), tag)
+}
 
 func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 	if u, ok := to.Addr().Interface().(Unmarshaler); ok {
@@ -213,6 +327,9 @@ func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 		if err != nil {
 			return err
 		}
+		if item, ok := tag.Lookup("item"); ok {
+			tag = reflect.StructTag("help:" + strconv.Quote(item) + " " + string(tag)) // the first counts
+		}
 		to.Set(reflect.MakeSlice(to.Type(), len(items), len(items)))
 		for i, x := range items {
 			if err := x.decode(to.Index(i), tag); err != nil {
@@ -226,13 +343,17 @@ func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 
 // fields fills a struct: no field twice, none unknown, none missing.
 func (v Value) fields(to reflect.Value) error {
-	names := make([]string, to.NumField())
-	for i := range names {
-		if names[i] = strings.ToLower(to.Type().Field(i).Name); names[i] == "place" {
-			to.Field(i).Set(reflect.ValueOf(v.Place))
+	var names, listed []string // names are "" for where the mapping stands, which is no field of a file
+	for i := range to.NumField() {
+		f := to.Type().Field(i)
+		if f.Type == reflect.TypeFor[Position]() {
+			to.Field(i).Set(reflect.ValueOf(v.Position))
+			names = append(names, "")
+			continue
 		}
+		names = append(names, strings.ToLower(f.Name))
+		listed = append(listed, strings.ToLower(f.Name))
 	}
-	listed := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "place" })
 	help := "the fields are " + strings.Join(listed, ", ")
 	entries, err := v.Entries(help)
 	if err != nil {
@@ -241,7 +362,7 @@ func (v Value) fields(to reflect.Value) error {
 	found := make([]bool, len(names))
 	for _, e := range entries {
 		i := slices.Index(names, e.Key.Text)
-		if i < 0 || names[i] == "place" {
+		if i < 0 || names[i] == "" {
 			return e.Key.Errorf(help, "unknown field")
 		}
 		found[i] = true
@@ -250,8 +371,8 @@ func (v Value) fields(to reflect.Value) error {
 		}
 	}
 	for i, name := range names {
-		if !found[i] && name != "place" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
-			p := Place{v.At, strings.TrimPrefix(v.Path+"."+name, ".")}
+		if !found[i] && name != "" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
+			p := Position{v.At, strings.TrimPrefix(v.Path+"."+name, ".")}
 			return p.Errorf(help, "is missing")
 		}
 	}

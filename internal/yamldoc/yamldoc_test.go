@@ -1,6 +1,7 @@
 package yamldoc
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -54,4 +55,70 @@ func FuzzDocument(f *testing.F) {
 				"f"),
 			"%v", err)
 	})
+}
+
+// A mapping keeps its order, its numbers their bounds, and errors in the items of a list have a hint of
+// their own.
+func TestMap(t *testing.T) {
+	type file struct {
+		Of Map[[]Number] `one:"" min:"1" max:"9" help:"write a list" item:"write 1 to 9"`
+	}
+	for _, tt := range []struct{ text, want string }{
+		{"of: {b: [2, 3], a: 1}", "b=[2 3] a=[1] "},
+		{"of: {b: [2, 10]}", "f.yaml:1:13: of.b[1]: 10 is out of range; write 1 to 9"},
+		{"of: {b: [2, x]}", "f.yaml:1:13: of.b[1]: is a text, not a whole number; write 1 to 9"},
+		{"of: {b: []}", "f.yaml:1:9: of.b: is an empty list; write a list"},
+		{"of: {b: 1, b: 2}", "f.yaml:1:12: of.b: stands twice; write a list"},
+		{"of: [1]", "f.yaml:1:5: of: is a list, not a mapping; write a list"},
+	} {
+		document, err := Document("f.yaml", []byte(tt.text), "help")
+		assert.NoError(t, err)
+		var f file
+		got := ""
+		if err := document.Decode(&f); err != nil {
+			got = err.Error() + "; " + hint.Of(err)
+		} else {
+			for _, e := range f.Of.Entries {
+				var ns []int
+				for _, n := range e.Value {
+					ns = append(ns, n.N)
+				}
+				got += fmt.Sprint(e.Key.Text, "=", ns, " ")
+			}
+		}
+		assert.Equal(t, got, tt.want, tt.text)
+	}
+}
+
+// A mapping over another has the other's order and what it lacks itself, in mappings within it too. Each
+// value stays where it stands.
+func TestOver(t *testing.T) {
+	document, err := Document("f.yaml", []byte("under: {a: 1, b: {c: 2, d: 3}, e: [4]}\n"+
+		"over: {f: 5, e: [6], b: {g: 7, d: 8}}\ntwice: {a: 1, a: 2}\n"), "help")
+	assert.NoError(t, err)
+	var f struct{ Under, Over, Twice Value }
+	assert.NoError(t, document.Decode(&f))
+	v, err := f.Over.Over(f.Under.Without("a"), "help")
+	assert.NoError(t, err)
+	var leaves func(v Value) string
+	leaves = func(v Value) string {
+		if text, err := v.Scalar("help", ""); err == nil {
+			return text + "@" + strings.TrimPrefix(v.At, "f.yaml:")
+		}
+		entries, err := v.Entries("help")
+		if err != nil {
+			items, err := v.Items("help", false)
+			assert.NoError(t, err)
+			return "[" + leaves(items[0]) + "]"
+		}
+		text := ""
+		for _, e := range entries {
+			text += e.Key.Text + "(" + leaves(e.Value) + ")"
+		}
+		return text
+	}
+	assert.Equal(t, leaves(v), "b(c(2@1:22)d(8@2:35)g(7@2:29))e([6@2:18])f(5@2:11)")
+	assert.Equal(t, leaves(f.Under.Only("a")), "a(1@1:12)")
+	_, err = f.Twice.Over(f.Under, "help")
+	assert.Error(t, err, "f.yaml:3:15: twice.a: stands twice")
 }

@@ -34,9 +34,21 @@ func plain(op kernels.Op, pass kernels.Pass) *kernels.Family {
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			return planPlain(source, p, c, d)
 		},
-		Host: map[string]kernels.HostStage{"forward": hostForwards, "backward": hostBackward,
-			"gradients": hostGradients},
+		Host: hostsOf(op),
 	}
+}
+
+// plainHosts are the host stages of those ops that have statistics of their own; a file host*.go for each
+// adds them.
+var plainHosts = map[kernels.Op]map[string]kernels.HostStage{}
+
+// hostsOf are the host stages of an op's plain kernels.
+func hostsOf(op kernels.Op) map[string]kernels.HostStage {
+	if own := plainHosts[op]; own != nil {
+		return own
+	}
+	return map[string]kernels.HostStage{"forward": hostForwards, "backward": hostBackward,
+		"gradients": hostGradients}
 }
 
 func refusePlain(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
@@ -90,7 +102,7 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 		k1.Args = append(k1.Args, weight)
 	}
 	k1.Args = append(append(append(k1.Args, saved...), kernels.Buffers("dx")...), rows)
-	if spec.Unit {
+	if spec.Statistics() != 0 {
 		k1.Args = append(k1.Args, eps)
 	}
 	if !p.HasWeight() {

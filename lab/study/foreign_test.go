@@ -26,7 +26,7 @@ import (
 // Nothing is assumed of what the knobs mean.
 type Free struct {
 	Kernel, Device string
-	Axes           []search.Axis
+	Axes           []search.ForeignKnob
 	At             [][]int   // of each config, its knobs' values by index
 	Times          []float64 // milliseconds, +Inf of an invalid config
 }
@@ -89,8 +89,8 @@ func readCache(path string) (*Free, error) {
 }
 
 // newAxis sorts the values, and makes an axis of them: with numbers, where all are.
-func newAxis(values []any) search.Axis {
-	a := search.Axis{Size: len(values)}
+func newAxis(values []any) search.ForeignKnob {
+	a := search.ForeignKnob{Size: len(values)}
 	slices.SortFunc(values, func(x, y any) int {
 		n, _ := x.(float64)
 		m, _ := y.(float64)
@@ -213,7 +213,7 @@ func searchFree(ctx context.Context, f *Free, name string, seed uint64) (best []
 	return best, nil
 }
 
-// A freeBench is a search.Bench without noise.
+// A freeBench is a search.Measurer without noise.
 type freeBench struct{ *Free }
 
 func (freeBench) Announce([]kernels.Variant) {}

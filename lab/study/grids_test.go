@@ -81,8 +81,8 @@ type Setup struct {
 	Every    int     // searches by every so many seeds only; 0 is all
 }
 
-// An Outcome is one search of one problem.
-type Outcome struct {
+// A SearchOutcome is one search of one problem.
+type SearchOutcome struct {
 	Problem int     // its place among those of the grids
 	Regret  float64 // of the pick over the grid's best, on samples that neither saw
 	Seconds float64 // of the device at work
@@ -93,13 +93,13 @@ type Outcome struct {
 
 // Run searches every problem with every setup and seed, from 1 to seeds, and returns outcomes by
 // setup.
-func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][]Outcome, error) {
-	bySeed := make([][][]Outcome, seeds)
+func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][]SearchOutcome, error) {
+	bySeed := make([][][]SearchOutcome, seeds)
 	err := parallel(ctx, seeds, func(ctx context.Context, seed int) (err error) {
 		bySeed[seed], err = runSeed(ctx, g, setups, uint64(seed+1))
 		return err
 	})
-	out := make([][]Outcome, len(setups))
+	out := make([][]SearchOutcome, len(setups))
 	for _, of := range bySeed {
 		for i, list := range of {
 			out[i] = append(out[i], list...)
@@ -164,8 +164,8 @@ func (s *split) middle() int {
 }
 
 // runSeed returns outcomes by setup and problem, none of a setup that leaves out the seed.
-func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64) ([][]Outcome, error) {
-	out := make([][]Outcome, len(setups))
+func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64) ([][]SearchOutcome, error) {
+	out := make([][]SearchOutcome, len(setups))
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var rs []*record.Record
 	splits := make([]split, len(g.Problems))
@@ -199,7 +199,7 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64) ([][]Ou
 }
 
 func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setup,
-	known *search.History, seed uint64) (Outcome, error) {
+	known *search.History, seed uint64) (SearchOutcome, error) {
 	m := &meter{seen: map[kernels.Variant]bool{}, Session: &sweep.Session{Device: dev,
 		Registry: registry, Problem: s.ProblemRecords.Problem, Protocol: g.Protocol, Seed: seed}}
 	defer m.Close()
@@ -215,11 +215,11 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	space.Allow = search.Budget{Share: setup.Share}.Allow(n, n, search.Effort{})
 	board, err := search.Drive(ctx, setup.Strategy, space, m)
 	if err != nil {
-		return Outcome{}, err
+		return SearchOutcome{}, err
 	}
 	known.Add(board)
 	pick := append(board.Finalists(1), space.Keep[0])[0]
-	return Outcome{
+	return SearchOutcome{
 		Saw:     slices.ContainsFunc(board.Order(), func(v int) bool { return s.near[v] }),
 		Regret:  s.fresh[pick]/s.fresh[s.best] - 1,
 		Seconds: board.Spent().Seconds,
@@ -228,7 +228,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 	}, nil
 }
 
-// A meter is a search.Bench on a session, as the runner's is.
+// A meter is a search.Measurer on a session, as the runner's is.
 type meter struct {
 	*sweep.Session
 	seen map[kernels.Variant]bool
@@ -254,8 +254,8 @@ func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) (us 
 // Goal is the regret that counts as having found the grid's best.
 const Goal = 0.01
 
-// A Row is a setup's outcomes over all problems and seeds.
-type Row struct {
+// A SetupRow is a setup's outcomes over all problems and seeds.
+type SetupRow struct {
 	Setup
 	GPU      float64 // its GPU time over the grid's, of all problems together
 	Mean     float64 // regret over problems and seeds
@@ -267,8 +267,8 @@ type Row struct {
 }
 
 // Summarize makes a setup's row of its outcomes.
-func Summarize(s Setup, outcomes []Outcome) Row {
-	r := Row{Setup: s}
+func Summarize(s Setup, outcomes []SearchOutcome) SetupRow {
+	r := SetupRow{Setup: s}
 	var all []float64
 	var spent, grid float64
 	byProblem, n := map[int][]float64{}, float64(len(outcomes))

@@ -96,7 +96,7 @@ func labGrids(t *testing.T, path string, seeds int) {
 	n, all := len(setups()), append(setups(), naive()...)
 	out, err := Run(t.Context(), g, all, seeds)
 	assert.NoError(t, err)
-	var rows []Row
+	var rows []SetupRow
 	for i, s := range all {
 		rows = append(rows, Summarize(s, out[i]))
 	}
@@ -138,7 +138,7 @@ func fixed(digits int, f float64) string {
 
 func pc(f float64) string { return fixed(1, 100*f) }
 
-func strategyTable(title string, rows []Row) string {
+func strategyTable(title string, rows []SetupRow) string {
 	var cells [][]string
 	for _, r := range rows {
 		budget := "own"
@@ -155,7 +155,7 @@ func strategyTable(title string, rows []Row) string {
 		"p95", "saw 1%", "in 1%", "med 1%"}, cells)
 }
 
-func naiveTable(title string, rows []Row) string {
+func naiveTable(title string, rows []SetupRow) string {
 	var cells [][]string
 	for n := 0; len(rows) > 0; rows = rows[n:] {
 		n = min(len(naiveShares), len(rows))
@@ -194,7 +194,7 @@ func freeTable(f *Free, rows []FreeRow, seeds int) string {
 
 // plotRegret draws the 95th percentile of regret against GPU time as an SVG file, a line per
 // strategy through its budgets.
-func plotRegret(name string, rows []Row) error {
+func plotRegret(name string, rows []SetupRow) error {
 	top := 1.0
 	var lines []picture.Curve
 	var legend []picture.Series
@@ -210,16 +210,16 @@ func plotRegret(name string, rows []Row) error {
 			legend, lines = append(legend, s), append(lines, picture.Curve{Series: s})
 		}
 		top = max(top, 100*r.P95)
-		lines[i].Points = append(lines[i].Points, picture.Point{X: 100 * r.GPU, Y: 100 * r.P95})
+		lines[i].Points = append(lines[i].Points, picture.PlotPoint{X: 100 * r.GPU, Y: 100 * r.P95})
 	}
 	for _, l := range lines {
-		slices.SortFunc(l.Points, func(a, b picture.Point) int { return cmp.Compare(a.X, b.X) })
+		slices.SortFunc(l.Points, func(a, b picture.PlotPoint) int { return cmp.Compare(a.X, b.X) })
 	}
 	x := picture.Axis{Label: "GPU time, % of the grid's", Lo: 1, Hi: 110, Log: true}
 	for _, v := range []float64{1, 2, 5, 10, 20, 50, 100} {
 		x.Ticks = append(x.Ticks, picture.Tick{At: v, Label: fmt.Sprint(v)})
 	}
-	y := picture.Axis{Label: "95th percentile of regret, %", Hi: 1.05 * top, Ticks: picture.Even(0,
+	y := picture.Axis{Label: "95th percentile of regret, %", Hi: 1.05 * top, Ticks: picture.EvenTicks(0,
 		1.05*top, 1, 8)}
 	plot := picture.Plot{Width: 760, Height: 420, X: x, Y: y, Lines: lines}
 	const title = "What a search gives up, by the GPU time it takes"

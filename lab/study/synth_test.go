@@ -13,7 +13,7 @@ func synthetic(names int, values [][]float64, of func(x []float64) float64) *Fre
 	f := &Free{Kernel: "synthetic"}
 	total := 1
 	for k, vs := range values {
-		a := search.Axis{Size: len(vs)}
+		a := search.ForeignKnob{Size: len(vs)}
 		if k >= names {
 			a.Values = vs
 		}

@@ -40,7 +40,7 @@ type ProblemRecords struct {
 // Of a stage they have the median, which is all that is exported. Records of several devices or
 // of several versions of a family do not mix in one file of those tools, so they are an error.
 func Load(path string) ([]*ProblemRecords, record.Notes, error) {
-	l := loader{at: map[kernels.Problem]*ProblemRecords{}, places: map[slot]place{}, sources: map[string]string{}}
+	l := loader{at: map[kernels.Problem]*ProblemRecords{}, places: map[slot]recordRank{}, sources: map[string]string{}}
 	notes, err := record.Read(path, l.add)
 	if err != nil {
 		return nil, nil, err
@@ -55,7 +55,7 @@ func Load(path string) ([]*ProblemRecords, record.Notes, error) {
 type loader struct {
 	device  string
 	at      map[kernels.Problem]*ProblemRecords
-	places  map[slot]place
+	places  map[slot]recordRank
 	sources map[string]string // by family
 }
 
@@ -64,8 +64,8 @@ type slot struct {
 	kernels.Variant
 }
 
-// A place is where the record of a variant stands among its problem's, and its phase's rank.
-type place struct{ index, rank int }
+// A recordRank is where the record of a variant stands among its problem's, and its phase's rank.
+type recordRank struct{ index, rank int }
 
 func (l *loader) add(r *record.Record, run *record.Run) error {
 	l.device = cmp.Or(l.device, run.Device.ID)
@@ -98,10 +98,10 @@ func (l *loader) add(r *record.Record, run *record.Run) error {
 	old, ok := l.places[k]
 	switch {
 	case !ok:
-		l.places[k] = place{len(p.Records), rank}
+		l.places[k] = recordRank{len(p.Records), rank}
 		p.Records = append(p.Records, r)
 	case rank >= old.rank:
-		l.places[k] = place{old.index, rank}
+		l.places[k] = recordRank{old.index, rank}
 		p.Records[old.index] = r
 	}
 	return nil

@@ -39,7 +39,7 @@ func Choose(ctx context.Context, s *sweep.Session, vs []kernels.Variant, visitin
 	if _, peers := kernels.PeerName(vs[0].Family); peers {
 		most = looks
 	}
-	r := &sweep.Rounds{Session: s, Rejects: rejects, Launches: look, Visiting: visiting,
+	r := &sweep.RoundRunner{Session: s, Rejects: rejects, Launches: look, Visiting: visiting,
 		More: func(n int) bool { return n == 0 || n < most && !sweep.DropSlower(arms) }}
 	if err := r.Run(ctx, arms); err != nil {
 		return kernels.Variant{}, nil, err

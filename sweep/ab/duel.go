@@ -1,6 +1,6 @@
 // Package ab compares two operands live, in rounds on one device: it pairs what they have for each
-// problem, fights a duel for each pair, judges them all, confirms what is slower, and keeps the
-// match in a file that can be resumed. It takes values, and tells through functions; flags and
+// problem, runs a duel for each pair, judges them all, confirms what is slower, and keeps the
+// experiment in a file that can be resumed. It takes values, and tells through functions; flags and
 // terminals are its callers'.
 package ab
 
@@ -32,21 +32,21 @@ const (
 	ArmStream = "stream"
 )
 
-// A Visit is the samples of one arm in one round.
-type Visit struct {
+// VisitSamples are the samples of one arm in one round.
+type VisitSamples struct {
 	Round     int       `json:"round"`
 	Place     int       `json:"place"` // in the order of the round
 	Arm       string    `json:"arm"`
 	SamplesUS []float64 `json:"samples_us"`
 }
 
-// A Result is all that a duel found.
-type Result struct {
+// A DuelResult is all that a duel found.
+type DuelResult struct {
 	Duel
 	Status   kernels.Status     `json:"status"`           // ok; how A or B failed; or StatusUnfit
 	Reason   string             `json:"reason,omitempty"` // why it is not ok
 	Rounds   []verdict.Round    `json:"rounds"`           // accepted ones, in microseconds
-	Visits   []Visit            `json:"visits"`
+	Visits   []VisitSamples     `json:"visits"`
 	States   []sweep.RoundState `json:"states"`
 	StreamUS float64            `json:"stream_us"` // median of its rounds
 	CheckA   *kernels.Check     `json:"check_a"`
@@ -56,18 +56,18 @@ type Result struct {
 	StagesB  []record.Stage     `json:"stages_b,omitempty"`
 }
 
-// duel fights one duel. more is asked after every accepted round whether another one is needed.
+// duel runs one duel. more is asked after every accepted round whether another one is needed.
 // Variants that fail are a result with a status; the error is trouble that is nobody's result, or
 // ctx's.
-func (c *Compare) duel(ctx context.Context, d Duel, seed uint64, more func(verdict.Cell) bool) (
-	*Result, error) {
-	res := &Result{Duel: d, Status: kernels.StatusOK}
+func (c *Runner) duel(ctx context.Context, d Duel, seed uint64, more func(verdict.PairedRounds) bool) (
+	*DuelResult, error) {
+	res := &DuelResult{Duel: d, Status: kernels.StatusOK}
 	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: d.Problem,
 		Protocol: c.Protocol, Seed: seed}
 	defer s.Close()
-	err := of("opening the problem", s.Open(ctx))
+	err := failureOf("opening the problem", s.Open(ctx))
 	if err == nil {
-		err = res.fight(ctx, s, more)
+		err = res.measure(ctx, s, more)
 	}
 	f := sweep.FailureOf(err)
 	if f == nil || ctx.Err() != nil {
@@ -77,9 +77,9 @@ func (c *Compare) duel(ctx context.Context, d Duel, seed uint64, more func(verdi
 	return res, nil
 }
 
-// fight fills in a result. A *kernels.Failure is that of an arm.
-func (r *Result) fight(ctx context.Context, s *sweep.Session,
-	more func(verdict.Cell) bool) error {
+// measure measures the duel and fills in its result. A *kernels.Failure is that of an arm.
+func (r *DuelResult) measure(ctx context.Context, s *sweep.Session,
+	more func(verdict.PairedRounds) bool) error {
 	for _, arm := range []struct {
 		name    string
 		variant kernels.Variant
@@ -87,19 +87,19 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session,
 	}{{ArmA, r.A, &r.CheckA}, {ArmB, r.B, &r.CheckB}} {
 		c, err := s.Check(ctx, arm.variant, sweep.Repeats)
 		if err != nil {
-			return of(arm.name, err)
+			return failureOf(arm.name, err)
 		}
 		if *arm.check = &c; !c.OK() {
 			return kernels.Failf(kernels.StatusWrong, "%s: %s", arm.name, c.Reason())
 		}
 	}
 	if _, err := s.Time(ctx, s.Stream(), s.Protocol.Samples); err != nil {
-		return of("the stream", err)
+		return failureOf("the stream", err)
 	}
 	if err := sweep.WarmUp(func() ([]float64, error) {
 		return s.Time(ctx, r.A, s.Protocol.Samples)
 	}); err != nil {
-		return of(ArmA, err)
+		return failureOf(ArmA, err)
 	}
 	names := []string{ArmA, ArmB, ArmA2, ArmStream}
 	arms := []*sweep.Arm{{Variant: r.A}, {Variant: r.B}, {Variant: r.A}, {Variant: s.Stream()}}
@@ -107,9 +107,9 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session,
 	for i, a := range arms {
 		name[a] = names[i]
 	}
-	rounds := &sweep.Rounds{Session: s, Rejects: rejects, Launches: s.Protocol.Samples,
+	rounds := &sweep.RoundRunner{Session: s, Rejects: rejects, Launches: s.Protocol.Samples,
 		Visited: func(round, place int, a *sweep.Arm, us []float64) {
-			r.Visits = append(r.Visits, Visit{Round: round, Place: place, Arm: name[a], SamplesUS: us})
+			r.Visits = append(r.Visits, VisitSamples{Round: round, Place: place, Arm: name[a], SamplesUS: us})
 		},
 		Sensed: func(state sweep.RoundState) { r.States = append(r.States, state) },
 		More: func(n int) bool {
@@ -117,7 +117,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session,
 				r.Rounds = append(r.Rounds,
 					verdict.Round{A: arms[0].Rounds[i], B: arms[1].Rounds[i], A2: arms[2].Rounds[i]})
 			}
-			return n == 0 || len(r.Rounds) == n && more(r.Cell())
+			return n == 0 || len(r.Rounds) == n && more(r.PairedRounds())
 		}}
 	if err := rounds.Run(ctx, arms); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session,
 		return arms[0].Failure // all are unfit
 	}
 	if i := slices.IndexFunc(arms, failed); i >= 0 {
-		return of(names[i]+" in a round", arms[i].Failure)
+		return failureOf(names[i]+" in a round", arms[i].Failure)
 	}
 	r.StreamUS = stats.Median(arms[3].Rounds)
 	err := r.stages(ctx, s)
@@ -137,7 +137,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session,
 }
 
 // stages times each launch of A and of B.
-func (r *Result) stages(ctx context.Context, s *sweep.Session) error {
+func (r *DuelResult) stages(ctx context.Context, s *sweep.Session) error {
 	for _, x := range []struct {
 		variant kernels.Variant
 		stages  *[]record.Stage
@@ -153,8 +153,8 @@ func (r *Result) stages(ctx context.Context, s *sweep.Session) error {
 
 func failed(a *sweep.Arm) bool { return a.Failure != nil }
 
-// of says in a failure of what it is.
-func of(what string, err error) error {
+// failureOf puts in front of a failure what failed.
+func failureOf(what string, err error) error {
 	f := sweep.FailureOf(err)
 	if f == nil {
 		return err
@@ -164,11 +164,11 @@ func of(what string, err error) error {
 	return &named
 }
 
-// Cell is the duel as package verdict judges it.
-func (r *Result) Cell() verdict.Cell {
+// PairedRounds makes of the duel what package verdict judges.
+func (r *DuelResult) PairedRounds() verdict.PairedRounds {
 	var us []float64
 	for _, v := range r.Visits {
 		us = append(us, v.SamplesUS...)
 	}
-	return verdict.Cell{Problem: r.Problem, Rounds: r.Rounds, Step: stats.TimerStep(us)}
+	return verdict.PairedRounds{Problem: r.Problem, Rounds: r.Rounds, Step: stats.TimerStep(us)}
 }

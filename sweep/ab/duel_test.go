@@ -16,11 +16,11 @@ import (
 
 var registry = families.New()
 
-// fight is a duel of six rounds.
-func fight(t *testing.T, dev kernels.Device, d Duel, seed uint64) *Result {
+// runDuel runs a duel of six rounds.
+func runDuel(t *testing.T, dev kernels.Device, d Duel, seed uint64) *DuelResult {
 	t.Helper()
-	c := &Compare{Registry: registry, Device: dev, Protocol: sweep.ColdProtocol(devicetest.H200(), 4)}
-	res, err := c.duel(t.Context(), d, seed, func(c verdict.Cell) bool { return len(c.Rounds) < 6 })
+	c := &Runner{Registry: registry, Device: dev, Protocol: sweep.ColdProtocol(devicetest.H200(), 4)}
+	res, err := c.duel(t.Context(), d, seed, func(c verdict.PairedRounds) bool { return len(c.Rounds) < 6 })
 	assert.NoError(t, err)
 	return res
 }
@@ -37,13 +37,13 @@ func testDuel(t *testing.T) Duel {
 // every sample but the first of a visit.
 func TestFight(t *testing.T) {
 	d := testDuel(t)
-	res := fight(t, &devicetest.Fake{Registry: registry}, d, 1)
+	res := runDuel(t, &devicetest.Fake{Registry: registry}, d, 1)
 	assert.Must(t, res.Status == kernels.StatusOK, "%+v", res)
 	assert.Must(t, len(res.Rounds) == 6 && len(res.Visits) == 24 && len(res.States) == 6,
 		"%d rounds, %d visits, %d states", len(res.Rounds), len(res.Visits), len(res.States))
 	for i, v := range res.Visits {
 		of := res.Visits[i/4*4:][:4]
-		again := slices.ContainsFunc(of[:i%4], func(o Visit) bool { return o.Arm == v.Arm })
+		again := slices.ContainsFunc(of[:i%4], func(o VisitSamples) bool { return o.Arm == v.Arm })
 		assert.That(t, v.Round == i/4 && v.Place == i%4 && !again && len(v.SamplesUS) == 4,
 			"visit %d: %+v", i, v)
 	}
@@ -67,7 +67,7 @@ func TestFightUnfit(t *testing.T) {
 				}
 				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
 			}}
-		res := fight(t, dev, d, 1)
+		res := runDuel(t, dev, d, 1)
 		return fmt.Sprintf("%s, %d states %s", res.Status, len(res.States), res.Reason)
 	})
 }
@@ -79,7 +79,7 @@ func TestFightFailures(t *testing.T) {
 	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
 		kernels.StatusTimeout} {
 		f := &devicetest.Fake{Registry: registry, Fail: devicetest.Failing(status, d.B)}
-		res := fight(t, f, d, 1)
+		res := runDuel(t, f, d, 1)
 		assert.That(t, res.Status == status && strings.HasPrefix(res.Reason, "B: ") &&
 			len(res.Rounds) == 0, "%s: %+v", status, res)
 	}
@@ -90,7 +90,7 @@ func TestOrdersOfDuels(t *testing.T) {
 	visits := func(seed uint64, m int64) (s string) {
 		d := testDuel(t)
 		d.Problem.M = m
-		res := fight(t, &devicetest.Fake{Registry: registry}, d, seed)
+		res := runDuel(t, &devicetest.Fake{Registry: registry}, d, seed)
 		assert.Must(t, len(res.Visits) == 24, "%+v", res)
 		for _, v := range res.Visits {
 			s += v.Arm

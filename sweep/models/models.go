@@ -57,16 +57,16 @@ var figures = map[string][]expr{
 	"kv_heads": {"num_key_value_heads", "heads"}, "head_dim": {"head_dim", "hidden/heads"},
 }
 
-// A File is models.yaml, read and checked.
-type File struct {
+// A Catalog is models.yaml, read and checked.
+type Catalog struct {
 	models        []*Model
 	architectures []*architecture
 }
 
 // Default is the models.yaml that the binary brings along.
-func Default() *File { return builtin() }
+func Default() *Catalog { return builtin() }
 
-var builtin = sync.OnceValue(func() *File {
+var builtin = sync.OnceValue(func() *Catalog {
 	f, err := parse("models.yaml", []byte(normbench.ModelsYAML))
 	if err != nil {
 		panic(err) // the file is part of the program; TestDefault reads it
@@ -75,14 +75,14 @@ var builtin = sync.OnceValue(func() *File {
 })
 
 // Models lists the models of the file, in its order.
-func (f *File) Models() []*Model { return slices.Clone(f.models) }
+func (f *Catalog) Models() []*Model { return slices.Clone(f.models) }
 
 // Architecture names the architecture of m.
 func (m *Model) Architecture() string { return m.arch.name }
 
 const fileHelp = "models.yaml says at its head what stands in it"
 
-func parse(name string, data []byte) (*File, error) {
+func parse(name string, data []byte) (*Catalog, error) {
 	body, err := yamldoc.Document(name, data, fileHelp)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func parse(name string, data []byte) (*File, error) {
 	if err := body.Decode(&of); err != nil {
 		return nil, err
 	}
-	f := &File{}
+	f := &Catalog{}
 	entries, err := of.Architectures.Entries(fileHelp)
 	if err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 }
 
 // model reads an entry of the models.
-func (f *File) model(e yamldoc.Entry) (*Model, error) {
+func (f *Catalog) model(e yamldoc.Field) (*Model, error) {
 	var of struct {
 		Source yamldoc.Word
 		Config yamldoc.Value
@@ -214,7 +214,7 @@ func (f *File) model(e yamldoc.Entry) (*Model, error) {
 	if m.arch == nil {
 		return nil, of.Config.Errorf(fileHelp, "has no model_type")
 	}
-	_, err = m.Step(Ask{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
+	_, err = m.Step(StepQuery{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
 	return m, err
 }
 
@@ -226,7 +226,7 @@ func truth(b bool) int64 {
 }
 
 // architecture finds the architecture of a model_type.
-func (f *File) architecture(kind, of string) (*architecture, error) {
+func (f *Catalog) architecture(kind, of string) (*architecture, error) {
 	var types []string
 	for _, a := range f.architectures {
 		if slices.Contains(a.types, kind) {
@@ -242,7 +242,7 @@ func (f *File) architecture(kind, of string) (*architecture, error) {
 const findHelp = "name a model of `normbench list models`, a config.json, or a folder that has one"
 
 // Find reads the model that an argument names: one of the file, a config.json, or a folder with one.
-func (f *File) Find(arg string) (*Model, error) {
+func (f *Catalog) Find(arg string) (*Model, error) {
 	var names []string
 	for _, m := range f.models {
 		if m.Name == arg {
@@ -267,7 +267,7 @@ func (f *File) Find(arg string) (*Model, error) {
 }
 
 // readConfig reads a config.json. The figures of a model of text and pictures are those of its text.
-func (f *File) readConfig(name string, text []byte) (*Model, error) {
+func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 	var top map[string]any
 	if err := json.Unmarshal(text, &top); err != nil {
 		return nil, hint.Errorf(findHelp, "%s is no config of a model: %w", name, err)

@@ -22,8 +22,8 @@ func lines(s *Step) string {
 	return strings.Join(list, "\n")
 }
 
-func forward(tokens, tp, sp int64) Ask {
-	return Ask{Tokens: tokens, TP: tp, SP: sp, Passes: []kernels.Pass{kernels.Fwd}, DType: kernels.BF16,
+func forward(tokens, tp, sp int64) StepQuery {
+	return StepQuery{Tokens: tokens, TP: tp, SP: sp, Passes: []kernels.Pass{kernels.Fwd}, DType: kernels.BF16,
 		Weight: kernels.BF16}
 }
 

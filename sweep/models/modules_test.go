@@ -104,7 +104,7 @@ func (m *Model) checkHooked(t *testing.T, h *hooked) {
 		c := *m
 		c.config = maps.Clone(m.config)
 		c.config[layersKey] = layers
-		s, err := c.Step(Ask{Tokens: tokens, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd, kernels.Bwd},
+		s, err := c.Step(StepQuery{Tokens: tokens, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd, kernels.Bwd},
 			DType: kernels.FP32, Weight: kernels.FP32})
 		assert.NoError(t, err)
 		return s

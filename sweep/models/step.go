@@ -48,9 +48,9 @@ func Problems(steps []Step) (ps []kernels.Problem) {
 
 // Size is what a model has: layers, the hidden size, and norms in a forward.
 func (m *Model) Size() (layers, hidden, calls int64) {
-	s, err := m.Step(Ask{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
+	s, err := m.Step(StepQuery{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
 	if err != nil {
-		return 0, 0, 0 // File.model has asked before
+		return 0, 0, 0 // Catalog.model has asked before
 	}
 	for _, c := range s.Calls {
 		calls += int64(c.Count)
@@ -60,8 +60,8 @@ func (m *Model) Size() (layers, hidden, calls int64) {
 	return layers, hidden, calls
 }
 
-// An Ask says of which step the norms are asked for.
-type Ask struct {
+// A StepQuery says of which step the norms are asked for.
+type StepQuery struct {
 	Tokens        int64 // of all ranks that share them
 	TP, SP        int64 // ranks that share heads, and tokens
 	Passes        []kernels.Pass
@@ -71,7 +71,7 @@ type Ask struct {
 }
 
 // Step is the norms of a step of m on one rank.
-func (m *Model) Step(a Ask) (*Step, error) {
+func (m *Model) Step(a StepQuery) (*Step, error) {
 	if err := m.checkRanks(a); err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (m *Model) Step(a Ask) (*Step, error) {
 }
 
 // checkRanks refuses ranks that cannot share a model.
-func (m *Model) checkRanks(a Ask) error {
+func (m *Model) checkRanks(a StepQuery) error {
 	heads, err := m.figure("heads")
 	switch {
 	case err != nil:
@@ -123,7 +123,7 @@ func (m *Model) checkRanks(a Ask) error {
 
 // calls are those of a norm in a pass: with --residual those right behind a sum are another
 // problem than the rest.
-func (m *Model) calls(n *norm, a Ask, pass kernels.Pass) (list []Call, err error) {
+func (m *Model) calls(n *norm, a StepQuery, pass kernels.Pass) (list []Call, err error) {
 	for _, name := range n.when {
 		key, not := strings.CutPrefix(name, "!")
 		if x, err := m.figure(key); (err == nil && x != 0) == not {
@@ -176,7 +176,7 @@ func (m *Model) calls(n *norm, a Ask, pass kernels.Pass) (list []Call, err error
 // all tokens, or its part of them with sequence parallelism. Its attention has the tokens of all ranks
 // that share its heads, and of the heads its part. Where there are fewer heads of k than ranks, some
 // ranks have the same one.
-func (m *Model) rowsOf(n *norm, a Ask, rows int64) (int64, error) {
+func (m *Model) rowsOf(n *norm, a StepQuery, rows int64) (int64, error) {
 	attention := a.Tokens
 	if a.SP > 1 {
 		attention = a.Tokens / a.SP * a.TP

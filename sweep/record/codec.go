@@ -120,27 +120,27 @@ const (
 // detector's checkptr shows: too much for a fifth.
 type decoder struct {
 	// To parse a problem and a config for every line took longer than the rest.
-	problems map[string]problem
+	problems map[string]namedProblem
 	configs  map[string]kernels.Config
 }
 
-// A problem is one with what every record of it says again.
-type problem struct {
+// A namedProblem is a problem with what every record of it says again.
+type namedProblem struct {
 	kernels.Problem
 	name  string
 	bytes int64
 }
 
-func parseProblem(text string) (problem, error) {
+func parseProblem(text string) (namedProblem, error) {
 	p, err := kernels.ParseProblem(text)
 	if err != nil {
-		return problem{}, err
+		return namedProblem{}, err
 	}
-	return problem{p, p.String(), p.Bytes()}, nil
+	return namedProblem{p, p.String(), p.Bytes()}, nil
 }
 
 func newDecoder() *decoder {
-	return &decoder{problems: map[string]problem{}, configs: map[string]kernels.Config{}}
+	return &decoder{problems: map[string]namedProblem{}, configs: map[string]kernels.Config{}}
 }
 
 // decode fills in what a line says, or what is wrong with it.
@@ -149,7 +149,7 @@ func (d *decoder) decode(it *item, line []byte) {
 		it.torn = errors.Is(it.err, errSyntax) || errors.Is(it.err, errSum)
 		sealed, _ := durable.CheckSeal(line)
 		it.alien = !it.torn && !sealed
-		it.ours = ours(line)
+		it.ours = isOurs(line)
 	}
 }
 
@@ -187,12 +187,12 @@ func (d *decoder) fill(it *item, b []byte) error {
 		it.run.makePrintable()
 		return it.run.CheckValid()
 	}
-	p, err := parsed(d.problems, l.Problem, parseProblem)
+	p, err := parseOnce(d.problems, l.Problem, parseProblem)
 	if err != nil {
 		return err
 	}
 	r := &l.Record
-	if r.Config, err = parsed(d.configs, l.Config, kernels.ParseConfig); err != nil {
+	if r.Config, err = parseOnce(d.configs, l.Config, kernels.ParseConfig); err != nil {
 		return err
 	}
 	if r.Problem = p.Problem; r.Bytes == 0 {
@@ -204,8 +204,8 @@ func (d *decoder) fill(it *item, b []byte) error {
 	return r.CheckValid()
 }
 
-// parsed is what parse makes of a text, once for each.
-func parsed[T any](known map[string]T, text string, parse func(string) (T, error)) (T, error) {
+// parseOnce parses a text, or remembers what came of it.
+func parseOnce[T any](known map[string]T, text string, parse func(string) (T, error)) (T, error) {
 	v, ok := known[text]
 	if ok {
 		return v, nil

@@ -16,12 +16,12 @@ type File struct {
 	Runs  []*Run // in file order
 	Notes Notes
 
-	entries []*Entry       // in file order
+	entries []*Outcome     // in file order
 	at      map[string]int // the last entry of each key
 }
 
-// An Entry summarizes one record.
-type Entry struct {
+// An Outcome summarizes one record.
+type Outcome struct {
 	Run           *Run
 	Time          time.Time
 	Problem       kernels.Problem
@@ -42,9 +42,9 @@ type Entry struct {
 }
 
 // Is says whether an entry is of a code.
-func (e *Entry) Is(code CodeHash) bool { return code == CodeHash{e.Source, e.launch} }
+func (e *Outcome) Is(code CodeHash) bool { return code == CodeHash{e.Source, e.launch} }
 
-// A Final is what the record of a finalist has beside an Entry.
+// A Final is what the record of a finalist has beside an Outcome.
 type Final struct {
 	SearchUS  float64   // what the search had seen before the finals
 	Chosen    string    // why it is its problem's winner; empty on all others
@@ -56,7 +56,7 @@ type Final struct {
 }
 
 // Finals is what e has of the finals; zero where it is of none.
-func (e *Entry) Finals() Final {
+func (e *Outcome) Finals() Final {
 	if e.Final == nil {
 		return Final{}
 	}
@@ -64,8 +64,8 @@ func (e *Entry) Finals() Final {
 }
 
 // Summarize is the entry of a record of run, as Load makes it.
-func Summarize(r *Record, run *Run) Entry {
-	e := Entry{
+func Summarize(r *Record, run *Run) Outcome {
+	e := Outcome{
 		Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status,
 		Reason: r.Reason, Source: r.Source, launch: r.Launch, Bytes: r.Bytes,
 		Summary: stats.Summarize(r.SamplesUS), SamplesUS: r.SamplesUS, StreamUS: r.StreamUS,
@@ -119,15 +119,15 @@ func (f *File) Status(key string) (kernels.Status, bool) {
 	return e.Status, !dead || strings.Contains(e.Reason, Evidence)
 }
 
-// Entries are some of a file's, in its order, each of another problem or variant. They are the
+// Outcomes are some outcomes of a file, in its order, each of another problem or variant. They are the
 // file's, and not to be changed.
-type Entries []*Entry
+type Outcomes []*Outcome
 
 // ByProblem goes through copies of the entries of each problem, in the order of the problems' first
 // ones.
-func (es Entries) ByProblem() iter.Seq[[]Entry] {
+func (es Outcomes) ByProblem() iter.Seq[[]Outcome] {
 	at := map[kernels.Problem]int{}
-	var groups [][]Entry
+	var groups [][]Outcome
 	for _, e := range es {
 		i, ok := at[e.Problem]
 		if !ok {
@@ -144,12 +144,12 @@ func (es Entries) ByProblem() iter.Seq[[]Entry] {
 // a search saw before its finals (see SearchEntries). Where several variants of a problem were recorded
 // as its base, because the map has changed between runs, only the last counts as the base. With among,
 // it looks at the entries for which among holds.
-func (f *File) Latest(among ...func(*Entry) bool) Entries { return f.latest(false, among) }
+func (f *File) Latest(among ...func(*Outcome) bool) Outcomes { return f.latest(false, among) }
 
 // SearchEntries is Latest of what searches saw before their finals.
-func (f *File) SearchEntries(among ...func(*Entry) bool) Entries { return f.latest(true, among) }
+func (f *File) SearchEntries(among ...func(*Outcome) bool) Outcomes { return f.latest(true, among) }
 
-func (f *File) latest(searched bool, among []func(*Entry) bool) (es Entries) {
+func (f *File) latest(searched bool, among []func(*Outcome) bool) (es Outcomes) {
 	type slot struct {
 		kernels.Problem
 		kernels.Variant
@@ -158,7 +158,7 @@ func (f *File) latest(searched bool, among []func(*Entry) bool) (es Entries) {
 	base := map[kernels.Problem]int{} // likewise, of the last one
 	for _, e := range f.entries {
 		if e == nil || (e.Run.Protocol.Phase == PhaseSearch) != searched ||
-			slices.ContainsFunc(among, func(holds func(*Entry) bool) bool { return !holds(e) }) {
+			slices.ContainsFunc(among, func(holds func(*Outcome) bool) bool { return !holds(e) }) {
 			continue
 		}
 		i, ok := at[slot{e.Problem, e.Variant}]

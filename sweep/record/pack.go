@@ -24,7 +24,7 @@ func Pack(p durable.Place) error {
 		_, err := io.Copy(z, f)
 		out.CloseWithError(errors.Join(err, z.Close()))
 	}()
-	if err := p.In(filepath.Base(p.Name) + ".gz").WriteFrom(in); err != nil {
+	if err := p.Sibling(filepath.Base(p.Name) + ".gz").WriteFrom(in); err != nil {
 		return hint.Errorf(durable.Help(err), "%s.gz: %w", p, durable.Cause(err))
 	}
 	return p.Remove()

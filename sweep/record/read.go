@@ -62,9 +62,9 @@ func readFile(path string, each func(*item) error) (Notes, error) {
 	return r.notes, nil
 }
 
-// A reader makes sense of the lines of a file, one after the other. An append counts whole: its
+// A lineReader makes sense of the lines of a file, one after the other. An append counts whole: its
 // lines are held back until the last one is there.
-type reader struct {
+type lineReader struct {
 	name  string
 	each  func(*item) error
 	runs  map[string]*keyer
@@ -80,16 +80,16 @@ type reader struct {
 	notes   Notes
 }
 
-func newReader(name string, each func(*item) error) *reader {
-	return &reader{name: name, each: each, runs: map[string]*keyer{}, seen: map[uint64]bool{}}
+func newReader(name string, each func(*item) error) *lineReader {
+	return &lineReader{name: name, each: each, runs: map[string]*keyer{}, seen: map[uint64]bool{}}
 }
 
 // read scans a records file and settles what a bad line means. Its runs come as items without a
 // record.
-func (r *reader) read(in io.Reader) error {
+func (r *lineReader) read(in io.Reader) error {
 	var bad error
 	err := scan(in, func(it *item) bool {
-		bad = r.take(it)
+		bad = r.takeLine(it)
 		return bad == nil
 	})
 	switch n := len(r.part); {
@@ -112,16 +112,16 @@ func (r *reader) read(in io.Reader) error {
 }
 
 // note remarks on the part of an append.
-func (r *reader) note(format string, args ...any) {
+func (r *lineReader) note(format string, args ...any) {
 	r.notes = append(r.notes,
 		fmt.Sprintf("%s:%d: %s", r.name, r.part[0].line, fmt.Sprintf(format, args...)))
 }
 
-func (r *reader) bad(it *item, err error) error {
+func (r *lineReader) bad(it *item, err error) error {
 	return fmt.Errorf("%s:%d: %w", r.name, it.line, err)
 }
 
-func (r *reader) take(it *item) error {
+func (r *lineReader) takeLine(it *item) error {
 	r.stale = r.torn != nil && it.err == nil && r.seen[it.sum] && r.isOpen()
 	switch {
 	case r.stale: // the disk has an older block there: the record is known
@@ -160,10 +160,10 @@ func (r *reader) take(it *item) error {
 
 // isOpen says that the append that is not whole may go on: it is not damaged, or its last line has not
 // come.
-func (r *reader) isOpen() bool { return r.torn == nil || r.last == nil || r.last.more > 0 }
+func (r *lineReader) isOpen() bool { return r.torn == nil || r.last == nil || r.last.more > 0 }
 
 // joins says whether a line may be of the append that is not whole, or begin one.
-func (r *reader) joins(it *item) bool {
+func (r *lineReader) joins(it *item) bool {
 	switch {
 	case it.torn, it.alien && r.torn != nil: // a disk may have anything there
 		return (it.ours || r.whole > 0) && r.isOpen()
@@ -182,7 +182,7 @@ func (r *reader) joins(it *item) bool {
 }
 
 // hand hands a line on.
-func (r *reader) hand(it *item) error {
+func (r *lineReader) hand(it *item) error {
 	if it.record == nil {
 		r.runs[it.run.ID] = newKeyer(it.run)
 	} else if err := r.resolve(it); err != nil {
@@ -192,7 +192,7 @@ func (r *reader) hand(it *item) error {
 }
 
 // resolve finds the run of a record, and checks its key, or makes it.
-func (r *reader) resolve(it *item) error {
+func (r *lineReader) resolve(it *item) error {
 	rec := it.record
 	k := r.runs[rec.Run]
 	if k == nil {
@@ -237,7 +237,7 @@ func find(path string) (string, error) {
 }
 
 // open opens a records file.
-func open(path string) (*textfile.File, error) {
+func open(path string) (*textfile.Reader, error) {
 	f, err := textfile.Open(path)
 	if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), findHelp), "records %s: %w", path,

@@ -320,10 +320,10 @@ func TestReadGzipAndFolder(t *testing.T) {
 }
 
 // ignored is where an entry stands in its file.
-var ignored = cmpopts.IgnoreUnexported(Entry{})
+var ignored = cmpopts.IgnoreUnexported(Outcome{})
 
 // copies are what a file holds now.
-func copies(es Entries) (all []Entry) {
+func copies(es Outcomes) (all []Outcome) {
 	for _, e := range es {
 		if e != nil {
 			all = append(all, *e)
@@ -350,7 +350,7 @@ func TestLoad(t *testing.T) {
 	assert.Same(t, f.Runs, []*Run{r1, r2})
 	assert.Equal(t, f.Path, path)
 	var got strings.Builder
-	for _, list := range [][]Entry{copies(f.entries), copies(f.Latest())} {
+	for _, list := range [][]Outcome{copies(f.entries), copies(f.Latest())} {
 		for _, e := range list {
 			fmt.Fprintf(&got, "%s: %s of %s, %s %q, base %t, source %s, %d bytes, %.4g us of %d, stream %g, "+
 				"%d differ, place %d\n", e.Run.ID, e.Variant, e.Problem, e.Status, e.Reason, e.Base, e.Source,
@@ -372,11 +372,11 @@ func TestLatest(t *testing.T) {
 	warm.Protocol.Cold = false
 	short.Time, warm.Time = cold.Time.Add(time.Hour), cold.Time.Add(2*time.Hour)
 	p := testRecord(cold, 0).Problem
-	entry := func(run *Run, family string, us float64, base bool) *Entry {
-		return &Entry{Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base,
+	entry := func(run *Run, family string, us float64, base bool) *Outcome {
+		return &Outcome{Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base,
 			Summary: stats.Summary{Median: us}}
 	}
-	f := &File{entries: []*Entry{
+	f := &File{entries: []*Outcome{
 		entry(&warm, "a", 1, true), entry(&short, "a", 20, true), entry(cold, "a", 30,
 			true), entry(&warm, "a", 2, true),
 		entry(&warm, "b", 3, false), entry(cold, "c", 40, true), entry(&warm, "b", 4, false),
@@ -386,7 +386,7 @@ func TestLatest(t *testing.T) {
 		got = append(got, fmt.Sprint(e.Variant.Family, " ", e.Median, " ", e.Base))
 	}
 	assert.Same(t, got, []string{"a 30 false", "b 4 false", "c 40 true"})
-	for _, e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }) {
+	for _, e := range f.Latest(func(e *Outcome) bool { return !e.Run.Protocol.Cold }) {
 		assert.That(t, !e.Run.Protocol.Cold, "%s is cold", e.Variant)
 	}
 }

@@ -80,9 +80,9 @@ const opening = `{"schema":`
 // sector is what a disk writes at once, or not at all.
 const sector = 512
 
-// ours says whether damaged text can be of a line that this package wrote, or is the zeros that a
+// isOurs says whether damaged text can be of a line that this package wrote, or is the zeros that a
 // file system leaves after a power cut, with what it kept behind them.
-func ours(l []byte) bool {
+func isOurs(l []byte) bool {
 	hole := len(l) - len(bytes.TrimLeft(l, "\x00"))
 	l = bytes.Trim(l, "\x00")
 	return hole >= sector || hole > 0 && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(opening)) ||

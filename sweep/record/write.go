@@ -25,12 +25,12 @@ const LockName = ".records.lock"
 type Writer struct {
 	mu      sync.Mutex
 	name    string
-	file    *durable.File
+	file    *durable.WatchedFile
 	lock    *flock.Flock
 	half    error // of an append that failed and could not be taken back
 	size    int64 // of what this writer has read or written
 	written int   // records
-	reader  *reader
+	reader  *lineReader
 	decoder *decoder
 	records *File
 }
@@ -88,10 +88,10 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	}
 	file, err := root.OpenFile(place.Name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, nil, w.trouble(err)
+		return nil, nil, w.failWithHelp(err)
 	}
 	if w.file, err = durable.OpenFile(file, w.name); err != nil {
-		return nil, nil, w.trouble(err)
+		return nil, nil, w.failWithHelp(err)
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
@@ -107,8 +107,8 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	return w, notes, nil
 }
 
-// trouble is fail of the system's, with the next step.
-func (w *Writer) trouble(err error) error { return hint.With(w.fail(err), durable.Help(err)) }
+// failWithHelp fails with an error of the system's, and says the next step.
+func (w *Writer) failWithHelp(err error) error { return hint.With(w.fail(err), durable.Help(err)) }
 
 // fail says whose trouble err is.
 func (w *Writer) fail(err error) error {
@@ -178,7 +178,7 @@ func unpack(p durable.Place) (bool, error) {
 func (w *Writer) resume() (notes Notes, err error) {
 	st, err := w.file.Stat()
 	if err != nil {
-		return nil, w.trouble(err)
+		return nil, w.failWithHelp(err)
 	}
 	if st.Size() == 0 {
 		return nil, nil
@@ -189,7 +189,7 @@ func (w *Writer) resume() (notes Notes, err error) {
 	w.size = w.reader.end
 	if st.Size() > w.size {
 		if err := w.file.Truncate(w.size); err != nil {
-			return nil, w.trouble(err)
+			return nil, w.failWithHelp(err)
 		}
 	}
 	notes = w.reader.notes
@@ -237,7 +237,7 @@ func (w *Writer) AppendAll(vs ...Line) error {
 		}
 		text = append(text, line...)
 	}
-	if err := w.unchanged(); err != nil {
+	if err := w.checkUnchanged(); err != nil {
 		return err
 	}
 	if err := w.append(text); err != nil {
@@ -258,22 +258,22 @@ func (w *Writer) AppendAll(vs ...Line) error {
 func (w *Writer) CheckUnchanged() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.unchanged()
+	return w.checkUnchanged()
 }
 
-// unchanged compares the open file with what is under its name.
-func (w *Writer) unchanged() error {
+// checkUnchanged compares the open file with what is under its name.
+func (w *Writer) checkUnchanged() error {
 	if w.half != nil {
 		return w.half
 	}
 	ours, err := w.file.Stat()
 	if err != nil {
-		return w.trouble(err)
+		return w.failWithHelp(err)
 	}
 	what, where := "", "in it"
 	switch there, err := os.Stat(w.name); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return w.trouble(err)
+		return w.failWithHelp(err)
 	case err != nil:
 		what, where = "was moved or deleted", whereIs(w.file)
 	case !os.SameFile(ours, there):
@@ -293,7 +293,7 @@ func (w *Writer) unchanged() error {
 }
 
 // whereIs says where an open file is that is no longer under its name.
-func whereIs(f *durable.File) string {
+func whereIs(f *durable.WatchedFile) string {
 	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	switch {
 	case err != nil: // not on Linux

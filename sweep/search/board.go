@@ -12,13 +12,13 @@ import (
 // A Board is what is known of each variant of a space.
 type Board struct {
 	space *Candidates
-	cells []cell
+	cells []variantState
 	order []int // the variants that were visited, in the order of their first visit
 	spent Effort
 	Short bool // the allowance was spent when the base was measured
 }
 
-type cell struct {
+type variantState struct {
 	samples []float64
 	visits  []int // launches of each
 	rounds  []int // that they belong to
@@ -27,8 +27,8 @@ type cell struct {
 	failure *kernels.Failure // nil of one that runs
 }
 
-// tell adds the samples of a visit in a round.
-func (b *Board) tell(v, round int, samples []float64) {
+// addSamples adds the samples of a visit in a round.
+func (b *Board) addSamples(v, round int, samples []float64) {
 	c := &b.cells[v]
 	if len(c.visits) == 0 {
 		b.order = append(b.order, v)

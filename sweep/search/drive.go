@@ -11,8 +11,8 @@ import (
 	"normbench/kernels"
 )
 
-// A Bench measures variants of one problem for Drive.
-type Bench interface {
+// A Measurer measures variants of one problem for Drive.
+type Measurer interface {
 	// Announce says which variants a round visits for the first time, before it
 	// does, so that they can be compiled side by side: a search that waited for the
 	// compiler in every round would take longer than the grid.
@@ -28,12 +28,12 @@ type Bench interface {
 // the times, and how variants failed.
 //
 // The variants of Space.Keep are measured whatever they cost.
-func Drive(ctx context.Context, name string, space *Candidates, m Bench) (*Board, error) {
+func Drive(ctx context.Context, name string, space *Candidates, m Measurer) (*Board, error) {
 	s, err := newStrategy(name, space)
 	if err != nil {
 		return nil, err
 	}
-	b := &Board{space: space, cells: make([]cell, len(space.Variants))}
+	b := &Board{space: space, cells: make([]variantState, len(space.Variants))}
 	for round := 0; ; round++ {
 		visits := s.Ask(b)
 		b.announce(visits, m)
@@ -54,7 +54,7 @@ func Drive(ctx context.Context, name string, space *Candidates, m Bench) (*Board
 }
 
 // announce tells which variants are visited for the first time.
-func (b *Board) announce(visits []Visit, m Bench) {
+func (b *Board) announce(visits []Visit, m Measurer) {
 	var fresh []kernels.Variant
 	for _, x := range visits {
 		if !b.Seen(x.Variant) {
@@ -67,7 +67,7 @@ func (b *Board) announce(visits []Visit, m Bench) {
 }
 
 // visit makes a visit, unless the allowance has nothing left for it.
-func (b *Board) visit(ctx context.Context, m Bench, round int, x Visit) (visited bool, err error) {
+func (b *Board) visit(ctx context.Context, m Measurer, round int, x Visit) (visited bool, err error) {
 	v, n, first := x.Variant, x.Launches, !b.Seen(x.Variant)
 	if b.Failure(v) != nil || !slices.Contains(b.space.Keep, v) && !b.admits(first) {
 		return false, nil
@@ -85,7 +85,7 @@ func (b *Board) visit(ctx context.Context, m Bench, round int, x Visit) (visited
 		return true, err
 	}
 	b.spent.Launches += len(us)
-	b.tell(v, round, us)
+	b.addSamples(v, round, us)
 	if v == b.space.Keep[0] && first && b.Used() >= 1 && len(b.space.Variants) > 1 {
 		b.Short = true
 	}

@@ -8,11 +8,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// evolve keeps a population, the fastest so far, and crosses and mutates it, as a
+// An evolution keeps a population, the fastest so far, and crosses and mutates it, as a
 // genetic algorithm does that never tries a variant twice; a surrogate says which of
 // the children, of the neighbours of the fastest and of variants drawn at random are
 // tried.
-type evolve struct {
+type evolution struct {
 	s     *Candidates
 	rng   *rand.Rand
 	lat   *lattice
@@ -49,7 +49,7 @@ const (
 )
 
 func newEvolve(s *Candidates, rng *rand.Rand) Strategy {
-	e := &evolve{s: s, rng: rng, lat: newLattice(s)}
+	e := &evolution{s: s, rng: rng, lat: newLattice(s)}
 	e.model = newSurrogate(s, e.lat)
 	e.most = s.limit()
 	if s.Allow.Configs == 0 {
@@ -58,13 +58,13 @@ func newEvolve(s *Candidates, rng *rand.Rand) Strategy {
 	return e
 }
 
-func (e *evolve) Ask(b *Board) []Visit {
+func (e *evolution) Ask(b *Board) []Visit {
 	if e.race != nil {
 		return e.race.Ask(b)
 	}
 	room := e.most - b.Measured()
 	if b.Measured() == 0 {
-		return visitAll(upTo(e.s, e.opening()), 1)
+		return visitAll(cutAtLimit(e.s, e.openingVariants()), 1)
 	}
 	if room > 0 && b.Used() <= exploreShare {
 		if vs := e.propose(b, room); len(vs) > 0 {
@@ -75,9 +75,9 @@ func (e *evolve) Ask(b *Board) []Visit {
 	return e.race.Ask(b)
 }
 
-// opening is the variants to keep and the winners nearby; without winners, a few variants that
+// openingVariants lists the variants to keep and the winners nearby; without winners, a few variants that
 // lie apart from each other.
-func (e *evolve) opening() []int {
+func (e *evolution) openingVariants() []int {
 	vs := slices.Clone(e.s.Keep)
 	for _, v := range e.s.Known.Winners(e.s, evolveWinners) {
 		if !slices.Contains(vs, v) && len(vs) < e.most {
@@ -97,7 +97,7 @@ func (e *evolve) opening() []int {
 			}
 			d := len(e.lat.axes)
 			for _, w := range vs {
-				d = min(d, e.lat.apart(v, w))
+				d = min(d, e.lat.countDifferences(v, w))
 			}
 			if d > far {
 				pick, far = v, d
@@ -111,7 +111,7 @@ func (e *evolve) opening() []int {
 }
 
 // propose is a round of new variants.
-func (e *evolve) propose(b *Board, room int) []int {
+func (e *evolution) propose(b *Board, room int) []int {
 	ranked := b.Ranked()
 	n := len(ranked)
 	size := e.size(b, room)
@@ -143,9 +143,9 @@ func (e *evolve) propose(b *Board, room int) []int {
 }
 
 // expect is the surrogate's part of a round: the variants of most expected improvement.
-func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
+func (e *evolution) expect(b *Board, ranked []int, size int) (vs []int) {
 	pool := e.pool(b, ranked)
-	y, train := e.training(b, ranked)
+	y, train := e.trainingSet(b, ranked)
 	n := len(ranked)
 	if n < evolveLeast || len(pool) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 	}
 	e.model.learn(train, y, n, sweeps)
 	guesses := e.model.guesses(pool)
-	ok := e.feasible(b, guesses)
+	ok := e.validChances(b, guesses)
 	least := e.caution(b)
 	best := slices.Min(y)
 	share := max(int(math.Round(float64(size)*evolveShare)), 1)
@@ -176,7 +176,7 @@ func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 		}
 		vs = append(vs, guesses[pick].variant)
 		if len(vs) < share {
-			e.model.believe(guesses[pick], guesses)
+			e.model.assume(guesses[pick], guesses)
 		}
 	}
 	return vs
@@ -184,7 +184,7 @@ func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
 
 // size is how many variants a round has. The configs of our families compile in parallel before a
 // round; a search of few has small ones, which learn more from each.
-func (e *evolve) size(b *Board, room int) int {
+func (e *evolution) size(b *Board, room int) int {
 	switch {
 	case e.s.Axes != nil:
 		return min(max(b.Measured()/12, 1), 8, room)
@@ -195,7 +195,7 @@ func (e *evolve) size(b *Board, room int) int {
 }
 
 // breed is a child of two of the fastest, -1 where the space does not have it.
-func (e *evolve) breed(ranked []int, n int) int {
+func (e *evolution) breed(ranked []int, n int) int {
 	parents := min(evolveParents, n)
 	pick := func() int { return ranked[min(e.rng.IntN(parents), e.rng.IntN(parents))] }
 	v, ok := e.lat.child(pick(), pick(), evolveMutation+1/float64(len(e.lat.axes)), e.rng)
@@ -206,7 +206,7 @@ func (e *evolve) breed(ranked []int, n int) int {
 }
 
 // draw is up to n variants that were not tried, at random.
-func (e *evolve) draw(b *Board, n int) []int {
+func (e *evolution) draw(b *Board, n int) []int {
 	var vs []int
 	total := len(e.s.Variants)
 	for range 20 * n {
@@ -227,7 +227,7 @@ func (e *evolve) draw(b *Board, n int) []int {
 
 // pool is what the surrogate may choose from: all of a small space; else the
 // neighbours of the fastest, children and variants drawn at random.
-func (e *evolve) pool(b *Board, ranked []int) []int {
+func (e *evolution) pool(b *Board, ranked []int) []int {
 	var vs []int
 	in := map[int]bool{}
 	add := func(v int) {
@@ -239,7 +239,7 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 	best := ranked[:min(6, len(ranked))]
 	if e.s.Axes == nil && b.Measured() >= min(evolveExplore, e.most*2/3) {
 		for _, v := range best {
-			e.lat.around(v, func(n int, near bool) {
+			e.lat.visitNeighbours(v, func(n int, near bool) {
 				if near {
 					add(n)
 				}
@@ -256,7 +256,7 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 		return vs
 	}
 	for i, v := range best {
-		e.lat.around(v, func(n int, near bool) {
+		e.lat.visitNeighbours(v, func(n int, near bool) {
 			if near || i == 0 && len(vs) < evolvePool/2 || e.rng.IntN(4) == 0 && len(vs) < evolvePool/2 {
 				add(n)
 			}
@@ -275,10 +275,10 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 	return vs
 }
 
-// training is what the surrogate is told, the fastest and a part of the others,
+// trainingSet chooses what the surrogate is told, the fastest and a part of the others,
 // with the warped logs of their times. The order is such that a part of it is a
 // fair sample too.
-func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
+func (e *evolution) trainingSet(b *Board, ranked []int) (y []float64, vs []int) {
 	vs = slices.Clone(ranked)
 	if len(vs) > evolveTrain {
 		rest := vs[evolveTrain/2:]
@@ -300,11 +300,11 @@ func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
 	return y, vs
 }
 
-// feasible estimates the chance that each config of the pool is valid, by a second surrogate, which is told
+// validChances estimates the chance that each config of the pool is valid, by a second surrogate, which is told
 // 1 for a valid config and -1 for an invalid one. It is not the surrogate of times, because the knobs that
 // make a config invalid are not those that make it slow, and reach over other distances. Where few configs
 // are invalid it counts all as valid.
-func (e *evolve) feasible(b *Board, pool []guess) []float64 {
+func (e *evolution) validChances(b *Board, pool []prediction) []float64 {
 	out := slices.Repeat([]float64{1}, len(pool))
 	var bad, good []int
 	for _, v := range b.order {
@@ -347,7 +347,7 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 // caution is the least chance of being valid that is worth a try while others have it: even odds
 // where more than half of the last tries failed. The expected improvement beyond a border grows
 // without bound, and a search may spend all of its budget there.
-func (e *evolve) caution(b *Board) float64 {
+func (e *evolution) caution(b *Board) float64 {
 	last := b.order[max(len(b.order)-evolveRecent, 0):]
 	failed := 0
 	for _, v := range last {

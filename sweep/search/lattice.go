@@ -9,15 +9,15 @@ import (
 	"normbench/kernels"
 )
 
-// An Axis is a knob of a space whose knobs are not this program's own.
-type Axis struct {
+// A ForeignKnob is a knob of a space whose knobs are not this program's own.
+type ForeignKnob struct {
 	Size   int       // values that it has
 	Values []float64 // in ascending order; nil where they are names
 }
 
 // A lattice is a space as points: the knobs' values by index.
 type lattice struct {
-	axes []Axis
+	axes []ForeignKnob
 	at   [][]int
 	of   map[string]int // variant of a point
 }
@@ -53,7 +53,7 @@ func (l *lattice) derive(s *Candidates) {
 		}
 	}
 	l.at = make([][]int, len(s.Variants))
-	l.axes = append(l.axes, Axis{Size: len(families)})
+	l.axes = append(l.axes, ForeignKnob{Size: len(families)})
 	for i, v := range s.Variants {
 		l.at[i] = append(l.at[i], slices.Index(families, v.Family))
 	}
@@ -72,7 +72,7 @@ func (l *lattice) derive(s *Candidates) {
 		if len(vs) < 2 {
 			continue
 		}
-		l.axes = append(l.axes, Axis{Size: len(vs), Values: vs})
+		l.axes = append(l.axes, ForeignKnob{Size: len(vs), Values: vs})
 		for i := range s.Variants {
 			v := -1.0
 			if n, has := settings[i][k]; has {
@@ -97,9 +97,9 @@ func (l *lattice) find(p []int) (int, bool) {
 	return i, ok
 }
 
-// around calls visit for the variants that differ from v in one knob; near are those
+// visitNeighbours calls visit for the variants that differ from v in one knob; near are those
 // next to it, the nearest in each direction that there is.
-func (l *lattice) around(v int, visit func(n int, near bool)) {
+func (l *lattice) visitNeighbours(v int, visit func(n int, near bool)) {
 	p := slices.Clone(l.at[v])
 	for k, a := range l.axes {
 		was := p[k]
@@ -141,8 +141,8 @@ func (l *lattice) child(a, b int, rate float64, rng *rand.Rand) (int, bool) {
 	return l.find(p)
 }
 
-// apart counts the knobs in which two variants differ.
-func (l *lattice) apart(a, b int) (n int) {
+// countDifferences counts the knobs in which two variants differ.
+func (l *lattice) countDifferences(a, b int) (n int) {
 	for k := range l.axes {
 		if l.at[a][k] != l.at[b][k] {
 			n++
@@ -153,7 +153,7 @@ func (l *lattice) apart(a, b int) (n int) {
 
 // columns are the ways in which an axis may be a feature between 0 and 1: by the
 // order of its values and by their logs.
-func (a Axis) columns() [][]float64 {
+func (a ForeignKnob) columns() [][]float64 {
 	byIndex := make([]float64, a.Size)
 	for i := range byIndex {
 		byIndex[i] = float64(i) / float64(max(a.Size-1, 1))

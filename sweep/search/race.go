@@ -28,7 +28,7 @@ type race struct {
 // Ask is the next round of the race, nil at its end.
 func (r *race) Ask(b *Board) []Visit {
 	for ; r.rung < len(rungs); r.rung++ {
-		r.in = r.left(b)
+		r.in = r.possibleWinners(b)
 		target := min(rungs[r.rung], r.s.Full)
 		var round []Visit
 		for _, v := range r.in {
@@ -49,8 +49,8 @@ func (r *race) Ask(b *Board) []Visit {
 	return nil
 }
 
-// left are the variants that may still be the fastest. Those to keep stay.
-func (r *race) left(b *Board) []int {
+// possibleWinners lists the variants that may still be the fastest. Those to keep stay.
+func (r *race) possibleWinners(b *Board) []int {
 	ranked := slices.DeleteFunc(b.Ranked(), func(v int) bool { return !slices.Contains(r.in, v) })
 	if len(ranked) == 0 {
 		return r.in

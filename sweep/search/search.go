@@ -40,7 +40,7 @@ type Candidates struct {
 	Seed  uint64
 	// Axes are the knobs of a space that is not of this program's families, and At
 	// the indices of each variant's values; nil where the variants say it.
-	Axes []Axis
+	Axes []ForeignKnob
 	At   [][]int
 }
 
@@ -91,15 +91,15 @@ func newStrategy(name string, s *Candidates) (Strategy, error) {
 	fmt.Fprintf(h, "%s\x00%s\x00", s.Problem, name)
 	rng := rand.New(rand.NewPCG(s.Seed, h.Sum64()))
 	if name == Auto {
-		name = s.auto()
+		name = s.chooseStrategy()
 	}
 	switch name {
 	case Grid:
-		return &singleRound{s, allOf(s)}, nil
+		return &singleRound{s, allVariants(s)}, nil
 	case Random:
-		return &singleRound{s, shuffled(s, rng)}, nil
+		return &singleRound{s, shuffleVariants(s, rng)}, nil
 	case Halving:
-		return &race{s: s, rng: rng, in: upTo(s, shuffled(s, rng)), widen: 2.5}, nil
+		return &race{s: s, rng: rng, in: cutAtLimit(s, shuffleVariants(s, rng)), widen: 2.5}, nil
 	}
 	return newEvolve(s, rng), nil
 }
@@ -113,9 +113,9 @@ const gridLimit = 16
 // rmsnorm/bwd/29x17389 one is 10% faster than all others, and 12 did not find it.
 const raceLimit = 32
 
-// auto picks by the size of the space and the budget: the grid where it is
+// chooseStrategy picks by the size of the space and the budget: the grid where it is
 // small; a race of all where it is not much larger, or the budget has room for all; else evolve.
-func (s *Candidates) auto() string {
+func (s *Candidates) chooseStrategy() string {
 	n := len(s.Variants)
 	switch {
 	case s.Axes != nil && n > gridLimit:

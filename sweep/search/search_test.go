@@ -36,7 +36,7 @@ func space(n int, seed uint64) *Candidates {
 	return s
 }
 
-// A machine is a Bench with known times: smooth in the knobs, with noise.
+// A machine is a Measurer with known times: smooth in the knobs, with noise.
 type machine struct {
 	rng     *rand.Rand
 	noise   float64
@@ -180,8 +180,8 @@ func TestTransfer(t *testing.T) {
 
 // A variant that fails after a visit was measured once.
 func TestFailAfterVisit(t *testing.T) {
-	b := &Board{cells: make([]cell, 2)}
-	b.tell(0, 0, []float64{1, 2})
+	b := &Board{cells: make([]variantState, 2)}
+	b.addSamples(0, 0, []float64{1, 2})
 	b.fail(0, kernels.Failf(kernels.StatusWrong, "as asked"))
 	b.fail(1, kernels.Failf(kernels.StatusWrong, "as asked"))
 	got := b.Order()
@@ -222,7 +222,7 @@ func (m *timedMachine) Visit(ctx context.Context, v kernels.Variant, n int) ([]f
 // A race visits variants that it cannot tell apart until they have 1, 3, 7 and 15 launches in all.
 func TestRungs(t *testing.T) {
 	s := space(6, 1)
-	b := &Board{space: s, cells: make([]cell, len(s.Variants))}
+	b := &Board{space: s, cells: make([]variantState, len(s.Variants))}
 	r := &race{s: s, rng: rand.New(rand.NewPCG(1, 2)), in: []int{0, 1, 2, 3, 4, 5}, widen: 3}
 	var totals []int
 	for n := 0; ; n++ {
@@ -231,7 +231,7 @@ func TestRungs(t *testing.T) {
 			break
 		}
 		for _, visit := range round {
-			b.tell(visit.Variant, n, slices.Repeat([]float64{10}, visit.Launches))
+			b.addSamples(visit.Variant, n, slices.Repeat([]float64{10}, visit.Launches))
 		}
 		totals = append(totals, b.Launches(0))
 	}

@@ -15,17 +15,17 @@ type singleRound struct {
 func (o *singleRound) Ask(*Board) []Visit {
 	vs := o.vs
 	o.vs = nil
-	return visitAll(upTo(o.s, vs), o.s.Full)
+	return visitAll(cutAtLimit(o.s, vs), o.s.Full)
 }
 
-// shuffled are all variants in random order, those to keep first.
-func shuffled(s *Candidates, rng *rand.Rand) []int {
-	vs := without(allOf(s), s.Keep)
+// shuffleVariants lists all variants in random order, those to keep first.
+func shuffleVariants(s *Candidates, rng *rand.Rand) []int {
+	vs := without(allVariants(s), s.Keep)
 	rng.Shuffle(len(vs), func(i, j int) { vs[i], vs[j] = vs[j], vs[i] })
 	return append(slices.Clone(s.Keep), vs...)
 }
 
-func allOf(s *Candidates) []int {
+func allVariants(s *Candidates) []int {
 	vs := make([]int, len(s.Variants))
 	for i := range vs {
 		vs[i] = i
@@ -37,8 +37,8 @@ func without(vs, drop []int) []int {
 	return slices.DeleteFunc(slices.Clone(vs), func(v int) bool { return slices.Contains(drop, v) })
 }
 
-// upTo cuts a list of variants at the space's limit; Keep is in it whatever the limit.
-func upTo(s *Candidates, vs []int) []int {
+// cutAtLimit cuts a list of variants at the space's limit; Keep is in it whatever the limit.
+func cutAtLimit(s *Candidates, vs []int) []int {
 	if n := s.limit(); n < len(vs) {
 		vs = append(slices.Clone(s.Keep), without(vs, s.Keep)...)[:n]
 	}

@@ -84,8 +84,8 @@ func ownFeatures(s *Candidates) []feature {
 // ownLength is the prior of the log of their length scales.
 const ownLength = 1.1
 
-// apart is the squared distance of two variants by a feature.
-func (f *feature) apart(v, w int) float64 {
+// squaredDistance computes the squared distance of two variants by a feature.
+func (f *feature) squaredDistance(v, w int) float64 {
 	if x := f.ways[f.way]; x != nil {
 		d := (x[f.at[v]] - x[f.at[w]]) / f.length
 		return d * d
@@ -99,7 +99,7 @@ func (f *feature) apart(v, w int) float64 {
 func (g *surrogate) corr(v, w int) float64 {
 	sum := 0.0
 	for k := range g.features {
-		sum += g.features[k].apart(v, w)
+		sum += g.features[k].squaredDistance(v, w)
 	}
 	return matern52(math.Sqrt(sum))
 }
@@ -152,15 +152,15 @@ func moments(y []float64) (mean, sd float64) {
 	return mean, max(math.Sqrt(sd/float64(len(y))), 1e-6)
 }
 
-// A guess is what the process thinks of a variant, in the unit of the observations.
-type guess struct {
+// A prediction is what the process thinks of a variant, in the unit of the observations.
+type prediction struct {
 	variant  int
 	mean, sd float64
 	solve    []float64 // its correlations with the observations, whitened
 }
 
 // guesses predicts variants.
-func (g *surrogate) guesses(vs []int) []guess {
+func (g *surrogate) guesses(vs []int) []prediction {
 	n := len(g.obs)
 	rows := make([]float64, 0, len(vs)*n)
 	for _, v := range vs {
@@ -169,17 +169,17 @@ func (g *surrogate) guesses(vs []int) []guess {
 		}
 	}
 	g.whiten(rows)
-	out := make([]guess, len(vs))
+	out := make([]prediction, len(vs))
 	for i, v := range vs {
 		solve := rows[i*n : (i+1)*n : (i+1)*n]
-		out[i] = guess{variant: v, solve: solve, mean: g.mean + g.scale*floats.Dot(solve, g.z),
+		out[i] = prediction{variant: v, solve: solve, mean: g.mean + g.scale*floats.Dot(solve, g.z),
 			sd: g.scale * math.Sqrt(max(1-floats.Dot(solve, solve), 1e-9))}
 	}
 	return out
 }
 
-// believe takes one guess for an observation of what was expected, in the others.
-func (g *surrogate) believe(of guess, all []guess) {
+// assume takes one prediction for an observation of what was expected, in the others.
+func (g *surrogate) assume(of prediction, all []prediction) {
 	d := math.Sqrt(max(1+g.nugget-floats.Dot(of.solve, of.solve), 1e-9))
 	for i := range all {
 		q := &all[i]
@@ -190,7 +190,7 @@ func (g *surrogate) believe(of guess, all []guess) {
 }
 
 // improvement is the expected improvement of a guess on best.
-func (q *guess) improvement(best float64) float64 {
+func (q *prediction) improvement(best float64) float64 {
 	u := (best - q.mean) / q.sd
 	return (best-q.mean)*distuv.UnitNormal.CDF(u) + q.sd*distuv.UnitNormal.Prob(u)
 }
@@ -241,7 +241,7 @@ func (f *feature) distances(vs []int) []float64 {
 	d := make([]float64, 0, len(vs)*(len(vs)-1)/2)
 	for i := range vs {
 		for j := range i {
-			d = append(d, f.apart(vs[i], vs[j]))
+			d = append(d, f.squaredDistance(vs[i], vs[j]))
 		}
 	}
 	return d
@@ -263,8 +263,8 @@ func (t *gpFit) likelihood(sum []float64, nugget float64) float64 {
 	return -0.5*float64(n)*math.Log(mat.Dot(&t.sol, t.y)/float64(n)) - 0.5*t.factor.LogDet()
 }
 
-// likely is the log of the prior of a feature's length.
-func (f *feature) likely() float64 {
+// logPrior computes the log of the prior of a feature's length.
+func (f *feature) logPrior() float64 {
 	u := (math.Log(f.length) - f.prior) / 1.2
 	return -0.5 * u * u
 }
@@ -279,7 +279,7 @@ func (t *gpFit) fitFeature(i int) {
 		for j := range t.try {
 			t.try[j] = t.sum[j] - t.parts[i][j] + p[j]
 		}
-		if got := t.likelihood(t.try, t.nugget) - t.best + x.likely() - was.likely(); got > gain {
+		if got := t.likelihood(t.try, t.nugget) - t.best + x.logPrior() - was.logPrior(); got > gain {
 			keep, gain, d = x, got, p
 		}
 	}

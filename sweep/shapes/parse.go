@@ -42,7 +42,7 @@ func shapeOf(v yamldoc.Value) (s Shape, err error) {
 // unknown key, a wrong type, a side out of range, an empty or repeated group, a
 // repeated shape in a group, and a union of an unknown group or of itself are
 // errors with file, line and column.
-func Parse(name string, data []byte) (*File, error) {
+func Parse(name string, data []byte) (*GroupFile, error) {
 	body, err := yamldoc.Document(name, data, groupHelp)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func Parse(name string, data []byte) (*File, error) {
 	case len(entries) > maxGroups:
 		return nil, entries[maxGroups].Key.Errorf(groupHelp, "more than %d groups", maxGroups)
 	}
-	f := &File{name: name, groups: map[string][]Shape{}, steps: map[string]*models.Step{}}
+	f := &GroupFile{name: name, groups: map[string][]Shape{}, steps: map[string]*models.Step{}}
 	for _, e := range entries {
 		if !groupRE.MatchString(e.Key.Text) {
 			return nil, e.Key.Errorf("start with a letter a-z; letters, digits, - and _ may follow",
@@ -77,7 +77,7 @@ func Parse(name string, data []byte) (*File, error) {
 
 // readStep reads a group of problems with their calls in so many steps, as a capture writes it. A
 // problem may stand there more than once, as of two classes.
-func (f *File) readStep(name string, v yamldoc.Value) (list []Shape, err error) {
+func (f *GroupFile) readStep(name string, v yamldoc.Value) (list []Shape, err error) {
 	var of struct {
 		Steps    yamldoc.Value `yaml:"optional"`
 		Problems []struct {
@@ -114,7 +114,7 @@ func (f *File) readStep(name string, v yamldoc.Value) (list []Shape, err error) 
 }
 
 // read reads a group: a list of shapes, or a union of groups above it.
-func (f *File) read(v yamldoc.Value) (list []Shape, err error) {
+func (f *GroupFile) read(v yamldoc.Value) (list []Shape, err error) {
 	if v.TypeName() == yamldoc.Mapping {
 		var of struct {
 			Union []yamldoc.Word `help:"write a group as name: [[M, N], ...] or name: {union: [group, ...]}"`

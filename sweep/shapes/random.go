@@ -75,7 +75,7 @@ func (d Domain) Columns(r *rand.Rand) int64 {
 	n := d.columns(r)
 	switch r.IntN(4) {
 	case 0:
-		return d.ragged(r, n)
+		return d.raggedSize(r, n)
 	case 1:
 		return clamp((n+4)/8*8, d.NMin, d.NMax)
 	}
@@ -83,13 +83,13 @@ func (d Domain) Columns(r *rand.Rand) int64 {
 }
 
 // RaggedColumns draws columns like the last quarter of Columns.
-func (d Domain) RaggedColumns(r *rand.Rand) int64 { return d.ragged(r, d.columns(r)) }
+func (d Domain) RaggedColumns(r *rand.Rand) int64 { return d.raggedSize(r, d.columns(r)) }
 
 func (d Domain) columns(r *rand.Rand) int64 {
-	return between(r, d.NMin, min(d.NMax, d.Elems/d.MMin))
+	return drawLogUniform(r, d.NMin, min(d.NMax, d.Elems/d.MMin))
 }
 
-func (d Domain) ragged(r *rand.Rand, n int64) int64 {
+func (d Domain) raggedSize(r *rand.Rand, n int64) int64 {
 	unit := max(int64(1)<<r.IntN(4)/2, 1)
 	return clamp((n/unit|1)*unit, d.NMin, d.NMax)
 }
@@ -97,7 +97,7 @@ func (d Domain) ragged(r *rand.Rand, n int64) int64 {
 // Rows draws rows for n columns, their logarithm evenly; half are round numbers.
 func (d Domain) Rows(r *rand.Rand, n int64) int64 {
 	most := max(min(d.MMax, d.Elems/n), d.MMin)
-	m := between(r, d.MMin, most)
+	m := drawLogUniform(r, d.MMin, most)
 	if r.IntN(2) == 0 {
 		m = clamp(eighths(m), d.MMin, most)
 	}
@@ -114,7 +114,7 @@ func (d Domain) Draw(count int, seed uint64) []Shape {
 		m := d.Rows(r, n)
 		if len(list)%4 == 3 {
 			if few := min(64, d.MMax, d.Elems/n); r.IntN(2) == 0 && few >= d.MMin {
-				m = between(r, d.MMin, few)
+				m = drawLogUniform(r, d.MMin, few)
 			} else {
 				n = clamp(n|1, d.NMin, d.NMax)
 			}
@@ -126,8 +126,8 @@ func (d Domain) Draw(count int, seed uint64) []Shape {
 	return list
 }
 
-// between draws a whole number whose logarithm is even.
-func between(r *rand.Rand, lo, hi int64) int64 {
+// drawLogUniform draws a whole number whose logarithm is even.
+func drawLogUniform(r *rand.Rand, lo, hi int64) int64 {
 	x := math.Exp(math.Log(float64(lo)-0.5) +
 		r.Float64()*(math.Log(float64(hi)+0.5)-math.Log(float64(lo)-0.5)))
 	return clamp(int64(math.Round(x)), lo, hi)

@@ -15,17 +15,17 @@ import (
 	"normbench/kernels"
 )
 
-// A seen is what the hook of a capture writes of a process.
-type seen struct {
+// A hookOutput is what the hook of a capture writes of a process.
+type hookOutput struct {
 	Rank     int
 	Steps    int // of the optimizer
-	Norms    []seenNorm
-	Others   []seenOther
+	Norms    []hookNorm
+	Others   []hookOther
 	Unseen   map[string]int // modules of a class whose forward was not called
 	Compiled int            // frames that torch.compile compiled
 }
 
-type seenNorm struct {
+type hookNorm struct {
 	Op, Pass, DType, Weight, Class string
 	M, N                           int64
 	Bias, Residual                 bool
@@ -34,14 +34,14 @@ type seenNorm struct {
 	Calls                          int
 }
 
-// A seenOther is calls that are no problem.
-type seenOther struct {
+// A hookOther counts calls that are no problem.
+type hookOther struct {
 	Class, Why string
 	Calls      int
 }
 
 // problem is a norm as a problem.
-func (n *seenNorm) problem() (p kernels.Problem, err error) {
+func (n *hookNorm) problem() (p kernels.Problem, err error) {
 	p = kernels.Problem{Op: kernels.Op(n.Op), Pass: kernels.Pass(n.Pass), M: n.M, N: n.N, Bias: n.Bias,
 		Residual: n.Residual, ZeroCentered: n.ZeroCentered}
 	if p.DType, err = kernels.ParseDType(n.DType); err != nil {
@@ -66,15 +66,15 @@ type Capture struct {
 // Text is the capture as a file of shapes.
 func (c *Capture) Text() []byte { return c.text }
 
-// An entry is a problem of a rank.
-type entry struct {
+// A rankedProblem is a problem that one rank has met.
+type rankedProblem struct {
 	problem, class, strides string
 }
 
 // A rank is what its processes have seen.
 type rank struct {
 	number, steps int
-	calls         map[entry]int
+	calls         map[rankedProblem]int
 }
 
 // ReadCapture merges what the processes of a program wrote to a folder. Ranks that ran the same are one
@@ -86,29 +86,29 @@ func ReadCapture(dir, command string) (*Capture, error) {
 	}
 	c := &Capture{}
 	ranks := map[int]*rank{}
-	others, unseen, compiled := map[seenOther]int{}, map[string]int{}, 0
+	others, unseen, compiled := map[hookOther]int{}, map[string]int{}, 0
 	for _, file := range files {
 		text, err := textfile.Read(file, textfile.Large)
 		if err != nil {
 			return nil, err
 		}
-		var s seen
+		var s hookOutput
 		if err := json.Unmarshal(text, &s); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Base(file), err)
 		}
 		r := ranks[s.Rank]
 		if r == nil {
-			r = &rank{number: s.Rank, calls: map[entry]int{}}
+			r = &rank{number: s.Rank, calls: map[rankedProblem]int{}}
 			ranks[s.Rank] = r
 		}
 		r.steps = max(r.steps, s.Steps)
 		for _, n := range s.Norms {
 			p, err := n.problem()
 			if err != nil {
-				others[seenOther{Class: n.Class, Why: err.Error()}] += n.Calls
+				others[hookOther{Class: n.Class, Why: err.Error()}] += n.Calls
 				continue
 			}
-			e := entry{problem: p.String(), class: n.Class}
+			e := rankedProblem{problem: p.String(), class: n.Class}
 			if len(n.Strides) > 0 {
 				e.strides = strings.ReplaceAll(fmt.Sprint(n.Strides), " ", ", ")
 			}
@@ -116,7 +116,7 @@ func ReadCapture(dir, command string) (*Capture, error) {
 			c.Calls += n.Calls
 		}
 		for _, o := range s.Others {
-			others[seenOther{Class: o.Class, Why: o.Why}] += o.Calls
+			others[hookOther{Class: o.Class, Why: o.Why}] += o.Calls
 		}
 		compiled = max(compiled, s.Compiled)
 		for class, n := range s.Unseen {
@@ -149,7 +149,7 @@ func groupsOf(ranks map[int]*rank) (groups [][]*rank) {
 }
 
 // note says what was seen, and what not.
-func (c *Capture) note(groups [][]*rank, ranks int, others map[seenOther]int, unseen map[string]int, compiled int) {
+func (c *Capture) note(groups [][]*rank, ranks int, others map[hookOther]int, unseen map[string]int, compiled int) {
 	add := func(format string, args ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, args...)) }
 	for _, g := range groups {
 		of, calls := "", 0
@@ -167,7 +167,7 @@ func (c *Capture) note(groups [][]*rank, ranks int, others map[seenOther]int, un
 		}
 		add("%s%s, %s in %s", of, console.Count(len(problems), "problem"), console.Count(calls, "call"), in)
 	}
-	for _, o := range slices.SortedFunc(maps.Keys(others), func(a, b seenOther) int {
+	for _, o := range slices.SortedFunc(maps.Keys(others), func(a, b hookOther) int {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Why, b.Why))
 	}) {
 		add("not mapped: %s, %s: %s", o.Class, console.Count(others[o], "call"), console.OneLine(o.Why))
@@ -240,15 +240,15 @@ func (c *Capture) write(groups [][]*rank, command string) {
 }
 
 // compareEntries orders problems by pass and size, as people look for them.
-func compareEntries(a, b entry) int {
+func compareEntries(a, b rankedProblem) int {
 	p, _ := kernels.ParseProblem(a.problem) // Problem.String wrote both
 	q, _ := kernels.ParseProblem(b.problem)
 	return cmp.Or(cmp.Compare(q.Pass, p.Pass), cmp.Compare(p.Op, q.Op), cmp.Compare(q.M*q.N, p.M*p.N),
 		cmp.Compare(a.problem, b.problem), cmp.Compare(a.class, b.class), cmp.Compare(a.strides, b.strides))
 }
 
-// Why says what kept a program from being captured, as the hook noted it: "" where it was not kept.
-func Why(dir string) (python, failed string, torch bool) {
+// CaptureFailure says what kept a program from being captured, as the hook noted it: "" where it was not kept.
+func CaptureFailure(dir string) (python, failed string, torch bool) {
 	read := func(name string) (string, bool) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		return console.OneLine(string(text)), err == nil

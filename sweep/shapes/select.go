@@ -49,7 +49,7 @@ func resolve(arg string) (all []Shape, steps []models.Step, err error) {
 		if item = strings.TrimSpace(item); item == "" && arg != "" {
 			return nil, nil, hint.Errorf(argHelp, "malformed shape %q", item)
 		}
-		list, more, err := one(item)
+		list, more, err := resolveItem(item)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -58,8 +58,8 @@ func resolve(arg string) (all []Shape, steps []models.Step, err error) {
 	return distinct(all), steps, nil
 }
 
-// one is resolve of one item.
-func one(arg string) ([]Shape, []models.Step, error) {
+// resolveItem resolves one item of the list.
+func resolveItem(arg string) ([]Shape, []models.Step, error) {
 	if i := strings.LastIndexByte(arg, '#'); i >= 0 {
 		file, group := arg[:i], arg[i+1:]
 		if file == "" || group == "" {
@@ -121,7 +121,7 @@ func fromFile(path, group string) (list []Shape, steps []models.Step, err error)
 
 // Load reads a shapes file. Its errors name the file, and the line and column
 // where there are such.
-func Load(path string) (*File, error) {
+func Load(path string) (*GroupFile, error) {
 	data, err := textfile.Read(path, textfile.Small)
 	if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), argHelp), "shapes file %s: %w", path,

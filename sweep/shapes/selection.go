@@ -28,8 +28,8 @@ type Selection struct {
 	Given        map[string]bool // flags that were given: all that Filter looks at
 }
 
-// Typed are the shapes that are written out as MxN, not those of groups and files.
-func (s *Selection) Typed() (list []Shape) {
+// TypedShapes lists the shapes that are written out as MxN, not those of groups and files.
+func (s *Selection) TypedShapes() (list []Shape) {
 	for item := range strings.SplitSeq(s.Shapes, ",") {
 		shape, _, _ := strings.Cut(strings.TrimSpace(item), "@")
 		if !listRE.MatchString(shape) {
@@ -97,7 +97,7 @@ func (s *Selection) modelSteps() ([]models.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := models.Ask{TP: cmp.Or(s.TP, 1), SP: cmp.Or(s.SP, 1), Residual: s.On["residual"],
+	ask := models.StepQuery{TP: cmp.Or(s.TP, 1), SP: cmp.Or(s.SP, 1), Residual: s.On["residual"],
 		Accumulate: s.On["accumulate"]}
 	for _, pass := range passes {
 		ask.Passes = append(ask.Passes, kernels.Pass(pass))
@@ -185,7 +185,7 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 		} else {
 			of.DType = cmp.Or(as, s.DType)
 		}
-		more, err := of.Of(list...)
+		more, err := of.LayOut(list...)
 		if err != nil {
 			return nil, err
 		}
@@ -220,8 +220,8 @@ func (s *Selection) canonical() *Selection {
 	return &c
 }
 
-// Of lays out problems: each shape with each op, pass, type and option of the selection.
-func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
+// LayOut lays out problems: each shape with each op, pass, type and option of the selection.
+func (s *Selection) LayOut(list ...Shape) (ps []kernels.Problem, err error) {
 	s = s.canonical()
 	all, byDefault := kernels.OpNames()
 	ops, err := Split("op", cmp.Or(s.Op, strings.Join(byDefault, ",")), all...)
@@ -286,7 +286,7 @@ func (s *Selection) with(p kernels.Problem, quant string) kernels.Problem {
 
 // Filter says which of some problems are asked for; what was not given lets all through.
 func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
-	if _, err := s.Of(Shape{M: 16, N: 128}); err != nil {
+	if _, err := s.LayOut(Shape{M: 16, N: 128}); err != nil {
 		return nil, err
 	}
 	s = s.canonical()

@@ -24,9 +24,9 @@ type Shape struct {
 // String is the shape as MxN, as ParseList reads it.
 func (s Shape) String() string { return fmt.Sprintf("%dx%d", s.M, s.N) }
 
-// A File is a shapes file, read and checked: every group has a shape and every
+// A GroupFile is a shapes file, read and checked: every group has a shape and every
 // union is resolved.
-type File struct {
+type GroupFile struct {
 	name   string
 	names  []string // in file order
 	groups map[string][]Shape
@@ -34,12 +34,12 @@ type File struct {
 }
 
 // Names lists the groups in file order.
-func (f *File) Names() []string { return slices.Clone(f.names) }
+func (f *GroupFile) Names() []string { return slices.Clone(f.names) }
 
 // Group returns the shapes of a group in file order, unions resolved, each
 // shape once. An unknown name is an error whose hint lists the groups there
 // are.
-func (f *File) Group(name string) ([]Shape, error) {
+func (f *GroupFile) Group(name string) ([]Shape, error) {
 	if g, ok := f.groups[name]; ok {
 		return slices.Clone(g), nil
 	}
@@ -48,12 +48,12 @@ func (f *File) Group(name string) ([]Shape, error) {
 }
 
 // Step is the step that a group of problems with counts is, nil for another group.
-func (f *File) Step(name string) *models.Step { return f.steps[name] }
+func (f *GroupFile) Step(name string) *models.Step { return f.steps[name] }
 
 // Default is the shapes.yaml that the binary brings along.
-func Default() *File { return builtin() }
+func Default() *GroupFile { return builtin() }
 
-var builtin = sync.OnceValue(func() *File {
+var builtin = sync.OnceValue(func() *GroupFile {
 	f, err := Parse("shapes.yaml", []byte(normbench.ShapesYAML))
 	if err != nil {
 		panic(err) // the file is part of the program; TestDefault reads it

@@ -21,12 +21,12 @@ func TestFindsByNoise(t *testing.T) {
 		found := 0.0
 		for seed := range uint64(cells) {
 			r := rand.New(rand.NewPCG(seed, 9))
-			var cell Cell
+			var cell PairedRounds
 			for range c.rounds {
 				arm := func(x float64) float64 { return 50 * math.Exp(x+c.noise*r.NormFloat64()) }
 				cell.Rounds = append(cell.Rounds, Round{arm(0), arm(math.Log(1.02)), arm(0)})
 			}
-			if Judge([]Cell{cell}, Default())[0].Verdict == Slower {
+			if Judge([]PairedRounds{cell}, Default())[0].Verdict == Slower {
 				found += 1. / cells
 			}
 		}
@@ -49,8 +49,8 @@ func TestKeptModes(t *testing.T) {
 			for i := range slow {
 				slow[i] = r.Float64() < share
 			}
-			var cell Cell
-			for rule := Default(); rule.More(cell, 1); {
+			var cell PairedRounds
+			for rule := Default(); rule.NeedsMore(cell, 1); {
 				var x [3]float64
 				for i := range slow {
 					if r.Float64() < 1/c.kept {
@@ -62,7 +62,7 @@ func TestKeptModes(t *testing.T) {
 				}
 				cell.Rounds = append(cell.Rounds, Round{x[0], x[1], x[2]})
 			}
-			if claimed(Judge([]Cell{cell}, Default())[0].Verdict) {
+			if claimed(Judge([]PairedRounds{cell}, Default())[0].Verdict) {
 				wrong += 1. / cells
 			}
 		}

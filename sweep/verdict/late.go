@@ -6,9 +6,9 @@ import (
 	"normbench/sweep/stats"
 )
 
-// Late is a visit that took lateTimes its arm's median or more: a kernel was compiled there, or the
+// A LateVisit took lateTimes its arm's median or more: a kernel was compiled there, or the
 // machine slept. One such round would make the interval's end.
-type Late struct {
+type LateVisit struct {
 	Round int     `json:"round"` // from 1 on
 	Arm   string  `json:"arm"`   // a, b or a2
 	Times float64 `json:"times"` // its arm's median
@@ -16,14 +16,14 @@ type Late struct {
 
 const lateTimes = 100
 
-func (l Late) String() string {
+func (l LateVisit) String() string {
 	return fmt.Sprintf("round %d: %s is %.0fx its median; was something compiled there?", l.Round, l.Arm,
 		l.Times)
 }
 
-// counting are the rounds of a cell that can be judged, without those of a late visit. A, B and A'
+// countedRounds lists the rounds that can be judged, without those of a late visit. A, B and A'
 // are alike to it: a round that counts with A and B exchanged counts as it is.
-func (c Cell) counting() (rounds []Round, late []Late) {
+func (c PairedRounds) countedRounds() (rounds []Round, late []LateVisit) {
 	var number []int
 	for i, r := range c.Rounds {
 		if r.ok() {
@@ -47,7 +47,7 @@ func (c Cell) counting() (rounds []Round, late []Late) {
 		for k, us := range r.times() {
 			// Where there is no second copy, A2 is A.
 			if us >= lateTimes*medians[k] && !(k == 2 && r.A2 == r.A) {
-				late = append(late, Late{number[i], []string{"a", "b", "a2"}[k], us / medians[k]})
+				late = append(late, LateVisit{number[i], []string{"a", "b", "a2"}[k], us / medians[k]})
 			}
 		}
 		if len(late) == before {

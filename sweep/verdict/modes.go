@@ -45,7 +45,7 @@ const (
 // tell modes from noise, and noise the intervals account for. It takes no side: the arms are all
 // alike to it.
 func modes(logs [][]float64) (apart, share float64, cleared [][]float64) {
-	visits := excess(logs)
+	visits := excessTimes(logs)
 	apart, share, cut := split(visits, modesExplain)
 	cleared = make([][]float64, len(logs))
 	for k := range logs {
@@ -59,10 +59,10 @@ func modes(logs [][]float64) (apart, share float64, cleared [][]float64) {
 	return math.Expm1(apart), share, cleared
 }
 
-// excess is what each visit takes more than its arm's level and its round's fastest visit explain,
+// excessTimes computes what each visit takes more than its arm's level and its round's fastest visit explain,
 // by round and then by arm: drift and effect are taken away. Of two modes what is left is either
 // about zero or about their distance.
-func excess(logs [][]float64) (visits []float64) {
+func excessTimes(logs [][]float64) (visits []float64) {
 	n := len(logs[0])
 	free := make([][]float64, len(logs))
 	for i := range n {
@@ -153,11 +153,11 @@ func splitRounds(d []float64, level float64) (m roundModes) {
 	return roundModes{of(fast), of(slow), share}
 }
 
-// apart is the distance of the modes, relatively.
-func (m roundModes) apart() float64 { return math.Expm1(m.slow.est - m.fast.est) }
+// distance computes how far the modes lie apart, relatively.
+func (m roundModes) distance() float64 { return math.Expm1(m.slow.est - m.fast.est) }
 
-// beyond says that both modes lie beyond a band, to one side.
-func (m roundModes) beyond(band float64) bool { return m.fast.est > band || m.slow.est < -band }
+// isBeyond says whether both modes lie beyond a band, to one side.
+func (m roundModes) isBeyond(band float64) bool { return m.fast.est > band || m.slow.est < -band }
 
 // span is the effect of the mode that is nearer to none, in an interval that holds both modes. What
 // lies between the modes is the effect of no round.

@@ -13,7 +13,7 @@ import (
 
 // twoSpeeds is a cell of 24 rounds in which B is fast times A's time in so many of them and slow times
 // in the others: one after the other, or drawn.
-func twoSpeeds(seed uint64, slowRounds int, fast, slow float64, drawn bool) (c Cell) {
+func twoSpeeds(seed uint64, slowRounds int, fast, slow float64, drawn bool) (c PairedRounds) {
 	r := rand.New(rand.NewPCG(seed, 11))
 	arm := func(us float64) float64 { return us * math.Exp(0.002*r.NormFloat64()) }
 	place := r.Perm(24)
@@ -32,7 +32,7 @@ func twoSpeeds(seed uint64, slowRounds int, fast, slow float64, drawn bool) (c C
 
 // checkShown holds a judgement to its rounds: one of them is as its effect says, and its interval has
 // the effect and the median of the differences.
-func checkShown(t *testing.T, name string, c Cell, j Judgement, within float64) {
+func checkShown(t *testing.T, name string, c PairedRounds, j Judgement, within float64) {
 	t.Helper()
 	var d []float64
 	near := math.Inf(1)
@@ -57,7 +57,7 @@ func TestRoundsOfTwoModes(t *testing.T) {
 				for _, drawn := range []bool{false, true} {
 					c := twoSpeeds(seed, slowRounds, 1, 1+gap, drawn)
 					name := fmt.Sprintf("seed %d, %d slow by %g, drawn %v", seed, slowRounds, gap, drawn)
-					j := Judge([]Cell{c}, Default())[0]
+					j := Judge([]PairedRounds{c}, Default())[0]
 					says := strings.HasPrefix(j.Reason, fmt.Sprintf("two modes, %.0f%% apart", 100*gap))
 					assert.That(t, j.Verdict == Inconclusive && (says || gap < 0.1) && j.Modes != nil &&
 						math.Abs(j.Modes.Apart-gap) < 0.005, "%s: %+v, %+v", name, j, j.Modes)
@@ -65,7 +65,7 @@ func TestRoundsOfTwoModes(t *testing.T) {
 					for i, r := range c.Rounds {
 						c.Rounds[i].A, c.Rounds[i].B = r.B, r.A
 					}
-					back, turned := Judge([]Cell{c}, Default())[0], j.Reverse()
+					back, turned := Judge([]PairedRounds{c}, Default())[0], j.Reverse()
 					assert.That(t, back.Verdict == Inconclusive && turned.Reason == back.Reason &&
 						math.Abs(turned.Effect-back.Effect) < 1e-9, "%s, A and B exchanged: %+v, %+v", name, back,
 						turned)
@@ -85,7 +85,7 @@ func TestRoundsOfTwoModesOneSide(t *testing.T) {
 			}{{1.1, 1.4, 1.1, Slower}, {0.7, 0.9, 0.9, Faster}} {
 				c := twoSpeeds(seed, slowRounds, x.fast, x.slow, true)
 				name := fmt.Sprintf("seed %d, %d slow of %g to %g", seed, slowRounds, x.fast, x.slow)
-				j := Judge([]Cell{c}, Default())[0]
+				j := Judge([]PairedRounds{c}, Default())[0]
 				assert.That(t, j.Verdict == x.verdict && math.Abs(j.Effect/x.effect-1) < 0.005 &&
 					j.Lo < x.fast*1.01 && j.Hi > x.slow*0.99 && j.Modes != nil, "%s: %+v", name, j)
 				checkShown(t, name, c, j, 0.002)
@@ -109,9 +109,9 @@ func TestEffectIsShown(t *testing.T) {
 // A round in which something was compiled is named and does not count; the others do.
 func TestLateVisit(t *testing.T) {
 	c := rounds(12, -0.05, 0, 0.002)
-	clean := Judge([]Cell{{Rounds: c.Rounds[1:]}}, Default())[0]
+	clean := Judge([]PairedRounds{{Rounds: c.Rounds[1:]}}, Default())[0]
 	c.Rounds[0].B = 5e4
-	j := Judge([]Cell{c}, Default())[0]
+	j := Judge([]PairedRounds{c}, Default())[0]
 	assert.That(t, j.Verdict == Faster && j.Rounds == 11 && j.Effect == clean.Effect && j.Hi == clean.Hi,
 		"%+v, without the round %+v", j, clean)
 	assert.That(t, len(j.Late) == 1 && j.Late[0].Round == 1 && strings.HasPrefix(j.Late[0].String(),
@@ -122,7 +122,7 @@ func TestLateVisit(t *testing.T) {
 	for i, r := range c.Rounds {
 		c.Rounds[i].A, c.Rounds[i].B = r.B, r.A
 	}
-	assert.Equal(t, Judge([]Cell{c}, Default())[0].Rounds, 11, "of A and B exchanged")
+	assert.Equal(t, Judge([]PairedRounds{c}, Default())[0].Rounds, 11, "of A and B exchanged")
 	c.Rounds[3].A2 = 90 * c.Rounds[3].A2
-	assert.Equal(t, Judge([]Cell{c}, Default())[0].Rounds, 11, "90 times the median counts")
+	assert.Equal(t, Judge([]PairedRounds{c}, Default())[0].Rounds, 11, "90 times the median counts")
 }

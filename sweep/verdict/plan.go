@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// A Look is a point at which a cell is judged, and the share of Rule.Alpha that
+// An InterimTest (a look) is a point at which paired rounds are judged, and the share of Rule.Alpha that
 // is spent there.
-type Look struct {
+type InterimTest struct {
 	Rounds int
 	Alpha  float64
 }
 
-// A Plan is the looks of a live A/B, fixed before it starts. A cell is judged
+// A Schedule lists the interim tests of a live A/B, fixed before it starts. A duel is judged
 // at no other point: whoever tests after every round finds something in the end.
-type Plan struct {
-	Looks []Look
+type Schedule struct {
+	Looks []InterimTest
 }
 
 // Pocock is a plan of looks at these numbers of rounds that spends alpha in
@@ -29,17 +29,17 @@ type Plan struct {
 // first share would be below 0.0001, and the least p-value of 12 rounds is
 // 0.0005. That look could never stop anything, and most of what an A/B costs is
 // cells that are clear after 12 rounds.
-func Pocock(alpha float64, rounds ...int) Plan {
-	var p Plan
+func Pocock(alpha float64, rounds ...int) Schedule {
+	var p Schedule
 	for _, n := range rounds {
-		p.Looks = append(p.Looks, Look{n, alpha / float64(len(rounds))})
+		p.Looks = append(p.Looks, InterimTest{n, alpha / float64(len(rounds))})
 	}
 	return p
 }
 
 // alpha is what is spent on a cell of n rounds: the share of the next look, as
 // a cell between two looks was not stopped at the first.
-func (p Plan) alpha(n int) float64 {
+func (p Schedule) alpha(n int) float64 {
 	for _, l := range p.Looks {
 		if n <= l.Rounds {
 			return l.Alpha
@@ -48,7 +48,7 @@ func (p Plan) alpha(n int) float64 {
 	return p.Looks[len(p.Looks)-1].Alpha
 }
 
-func (p Plan) total() float64 {
+func (p Schedule) totalAlpha() float64 {
 	sum := 0.0
 	for _, l := range p.Looks {
 		sum += l.Alpha
@@ -56,15 +56,15 @@ func (p Plan) total() float64 {
 	return sum
 }
 
-// least is the fewest rounds above n whose interval has an end.
-func (p Plan) least(n int) int {
+// fewestRoundsAbove finds the fewest rounds above n whose interval has an end.
+func (p Schedule) fewestRoundsAbove(n int) int {
 	for n++; math.Exp2(1-float64(n)) > p.alpha(n); n++ {
 	}
 	return n
 }
 
 // Rounds is the most rounds that a cell is given.
-func (p Plan) Rounds() int { return p.Looks[len(p.Looks)-1].Rounds }
+func (p Schedule) Rounds() int { return p.Looks[len(p.Looks)-1].Rounds }
 
 // CheckValid says what is wrong with r, or nil.
 func (r Rule) CheckValid() error {
@@ -87,18 +87,18 @@ func (r Rule) CheckValid() error {
 	for i, l := range r.Plan.Looks {
 		bad(l.Rounds <= last, "look %d, at %d rounds, does not come after %d", i+1, l.Rounds, last)
 		bad(math.Exp2(1-float64(l.Rounds)) > l.Alpha, "%d rounds cannot reach p = %g; %d can", l.Rounds,
-			l.Alpha, enough(l.Alpha))
+			l.Alpha, fewestRounds(l.Alpha))
 		last = l.Rounds
 	}
-	sum := r.Plan.total()
+	sum := r.Plan.totalAlpha()
 	bad(sum > r.Alpha*(1+1e-9), "the looks spend %g of an alpha of %g", sum, r.Alpha)
 	return first
 }
 
-// enough is the fewest rounds of which the signed-rank test can reach alpha.
-func enough(alpha float64) int { return int(math.Ceil(1 - math.Log2(alpha))) }
+// fewestRounds computes the fewest rounds of which the signed-rank test can reach alpha.
+func fewestRounds(alpha float64) int { return int(math.Ceil(1 - math.Log2(alpha))) }
 
-// More says whether a live A/B needs another round of a cell, one of a family
+// NeedsMore says whether a live A/B needs another round of a cell, one of a family
 // of so many: call it after every round.
 //
 // Between looks it does. At a look the cell is judged, and it does not where
@@ -110,13 +110,13 @@ func enough(alpha float64) int { return int(math.Ceil(1 - math.Log2(alpha))) }
 //     to the band and would be at twice the rounds.
 //
 // After the last look it never does.
-func (r Rule) More(c Cell, family int) bool {
-	_, more := r.look(c, family)
+func (r Rule) NeedsMore(c PairedRounds, family int) bool {
+	_, more := r.judgeInterim(c, family)
 	return more
 }
 
-// look judges a cell where its plan has a look, and says what More does.
-func (r Rule) look(c Cell, family int) (j Judgement, more bool) {
+// judgeInterim judges paired rounds where the schedule has a test, and says what NeedsMore does.
+func (r Rule) judgeInterim(c PairedRounds, family int) (j Judgement, more bool) {
 	n := 0
 	for _, x := range c.Rounds {
 		if x.ok() {
@@ -124,10 +124,10 @@ func (r Rule) look(c Cell, family int) (j Judgement, more bool) {
 		}
 	}
 	last := n >= r.Plan.Rounds()
-	if !last && !slices.ContainsFunc(r.Plan.Looks, func(l Look) bool { return l.Rounds == n }) {
+	if !last && !slices.ContainsFunc(r.Plan.Looks, func(l InterimTest) bool { return l.Rounds == n }) {
 		return j, true
 	}
-	j = judge(c, r)
+	j = judgePaired(c, r)
 	return j, !last && !r.stops(&j, family)
 }
 

@@ -11,7 +11,7 @@ import (
 // are two of so many choices by these rounds; each has its share of Alpha, because the best of equals
 // looks better than it is.
 func JudgeRounds(a, b, again []float64, step float64, choices int) Judgement {
-	c := Cell{Step: step}
+	c := PairedRounds{Step: step}
 	for i := range min(len(a), len(b)) {
 		r := Round{A: a[i], B: b[i], A2: a[i]}
 		if len(again) == len(a) {
@@ -22,7 +22,7 @@ func JudgeRounds(a, b, again []float64, step float64, choices int) Judgement {
 	rule := Default()
 	rule.Alpha /= float64(max(choices, 1))
 	rule.Plan = Pocock(rule.Alpha, max(len(c.Rounds), 1))
-	return Judge([]Cell{c}, rule)[0]
+	return Judge([]PairedRounds{c}, rule)[0]
 }
 
 // Speedup is B's speedup over A with its interval, "1.21x (1.20-1.22)"; "" without an effect.

@@ -14,17 +14,17 @@ import (
 const roundsHelp = "give CSV with a header and in each round a and b, and a2 (a second copy of a) if " +
 	"there is one: `normbench judge --help`"
 
-// Rounds are those of one cell of a file.
-type Rounds struct {
+// NamedRounds are the rounds of one comparison in a file, under its name.
+type NamedRounds struct {
 	Name   string
 	Again  bool // it has a2
 	Rounds []Round
 }
 
 // ParseRounds reads CSV with a header, a row per round. name is for errors.
-func ParseRounds(name string, data []byte) ([]Rounds, error) {
+func ParseRounds(name string, data []byte) ([]NamedRounds, error) {
 	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(data), "\ufeff"))).ReadAll()
-	var cells []Rounds
+	var cells []NamedRounds
 	if err == nil {
 		cells, err = groupRounds(rows)
 	}
@@ -36,7 +36,7 @@ func ParseRounds(name string, data []byte) ([]Rounds, error) {
 }
 
 // groupRounds puts rows below a header into cells, in the order of their first rows.
-func groupRounds(rows [][]string) (cells []Rounds, err error) {
+func groupRounds(rows [][]string) (cells []NamedRounds, err error) {
 	if len(rows) < 2 {
 		return nil, fmt.Errorf("no rounds")
 	}
@@ -71,10 +71,10 @@ func groupRounds(rows [][]string) (cells []Rounds, err error) {
 				return nil, fmt.Errorf("round %d: %s is %g, which is no time", n+1, column, time)
 			}
 		}
-		i := slices.IndexFunc(cells, func(c Rounds) bool { return c.Name == name })
+		i := slices.IndexFunc(cells, func(c NamedRounds) bool { return c.Name == name })
 		if i < 0 {
 			i = len(cells)
-			cells = append(cells, Rounds{Name: name, Again: again})
+			cells = append(cells, NamedRounds{Name: name, Again: again})
 		}
 		cells[i].Rounds = append(cells[i].Rounds, r)
 	}

@@ -7,9 +7,9 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Summary is many cells in one line. It comes with its worst cell, as a good
+// An Aggregate sums up many cells in one line. It comes with its worst cell, as a good
 // mean may hide it; nothing should be gated on the mean alone.
-type Summary struct {
+type Aggregate struct {
 	Cells        int        `json:"cells"`            // with an effect
 	Shapes       int        `json:"shapes,omitempty"` // of these cells
 	Mean         float64    `json:"mean"`             // geometric, of B's time over A's; 0 of none
@@ -31,8 +31,8 @@ const (
 )
 
 // Summarize sums up judged cells.
-func Summarize(judged []Judgement) Summary {
-	var s Summary
+func Summarize(judged []Judgement) Aggregate {
+	var s Aggregate
 	var problems []kernels.Problem
 	var logs []float64
 	for i := range judged {

@@ -228,12 +228,12 @@ func (m *machine) round(n int, shuffled bool, r *rand.Rand) Round {
 }
 
 // compare is a live A/B.
-func compare(k kind, seed uint64, effect float64, shuffled bool, rule Rule) (Cell, Judgement) {
+func compare(k kind, seed uint64, effect float64, shuffled bool, rule Rule) (PairedRounds, Judgement) {
 	m := newMachine(k, seed, effect)
 	order := rand.New(rand.NewPCG(seed, 2))
-	c := Cell{Step: m.step, Rounds: make([]Round, 0, rule.Plan.Rounds())}
+	c := PairedRounds{Step: m.step, Rounds: make([]Round, 0, rule.Plan.Rounds())}
 	for {
-		j, more := rule.look(c, 1)
+		j, more := rule.judgeInterim(c, 1)
 		if !more {
 			return c, j
 		}

@@ -30,9 +30,9 @@ func (r Round) ok() bool {
 
 func (r Round) times() [3]float64 { return [3]float64{r.A, r.B, r.A2} }
 
-// A Cell is a problem on which A and B were compared. Step is that of the clock,
+// PairedRounds are the rounds of a problem on which A and B were compared. Step is that of the clock,
 // in the unit of the rounds (stats.TimerStep), 0 where it has none.
-type Cell struct {
+type PairedRounds struct {
 	Problem kernels.Problem
 	Rounds  []Round
 	Step    float64
@@ -92,7 +92,7 @@ type Rule struct {
 	Modes       float64 // distance from which two modes count; from MinEffect on they are named
 	Narrow      float64 // half width of the interval from which more rounds are not worth it
 	Unpaired    float64 // MinEffect where A and B were not interleaved
-	Plan        Plan
+	Plan        Schedule
 }
 
 // Default is the rule of normbench compare.
@@ -136,17 +136,17 @@ type Judgement struct {
 	Gate    Verdict         `json:"gate"`             // INCONCLUSIVE where PHolm is above Rule.Gate
 	Reason  string          `json:"reason,omitempty"` // why it is INCONCLUSIVE
 
-	Modes *Modes `json:"modes,omitempty"` // where the rounds or the visits have two
-	Late  []Late `json:"late,omitempty"`  // visits whose rounds did not count
+	Modes *Modes      `json:"modes,omitempty"` // where the rounds or the visits have two
+	Late  []LateVisit `json:"late,omitempty"`  // visits whose rounds did not count
 }
 
 // Judge judges each cell by its own rounds and then corrects for their number:
 // P, Verdict and the rest are those of a cell judged alone, PHolm, Q and Gate
 // are not. Neither the order of the rounds nor their unit matters.
-func Judge(cells []Cell, rule Rule) []Judgement {
+func Judge(cells []PairedRounds, rule Rule) []Judgement {
 	judged := make([]Judgement, len(cells))
 	for i, c := range cells {
-		judged[i] = judge(c, rule)
+		judged[i] = judgePaired(c, rule)
 	}
 	p := make([]float64, len(judged))
 	for i := range judged {
@@ -172,9 +172,9 @@ func newInterval(logs []float64, level float64) (x interval) {
 	return x
 }
 
-// shown is an interval of d whose estimate a round shows: the mean of two modes, which none does, is
-// moved to the round beside it that is nearer to none. It holds the median of d.
-func (j *Judgement) shown(x interval, d []float64, rule Rule) interval {
+// moveToRound moves an interval's estimate where no round shows it: the mean of two modes is moved to the
+// round beside it that is nearer to no effect. The interval holds the median of d.
+func (j *Judgement) moveToRound(x interval, d []float64, rule Rule) interval {
 	near := math.Log1p(max(rule.MinEffect, j.Step))
 	below, above := math.Inf(-1), math.Inf(1)
 	for _, v := range d {
@@ -195,17 +195,17 @@ func (j *Judgement) shown(x interval, d []float64, rule Rule) interval {
 	return x
 }
 
-// away is how far the interval stays away from 0, negative where it does not.
-func (x interval) away() float64 { return max(x.lo, -x.hi) }
+// distanceFromZero says how far the interval stays away from 0, negative where it does not.
+func (x interval) distanceFromZero() float64 { return max(x.lo, -x.hi) }
 
-// within is how far it reaches.
-func (x interval) within() float64 { return max(-x.lo, x.hi) }
+// reach says how far from 0 the interval goes.
+func (x interval) reach() float64 { return max(-x.lo, x.hi) }
 
-func (x interval) half() float64 { return (x.hi - x.lo) / 2 }
+func (x interval) halfWidth() float64 { return (x.hi - x.lo) / 2 }
 
-func judge(c Cell, rule Rule) Judgement {
+func judgePaired(c PairedRounds, rule Rule) Judgement {
 	var times, logs [3][]float64 // of A, B, A2
-	rounds, late := c.counting()
+	rounds, late := c.countedRounds()
 	for _, r := range rounds {
 		for k, us := range r.times() {
 			times[k], logs[k] = append(times[k], us), append(logs[k], math.Log(us))
@@ -219,7 +219,7 @@ func judge(c Cell, rule Rule) Judgement {
 		return j
 	}
 	d, alpha := minus(logs[1], logs[0]), rule.Plan.alpha(n)
-	j.P = min(1, stats.SignedRank(d)*rule.Plan.total()/alpha)
+	j.P = min(1, stats.SignedRank(d)*rule.Plan.totalAlpha()/alpha)
 	j.Floor = math.Expm1(math.Abs(newInterval(minus(logs[2], logs[0]), 1).est))
 	j.Step = max(0, c.Step) / min(stats.Median(times[0]), stats.Median(times[1]))
 
@@ -227,10 +227,10 @@ func judge(c Cell, rule Rule) Judgement {
 	if j.Step > rule.Resolve {
 		j.Band = max(j.Band, j.Step)
 	}
-	x := j.shown(newInterval(d, 1-alpha), d, rule)
+	x := j.moveToRound(newInterval(d, 1-alpha), d, rule)
 	j.setEffect(x)
 	if math.IsInf(x.lo, -1) {
-		j.Reason = fmt.Sprintf("%s, at least %d are needed", countRounds(n), rule.Plan.least(n))
+		j.Reason = fmt.Sprintf("%s, at least %d are needed", countRounds(n), rule.Plan.fewestRoundsAbove(n))
 		return j
 	}
 	j.call(x, logs[:], rule)
@@ -241,13 +241,13 @@ func judge(c Cell, rule Rule) Judgement {
 func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 	// A difference of exactly one step is not beyond a band of one; logs round.
 	band := math.Log1p(j.Band) * (1 + 1e-9)
-	beyond := j.beyond(x, band, rule)
+	beyond := j.isBeyond(x, band, rule)
 	least := max(rule.MinEffect, 1.5*j.Step) // nearer modes are steps of the clock, or of no interest
 	d := minus(logs[1], logs[0])
 	two := splitRounds(d, 1-rule.Plan.alpha(j.Rounds))
-	if apart := two.apart(); apart > least {
+	if apart := two.distance(); apart > least {
 		j.Modes = &Modes{Apart: apart, Share: two.share, Rounds: true}
-		x, beyond = two.span(x), beyond && two.beyond(band)
+		x, beyond = two.span(x), beyond && two.isBeyond(band)
 		j.setEffect(x)
 	} else {
 		apart, share, cleared := modes(logs)
@@ -259,8 +259,8 @@ func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 			// the band, and with an interval that leaves out 0. What remains of an effect that comes of
 			// one arm's more slow visits is not.
 			free := newInterval(minus(cleared[1], cleared[0]), 1-rule.Plan.alpha(j.Rounds))
-			free = j.shown(free, d, rule)
-			beyond = free.est*x.est > 0 && math.Abs(free.est) > band && free.away() > 0
+			free = j.moveToRound(free, d, rule)
+			beyond = free.est*x.est > 0 && math.Abs(free.est) > band && free.distanceFromZero() > 0
 			if beyond { // the effect is what the modes do not explain
 				x = free
 				j.setEffect(x)
@@ -272,7 +272,7 @@ func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 		j.Verdict = Faster
 	case beyond:
 		j.Verdict = Slower
-	case j.Band == rule.MinEffect && j.Step <= rule.MinEffect && x.within() < math.Log1p(rule.MinEffect) &&
+	case j.Band == rule.MinEffect && j.Step <= rule.MinEffect && x.reach() < math.Log1p(rule.MinEffect) &&
 		(j.Modes == nil || j.Modes.Apart <= rule.Modes):
 		j.Verdict = Same
 	case j.Modes != nil:
@@ -282,13 +282,13 @@ func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 	}
 }
 
-// beyond says that the effect is there and beyond a band.
-func (j *Judgement) beyond(x interval, band float64, rule Rule) bool {
+// isBeyond says whether the effect is proven and beyond a band.
+func (j *Judgement) isBeyond(x interval, band float64, rule Rule) bool {
 	if j.Step > rule.Resolve {
-		return x.away() > band
+		return x.distanceFromZero() > band
 	}
-	return x.away() > 0 && j.P <= rule.Alpha && math.Abs(x.est) > band &&
-		x.half() < 1.5*math.Abs(x.est)
+	return x.distanceFromZero() > 0 && j.P <= rule.Alpha && math.Abs(x.est) > band &&
+		x.halfWidth() < 1.5*math.Abs(x.est)
 }
 
 // setEffect sets the effect and its interval.
@@ -301,7 +301,7 @@ func (j *Judgement) setEffect(x interval) {
 
 // explain says why a cell with an interval is INCONCLUSIVE.
 func (j *Judgement) explain(x interval, rule Rule) {
-	size, half := math.Abs(x.est), x.half()
+	size, half := math.Abs(x.est), x.halfWidth()
 	same := math.Log1p(rule.MinEffect)
 	// Half widths shrink with the root of the rounds.
 	need := func(target float64) int {
@@ -314,14 +314,14 @@ func (j *Judgement) explain(x interval, rule Rule) {
 	}
 	target := size // half width that would tell
 	switch {
-	case x.away() > 0 && half >= 1.5*size: // to one side only: some rounds are far from all others
-	case x.away() > 0 && j.P > rule.Alpha: // the interval does not know of ties
+	case x.distanceFromZero() > 0 && half >= 1.5*size: // to one side only: some rounds are far from all others
+	case x.distanceFromZero() > 0 && j.P > rule.Alpha: // the interval does not know of ties
 		j.Reason = fmt.Sprintf("p is %.2g, and %.2g is needed: rounds tie", j.P, rule.Alpha)
 		return
-	case size > same && (j.Step > rule.Resolve || x.away() > 0):
+	case size > same && (j.Step > rule.Resolve || x.distanceFromZero() > 0):
 		j.Reason = widened
 		return
-	case x.within() < same: // else it would be the same
+	case x.reach() < same: // else it would be the same
 		j.Reason = widened
 		return
 	case size <= same:

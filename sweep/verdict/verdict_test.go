@@ -14,9 +14,9 @@ import (
 
 // rounds is a cell of n rounds in which B differs by effect and A' by control,
 // with a little noise that is the same for every such cell.
-func rounds(n int, effect, control, noise float64) Cell {
+func rounds(n int, effect, control, noise float64) PairedRounds {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
-	c := Cell{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4096, N: 1024,
+	c := PairedRounds{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4096, N: 1024,
 		DType: kernels.BF16, Weight: kernels.BF16}}
 	for i := range n {
 		level := 50 * math.Exp(0.01*float64(i)) // a drift that every round shares
@@ -28,7 +28,7 @@ func rounds(n int, effect, control, noise float64) Cell {
 }
 
 // cellOf is a cell of such settings as testdata/verdicts.txt says.
-func cellOf(t *testing.T, settings string) Cell {
+func cellOf(t *testing.T, settings string) PairedRounds {
 	set := map[string]float64{}
 	for _, word := range strings.Fields(settings) {
 		name, text, _ := strings.Cut(word, "=")
@@ -48,20 +48,20 @@ func cellOf(t *testing.T, settings string) Cell {
 func TestVerdicts(t *testing.T) {
 	assert.Lines(t, "testdata/verdicts.txt", func(input string) string {
 		c := cellOf(t, input)
-		j := Judge([]Cell{c}, Default())[0]
+		j := Judge([]PairedRounds{c}, Default())[0]
 		_, err := json.Marshal(j)
 		assert.That(t, err == nil && j.Problem == c.Problem &&
 			(j.Reason == "") == (j.Verdict != Inconclusive), "%s: %+v, %v", input, j, err)
 		return strings.TrimSpace(fmt.Sprint(j.Verdict, " ", j.Reason))
 	})
-	none := Judge([]Cell{{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1},
+	none := Judge([]PairedRounds{{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1},
 		{-1, 1, 1}}}}, Default())[0]
 	assert.Equal(t, none.Reason, "no rounds", "of none that count")
 	// Rounds that cannot be judged do not count.
 	c := rounds(12, 0.02, 0, 0.002)
-	want := Judge([]Cell{c}, Default())[0]
+	want := Judge([]PairedRounds{c}, Default())[0]
 	c.Rounds = append(c.Rounds, Round{0, 1, 1}, Round{1, math.NaN(), 1})
-	got := Judge([]Cell{c}, Default())[0]
+	got := Judge([]PairedRounds{c}, Default())[0]
 	assert.That(t, got.Rounds == 12 && got.P == want.P && got.Verdict == want.Verdict,
 		"%+v, want %+v", got, want)
 	assert.That(t, want.P == 2*2.0/4096 && want.Lo < want.Effect && want.Hi > want.Effect &&
@@ -71,10 +71,10 @@ func TestVerdicts(t *testing.T) {
 // The number of cells changes nothing of a cell but what it is there to change.
 func TestFamily(t *testing.T) {
 	rule := Default()
-	alone := Judge([]Cell{rounds(12, 0.02, 0, 0.002)}, rule)[0]
+	alone := Judge([]PairedRounds{rounds(12, 0.02, 0, 0.002)}, rule)[0]
 	assert.That(t, alone.Gate == Slower && alone.PHolm == alone.P && alone.Q == alone.P,
 		"alone: %+v", alone)
-	var cells []Cell
+	var cells []PairedRounds
 	for range 60 {
 		cells = append(cells, rounds(12, 0.001, 0, 0.002))
 	}
@@ -110,7 +110,7 @@ func TestRules(t *testing.T) {
 		}
 		// rounds seeds its noise by n: what counts is that the prefix is judged.
 		all, n := rounds(24, effect, 0, noise), 0
-		for rule.More(Cell{Rounds: all.Rounds[:n]}, family) {
+		for rule.NeedsMore(PairedRounds{Rounds: all.Rounds[:n]}, family) {
 			n++
 		}
 		return fmt.Sprint(n, " rounds")
@@ -126,7 +126,7 @@ func TestRules(t *testing.T) {
 // What many cells come to, each of its own shape: testdata/summaries.txt, by their settings.
 func TestSummarize(t *testing.T) {
 	assert.Lines(t, "testdata/summaries.txt", func(input string) string {
-		var cells []Cell
+		var cells []PairedRounds
 		for i, settings := range strings.Split(input, "; ") {
 			cells = append(cells, cellOf(t, settings))
 			cells[i].Problem.M = int64(i + 1)
@@ -142,7 +142,7 @@ func TestSummarize(t *testing.T) {
 			"%d inconclusive", s.Cells, s.Shapes, s.Mean, s.Lo, s.Hi, s.Worst.Effect, s.Faster, s.Slower,
 			s.Same, s.Inconclusive)
 	})
-	assert.Equal(t, Summarize(nil), (Summary{}), "of none")
+	assert.Equal(t, Summarize(nil), (Aggregate{}), "of none")
 }
 
 // Near modes hide a change of 2% only where they are further apart, and make none. They are
@@ -190,11 +190,11 @@ func TestModesApart(t *testing.T) {
 // Where rounds tie the interval may leave 1 out although the test does not reach its level, as
 // condition 1 asks for both.
 func TestTies(t *testing.T) {
-	var c Cell
+	var c PairedRounds
 	for _, d := range []float64{1, 2, 4, 4, 6, 1, 3, 5, 5, 4, 5, 2, -2} {
 		c.Rounds = append(c.Rounds, Round{100, 100 + d, 100})
 	}
-	j := Judge([]Cell{c}, Default())[0]
+	j := Judge([]PairedRounds{c}, Default())[0]
 	assert.That(t, j.Lo > 1 && j.Effect > 1+j.Band && j.P > 0.005, "no such cell: %+v", j)
 	assert.Equal(t, fmt.Sprint(j.Verdict, " ", j.Reason), "INCONCLUSIVE p is 0.0054, and 0.005 is needed: rounds tie")
 }

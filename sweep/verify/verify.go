@@ -39,7 +39,7 @@ type Checker struct {
 // The bits of several runs are compared on the first draw. Beside an error stands what was found
 // before.
 func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts, err error) {
-	outcomes := make([]outcome, len(task.Variants))
+	outcomes := make([]checkState, len(task.Variants))
 	draws := kernels.CheckDraws(task.Problem, c.Hostile)
 	for i, draw := range draws {
 		repeats := 1
@@ -92,8 +92,8 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 	return found, err
 }
 
-// An outcome is what a variant came to on the draws so far.
-type outcome struct {
+// A checkState says how a variant did on the draws so far.
+type checkState struct {
 	draws   int
 	first   kernels.Check         // on the first draw
 	worst   []kernels.OutputCheck // of all draws, in the order of the first
@@ -104,7 +104,7 @@ type outcome struct {
 
 // checkOn checks the variants that have not failed on one draw.
 func (c *Checker) checkOn(ctx context.Context, task sweep.Task, draw kernels.Draw, repeats int,
-	outcomes []outcome) error {
+	outcomes []checkState) error {
 	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: task.Problem, Seed: c.Seed, Draw: draw,
 		Base: task.Base}
 	defer s.Close()
@@ -133,7 +133,7 @@ func (c *Checker) checkOn(ctx context.Context, task sweep.Task, draw kernels.Dra
 }
 
 // add adds what was found on one more draw.
-func (o *outcome) add(c *kernels.Check, f *kernels.Failure, draw kernels.Draw) {
+func (o *checkState) add(c *kernels.Check, f *kernels.Failure, draw kernels.Draw) {
 	on := ""
 	if draw != kernels.DrawUnit {
 		on = "on " + draw.About() + ": "
@@ -181,7 +181,7 @@ func (k *Verdicts) fail(v kernels.Variant, reason string) {
 	k.Reasons = append(k.Reasons, strings.TrimPrefix(v.Config.String()+": "+reason, ": "))
 }
 
-func (k *Verdicts) add(v kernels.Variant, o *outcome) {
+func (k *Verdicts) add(v kernels.Variant, o *checkState) {
 	for _, out := range o.worst {
 		w, ok := k.Outputs[out.Name]
 		if !ok {

@@ -21,7 +21,7 @@ const auditSalt = 0x6a756467
 // Audit measures how far a map's answers are behind full searches. It draws n problems that were not
 // measured, each shape once, searches each in full, and compares what was found (A) with the map's
 // answer (B) in paired rounds. It leaves out problems for which the search found no right variant.
-func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(string)) (*ab.Match, error) {
+func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(string)) (*ab.Experiment, error) {
 	info := l.Devices[0].Info()
 	reg := families.ExtendRegistry(l.Registry, m)
 	known := map[kernels.Problem]bool{}
@@ -30,7 +30,7 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 	}
 	var ps []kernels.Problem
 	for _, s := range l.Domain.Draw(2*n+8, l.Seed^auditSalt) {
-		p := sized(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
+		p := withShape(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
 		if len(ps) < n && !known[p] && p.CheckFits(info) == nil {
 			ps = append(ps, p)
 		}
@@ -43,7 +43,7 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 	run := l.Run
 	run.ID, run.Time = "audit", l.Now().UTC().Truncate(time.Millisecond)
 	found := map[kernels.Problem]kernels.Variant{}
-	o := sweep.Options{Run: run, Seed: l.Seed}
+	o := sweep.RunOptions{Run: run, Seed: l.Seed}
 	o.SearchBy(&sweep.SearchOptions{Strategy: search.Auto, Known: &search.History{}, Finals: finalists,
 		Rounds: finalRounds})
 	o.Finished = func(recs []*record.Record) error {
@@ -58,7 +58,7 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, discardSink{}, o); err != nil {
 		return nil, err
 	}
-	match := &ab.Match{Schema: ab.Schema, Run: run, A: "a full search", B: "the map", Rule: verdict.Default()}
+	match := &ab.Experiment{Schema: ab.Schema, Run: run, A: "a full search", B: "the map", Rule: verdict.Default()}
 	match.Rule.Plan = verdict.Pocock(match.Rule.Alpha, finalRounds)
 	match.Run.Protocol = l.Run.Protocol
 	match.Run.Protocol.Samples = 8
@@ -68,13 +68,13 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 			pairs = append(pairs, ab.Pair{Problem: t.Problem, Of: [2][]kernels.Variant{{v}, {t.Base}}})
 		}
 	}
-	c := &ab.Compare{Registry: reg, Device: l.Devices[0], Protocol: match.Run.Protocol, Seed: l.Seed,
+	c := &ab.Runner{Registry: reg, Device: l.Devices[0], Protocol: match.Run.Protocol, Seed: l.Seed,
 		Choose: func(_ kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) { return vs[0], nil },
-		Fought: func(*ab.Result) error {
+		Finished: func(*ab.DuelResult) error {
 			progress(fmt.Sprintf("compared %d of %d problems", len(match.Duels), len(pairs)))
 			return nil
 		}}
-	return match, c.Fight(ctx, match, pairs, pairs)
+	return match, c.Run(ctx, match, pairs, pairs)
 }
 
 // discardSink drops records: an audit's searches are no evidence for the map that they audit.

@@ -25,8 +25,8 @@ type Policy struct {
 // depends on the columns, and a launch takes a thousandth of compiling.
 const groupRows = 8
 
-// sized is a problem with another shape.
-func sized(p kernels.Problem, m, n int64) kernels.Problem {
+// withShape makes a problem with another shape.
+func withShape(p kernels.Problem, m, n int64) kernels.Problem {
 	p.M, p.N = m, n
 	return p
 }
@@ -35,7 +35,7 @@ func sized(p kernels.Problem, m, n int64) kernels.Problem {
 type chooser struct {
 	*Policy
 	rng     *rand.Rand
-	classes map[launchmap.Class]*class
+	classes map[launchmap.Class]*classPoints
 	have    map[kernels.Problem]bool // known or pending
 }
 
@@ -51,9 +51,9 @@ func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Tas
 }
 
 // rank is what is expected at a problem.
-func (c *chooser) rank(p kernels.Problem) []guess {
+func (c *chooser) rank(p kernels.Problem) []expectedRegret {
 	k := c.classes[launchmap.ClassOf(p)]
-	return k.rank(k.near(placeOf(p)))
+	return k.rank(k.neighboursNear(placeOf(p)))
 }
 
 // next plans a batch of so many groups: problems of one class and number of columns each. Where a
@@ -71,7 +71,7 @@ func (c *chooser) next(groups, step int) (tasks []sweep.Task) {
 func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
 	for tries := 0; tries < 24 && len(ps) == 0; tries++ {
 		for _, s := range c.draw(of) {
-			p := sized(of, s.M, s.N)
+			p := withShape(of, s.M, s.N)
 			if len(ps) < groupRows && !c.have[p] && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil {
 				c.have[p] = true
 				ps = append(ps, p)
@@ -92,7 +92,7 @@ const smallElems = 1 << 15
 func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	switch {
 	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
-		list = c.listed()
+		list = c.listedShapes()
 	case c.rng.IntN(3) > 0:
 		list = []shapes.Shape{{M: 0, N: c.Domain.RaggedColumns(c.rng)}}
 	default:
@@ -117,8 +117,8 @@ func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	return list
 }
 
-// listed is some of the listed shapes with the columns of one of them.
-func (c *chooser) listed() (some []shapes.Shape) {
+// listedShapes chooses some of the listed shapes with the columns of one of them.
+func (c *chooser) listedShapes() (some []shapes.Shape) {
 	n := c.Listed[c.rng.IntN(len(c.Listed))].N
 	for _, i := range c.rng.Perm(len(c.Listed)) {
 		if c.Listed[i].N == n && len(some) < groupRows/2 {
@@ -139,8 +139,8 @@ const (
 	hopeless   = 0.50 // regret of what is not taken
 )
 
-// A rival may win on some problems of a group.
-type rival struct {
+// A contender may win on some problems of a group.
+type contender struct {
 	variant kernels.Variant
 	rows    [][]float64 // of its design's model at each problem; nil where it is refused
 }
@@ -151,10 +151,10 @@ type rival struct {
 // takes the rival with the least expected loss. So good configs run often, and little known ones and
 // designs without measurements nearby sometimes. Configs that do well spread from problem to problem,
 // as in a map of elites (Mouret and Clune, 2015).
-func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
+func (c *chooser) choose(ps []kernels.Problem) (chosen []*contender) {
 	around := make([]*surroundings, len(ps))
 	for i, p := range ps {
-		around[i] = c.around(p)
+		around[i] = c.lookAround(p)
 	}
 	rivals := c.rivals(ps, around)
 	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals; turn++ {
@@ -163,7 +163,7 @@ func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 		for _, f := range c.Registry.Candidates(ps[i]) {
 			models[f.Name] = around[i].designs[f.Name].sample(c.rng)
 		}
-		var best *rival
+		var best *contender
 		least := hopeless
 		for _, r := range rivals {
 			if r.rows[i] == nil || slices.Contains(chosen, r) {
@@ -234,14 +234,14 @@ func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
 
 // rivals lists who may win: the bases of the designs, what did well nearby, its children, and
 // strangers.
-func (c *chooser) rivals(ps []kernels.Problem, around []*surroundings) (list []*rival) {
+func (c *chooser) rivals(ps []kernels.Problem, around []*surroundings) (list []*contender) {
 	seen, plans := map[kernels.Variant]bool{}, map[string]bool{}
 	add := func(v kernels.Variant) {
 		if seen[v] {
 			return
 		}
 		seen[v] = true
-		r, plan := &rival{v, make([][]float64, len(ps))}, ""
+		r, plan := &contender{v, make([][]float64, len(ps))}, ""
 		for i, p := range ps {
 			if f := c.family(p, v); f != nil && around[i].designs[v.Family] != nil {
 				r.rows[i] = row(f, p, v.Config, c.Device.SMs)
@@ -270,7 +270,7 @@ func (c *chooser) rivals(ps []kernels.Problem, around []*surroundings) (list []*
 	for k := range children + strangers {
 		i := c.rng.IntN(len(ps))
 		if k >= children {
-			add(c.stranger(ps[i]))
+			add(c.randomVariant(ps[i]))
 		} else if gs := around[i].rank; len(gs) > 0 {
 			add(c.child(gs[c.rng.IntN(min(len(gs), parents))].variant))
 		}
@@ -280,16 +280,16 @@ func (c *chooser) rivals(ps []kernels.Problem, around []*surroundings) (list []*
 
 // Surroundings are what was measured around a problem.
 type surroundings struct {
-	rank    []guess                   // of variants nearby, the least regret first
-	known   map[kernels.Variant]guess // the same without the prior
-	elites  []kernels.Variant         // the best of each design, farther around
-	designs map[string]*regression    // of each, from there
+	rank    []expectedRegret                   // of variants nearby, the least regret first
+	known   map[kernels.Variant]expectedRegret // the same without the prior
+	elites  []kernels.Variant                  // the best of each design, farther around
+	designs map[string]*regression             // of each, from there
 }
 
-// around looks around a problem.
-func (c *chooser) around(p kernels.Problem) *surroundings {
+// lookAround collects what is measured around a problem.
+func (c *chooser) lookAround(p kernels.Problem) *surroundings {
 	k, at := c.classes[launchmap.ClassOf(p)], placeOf(p)
-	s := &surroundings{rank: k.rank(k.near(at)), known: map[kernels.Variant]guess{},
+	s := &surroundings{rank: k.rank(k.neighboursNear(at)), known: map[kernels.Variant]expectedRegret{},
 		designs: map[string]*regression{}}
 	for _, g := range s.rank {
 		g.regret = (g.regret*(g.weight+priorWeight) - priorRegret*priorWeight) / g.weight
@@ -300,7 +300,7 @@ func (c *chooser) around(p kernels.Problem) *surroundings {
 	for _, f := range c.Registry.Candidates(p) {
 		families[f.Name] = f
 	}
-	far := k.far(at)
+	far := k.neighboursFar(at)
 	for _, g := range k.rank(far) {
 		if families[g.variant.Family] == nil || seen[g.variant.Family] != nil {
 			continue
@@ -342,8 +342,8 @@ func (c *chooser) child(v kernels.Variant) kernels.Variant {
 	return v
 }
 
-// stranger is a variant of any family with half of its knobs drawn.
-func (c *chooser) stranger(p kernels.Problem) kernels.Variant {
+// randomVariant draws a variant: of any family, with half of its knobs drawn.
+func (c *chooser) randomVariant(p kernels.Problem) kernels.Variant {
 	families := c.Registry.Candidates(p)
 	f := families[c.rng.IntN(len(families))]
 	v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)}

@@ -49,7 +49,7 @@ func (p *Point) OK(v kernels.Variant) bool { return p.US[v] > 0 && !math.IsInf(p
 func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, error) {
 	d := &Data{Sources: map[string]string{}}
 	points := map[kernels.Problem]*Point{}
-	cold := func(e *record.Entry) bool { return e.Run.Protocol.Cold }
+	cold := func(e *record.Outcome) bool { return e.Run.Protocol.Cold }
 	for _, f := range files {
 		d.Notes = append(d.Notes, f.Notes...)
 		for _, run := range f.Runs {
@@ -87,7 +87,7 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 		}
 	}
 	for q, p := range points {
-		if p.BestUS = p.best(); !math.IsInf(p.BestUS, 1) && keep(q) {
+		if p.BestUS = p.bestTime(); !math.IsInf(p.BestUS, 1) && keep(q) {
 			d.Points = append(d.Points, p)
 		}
 	}
@@ -95,7 +95,7 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 	return d, nil
 }
 
-func (p *Point) add(e *record.Entry) {
+func (p *Point) add(e *record.Outcome) {
 	p.Stream = cmp.Or(e.StreamUS, p.Stream)
 	switch {
 	case e.Status == kernels.StatusOK:
@@ -111,8 +111,8 @@ func (p *Point) add(e *record.Entry) {
 	}
 }
 
-// best is BestUS, infinite where nothing is right.
-func (p *Point) best() float64 {
+// bestTime returns BestUS, infinite where nothing is right.
+func (p *Point) bestTime() float64 {
 	best := math.Inf(1)
 	for v, us := range p.US {
 		if p.finals == nil || p.finals[v] {

@@ -20,7 +20,7 @@ type Filler struct {
 	// priorPick, or none but the analytic base.
 	Prior *launchmap.Book
 
-	classes map[launchmap.Class]*class // of the last Fill
+	classes map[launchmap.Class]*classPoints // of the last Fill
 }
 
 const (
@@ -36,12 +36,12 @@ const (
 	noOption = 0.3
 )
 
-// middle is the place in the middle of a box.
-func middle(b launchmap.Box) place {
+// middleOf finds the place in the middle of a box.
+func middleOf(b launchmap.Box) mapPlace {
 	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
 	rows := mid(b.MLo, min(b.MHi, max(launchmap.MaxElems/b.NLo, b.MLo)))
 	columns := mid(b.NLo, b.NHi)
-	return place{columns: columns, rows: rows, step: stepOf(int64(math.Exp2(columns))), align: b.Align}
+	return mapPlace{columns: columns, rows: rows, step: stepOf(int64(math.Exp2(columns))), align: b.Align}
 }
 
 // splitAtStep cuts a box in two where its columns cross a step (see stepOf): the columns up to the step
@@ -53,20 +53,20 @@ func splitAtStep(b launchmap.Box) []launchmap.Box {
 	return slices.DeleteFunc([]launchmap.Box{low, high}, func(b launchmap.Box) bool { return b.Empty() })
 }
 
-// within lists the points that count for a box: for each of its parts.
-func (c *class) within(b launchmap.Box) (list []neighbour) {
+// neighboursOfBox lists the points that count for a box: for each of its parts.
+func (c *classPoints) neighboursOfBox(b launchmap.Box) (list []neighbour) {
 	boxes := splitAtStep(b)
 	for _, part := range boxes {
-		for _, n := range c.near(middle(part)) {
+		for _, n := range c.neighboursNear(middleOf(part)) {
 			list = append(list, neighbour{n.point, n.weight / float64(len(boxes))})
 		}
 	}
 	return list
 }
 
-// central is a problem near the middle of a box.
-func central(b launchmap.Box) kernels.Problem {
-	at := middle(b)
+// centralProblem makes a problem near the middle of a box.
+func centralProblem(b launchmap.Box) kernels.Problem {
+	at := middleOf(b)
 	n := max(int64(math.Exp2(at.columns))*b.Class.Bytes/b.Align, 1)
 	if b.Align < 16 {
 		n |= 1
@@ -74,12 +74,12 @@ func central(b launchmap.Box) kernels.Problem {
 	return b.Class.Problem(max(int64(math.Exp2(at.rows)), 1), n*b.Align/b.Class.Bytes)
 }
 
-// A square is a cell that is being filled.
-type square struct {
+// An openCell is a cell that is being filled.
+type openCell struct {
 	line, cell int
 	box        launchmap.Box
-	options    []guess // the least regret first
-	accepted   int     // so many of the first are known to be accepted in all of the box
+	options    []expectedRegret // the least regret first
+	accepted   int              // so many of the first are known to be accepted in all of the box
 }
 
 // Fill makes a map from points: each cell runs the config with the least regret that is expected
@@ -109,23 +109,23 @@ func (f *Filler) Fill(points []*Point) *launchmap.Map {
 
 // raster fills the cells of a class at an alignment. A line of cells is cut in two where both parts
 // together are expected to lose leastSplit less than the whole.
-func (f *Filler) raster(c *class, align int64) *launchmap.Raster {
+func (f *Filler) raster(c *classPoints, align int64) *launchmap.Raster {
 	standard := launchmap.Blank(c.Class, align, f.Device.SMs)
 	r := &launchmap.Raster{Class: c.Class, Align: align, Rows: standard.Rows}
-	var squares []*square
+	var squares []*openCell
 	for line := range standard.Lines {
-		var whole, halves []*square
+		var whole, halves []*openCell
 		saved := 0.0
 		for cell := range standard.Rows {
 			b := standard.Box(line, cell, f.Device.SMs)
 			if b.Empty() {
 				continue
 			}
-			s := &square{line: len(r.Lines), cell: cell, box: b, options: f.options(c, b)}
-			whole, saved = append(whole, s), saved+f.least(s)
+			s := &openCell{line: len(r.Lines), cell: cell, box: b, options: f.options(c, b)}
+			whole, saved = append(whole, s), saved+f.leastRegret(s)
 			for i, part := range splitAtStep(b) {
-				h := &square{line: len(r.Lines) + i, cell: cell, box: part, options: f.options(c, part)}
-				halves, saved = append(halves, h), saved-f.least(h)/float64(len(splitAtStep(b)))
+				h := &openCell{line: len(r.Lines) + i, cell: cell, box: part, options: f.options(c, part)}
+				halves, saved = append(halves, h), saved-f.leastRegret(h)/float64(len(splitAtStep(b)))
 			}
 		}
 		r.Lines = append(r.Lines, standard.Lines[line])
@@ -137,7 +137,7 @@ func (f *Filler) raster(c *class, align int64) *launchmap.Raster {
 	}
 	r.Clear()
 	f.choose(r, squares)
-	f.judge(r, c)
+	f.noteEvidence(r, c)
 	return r
 }
 
@@ -154,8 +154,8 @@ func lastColumn(lo, hi int64) int64 {
 	return n
 }
 
-// least is the regret of the first option that is accepted in a square.
-func (f *Filler) least(s *square) float64 {
+// leastRegret finds the first option that is accepted in a cell, and returns its regret.
+func (f *Filler) leastRegret(s *openCell) float64 {
 	if g, ok := f.option(s, 0, nil); ok {
 		return g.regret
 	}
@@ -163,7 +163,7 @@ func (f *Filler) least(s *square) float64 {
 }
 
 // option is the i-th option of a square that is accepted and not out; those before it are.
-func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess, ok bool) {
+func (f *Filler) option(s *openCell, i int, out map[kernels.Variant]bool) (g expectedRegret, ok bool) {
 	for i < len(s.options) {
 		known := i < s.accepted
 		if g = s.options[i]; !out[g.variant] && (known || s.box.Accepts(f.Registry, f.Device, g.variant)) {
@@ -180,8 +180,8 @@ func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess
 
 // options are what may run in a cell, the least regret first. A prior's pick keeps the cell where
 // nothing else is expected to gain leastGain.
-func (f *Filler) options(c *class, b launchmap.Box) (list []guess) {
-	for _, g := range c.rank(c.within(b)) {
+func (f *Filler) options(c *classPoints, b launchmap.Box) (list []expectedRegret) {
+	for _, g := range c.rank(c.neighboursOfBox(b)) {
 		if g.regret < failedRegret/2 && g.weight > 0.01 {
 			list = append(list, g)
 		}
@@ -189,8 +189,8 @@ func (f *Filler) options(c *class, b launchmap.Box) (list []guess) {
 	if f.Prior.Map == nil {
 		return list
 	}
-	prior := guess{f.Prior.Answer(central(b)).Variant, priorPick, 0}
-	if i := slices.IndexFunc(list, func(g guess) bool { return g.variant == prior.variant }); i >= 0 {
+	prior := expectedRegret{f.Prior.Answer(centralProblem(b)).Variant, priorPick, 0}
+	if i := slices.IndexFunc(list, func(g expectedRegret) bool { return g.variant == prior.variant }); i >= 0 {
 		prior = list[i]
 		prior.regret -= leastGain
 		list = slices.Delete(list, i, i+1)
@@ -204,7 +204,7 @@ func (f *Filler) options(c *class, b launchmap.Box) (list []guess) {
 
 // choose gives each cell its best option. While there are more configs than letters, or one that is
 // hardly worth its letter, the config goes whose cells lose the least by their next one.
-func (f *Filler) choose(r *launchmap.Raster, squares []*square) {
+func (f *Filler) choose(r *launchmap.Raster, squares []*openCell) {
 	out := map[kernels.Variant]bool{}
 	for {
 		price := map[kernels.Variant]float64{}
@@ -254,8 +254,8 @@ func answersAt(r *launchmap.Raster, points []*Point, sms int) iter.Seq2[*Point, 
 	}
 }
 
-// judge notes which cells of a raster have a time of their config in them, and its regret there.
-func (f *Filler) judge(r *launchmap.Raster, c *class) {
+// noteEvidence notes which cells of a raster have a time of their config in them, and its regret there.
+func (f *Filler) noteEvidence(r *launchmap.Raster, c *classPoints) {
 	sum, n := 0.0, 0.0
 	for p, a := range answersAt(r, c.points, f.Device.SMs) {
 		if r.Problems++; p.US[a.Variant] > 0 {
@@ -276,7 +276,7 @@ func (f *Filler) judge(r *launchmap.Raster, c *class) {
 func (f *Filler) Better(b launchmap.Box, old, next kernels.Variant) bool {
 	var gains []float64
 	c := f.classes[b.Class]
-	for _, n := range c.within(b) {
+	for _, n := range c.neighboursOfBox(b) {
 		if p := c.points[n.point]; n.weight > 0.1 && p.OK(old) && p.OK(next) {
 			gains = append(gains, math.Log(p.US[old]/p.US[next]))
 		}
@@ -302,7 +302,7 @@ func (f *Filler) Change(old, m *launchmap.Map) (changed, of int, gain float64) {
 			changed++
 			regret := map[kernels.Variant]float64{}
 			c := f.classes[r.Class]
-			for _, g := range c.rank(c.within(b)) {
+			for _, g := range c.rank(c.neighboursOfBox(b)) {
 				regret[g.variant] = g.regret
 			}
 			if _, ok := regret[was]; ok {

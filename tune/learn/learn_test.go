@@ -77,7 +77,7 @@ func regrets(s *sim, answer func(kernels.Problem) kernels.Variant, ps []kernels.
 func drawn(n int, seed uint64, classes ...kernels.Problem) []kernels.Problem {
 	var ps []kernels.Problem
 	for i, s := range shapes.Everything.Draw(n, seed) {
-		ps = append(ps, sized(classes[i%len(classes)], s.M, s.N))
+		ps = append(ps, withShape(classes[i%len(classes)], s.M, s.N))
 	}
 	return ps
 }
@@ -191,7 +191,7 @@ func TestHeldOut(t *testing.T) {
 // against one that is 5% faster.
 func TestOneProblemDecidesNothing(t *testing.T) {
 	s := newSim(1, 0)
-	at := sized(classProblem(kernels.RMSNorm, kernels.Fwd), 4096, 1024)
+	at := withShape(classProblem(kernels.RMSNorm, kernels.Fwd), 4096, 1024)
 	base, _ := bare.Base(at, s.info)
 	f, _ := bare.Lookup("rms_fwd/one_shot")
 	other := kernels.Variant{Family: f.Name, Config: f.Base(at,
@@ -201,7 +201,7 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	fill := func(prior *launchmap.Map, us ...float64) *launchmap.Map {
 		var points []*Point
 		for i, m := range []int64{3000, 3500, 4096, 4800, 5400, 6000} {
-			p := &Point{Problem: sized(at, m, 1024), US: map[kernels.Variant]float64{base: 100,
+			p := &Point{Problem: withShape(at, m, 1024), US: map[kernels.Variant]float64{base: 100,
 				other: us[i%len(us)]}}
 			p.BestUS = min(us[i%len(us)], 100)
 			if m == searched {
@@ -221,7 +221,7 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 			if rows == searched {
 				want = other
 			}
-			assert.Equal(t, cellOf(m, sized(at, rows, 1024)).Variant, want, rows, "rows, searched", searched)
+			assert.Equal(t, cellOf(m, withShape(at, rows, 1024)).Variant, want, rows, "rows, searched", searched)
 		}
 	}
 	searched = 0
@@ -298,11 +298,11 @@ func TestBestOfFinals(t *testing.T) {
 	} {
 		p := &Point{US: map[kernels.Variant]float64{}}
 		for i, phase := range phases {
-			p.add(&record.Entry{Status: kernels.StatusOK, Summary: stats.Summary{Median: 3 - float64(i)},
+			p.add(&record.Outcome{Status: kernels.StatusOK, Summary: stats.Summary{Median: 3 - float64(i)},
 				Variant: kernels.Variant{Family: string(rune('a' + i))},
 				Run:     &record.Run{Protocol: record.Protocol{Phase: phase}}})
 		}
-		assert.Equal(t, p.best(), want, phases)
+		assert.Equal(t, p.bestTime(), want, phases)
 	}
 }
 
@@ -310,20 +310,20 @@ func TestBestOfFinals(t *testing.T) {
 func TestSpent(t *testing.T) {
 	asked, other := classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm,
 		kernels.Bwd)
-	var es record.Entries
+	var es record.Outcomes
 	for _, x := range []struct{ from, to, asked, all int }{{0, 60, 10, 30}, {100, 120, 0, 4},
 		{200, 210, 1, 1}} {
 		run := &record.Run{Time: time.Unix(int64(x.from), 0),
 			Protocol: record.Protocol{Search: Search}}
 		for i := range x.all {
-			e := &record.Entry{Run: run, Problem: other, Time: time.Unix(int64(x.to), 0)}
+			e := &record.Outcome{Run: run, Problem: other, Time: time.Unix(int64(x.to), 0)}
 			if i < x.asked {
 				e.Problem = asked
 			}
 			es = append(es, e)
 		}
 	}
-	assert.Equal(t, (&Policy{Classes: []kernels.Problem{asked}}).spent(es), 30*time.Second)
+	assert.Equal(t, (&Policy{Classes: []kernels.Problem{asked}}).timeSpent(es), 30*time.Second)
 }
 
 // No design is absent for long: where a neighbourhood has times of three families, every other group
@@ -339,7 +339,7 @@ func TestNominees(t *testing.T) {
 	}
 	var points []*Point
 	point := func(m, n int64, us map[string]float64) {
-		p := &Point{Problem: sized(class, m, n), US: map[kernels.Variant]float64{},
+		p := &Point{Problem: withShape(class, m, n), US: map[kernels.Variant]float64{},
 			BestUS: math.Inf(1)}
 		for family, x := range us {
 			p.US[base(p.Problem, family)] = x
@@ -359,7 +359,7 @@ func TestNominees(t *testing.T) {
 		c := l.chooser(points, rand.New(rand.NewPCG(seed, 9)))
 		var ps []kernels.Problem
 		for m := int64(1024); m <= 1<<17; m *= 2 {
-			ps = append(ps, sized(class, m, 539))
+			ps = append(ps, withShape(class, m, 539))
 		}
 		has := map[string]bool{}
 		for _, task := range c.tasks(ps) {
@@ -371,7 +371,7 @@ func TestNominees(t *testing.T) {
 			with[family]++
 		}
 	}
-	at := sized(class, 20480, 539)
+	at := withShape(class, 20480, 539)
 	for _, f := range bare.Candidates(at) {
 		want := groups / 2
 		if f.Name == "rms_bwd/split" || f.Name == "rms_bwd/coop" || f.Refuse(at, f.Base(at, s.info), s.info) != nil {

@@ -38,8 +38,8 @@ type Loop struct {
 	// Progress is told after each batch.
 	Progress func(spent time.Duration, problems int)
 
-	Why     string        // after Learn, what ended it
-	Summary sweep.Summary // of what was measured
+	Why     string       // after Learn, what ended it
+	Summary sweep.Totals // of what was measured
 }
 
 // rounds are those of a contest, at most.
@@ -63,7 +63,7 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 	defer cancel()
 	before := l.Summary.Problems
 	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l.Sink,
-		sweep.Options{Run: l.Run, Sum: &l.Summary, Seed: l.Seed, Contest: rounds})
+		sweep.RunOptions{Run: l.Run, Sum: &l.Summary, Seed: l.Seed, Contest: rounds})
 	// Others are as good as a problem that is nobody's result, as long as there are any.
 	late = until.Err() != nil
 	if u := (*sweep.UnfinishedError)(nil); late || errors.As(err, &u) && s.Problems > before {
@@ -115,7 +115,7 @@ func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 		batchTime = l.Now().Sub(start)
 		after := <-ready
 		if err == nil {
-			l.Data, err = Gather(l.Asked, l.Records)
+			l.Data, err = Gather(l.AsksFor, l.Records)
 		}
 		if err != nil {
 			return nil, err

@@ -11,8 +11,8 @@ import (
 	"normbench/kernels/launchmap"
 )
 
-// A place is where a problem is on the map: octaves, so that distances are.
-type place struct {
+// A mapPlace is where a problem is on the map: octaves, so that distances are.
+type mapPlace struct {
 	columns, rows float64
 	step          int // see stepOf
 	align         int64
@@ -29,8 +29,8 @@ func stepOf(n int64) int {
 	return k
 }
 
-func placeOf(p kernels.Problem) place {
-	return place{columns: math.Log2(float64(p.N)), rows: math.Log2(float64(p.M)),
+func placeOf(p kernels.Problem) mapPlace {
+	return mapPlace{columns: math.Log2(float64(p.N)), rows: math.Log2(float64(p.M)),
 		step: stepOf(p.N), align: launchmap.AlignOf(p.N, p.DType.Size())}
 }
 
@@ -53,8 +53,8 @@ const (
 	searchedWeight = 30
 )
 
-// alike is the weight of a measurement at one place for another, 1 at the same: a Gaussian kernel.
-func alike(a, b place) float64 {
+// similarity weighs a measurement at one place for another, 1 at the same: a Gaussian kernel.
+func similarity(a, b mapPlace) float64 {
 	n, m := (a.columns-b.columns)/reachColumns, (a.rows-b.rows)/reachRows
 	if n*n+m*m > 20 { // most points are that far off, and do not count
 		return 0
@@ -75,8 +75,8 @@ func alike(a, b place) float64 {
 	return k
 }
 
-// A guess is what is expected of a variant at a place.
-type guess struct {
+// An expectedRegret is what is expected of a variant at a place.
+type expectedRegret struct {
 	variant kernels.Variant
 	regret  float64 // log of its time over the best
 	weight  float64 // of the measurements behind it
@@ -84,13 +84,13 @@ type guess struct {
 
 // blend averages a measured regret with the one that was expected before, which weighs as much as
 // priorWeight measurements.
-func (g guess) blend(before float64) guess {
+func (g expectedRegret) blend(before float64) expectedRegret {
 	g.regret = (g.regret*g.weight + before*priorWeight) / (g.weight + priorWeight)
 	return g
 }
 
-// A timing is the log regret of a variant at a point.
-type timing struct {
+// A variantRegret is the log regret of a variant at a point.
+type variantRegret struct {
 	variant int // its number in the class
 	regret  float64
 }
@@ -108,37 +108,37 @@ func twinOf(v kernels.Variant, c launchmap.Class) (kernels.Variant, bool) {
 	return v, ok
 }
 
-// A class is the points of one class of problems, and of its twin.
-type class struct {
+// classPoints are the points of one class of problems, and of its twin.
+type classPoints struct {
 	launchmap.Class
 	points   []*Point
-	at       []place
-	timings  [][]timing // of each point
+	at       []mapPlace
+	timings  [][]variantRegret // of each point
 	variants []kernels.Variant
 	numbers  map[kernels.Variant]int // of variants
 }
 
 // add takes a point with the times of its variants.
-func (c *class) add(p *Point, us map[kernels.Variant]float64, at place) {
-	var ts []timing
+func (c *classPoints) add(p *Point, us map[kernels.Variant]float64, at mapPlace) {
+	var ts []variantRegret
 	for v, us := range us {
 		n, ok := c.numbers[v]
 		if !ok {
 			n = len(c.variants)
 			c.numbers[v], c.variants = n, append(c.variants, v)
 		}
-		ts = append(ts, timing{n, min(max(math.Log(us/p.BestUS), 0), failedRegret)})
+		ts = append(ts, variantRegret{n, min(max(math.Log(us/p.BestUS), 0), failedRegret)})
 	}
 	c.points, c.at, c.timings = append(c.points, p), append(c.at, at), append(c.timings, ts)
 }
 
 // classesOf sorts points by their classes.
-func classesOf(points []*Point) map[launchmap.Class]*class {
-	by := map[launchmap.Class]*class{}
+func classesOf(points []*Point) map[launchmap.Class]*classPoints {
+	by := map[launchmap.Class]*classPoints{}
 	for _, p := range points {
 		of := launchmap.ClassOf(p.Problem)
 		if by[of] == nil {
-			by[of] = &class{Class: of, numbers: map[kernels.Variant]int{}}
+			by[of] = &classPoints{Class: of, numbers: map[kernels.Variant]int{}}
 		}
 		by[of].add(p, p.US, placeOf(p.Problem))
 	}
@@ -166,18 +166,20 @@ type neighbour struct {
 	weight float64
 }
 
-// near lists the points that count for a place, the nearest first. A nil class has none.
-func (c *class) near(at place) []neighbour { return c.neighbours(at, mostPoints, alike) }
+// neighboursNear lists the points that count for a place, the nearest first. A nil class has none.
+func (c *classPoints) neighboursNear(at mapPlace) []neighbour {
+	return c.neighbours(at, mostPoints, similarity)
+}
 
-// far is near with twice the reach, and all alignments and both ops alike.
-func (c *class) far(at place) []neighbour {
-	return c.neighbours(at, 2*mostPoints, func(a, b place) float64 {
-		return alike(place{columns: a.columns / 2, rows: a.rows / 2},
-			place{columns: b.columns / 2, rows: b.rows / 2})
+// neighboursFar lists points at up to twice the distance, and counts all alignments and both ops alike.
+func (c *classPoints) neighboursFar(at mapPlace) []neighbour {
+	return c.neighbours(at, 2*mostPoints, func(a, b mapPlace) float64 {
+		return similarity(mapPlace{columns: a.columns / 2, rows: a.rows / 2},
+			mapPlace{columns: b.columns / 2, rows: b.rows / 2})
 	})
 }
 
-func (c *class) neighbours(at place, most int, alike func(a, b place) float64) (list []neighbour) {
+func (c *classPoints) neighbours(at mapPlace, most int, alike func(a, b mapPlace) float64) (list []neighbour) {
 	if c == nil {
 		return nil
 	}
@@ -198,11 +200,11 @@ func (c *class) neighbours(at place, most int, alike func(a, b place) float64) (
 
 // rank is what is expected of each variant that was measured near a place, the least regret first:
 // its mean over neighbours, by their weights (Nadaraya and Watson, 1964).
-func (c *class) rank(near []neighbour) (list []guess) {
+func (c *classPoints) rank(near []neighbour) (list []expectedRegret) {
 	if len(near) == 0 {
 		return nil
 	}
-	sums := make([]guess, len(c.variants))
+	sums := make([]expectedRegret, len(c.variants))
 	for _, n := range near {
 		for _, t := range c.timings[n.point] {
 			g := &sums[t.variant]
@@ -216,7 +218,7 @@ func (c *class) rank(near []neighbour) (list []guess) {
 			list = append(list, g)
 		}
 	}
-	slices.SortFunc(list, func(a, b guess) int {
+	slices.SortFunc(list, func(a, b expectedRegret) int {
 		return cmp.Or(cmp.Compare(a.regret, b.regret), compareVariants(a.variant, b.variant))
 	})
 	return list

@@ -30,8 +30,8 @@ const (
 	bentAt        = 0.30 // see bend
 )
 
-// bend lets the slow end of a space, where nobody chooses, not outweigh the fast one.
-func bend(regret float64) float64 { return bentAt * math.Log1p(regret/bentAt) }
+// compressRegret keeps the slow end of a space, where nobody chooses, from outweighing the fast one.
+func compressRegret(regret float64) float64 { return bentAt * math.Log1p(regret/bentAt) }
 
 // row is what a config's coefficients are multiplied by.
 func row(f *kernels.Family, p kernels.Problem, c kernels.Config, sms int) []float64 {
@@ -67,7 +67,7 @@ func fit(n int, seen []observation) *regression {
 		x := mat.NewVecDense(n, o.row)
 		w := o.weight / (timingSpread * timingSpread)
 		a.SymRankOne(a, w, x)
-		b.AddScaledVec(b, w*(bend(o.regret)-bend(priorRegret)), x)
+		b.AddScaledVec(b, w*(compressRegret(o.regret)-compressRegret(priorRegret)), x)
 	}
 	m := &regression{}
 	m.precision.Factorize(a)
@@ -89,6 +89,6 @@ func (m *regression) sample(rng *rand.Rand) []float64 {
 
 // predict is the log regret of a config by drawn coefficients.
 func predict(coefficients, row []float64) float64 {
-	bent := bend(priorRegret) + floats.Dot(coefficients, row)
+	bent := compressRegret(priorRegret) + floats.Dot(coefficients, row)
 	return bentAt * math.Expm1(bent/bentAt)
 }

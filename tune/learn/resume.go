@@ -37,9 +37,9 @@ func (f *Filler) Describe(m *launchmap.Map, d *Data) {
 // Write puts a map that f filled into the tuned table of a place, whose entries stay. It is merged
 // with the map that the table had before, not with what this command wrote into it meanwhile; see
 // launchmap.Merge.
-func (f *Filler) Write(p durable.Place, before *tune.Table, m *launchmap.Map) error {
-	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
-		t := tune.Table{Device: m.Device, Entries: []tune.Entry{}}
+func (f *Filler) Write(p durable.Place, before *tune.TunedTable, m *launchmap.Map) error {
+	return tune.Update(p, func(old *tune.TunedTable) (*tune.TunedTable, error) {
+		t := tune.TunedTable{Device: m.Device, Entries: []tune.Entry{}}
 		if old != nil {
 			t = *old
 		}
@@ -84,8 +84,8 @@ func NewPolicy(r *kernels.Registry, step launchmap.Rung, info kernels.DeviceInfo
 	return &p, nil
 }
 
-// Asked says whether a problem is of the classes that are asked for.
-func (p *Policy) Asked(q kernels.Problem) bool {
+// AsksFor says whether a problem is of the classes that are asked for.
+func (p *Policy) AsksFor(q kernels.Problem) bool {
 	of := launchmap.ClassOf(q)
 	return slices.ContainsFunc(p.Classes, func(c kernels.Problem) bool { return launchmap.ClassOf(c) == of })
 }
@@ -93,7 +93,7 @@ func (p *Policy) Asked(q kernels.Problem) bool {
 // Resume is what a records file has of the classes already, and how much of the budget was spent on
 // them.
 func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
-	d, err := Gather(p.Asked, f)
+	d, err := Gather(p.AsksFor, f)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -104,18 +104,18 @@ func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
 			f.Path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
 	d.Device = p.Device
-	return d, p.spent(f.SearchEntries()), nil
+	return d, p.timeSpent(f.SearchEntries()), nil
 }
 
-// spent is the time that learn's runs took, of each the part of the classes that are asked for.
-func (p *Policy) spent(entries record.Entries) (total time.Duration) {
+// timeSpent adds up the time that learn's runs took, of each the part of the classes that are asked for.
+func (p *Policy) timeSpent(entries record.Outcomes) (total time.Duration) {
 	records, asked, last := map[*record.Run]int{}, map[*record.Run]int{}, map[*record.Run]time.Time{}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Run.Protocol.Search, Search) {
 			continue
 		}
 		records[e.Run]++
-		if p.Asked(e.Problem) {
+		if p.AsksFor(e.Problem) {
 			asked[e.Run]++
 		}
 		if e.Time.After(last[e.Run]) {

@@ -55,7 +55,7 @@ type Resolver struct {
 	// Recorded reads the right variants that a recorded operand has.
 	Recorded func(text string) (map[kernels.Problem]kernels.Variant, error)
 
-	tuned map[tunedKey]*Table
+	tuned map[tunedKey]*TunedBook
 }
 
 // ParseAll reads operands to run.

@@ -12,11 +12,11 @@ import (
 // Exact is the match of an entry of the problem's own.
 const Exact = "exact"
 
-// A Table answers for a device: by the entries of a tuned table, then by a map.
-type Table struct {
-	*tune.Table                 // without entries where it is the program's own map
-	Book        *launchmap.Book // nil where the table has no map
-	device      kernels.DeviceInfo
+// A TunedBook answers for a device: by the entries of a tuned table, then by a map.
+type TunedBook struct {
+	*tune.TunedTable                 // without entries where it is the program's own map
+	Book             *launchmap.Book // nil where the table has no map
+	device           kernels.DeviceInfo
 }
 
 type tunedKey struct {
@@ -24,11 +24,11 @@ type tunedKey struct {
 	device kernels.DeviceInfo
 }
 
-// Tuned reads a tuned table for a device; the empty path is the program's own map. A map that is
+// ReadTuned reads a tuned table for a device; the empty path is the program's own map. A map that is
 // no step of the device's ladder is an error, and a config that no family has a note.
-func (s *Resolver) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
+func (s *Resolver) ReadTuned(path string, d kernels.DeviceInfo) (*TunedBook, error) {
 	if path == "" {
-		return &Table{&tune.Table{Device: d}, families.Book(s.Registry, families.Rung(d), d), d}, nil
+		return &TunedBook{&tune.TunedTable{Device: d}, families.Book(s.Registry, families.Rung(d), d), d}, nil
 	}
 	key := tunedKey{path, d}
 	if t := s.tuned[key]; t != nil {
@@ -38,7 +38,7 @@ func (s *Resolver) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Table: table, device: d}
+	t := &TunedBook{TunedTable: table, device: d}
 	if m := table.Map; m != nil {
 		step, err := launchmap.RungOf(path, m, &d)
 		if err != nil {
@@ -49,16 +49,16 @@ func (s *Resolver) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 		}
 		t.Book = families.Book(s.Registry, step, d)
 	}
-	s.Note(t.Other(path))
+	s.Note(t.TellOtherDevice(path))
 	if s.tuned == nil {
-		s.tuned = map[tunedKey]*Table{}
+		s.tuned = map[tunedKey]*TunedBook{}
 	}
 	s.tuned[key] = t
 	return t, nil
 }
 
-// Other says that a table is of another device than it is asked for, or nothing.
-func (t *Table) Other(path string) string {
+// TellOtherDevice notes that a table is of another device than it is asked for, or returns "".
+func (t *TunedBook) TellOtherDevice(path string) string {
 	if t.Device.ID == t.device.ID {
 		return ""
 	}
@@ -67,7 +67,7 @@ func (t *Table) Other(path string) string {
 
 // Answer is the variant for a problem, without a family for the default, how good the match is,
 // and why.
-func (t *Table) Answer(p kernels.Problem) (a launchmap.Answer, match, why string) {
+func (t *TunedBook) Answer(p kernels.Problem) (a launchmap.Answer, match, why string) {
 	if x, ok := t.Lookup(p); ok {
 		a.Variant = x.Variant()
 		if t.Device.ID != t.device.ID {
@@ -84,7 +84,7 @@ func (t *Table) Answer(p kernels.Problem) (a launchmap.Answer, match, why string
 
 // tunedVariant is the variant of a table for a problem, without a family where it has none.
 func (s *Resolver) tunedVariant(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, error) {
-	t, err := s.Tuned(r.Name, d)
+	t, err := s.ReadTuned(r.Name, d)
 	if err != nil {
 		return kernels.Variant{}, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // library is asked for newest first: a newer NVRTC knows more architectures and still
 // compiles for all that a driver of its age can run.
-var library = nvlib.Library{
+var library = nvlib.LibraryQuery{
 	Name: "NVRTC", Variable: "NORMBENCH_NVRTC",
 	Sonames: []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"},
 	Folders: []string{"lib64", "targets/*/lib"},

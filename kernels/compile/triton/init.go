@@ -202,7 +202,8 @@ func (k *manifestKnob) form() string {
 }
 
 // options are the knobs of Triton's own.
-var options = map[string]string{"num_warps": "w", "num_stages": "st", "num_ctas": "cl", "maxnreg": "maxnreg"}
+var options = map[string]string{"num_warps": "warps", "num_stages": "stages", "num_ctas": "cluster",
+	"maxnreg": "maxnreg"}
 
 // knobsOf are the values that the configs of @triton.autotune have, the first config's first.
 func knobsOf(d Description) (map[string]*manifestKnob, []string) {
@@ -210,8 +211,8 @@ func knobsOf(d Description) (map[string]*manifestKnob, []string) {
 	var names []string
 	add := func(key, value string) {
 		name, option := strings.ToLower(key), ""
-		if short, ok := options[key]; ok {
-			name, option = short, key
+		if ours, ok := options[key]; ok {
+			name, option = ours, key
 		}
 		k := knobs[name]
 		if k == nil {
@@ -231,7 +232,7 @@ func knobsOf(d Description) (map[string]*manifestKnob, []string) {
 			add(key, value)
 		}
 	}
-	if knobs["w"] == nil {
+	if knobs["warps"] == nil {
 		for _, n := range []string{"4", "1", "2", "8", "16", "32"} {
 			add("num_warps", n)
 		}

@@ -166,7 +166,7 @@ func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr,
 		uint64(out), uint64(want["resout"]),
 		uint64(want[spec.Saved[0]]), uint64(want["mean"]), uint64(scale.out), uint64(scale.x), uint64(scale.sums),
 		uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
-		boolArg(spec.Centered), boolArg(spec.Unit), boolArg(backward), boolArg(p.ZeroCentered),
+		boolArg(spec.Centered), uint64(spec.Statistics()), boolArg(backward), boolArg(p.ZeroCentered),
 		double(spec.Eps), double(reference.MeanShare), double(bias),
 	}
 	blocks := int(min(p.M, int64(d.info.SMs)*8))

@@ -297,7 +297,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (a 
 	if err := c.proc.Send(req); err != nil {
 		return nil, err
 	}
-	line, err := c.proc.Line(ctx, time.Now().Add(limit))
+	line, err := c.proc.ReadLine(ctx, time.Now().Add(limit))
 	if err == nil {
 		if a, err = decode(line, req, c.o.Builds); err != nil {
 			err = fmt.Errorf("answered %q with %w", req.Op, err)

@@ -28,10 +28,11 @@ const (
 	fraction             // a float; eps is known there
 )
 
-// An expression is a field of a manifest, compiled when its variables are known.
+// An expression is a field of a manifest, compiled when its variables are known. It is one text, or
+// cases of which the first that holds has the value.
 type expression struct {
-	yamldoc.Place
-	text   string
+	passage
+	cases  []oneCase // the last of them has no condition; none where the expression is one text
 	kind   kind
 	lo, hi int // of a whole number
 	tree   node
@@ -39,15 +40,40 @@ type expression struct {
 	sources
 }
 
-const expressionHelp = "docs/kernels.md names the variables and functions; " +
-	"quote an expression that has a comma, a colon or a #"
+// A passage is the text of an expression, or of a part of one, with its place.
+type passage struct {
+	yamldoc.Position
+	text string
+}
+
+// UnmarshalValue reads a scalar.
+func (p *passage) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) (err error) {
+	p.Position = v.Position
+	p.text, err = v.Scalar(expressionHelp, "an expression")
+	return err
+}
+
+// A oneCase is what an expression is where If holds, or else.
+type oneCase struct {
+	yamldoc.Position
+	If   *passage `yaml:"optional"`
+	Is   *passage `yaml:"optional"`
+	Else *passage `yaml:"optional"`
+}
+
+const (
+	expressionHelp = "docs/kernels.md names the variables and functions; " +
+		"quote an expression that has a comma, a colon or a #"
+	casesHelp = "write cases as [{if: CONDITION, is: EXPRESSION}, ..., {else: EXPRESSION}]"
+)
 
 // maxExpression bounds the length of an expression in bytes.
 const maxExpression = 1000
 
-// UnmarshalValue reads the text. The tags are kind ("truth", "fraction"), min and max.
+// UnmarshalValue reads the text, or a list of cases. The tags are kind ("truth", "fraction"), min and
+// max.
 func (e *expression) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
-	e.Place, e.lo, e.hi = v.Place, math.MinInt, math.MaxInt
+	e.Position, e.lo, e.hi = v.Position, math.MinInt, math.MaxInt
 	e.kind = map[string]kind{"truth": truth, "fraction": fraction}[tag.Get("kind")]
 	for name, bound := range map[string]*int{"min": &e.lo, "max": &e.hi} {
 		if s, ok := tag.Lookup(name); ok {
@@ -56,39 +82,64 @@ func (e *expression) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err
 			}
 		}
 	}
-	e.text, err = v.Scalar(expressionHelp, "an expression")
-	return err
+	if !isCases(v) {
+		return v.Decode(&e.passage)
+	}
+	if err := v.Decode(&e.cases); err != nil {
+		return err
+	}
+	for i, c := range e.cases {
+		switch last := i == len(e.cases)-1; {
+		case last && c.Else != nil && c.If == nil && c.Is == nil:
+			e.text += c.Else.text
+		case !last && c.Else == nil && c.If != nil && c.Is != nil:
+			e.text += fmt.Sprintf("(%s) ? (%s) : ", c.If.text, c.Is.text)
+		case last:
+			return c.Errorf(casesHelp, "the last case is not else alone")
+		default:
+			return c.Errorf(casesHelp, "the case is not if and is")
+		}
+	}
+	return nil
+}
+
+// isCases says whether v is a list of mappings, which are the cases of one expression.
+func isCases(v yamldoc.Value) bool {
+	items, err := v.Items(casesHelp, false)
+	return err == nil && items[0].TypeName() == yamldoc.Mapping
+}
+
+// Expressions are one or several. A list of cases is one.
+type expressions []*expression
+
+// UnmarshalValue reads a list, or what may stand alone. The tags are those of an expression, and help.
+func (es *expressions) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
+	items := []yamldoc.Value{v}
+	if !isCases(v) {
+		if items, err = v.Items(tag.Get("help"), true); err != nil {
+			return err
+		}
+	}
+	for _, item := range items {
+		e := &expression{}
+		if err := e.UnmarshalValue(item, tag); err != nil {
+			return err
+		}
+		*es = append(*es, e)
+	}
+	return nil
 }
 
 // compile checks names and types. A number without variables is held to its range at once.
-func (e *expression) compile(known scope) error {
-	bad := func(what string) error {
-		return e.Errorf(expressionHelp, "%s in %q", what, yamldoc.OneLine(e.text))
-	}
-	switch {
-	case strings.TrimSpace(e.text) == "":
-		return e.Errorf(expressionHelp, "no expression")
-	case len(e.text) > maxExpression:
-		return e.Errorf("write a shorter one",
-			"an expression of %d bytes, more than %d", len(e.text), maxExpression)
-	}
-	for _, comment := range []string{"//", "/*"} { // which the parser would leave out
-		if strings.Contains(e.text, comment) {
-			return bad("unexpected " + strconv.Quote(comment))
-		}
-	}
-	parsed, err := parser.Parse(e.text)
-	if at := (*file.Error)(nil); errors.As(err, &at) {
-		return bad(strings.Replace(yamldoc.OneLine(at.Message), "token EOF", "end", 1))
-	} else if err != nil {
-		return bad(yamldoc.OneLine(err.Error()))
-	}
+func (e *expression) compile(known scope) (err error) {
 	p := &expressionCompiler{kind: e.kind, known: known}
-	if e.tree = p.node(parsed.Node); e.tree.truth && e.kind != truth {
-		p.fail("a condition where a number belongs")
+	if len(e.cases) == 0 {
+		e.tree, err = p.value(e.passage)
+	} else {
+		e.tree, err = p.cases(e.cases)
 	}
-	if p.err != "" {
-		return bad(p.err)
+	if err != nil {
+		return err
 	}
 	if e.sources = p.sources; !p.variable {
 		x := &env{}
@@ -101,7 +152,7 @@ func (e *expression) compile(known scope) error {
 // A Fault is an expression that has no value that would do, for some problem and
 // config: it divides by zero, or a grid has no CTAs.
 type Fault struct {
-	place yamldoc.Place
+	place yamldoc.Position
 	text  string
 }
 
@@ -182,6 +233,71 @@ type expressionCompiler struct {
 	variable bool    // it has seen one
 	sources  sources // of the variables that it has seen
 	err      string  // the first
+}
+
+// cases compiles the cases of an expression: the first that holds has the value.
+func (p *expressionCompiler) cases(cs []oneCase) (node, error) {
+	values, holds := make([]node, len(cs)), make([]node, len(cs))
+	for i, c := range cs {
+		is, err := c.Else, error(nil)
+		if c.If != nil {
+			is = c.Is
+			if holds[i], err = p.part(*c.If); err != nil {
+				return node{}, err
+			}
+		}
+		if values[i], err = p.value(*is); err != nil {
+			return node{}, err
+		}
+		if values[i].truth != values[0].truth {
+			return node{}, is.bad("a number or else a condition")
+		}
+	}
+	n := values[len(cs)-1]
+	for i := len(cs) - 2; i >= 0; i-- {
+		n = p.choose(holds[i], values[i], n)
+	}
+	return n, nil
+}
+
+// value compiles a text that is to be of the compiler's kind.
+func (p *expressionCompiler) value(of passage) (node, error) {
+	n, err := p.part(of)
+	if err == nil && n.truth && p.kind != truth {
+		err = of.bad("a condition where a number belongs")
+	}
+	return n, err
+}
+
+// part compiles a text.
+func (p *expressionCompiler) part(of passage) (n node, err error) {
+	switch {
+	case strings.TrimSpace(of.text) == "":
+		return n, of.Errorf(expressionHelp, "no expression")
+	case len(of.text) > maxExpression:
+		return n, of.Errorf("write a shorter one",
+			"an expression of %d bytes, more than %d", len(of.text), maxExpression)
+	}
+	for _, comment := range []string{"//", "/*"} { // which the parser would leave out
+		if strings.Contains(of.text, comment) {
+			return n, of.bad("unexpected " + strconv.Quote(comment))
+		}
+	}
+	parsed, err := parser.Parse(of.text)
+	if at := (*file.Error)(nil); errors.As(err, &at) {
+		return n, of.bad(strings.Replace(yamldoc.OneLine(at.Message), "token EOF", "end", 1))
+	} else if err != nil {
+		return n, of.bad(yamldoc.OneLine(err.Error()))
+	}
+	if n = p.node(parsed.Node); p.err != "" {
+		return n, of.bad(p.err)
+	}
+	return n, nil
+}
+
+// bad is an error of a text.
+func (p passage) bad(what string) error {
+	return p.Errorf(expressionHelp, "%s in %q", what, yamldoc.OneLine(p.text))
 }
 
 func (p *expressionCompiler) fail(format string, args ...any) {
@@ -330,11 +446,11 @@ func truthOf(b bool) float64 {
 	return 0
 }
 
-// An operator computes with two numbers, or with one, which it is given twice.
-type operator func(x *env, a, b float64) float64
+// An operation is an operator or a function of two numbers, or of one, which it is given twice.
+type operation func(x *env, a, b float64) float64
 
 // operations are all by their names.
-var operations = map[string]operator{
+var operations = map[string]operation{
 	"==":      func(_ *env, a, b float64) float64 { return truthOf(a == b) },
 	"!=":      func(_ *env, a, b float64) float64 { return truthOf(a != b) },
 	"<":       func(_ *env, a, b float64) float64 { return truthOf(a < b) },
@@ -363,7 +479,7 @@ var operations = map[string]operator{
 
 // exactly stand in for operations where all arithmetic is whole, and quotients are exact: of numbers
 // up to 2^53 none is rounded to a whole number.
-var exactly = map[string]operator{
+var exactly = map[string]operation{
 	"+":       func(x *env, a, b float64) float64 { return x.exact(a + b) },
 	"-":       func(x *env, a, b float64) float64 { return x.exact(a - b) },
 	"*":       func(x *env, a, b float64) float64 { return x.exact(a * b) },

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"normbench/internal/assert"
@@ -22,7 +21,7 @@ func TestExpressions(t *testing.T) {
 	kinds := map[string]kind{"number": whole, "condition": truth, "fraction": fraction}
 	assert.Lines(t, "testdata/expressions.txt", func(input string) string {
 		of, text, _ := strings.Cut(input, ": ")
-		e := &expression{Place: yamldoc.Place{At: "f:1:1", Path: "p"}, text: text, kind: kinds[of],
+		e := &expression{passage: passage{yamldoc.Position{At: "f:1:1", Path: "p"}, text}, kind: kinds[of],
 			lo: math.MinInt, hi: math.MaxInt}
 		if err := e.compile(scope{variables, ofProblem, 1e-5}); err != nil {
 			return err.Error()
@@ -56,7 +55,7 @@ func TestEnvRemembers(t *testing.T) {
 			assert.NoError(t, err)
 			ds[i] = read[0]
 		}
-		f := ds[0].family(nil, nil, nil)
+		f := newFamily(ds[0], code{})
 		p, c, dev := fullProblem(f.Op, f.Pass), kernels.Config{}, devicetest.H200()
 		p.DType, p.Weight = kernels.BF16, kernels.BF16
 		for range 400 {
@@ -80,14 +79,12 @@ func TestEnvRemembers(t *testing.T) {
 				c = c.With(kernels.Setting{Knob: r.Knob, Value: r.Values[draw.IntN(len(r.Values))]})
 			}
 			var got [2]string
-			for i, d := range ds {
-				f := d.family(nil, nil, nil)
+			for i, f := range []*kernels.Family{f, newFamily(ds[1], code{})} {
 				err := cmp.Or(f.Serves(p), f.Refuse(p, c, dev))
 				if got[i] = fmt.Sprint(err, f.Base(p, dev)); err == nil {
 					got[i] += f.Plan(p, c, dev).String()
 				}
 			}
-			ds[1].envs = sync.Pool{}
 			assert.Must(t, got[0] == got[1], "%s: %s, %s: %s, not %s", name, p, c, got[0], got[1])
 		}
 	}
@@ -114,7 +111,7 @@ func FuzzParse(f *testing.F) {
 		if size > 100 {
 			return
 		}
-		fam := d.family(nil, nil, nil)
+		fam := newFamily(d, code{})
 		for _, n := range []int64{1, 541, 4096} {
 			p := kernels.Problem{Op: d.Op, Pass: d.Pass, M: 3, N: n, DType: kernels.BF16,
 				Weight: kernels.BF16}

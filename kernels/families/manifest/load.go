@@ -83,7 +83,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 	stages Stages) ([]*kernels.Family, error) {
 	var names []string
 	var designs []*design
-	places := map[string]yamldoc.Place{}
+	places := map[string]yamldoc.Position{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasSuffix(name, ".yaml") {
 			continue
@@ -93,7 +93,6 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 			return nil, err
 		}
 		for _, d := range ds {
-			d.prefix = prefix
 			if first, ok := places[d.Name.Text]; ok {
 				return nil, d.Name.Errorf("rename one of the two",
 					"%q is the name of a family at %s already", d.Name.Text, first.At)
@@ -102,7 +101,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 				return nil, d.Name.Errorf("choose another; `normbench list families` shows all",
 					"%q is the name of one of normbench's families", d.Name.Text)
 			}
-			places[d.Name.Text] = d.Name.Place
+			places[d.Name.Text] = d.Name.Position
 			names, designs = append(names, name), append(designs, d)
 		}
 	}
@@ -116,7 +115,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 			if (d.Host.Text != "") != hosted {
 				continue
 			}
-			f, err := link(&with, d, dir, names[i], files, stages)
+			f, err := link(&with, d, code{prefix: prefix}, dir, names[i], files, stages)
 			if err != nil {
 				return nil, err
 			}
@@ -178,19 +177,19 @@ func readFolder(dir string) (map[string]string, error) {
 
 // link finds what a manifest names: folders of headers, files, with the kernels and headers in
 // them, and the host family.
-func link(r *kernels.Registry, d *design, dir, name string, files map[string]string,
+func link(r *kernels.Registry, d *design, c code, dir, name string, files map[string]string,
 	stages Stages) (*kernels.Family, error) {
-	if err := d.findFolders(dir); err != nil {
+	var err error
+	if c.include, err = d.findFolders(dir); err != nil {
 		return nil, err
 	}
-	hashed := []string{d.prefix + name}
+	hashed := []string{c.prefix + name}
 	var binaries []string
-	for i := range d.launches {
-		l := &d.launches[i]
-		if l.zero != "" {
+	for _, l := range d.launches {
+		if l.zero.Text != "" {
 			continue
 		}
-		included, err := l.find(r, d.prefix, files)
+		included, err := l.find(r, c.prefix, files)
 		if err != nil {
 			return nil, err
 		}
@@ -206,18 +205,17 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		}
 		hashed = slices.AppendSeq(append(hashed, src.Name), maps.Keys(src.Headers))
 	}
-	host, err := d.findHost(r)
-	if err != nil {
+	if c.host, err = d.findHost(r); err != nil {
 		return nil, err
 	}
-	slices.Sort(hashed)
-	var own map[string]kernels.HostStage
-	if host == nil {
-		own = stages[d.Pass]
+	if c.host == nil {
+		c.own = stages[d.Pass]
 	}
-	f := d.family(slices.Compact(hashed), host, own)
-	if d.prefix != "" { // else all code is the program's
-		f.Version = foreign(hashed, binaries, files, d.include)
+	slices.Sort(hashed)
+	c.files = slices.Compact(hashed)
+	f := newFamily(d, c)
+	if c.prefix != "" { // else all code is the program's
+		f.Version = foreign(c.files, binaries, files, c.include)
 	}
 	for _, l := range d.tritonLaunches() {
 		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)
@@ -226,7 +224,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 }
 
 // findFolders finds the folders of headers, which are named from dir.
-func (d *design) findFolders(dir string) error {
+func (d *design) findFolders(dir string) (found []string, err error) {
 	for _, w := range d.Include {
 		folder := w.Text
 		if !filepath.IsAbs(folder) {
@@ -234,11 +232,11 @@ func (d *design) findFolders(dir string) error {
 		}
 		folder, err := filepath.Abs(folder)
 		if st, bad := os.Stat(folder); err != nil || bad != nil || !st.IsDir() {
-			return w.Errorf("name a folder of headers, from the manifest's", "no folder %s", folder)
+			return nil, w.Errorf("name a folder of headers, from the manifest's", "no folder %s", folder)
 		}
-		d.include = append(d.include, folder)
+		found = append(found, folder)
 	}
-	return nil
+	return found, nil
 }
 
 // find finds a launch's kernel. Of a source it returns its name and those of the files that it

@@ -11,30 +11,29 @@ package manifest
 
 import (
 	"cmp"
+	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
-	"strings"
-	"sync"
 
 	"normbench/internal/yamldoc"
 	"normbench/kernels"
 )
 
-// fields are those of a manifest as they stand there.
+// Fields are what stands in a manifest: read by its tags, and not yet checked.
 type fields struct {
 	Name yamldoc.Word `match:"^([a-z]|OP)[a-z0-9_]*(/[a-z0-9_]+)?$" help:"start with a letter a-z; letters, digits and _ may follow, and a second such part behind a /"`
 
-	Op       []yamldoc.Word  `one:"" help:"name an op, or a list of them with OP in the name"`
-	Pass     kernels.Pass    `of:"fwd,bwd"`
-	Base     yamldoc.Value   `yaml:"optional"`
-	Launches []yamldoc.Value `help:"docs/kernels.md shows a manifest"`
-	Doc      string          `yaml:"optional" help:"write a text"`
-	Origin   string          `yaml:"optional" help:"write a text"`
-	Bits     string          `yaml:"optional" of:"per config,bitwise,none"`
-	Knobs    yamldoc.Value   `yaml:"optional"`
-	Let      bindings        `yaml:"optional" kind:"truth" help:"write let as NAME: EXPRESSION"`
+	Op       []yamldoc.Word           `one:"" help:"name an op, or a list of them with OP in the name"`
+	Pass     kernels.Pass             `of:"fwd,bwd"`
+	Base     yamldoc.Map[expressions] `yaml:"optional" min:"0" max:"2147483647" help:"write base as KEY: EXPRESSION, or a list of expressions to try"`
+	Launches launches                 `help:"docs/kernels.md shows a manifest"`
+	Doc      string                   `yaml:"optional" help:"write a text"`
+	Origin   string                   `yaml:"optional" help:"write a text"`
+	Bits     string                   `yaml:"optional" of:"per config,bitwise,none"`
 
+	Knobs yamldoc.Map[knobFields] "yaml:\"optional\" one:\"\" min:\"0\" max:\"2147483647\" item:\"a knob's value is a whole number from 0 to 2147483647\" help:\"write knobs as KEY: [VALUE, ...] (`normbench list knobs` names the keys), and one of your own as NAME: {values: [VALUE, ...], doc: TEXT}\""
+
+	Let         bindings       `yaml:"optional" kind:"truth" help:"write let as NAME: EXPRESSION"`
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
@@ -47,28 +46,56 @@ type fields struct {
 	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`
 }
 
-// A design is a manifest that was read.
-type design struct {
-	fields
-	Op       kernels.Op
-	knobs    []kernels.Range
-	names    map[string]variable // of expressions, lettings as far as they are read
-	base     []choice
-	launches []launchSpec
-	reduce   *reduction // k2; nil without one
-	prefix   string     // of its files
-	include  []string   // absolute paths
-	modules  []string   // Python's, as names of sources
-	lacking  []string   // tensors that no launch takes
-	uses     []sources  // of each expression and each check
-	envs     sync.Pool
+const fileHelp = "docs/kernels.md shows a manifest; " +
+	"put quotes around an expression that has a colon, a comma or a #"
+
+// parse reads one manifest, a design for each of its ops. name stands for it in errors.
+func parse(name string, data []byte) (ds []*design, err error) {
+	body, err := yamldoc.Document(name, data, fileHelp)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i == 0 || i < len(ds[0].fields.Op); i++ {
+		f := fields{Doc: "the kernels of " + name, Origin: name}
+		if err := body.Decode(&f); err != nil {
+			return nil, err
+		}
+		d, err := check(f, f.Op[i])
+		if err != nil {
+			return nil, err
+		}
+		ds = append(ds, d)
+	}
+	return ds, nil
 }
 
-// A choice is a knob's value in the base config, or several that are tried in their order.
-type choice struct {
-	knob  *kernels.Knob
-	slot  int
-	tries []*expression
+// Bindings are NAME: EXPRESSION: lets, macros, knobs, or what Triton is told.
+type bindings = yamldoc.Map[*expression]
+
+// A binding is one of them.
+type binding = yamldoc.MapEntry[*expression]
+
+// knobFields are the values of a knob, and a doc where it is one of the family's own.
+type knobFields struct {
+	own    bool
+	values []yamldoc.Number
+	doc    string
+}
+
+// UnmarshalValue reads VALUES or {values: VALUES, doc: TEXT}. The tags are those of VALUES.
+func (k *knobFields) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) error {
+	if k.own = v.TypeName() == yamldoc.Mapping; !k.own {
+		return v.DecodeAs(&k.values, tag)
+	}
+	var own struct {
+		Values yamldoc.Value
+		Doc    string `yaml:"optional" help:"write a text"`
+	}
+	if err := v.Decode(&own); err != nil {
+		return err
+	}
+	k.doc = own.Doc
+	return own.Values.DecodeAs(&k.values, tag)
 }
 
 // A reduction is k2 over partial rows, where If holds.
@@ -80,7 +107,7 @@ type reduction struct {
 // A rule is a condition with the reason against what breaks it: where If
 // holds, Require has to. Without Require nothing passes.
 type rule struct {
-	yamldoc.Place
+	yamldoc.Position
 	If      *expression `yaml:"optional" kind:"truth"`
 	Require *expression `yaml:"optional" kind:"truth"`
 	Reason  string      `help:"write a text"`
@@ -96,18 +123,97 @@ type buffer struct {
 	Elems *expression  `min:"0" max:"1099511627776"`
 }
 
-// A launchSpec is a kernel, or with zero a buffer or an output to clear.
-type launchSpec struct {
-	kernelSpec
-	zero   string
-	common bool            // its source includes common.cuh
-	knobs  []*kernels.Knob // of Knobs
-	values []*expression   // of its arguments, knobs and macros
-	python *tritonCompile  // of a kernel of Triton
+// Launches are those of a manifest, in their order.
+type launches []*launchSpec
+
+// UnmarshalValue reads them. One that is like a stage above has the fields of that one's first launch
+// which it does not say itself, but for its condition.
+func (ls *launches) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) error {
+	items, err := v.Items(tag.Get("help"), false)
+	if err != nil {
+		return err
+	}
+	count := 1
+	for i, item := range items {
+		l := &launchSpec{Position: item.Position}
+		l.Stage = fmt.Sprintf("k%d", count)
+		if item.Has("like") {
+			if items[i], err = ls.fill(item, l, items[:i]); err != nil {
+				return err
+			}
+		}
+		if err := l.decode(items[i]); err != nil {
+			return err
+		}
+		if l.zero.Text == "" {
+			count++
+		}
+		*ls = append(*ls, l)
+	}
+	return nil
 }
 
-// A kernelSpec is launched where If holds. Its code is in one file.
+// fill gives l, which stands at v, what it has of a launch above.
+func (ls launches) fill(v yamldoc.Value, l *launchSpec, above []yamldoc.Value) (yamldoc.Value, error) {
+	const help = "name the stage of a kernel that is launched above"
+	var f struct{ Like yamldoc.Word }
+	if err := v.Only("like").Decode(&f); err != nil {
+		return v, err
+	}
+	i := slices.IndexFunc(ls, func(o *launchSpec) bool { return o.Stage == f.Like.Text && o.isKernel() })
+	if i < 0 {
+		return v, f.Like.Errorf(help, "no kernel of stage %q stands above", f.Like.Text)
+	}
+	l.Stage = ls[i].Stage
+	return v.Over(above[i].Without("if", "like"), help)
+}
+
+// A launch is a kernel, one of Triton's, a buffer or an output to clear, or k2.
+type launchSpec struct {
+	yamldoc.Position
+	kernelSpec
+	zero   yamldoc.Word
+	reduce *reduction
+	python *tritonCompile
+
+	knobs  []*kernels.Knob // of Knobs
+	values []*expression   // of its arguments, knobs and macros
+	common bool            // its source includes common.cuh
+}
+
+// isKernel says whether l launches a kernel of the manifest's.
+func (l *launchSpec) isKernel() bool { return l.zero.Text == "" && l.reduce == nil }
+
+// decode reads a launch whose stage is known unless it says another.
+func (l *launchSpec) decode(v yamldoc.Value) error {
+	switch {
+	case v.Has("reduce"):
+		var f struct{ Reduce reduction }
+		if err := v.Decode(&f); err != nil {
+			return err
+		}
+		l.Stage, l.If, l.reduce = "k2", f.Reduce.If, &f.Reduce
+	case v.Has("zero"):
+		f := struct {
+			Zero  yamldoc.Word
+			Stage string      `yaml:"optional" match:"^[a-z][a-z0-9_]*$"`
+			If    *expression `yaml:"optional" kind:"truth"`
+		}{Stage: "zero"}
+		if err := v.Decode(&f); err != nil {
+			return err
+		}
+		l.Stage, l.If, l.zero = f.Stage, f.If, f.Zero
+	case v.Has("triton"):
+		return l.decodeTriton(v)
+	default:
+		return v.Decode(&l.kernelSpec)
+	}
+	return nil
+}
+
+// A kernel is launched where If holds. Its code is in one file.
 type kernelSpec struct {
+	Like  yamldoc.Word `yaml:"optional"` // the stage whose other fields it has
 	Stage string       `yaml:"optional" match:"^[a-z][a-z0-9_]*$" help:"letters a-z, digits and _, such as k1"`
 	If    *expression  `yaml:"optional" kind:"truth"`
 	Entry yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_:]*(<[A-Za-z0-9_:<>,.()*&+ -]*>)?$" help:"name a __global__ function, such as kernel or kernel<8, float>"`
@@ -116,16 +222,16 @@ type kernelSpec struct {
 	Cubin  yamldoc.Word `yaml:"optional" match:"^[^/\\\\:]+[.]cubin$" help:"name a .cubin file that lies beside the manifest"`
 	PTX    yamldoc.Word `yaml:"optional" match:"^[^/\\\\:]+[.]ptx$" help:"name a .ptx file that lies beside the manifest"`
 
-	Grid     []*expression `one:"" min:"1" max:"2147483647" help:"write one number of CTAs or three"`
-	Block    *expression   `min:"1" max:"1024"`
-	Shared   *expression   `yaml:"optional" min:"0" max:"2147483647"`
-	Cluster  *expression   `yaml:"optional" min:"0" max:"16"`
-	Resident *expression   `yaml:"optional" kind:"truth"`
-	Early    bool          `yaml:"optional"`
-	Bare     bool          `yaml:"optional"` // its source sees no macros but Defines
-	Knobs    bindings      `yaml:"optional" min:"0" max:"2147483647" help:"write knobs of a launch as KNOB: EXPRESSION"`
-	Defines  bindings      `yaml:"optional" help:"write defines as NAME: EXPRESSION"`
-	Args     []*argument   `help:"an argument is the name of a tensor or of scratch, or {TYPE: NAME, value: EXPRESSION}"`
+	Grid     expressions `one:"" min:"1" max:"2147483647" help:"write one number of CTAs or three"`
+	Block    *expression `min:"1" max:"1024"`
+	Shared   *expression `yaml:"optional" min:"0" max:"2147483647"`
+	Cluster  *expression `yaml:"optional" min:"0" max:"16"`
+	Resident *expression `yaml:"optional" kind:"truth"`
+	Early    bool        `yaml:"optional"`
+	Bare     bool        `yaml:"optional"` // its source sees no macros but Defines
+	Knobs    bindings    `yaml:"optional" min:"0" max:"2147483647" help:"write knobs of a launch as KNOB: EXPRESSION"`
+	Defines  bindings    `yaml:"optional" help:"write defines as NAME: EXPRESSION"`
+	Args     []*argument `help:"an argument is the name of a tensor or of scratch, or {TYPE: NAME, value: EXPRESSION}"`
 }
 
 // file is where the code is.
@@ -136,30 +242,9 @@ func (k *kernelSpec) file() yamldoc.Word {
 	return cmp.Or(k.Cubin, k.PTX)
 }
 
-// A binding is NAME: EXPRESSION: a let, a macro, a knob, or what Triton is told.
-type binding struct {
-	key   yamldoc.Word
-	value *expression
-}
-
-type bindings []binding
-
-// UnmarshalValue reads the expressions, whose tags are those of the field.
-func (b *bindings) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) error {
-	entries, err := v.Entries(tag.Get("help"))
-	for _, e := range entries {
-		x := binding{e.Key, &expression{}}
-		if err := x.value.UnmarshalValue(e.Value, tag); err != nil {
-			return err
-		}
-		*b = append(*b, x)
-	}
-	return err
-}
-
 // An argument is a buffer, or a number with its value.
 type argument struct {
-	yamldoc.Place
+	yamldoc.Position
 	param string // whose it is, where arguments stand by name
 	kind  kernels.ArgKind
 	name  string
@@ -169,7 +254,7 @@ type argument struct {
 // UnmarshalValue reads NAME or {TYPE: NAME, value: EXPRESSION}.
 func (a *argument) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
 	help := tag.Get("help")
-	if a.Place = v.Place; v.TypeName() == yamldoc.Text {
+	if a.Position = v.Position; v.TypeName() == yamldoc.Text {
 		a.name, err = v.Text(help)
 		return err
 	}
@@ -200,92 +285,6 @@ func (a *argument) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err e
 	} else {
 		lo, hi := a.kind.Range()
 		a.value.lo, a.value.hi = int(lo), int(hi)
-	}
-	return nil
-}
-
-var (
-	knobRE  = regexp.MustCompile(`^[a-z][a-z_]*$`)
-	nameRE  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	macroRE = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
-)
-
-const (
-	fileHelp = "docs/kernels.md shows a manifest; " +
-		"put quotes around an expression that has a colon, a comma or a #"
-
-	maxTries = 2000   // base configs that are tried
-	maxGrid  = 40_000 // configs that a family's knobs make
-)
-
-// parse reads one manifest, a design for each of its ops. name stands for it in errors.
-func parse(name string, data []byte) (ds []*design, err error) {
-	body, err := yamldoc.Document(name, data, fileHelp)
-	if err != nil {
-		return nil, err
-	}
-	for i := 0; i == 0 || i < len(ds[0].fields.Op); i++ {
-		d := &design{fields: fields{Doc: "the kernels of " + name, Origin: name}}
-		if err := body.Decode(&d.fields); err != nil {
-			return nil, err
-		}
-		if err := d.read(d.fields.Op[i]); err != nil {
-			return nil, err
-		}
-		ds = append(ds, d)
-	}
-	return ds, nil
-}
-
-// opPlace stands in names for the short name of the op.
-const opPlace = "OP"
-
-// read reads the design for one op.
-func (d *design) read(op yamldoc.Word) error {
-	ops, _ := kernels.OpNames()
-	if d.Op = kernels.Op(op.Text); !slices.Contains(ops, op.Text) {
-		return op.Errorf("use "+strings.Join(ops, " or "), "unknown op %q", op.Text)
-	}
-	if len(d.fields.Op) > 1 && !strings.Contains(d.Name.Text, opPlace) {
-		return d.Name.Errorf("write OP where the name has the op, such as OP_bwd/mine",
-			"is one name for several ops")
-	}
-	for _, w := range []*yamldoc.Word{&d.Name, &d.Host} {
-		w.Text = strings.Replace(w.Text, opPlace, d.Op.Spec().Short, 1)
-	}
-	// Knobs and lettings are variables of what follows them.
-	for _, step := range []func() error{d.checkOptions, d.readKnobs, d.readLet, d.readBase,
-		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	d.lacking = d.untaken()
-	return nil
-}
-
-// compile compiles those expressions that are there.
-func (d *design) compile(known scope, es ...*expression) error {
-	for _, e := range es {
-		if e != nil {
-			if err := e.compile(known); err != nil {
-				return err
-			}
-			e.slot = len(d.knobs) + len(d.uses)
-			d.uses = append(d.uses, e.sources)
-		}
-	}
-	return nil
-}
-
-func (d *design) checkOptions() error {
-	for _, o := range d.Options {
-		name, _, _ := strings.Cut(strings.TrimLeft(o.Text, "-"), "=")
-		if slices.Contains([]string{"gpu-architecture", "arch", "include-path", "define-macro"}, name) {
-			return o.Errorf("the device gives the architecture; folders are listed under include, "+
-				"macros under defines",
-				"%q is not for here", o.Text)
-		}
 	}
 	return nil
 }

@@ -14,11 +14,12 @@ import (
 	"normbench/kernels/families/common"
 )
 
-// A tritonCompile is what Triton is told beside the arguments.
+// A tritonCompile is what Triton is told of a launch.
 type tritonCompile struct {
 	request  triton.Request
 	function triton.Signature
-	place    yamldoc.Place
+	place    yamldoc.Position
+	args     bindings
 	settings []tritonSetting // constexprs, then options
 }
 
@@ -33,17 +34,18 @@ type tritonSetting struct {
 
 // fields of a launch of Triton's.
 type tritonFields struct {
-	Stage  string      `yaml:"optional" match:"^[a-z][a-z0-9_]*$" help:"letters a-z, digits and _, such as k1"`
-	If     *expression `yaml:"optional" kind:"truth"`
+	Like   yamldoc.Word `yaml:"optional"`
+	Stage  string       `yaml:"optional" match:"^[a-z][a-z0-9_]*$" help:"letters a-z, digits and _, such as k1"`
+	If     *expression  `yaml:"optional" kind:"truth"`
 	Triton struct {
 		Source   yamldoc.Word `yaml:"optional" match:"^[A-Za-z_][A-Za-z0-9_]*[.]py$" help:"name a .py file that lies beside the manifest"`
 		Module   yamldoc.Word `yaml:"optional" match:"^[A-Za-z_][A-Za-z0-9_.]*$" help:"name an installed module, such as package.kernels"`
 		Function yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"name a function of @triton.jit"`
 	}
-	Grid       []*expression `one:"" min:"1" max:"2147483647" help:"write one number of programs or three"`
-	Args       bindings      `help:"write args as PARAMETER: the name of a tensor or of scratch, or an expression"`
-	Constexprs bindings      `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
-	Options    bindings      `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
+	Grid       expressions `min:"1" max:"2147483647" help:"write one number of programs or three"`
+	Args       bindings    `help:"write args as PARAMETER: the name of a tensor or of scratch, or an expression"`
+	Constexprs bindings    `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
+	Options    bindings    `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
 }
 
 // literalRE is what Python is given as it is: a text, None, True, False, a type of Triton's.
@@ -63,8 +65,8 @@ func kindOf(text string) kind {
 	return truth
 }
 
-// readTriton reads a launch of a kernel of Triton.
-func (d *design) readTriton(v yamldoc.Value, l *launchSpec) error {
+// decodeTriton reads a launch of a kernel of Triton.
+func (l *launchSpec) decodeTriton(v yamldoc.Value) error {
 	f := tritonFields{Stage: l.Stage}
 	if err := v.Decode(&f); err != nil {
 		return err
@@ -81,50 +83,24 @@ func (d *design) readTriton(v yamldoc.Value, l *launchSpec) error {
 	}
 	l.Stage, l.If, l.Grid, l.Entry, l.Source = f.Stage, f.If, f.Grid, k.Function, k.Source
 	if k.Module.Text != "" {
-		l.Source = yamldoc.Word{Place: k.Module.Place, Text: nvrtc.Module + k.Module.Text}
-		d.modules = append(d.modules, l.Source.Text)
+		l.Source = yamldoc.Word{Position: k.Module.Position, Text: nvrtc.Module + k.Module.Text}
 	}
-	l.python = &tritonCompile{place: k.Function.Place, request: triton.Request{Source: k.Source.Text,
+	l.python = &tritonCompile{place: k.Function.Position, args: f.Args, request: triton.Request{Source: k.Source.Text,
 		Module: k.Module.Text, Function: k.Function.Text}}
-	list := append([]*expression{l.If}, l.Grid...)
-	first := len(list)
-	for _, b := range f.Args {
-		a := &argument{Place: b.value.Place, param: b.key.Text, name: b.value.text}
-		if !d.isBuffer(a.name) {
-			a.kind, a.value, b.value.kind = kernels.ArgInt64, b.value, kindOf(a.name)
-			if b.value.kind == fraction {
-				a.kind = kernels.ArgFloat32
-			}
-			list = append(list, b.value)
-		}
-		l.Args = append(l.Args, a)
+	for _, b := range f.Constexprs.Entries {
+		l.python.settings = append(l.python.settings, tritonSetting{binding: b})
 	}
-	for i, b := range slices.Concat(f.Constexprs, f.Options) {
-		s := tritonSetting{binding: b, option: i >= len(f.Constexprs), literal: literalRE.MatchString(b.value.text)}
-		if m := typeRE.FindStringSubmatch(b.value.text); m != nil && d.isBuffer(m[1]) {
-			s.typeOf = m[1]
-		}
-		if !s.literal && s.typeOf == "" {
-			b.value.kind = kindOf(b.value.text)
-			list = append(list, b.value)
-		}
-		l.python.settings = append(l.python.settings, s)
+	for _, b := range f.Options.Entries {
+		l.python.settings = append(l.python.settings, tritonSetting{binding: b, option: true})
 	}
-	l.values = list[first:]
-	return d.compile(d.known(), list...)
-}
-
-// isBuffer says whether a text is the name of a buffer.
-func (d *design) isBuffer(text string) bool {
-	return slices.Contains(d.buffers(), text) || slices.Contains(reduceBuffers, text) ||
-		text == "b" && d.Pass == kernels.Bwd
+	return nil
 }
 
 // tritonLaunches lists the launches whose kernels are Triton's.
 func (d *design) tritonLaunches() (list []*launchSpec) {
-	for i := range d.launches {
-		if d.launches[i].python != nil {
-			list = append(list, &d.launches[i])
+	for _, l := range d.launches {
+		if l.python != nil {
+			list = append(list, l)
 		}
 	}
 	return list
@@ -209,14 +185,14 @@ func (l *launchSpec) checkFunction() error {
 		given[a.param] = true
 	}
 	for _, s := range l.python.settings {
-		switch p := parameter(s.key.Text); {
+		switch p := parameter(s.Key.Text); {
 		case s.option && p != nil:
-			return s.key.Errorf("move it to constexprs or args", "is a parameter of %s", where)
+			return s.Key.Errorf("move it to constexprs or args", "is a parameter of %s", where)
 		case !s.option && p == nil:
-			return s.key.Errorf("`normbench init triton FILE.py:FUNCTION` writes all parameters",
-				"%s has no parameter %s", where, s.key.Text)
+			return s.Key.Errorf("`normbench init triton FILE.py:FUNCTION` writes all parameters",
+				"%s has no parameter %s", where, s.Key.Text)
 		}
-		given[s.key.Text] = true
+		given[s.Key.Text] = true
 	}
 	for _, p := range f.Params {
 		if !given[p.Name] && p.Default == "" {
@@ -231,14 +207,10 @@ func (l *launchSpec) checkFunction() error {
 }
 
 // compileWith gives k what Triton is told: of each argument, of constexprs, of options.
-func (l *launchSpec) compileWith(k *kernels.Launch, x *env, c kernels.Config,
-	scratch []kernels.Scratch) {
+func (l *launchSpec) compileWith(k *kernels.Launch, x *env, c kernels.Config, buffers []kernels.Tensor) {
 	types := map[string]kernels.DType{"w": x.Weight, "b": x.Weight} // which a problem may lack
-	for _, t := range slices.Concat(x.Tensors(), x.SavedTensors()) {
+	for _, t := range buffers {
 		types[t.Name] = t.DType
-	}
-	for _, s := range scratch {
-		types[s.Name] = s.DType
 	}
 	for _, name := range reduceBuffers {
 		types[name] = common.PartialType(x.Problem, c)
@@ -266,10 +238,10 @@ func (l *launchSpec) compileWith(k *kernels.Launch, x *env, c kernels.Config,
 		if s.typeOf != "" {
 			text = types[s.typeOf].String()
 		}
-		if s.option && s.key.Text == "num_warps" {
+		if s.option && s.Key.Text == "num_warps" {
 			warps = n
 		}
-		k.Options = append(k.Options, s.key.Text+"="+text)
+		k.Options = append(k.Options, s.Key.Text+"="+text)
 	}
 	k.Block = 32 * warps // the compiled kernel has the last word
 }
@@ -277,14 +249,14 @@ func (l *launchSpec) compileWith(k *kernels.Launch, x *env, c kernels.Config,
 // text is a setting as Python reads it, and as a number.
 func (s *tritonSetting) text(x *env) (text string, n int) {
 	if s.literal || s.typeOf != "" {
-		return s.value.text, 0
+		return s.Value.text, 0
 	}
-	if s.value.kind == fraction {
-		return fmt.Sprintf("%#v", s.value.float(x)), 0
+	if s.Value.kind == fraction {
+		return fmt.Sprintf("%#v", s.Value.float(x)), 0
 	}
-	n = s.value.int(x)
+	n = s.Value.int(x)
 	switch {
-	case !s.value.tree.truth:
+	case !s.Value.tree.truth:
 		text = fmt.Sprint(n)
 	case n != 0:
 		text = "True"

@@ -83,7 +83,7 @@ func (x *env) fail(why string) float64 {
 // fault makes what is wrong with e the error, if it is the first.
 func (x *env) fault(e *expression, text string) {
 	if x.err == nil {
-		x.err = &Fault{e.Place, text}
+		x.err = &Fault{e.Position, text}
 	}
 }
 

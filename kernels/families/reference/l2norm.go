@@ -8,16 +8,20 @@ import "math"
 //
 // It is torch.nn.functional.normalize with its eps of 1e-12.
 var l2Norm = opDefinition{
-	statistics: func(x []float64) []float64 {
-		return []float64{1 / math.Max(math.Sqrt(dot(x, x)), 1e-12)}
+	normalize: func(xhat, x []float64) statistics {
+		rnorm := 1 / math.Max(math.Sqrt(dot(x, x)), 1e-12)
+		center(xhat, x, 0, rnorm)
+		return statistics{saved: []float64{rnorm}, r: rnorm}
 	},
-	gradient: func(dx, g, xhat []float64, rnorm float64) {
+	gradient: func(dx, g, xhat []float64, of statistics) {
 		c := dot(g, xhat)
-		if rnorm*1e-12 > 1-1e-9 {
+		if of.r*1e-12 > 1-1e-9 {
 			c = 0
 		}
 		for j, h := range xhat {
-			dx[j] = rnorm * (g[j] - h*c)
+			dx[j] = of.r * (g[j] - h*c)
 		}
 	},
 }
+
+func init() { ops["l2norm"] = l2Norm }

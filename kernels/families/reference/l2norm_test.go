@@ -11,16 +11,17 @@ import (
 // part along the row taken away.
 func TestL2NormOfShortRows(t *testing.T) {
 	for scale, along := range map[float64]bool{1e-14: false, 1e-11: true} {
-		x, g, dx := []float64{3 * scale, 4 * scale}, []float64{1, 2}, make([]float64, 2)
-		rnorm := l2Norm.statistics(x)[0]
-		l2Norm.gradient(dx, g, []float64{x[0] * rnorm, x[1] * rnorm}, rnorm)
+		x, xhat := []float64{3 * scale, 4 * scale}, make([]float64, 2)
+		g, dx := []float64{1, 2}, make([]float64, 2)
+		row := l2Norm.normalize(xhat, x)
+		l2Norm.gradient(dx, g, xhat, row)
 		c := 0.0
 		if along {
 			c = g[0]*0.6 + g[1]*0.8
 		}
 		for j, unit := range []float64{0.6, 0.8} {
-			want := (g[j] - c*unit) * rnorm
-			assert.That(t, math.Abs(dx[j]-want) <= 1e-9*rnorm, "scale %g: dx[%d] is %g, not %g", scale, j, dx[j], want)
+			want := (g[j] - c*unit) * row.r
+			assert.That(t, math.Abs(dx[j]-want) <= 1e-9*row.r, "scale %g: dx[%d] is %g, not %g", scale, j, dx[j], want)
 		}
 	}
 }

@@ -10,17 +10,21 @@ import (
 //
 //	dx = rstd*(g - xhat*mean(g*xhat) - mean(g))
 var layerNorm = opDefinition{
-	statistics: func(x []float64) []float64 {
+	normalize: func(xhat, x []float64) statistics {
 		mean, variance := sum(x)/float64(len(x)), 0.0
 		for _, v := range x {
 			variance += (v - mean) * (v - mean)
 		}
-		return []float64{1 / math.Sqrt(variance/float64(len(x))+kernels.Eps), mean}
+		rstd := 1 / math.Sqrt(variance/float64(len(x))+kernels.Eps)
+		center(xhat, x, mean, rstd)
+		return statistics{saved: []float64{rstd, mean}, r: rstd, mean: mean}
 	},
-	gradient: func(dx, g, xhat []float64, rstd float64) {
+	gradient: func(dx, g, xhat []float64, of statistics) {
 		c1, c2 := dot(g, xhat)/float64(len(g)), sum(g)/float64(len(g))
 		for j, h := range xhat {
-			dx[j] = rstd * (g[j] - h*c1 - c2)
+			dx[j] = of.r * (g[j] - h*c1 - c2)
 		}
 	},
 }
+
+func init() { ops[kernels.LayerNorm] = layerNorm }

@@ -11,7 +11,7 @@ import (
 	"normbench/kernels"
 )
 
-// A GroundTruth is the float64 outputs of a problem by name, plus the forward's
+// An GroundTruth is the float64 outputs of a problem by name, plus the forward's
 // statistics "rstd" and "mean" also for a backward.
 type GroundTruth struct {
 	Values map[string][]float64
@@ -31,21 +31,35 @@ const MeanShare = 0.25
 // y that the forward has saved: its rounding errors have the scale of b/w where xhat is small.
 const BiasScale = 0.5
 
-// ops are the definitions, each of a file.
-var ops = map[kernels.Op]opDefinition{kernels.RMSNorm: rmsNorm, kernels.LayerNorm: layerNorm, "l2norm": l2Norm}
+// ops are the definitions, each of a file, which adds its own.
+var ops = map[kernels.Op]opDefinition{}
 
 // An opDefinition says how an op is computed.
 type opDefinition struct {
-	// statistics are the numbers of a row that its forward saves: r of xhat = (x - mean)*r, and
-	// the mean, if the op has one.
-	statistics func(x []float64) []float64
+	// normalize writes xhat of a row of x.
+	normalize func(xhat, x []float64) statistics
 	// gradient writes the gradient of a row of x, of g = dy*w.
-	gradient func(dx, g, xhat []float64, r float64)
+	gradient func(dx, g, xhat []float64, of statistics)
 }
 
-// ComputeGroundTruth computes p from the inputs in mem.
+// Statistics are the numbers of a row.
+type statistics struct {
+	saved []float64 // by the forward, as the op's spec names them
+	// r is how much xhat moves with x, and mean what is taken off x first: the scale of an answer's terms
+	// is by them.
+	r, mean float64
+}
+
+// center writes (x - mean)*r.
+func center(xhat, x []float64, mean, r float64) {
+	for j, v := range x {
+		xhat[j] = (v - mean) * r
+	}
+}
+
+// Answers computes p from the inputs in mem.
 //
-// With h = x (+ res), xhat = (h - mean)*r as p's op defines it, wf = w (+1 if zero-centered, 1
+// With h = x (+ res), xhat as p's op defines it, wf = w (+1 if zero-centered, 1
 // without a weight) and g = dy*wf:
 //
 //	y  = xhat*wf + b,  resout = h
@@ -130,15 +144,9 @@ func (s *state) rows(lo, hi int64) terms {
 	for i := lo; i < hi; i++ {
 		s.input(x, i)
 		s.scale["x"][i] = rms(x)
-		saved, mean := s.op.statistics(x), 0.0
+		of := s.op.normalize(xhat, x)
 		for k, name := range s.Op.Spec().Saved {
-			s.ans[name][i] = saved[k]
-		}
-		if len(saved) > 1 {
-			mean = saved[1]
-		}
-		for j, v := range x {
-			xhat[j] = (v - mean) * saved[0]
+			s.ans[name][i] = of.saved[k]
 		}
 		if s.Pass == kernels.Fwd {
 			y, squares, weights := s.ans["y"][i*N:][:N], 0.0, 0.0
@@ -148,10 +156,10 @@ func (s *state) rows(lo, hi int64) terms {
 				weights += s.wf[j] * s.wf[j]
 			}
 			s.scale["y"][i] = math.Sqrt(squares/float64(N)) +
-				MeanShare*finite(saved[0]*math.Abs(mean))*math.Sqrt(weights/float64(N))
+				MeanShare*finite(of.r*math.Abs(of.mean))*math.Sqrt(weights/float64(N))
 			continue
 		}
-		s.backward(i, x, xhat, g, saved[0], mean, &t)
+		s.backward(i, x, xhat, g, of, &t)
 	}
 	return t
 }
@@ -169,7 +177,8 @@ func (s *state) input(x []float64, i int64) {
 }
 
 // backward answers for dx of row i and adds its part of dw and db.
-func (s *state) backward(i int64, x, xhat, g []float64, r, mean float64, t *terms) {
+func (s *state) backward(i int64, x, xhat, g []float64, of statistics, t *terms) {
+	r, mean := of.r, of.mean
 	squares, c1, c2, bias := 0.0, 0.0, 0.0, 0.0
 	if s.Bias {
 		bias = BiasScale
@@ -188,7 +197,7 @@ func (s *state) backward(i int64, x, xhat, g []float64, r, mean float64, t *term
 	N := float64(s.N)
 	s.scale["dx"][i] = finite(r * (math.Sqrt(squares/N) + MeanShare*r*math.Abs(mean)*(math.Abs(c1)+math.Abs(c2))/N))
 	dx := s.ans["dx"][i*s.N:][:s.N]
-	s.op.gradient(dx, g, xhat, r)
+	s.op.gradient(dx, g, xhat, of)
 	if s.Residual {
 		for j := range dx {
 			dx[j] += float64(s.mem["dres"].At(i*s.N + int64(j)))
@@ -230,7 +239,7 @@ func weights(p kernels.Problem, mem map[string]*kernels.Memory) []float64 {
 	return wf
 }
 
-// toFloat64 reads a memory as float64.
+// wide is a memory in float64.
 func toFloat64(m *kernels.Memory) []float64 {
 	v := make([]float64, m.Len())
 	for j := range v {

@@ -31,7 +31,7 @@ func each(t *testing.T, pass kernels.Pass, seed uint64, shapes [][2]int64,
 }
 
 // wide is a tensor in float64, none of one that is not there.
-func wide(m *kernels.Memory) []float64 {
+func toFloat64(m *kernels.Memory) []float64 {
 	if m == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func TestForward(t *testing.T) {
 	each(t, kernels.Fwd, 3, [][2]int64{{1, 1}, {1, 5}, {7, 1}, {5, 33}},
 		func(p kernels.Problem, in map[string]*kernels.Memory) {
 			near(t, p.String()+" y", reference.ComputeGroundTruth(p, in).Values["y"],
-				forward(p, wide(in["x"]), wide(in["w"]), wide(in["b"])), 1e-13)
+				forward(p, toFloat64(in["x"]), toFloat64(in["w"]), toFloat64(in["b"])), 1e-13)
 		})
 }
 
@@ -106,7 +106,7 @@ func TestForward(t *testing.T) {
 func TestBackwardIsTheGradient(t *testing.T) {
 	each(t, kernels.Bwd, 5, [][2]int64{{1, 1}, {3, 1}, {1, 6}, {4, 7}},
 		func(p kernels.Problem, in map[string]*kernels.Memory) {
-			x, w, dy, b := wide(in["x"]), wide(in["w"]), wide(in["dy"]), make([]float64, p.N)
+			x, w, dy, b := toFloat64(in["x"]), toFloat64(in["w"]), toFloat64(in["dy"]), make([]float64, p.N)
 			loss := func() (sum float64) {
 				for i, y := range forward(p, x, w, b) {
 					sum += dy[i] * y
@@ -226,7 +226,7 @@ func TestTolerance(t *testing.T) {
 	for _, t := range p.Tensors() {
 		tensors[t.Name] = t
 	}
-	x, dy := wide(in["x"]), wide(in["dy"])
+	x, dy := toFloat64(in["x"]), toFloat64(in["dy"])
 	n := int(p.N)
 	xhat := func(i int) float64 {
 		return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/n]

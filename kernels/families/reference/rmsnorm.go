@@ -10,13 +10,17 @@ import (
 //
 //	dx = rstd*(g - xhat*mean(g*xhat))
 var rmsNorm = opDefinition{
-	statistics: func(x []float64) []float64 {
-		return []float64{1 / math.Sqrt(dot(x, x)/float64(len(x))+kernels.Eps)}
+	normalize: func(xhat, x []float64) statistics {
+		rstd := 1 / math.Sqrt(dot(x, x)/float64(len(x))+kernels.Eps)
+		center(xhat, x, 0, rstd)
+		return statistics{saved: []float64{rstd}, r: rstd}
 	},
-	gradient: func(dx, g, xhat []float64, rstd float64) {
+	gradient: func(dx, g, xhat []float64, of statistics) {
 		c := dot(g, xhat) / float64(len(g))
 		for j, h := range xhat {
-			dx[j] = rstd * (g[j] - h*c)
+			dx[j] = of.r * (g[j] - h*c)
 		}
 	},
 }
+
+func init() { ops[kernels.RMSNorm] = rmsNorm }

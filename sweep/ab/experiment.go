@@ -18,25 +18,33 @@ import (
 // Schema is the version of the files that matches are kept in.
 const Schema = 1
 
-// A Match is one live compare: what it was asked, and what it found.
-type Match struct {
+// An Experiment is one live compare: what it was asked, and what it found.
+type Experiment struct {
 	Schema  int                 `json:"schema"`
 	Run     record.Run          `json:"run"`
 	A       string              `json:"a"` // the operands, as written
 	B       string              `json:"b"`
 	Rule    verdict.Rule        `json:"rule"`
-	Duels   []*Result           `json:"duels"`
+	Duels   []*DuelResult       `json:"duels"`
 	Judged  []verdict.Judgement `json:"judged"` // of the duels that are ok, in their order
-	Summary verdict.Summary     `json:"summary"`
-	Gate    []Second            `json:"gate,omitempty"`
+	Summary verdict.Aggregate   `json:"summary"`
+	Gate    []Confirmation      `json:"gate,omitempty"`
 	Kernels string              `json:"kernels,omitempty"` // families.Hash
 	Among   []string            `json:"among,omitempty"`   // that peer:best was among, where not all
 	Peers   []string            `json:"peers,omitempty"`   // a line for each peer in it, with its versions
 	Resumed []record.Run        `json:"resumed,omitempty"` // that went on with it
+	Policy  Policy              `json:"policy,omitzero"`
+	Asked   int                 `json:"asked,omitempty"` // cells that were asked for
 }
 
-// A Second is what a second run, on a device opened anew, said of a cell that looked slower.
-type Second struct {
+// A Policy is what a gate asks of an experiment.
+type Policy struct {
+	Gate   bool `json:"gate,omitempty"`   // no cell is slower, confirmed by a second run
+	Strict bool `json:"strict,omitempty"` // and none is inconclusive
+}
+
+// A Confirmation is what a second run, on a device opened anew, said of a cell that looked slower.
+type Confirmation struct {
 	Problem   kernels.Problem   `json:"problem"`
 	Confirmed bool              `json:"confirmed"`
 	Status    kernels.Status    `json:"status,omitempty"`
@@ -44,7 +52,7 @@ type Second struct {
 }
 
 // String says what the second run found, and why it is no confirmation.
-func (g *Second) String() string {
+func (g *Confirmation) String() string {
 	s := "confirmed by a fresh worker: "
 	if !g.Confirmed {
 		s = "not " + s
@@ -60,7 +68,7 @@ func (g *Second) String() string {
 }
 
 // Runs are the run itself and those that went on with it.
-func (m *Match) Runs() []*record.Run {
+func (m *Experiment) Runs() []*record.Run {
 	runs := []*record.Run{&m.Run}
 	for i := range m.Resumed {
 		runs = append(runs, &m.Resumed[i])
@@ -68,12 +76,12 @@ func (m *Match) Runs() []*record.Run {
 	return runs
 }
 
-// Judge judges all duels that are ok.
-func (m *Match) Judge() {
-	var cells []verdict.Cell
+// Decide judges all duels that are ok.
+func (m *Experiment) Decide() {
+	var cells []verdict.PairedRounds
 	for _, d := range m.Duels {
 		if d.Status == kernels.StatusOK {
-			cells = append(cells, d.Cell())
+			cells = append(cells, d.PairedRounds())
 		}
 	}
 	m.Judged = verdict.Judge(cells, m.Rule)
@@ -82,18 +90,36 @@ func (m *Match) Judge() {
 
 // Keep drops the duels of other problems than those wanted. What is left is judged again, because
 // verdicts depend on the number of cells.
-func (m *Match) Keep(wanted func(kernels.Problem) bool) {
+func (m *Experiment) Keep(wanted func(kernels.Problem) bool) {
 	all := len(m.Duels)
-	m.Duels = slices.DeleteFunc(m.Duels, func(d *Result) bool { return !wanted(d.Problem) })
+	m.Duels = slices.DeleteFunc(m.Duels, func(d *DuelResult) bool { return !wanted(d.Problem) })
 	if len(m.Duels) < all {
-		m.Judge()
-		m.Gate = slices.DeleteFunc(m.Gate, func(g Second) bool { return !wanted(g.Problem) })
+		m.Asked -= all - len(m.Duels)
+		m.Decide()
+		m.Gate = slices.DeleteFunc(m.Gate, func(g Confirmation) bool { return !wanted(g.Problem) })
 	}
 }
 
-// Parse reads the file of a match.
-func Parse(data []byte) (*Match, error) {
-	var m Match
+// Forget drops the cells that are inconclusive, or whose second run was, so that a resume measures them
+// again.
+func (m *Experiment) Forget() {
+	unclear := map[kernels.Problem]bool{}
+	for _, j := range m.Judged {
+		unclear[j.Problem] = j.Verdict == verdict.Inconclusive
+	}
+	for _, g := range m.Gate {
+		if !g.Confirmed && g.Again.Verdict == verdict.Inconclusive {
+			unclear[g.Problem] = true
+		}
+	}
+	m.Duels = slices.DeleteFunc(m.Duels, func(d *DuelResult) bool { return unclear[d.Problem] })
+	m.Gate = nil
+	m.Decide()
+}
+
+// Parse reads the file of an experiment.
+func Parse(data []byte) (*Experiment, error) {
+	var m Experiment
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
@@ -137,7 +163,7 @@ func Parse(data []byte) (*Match, error) {
 	return &m, m.Rule.CheckValid()
 }
 
-// maxText is how many bytes a text of a match may have: a compiler may have said more.
+// maxText is how many bytes a text of an experiment may have: a compiler may have said more.
 const maxText = 8 << 10
 
 // makePrintable makes each text in v one line that can be printed: a file comes from anywhere, and a
@@ -182,11 +208,11 @@ func checkVerdict(j *verdict.Judgement) error {
 	return nil
 }
 
-// Resume has a match that ended early go on with a fresh one, whose run is added to the list of
+// Resume has an experiment that ended early go on with a fresh one, whose run is added to the list of
 // such runs, and returns the pairs that are left. Cells that are ok stay, unless their operand now
 // has another variant, as after a new tuned table. Everything else that influences a cell must be
 // the same. Another card of the same model will do, because both arms of a cell ran on one card.
-func (m *Match) Resume(fresh *Match, pairs []Pair) (left []Pair, err error) {
+func (m *Experiment) Resume(fresh *Experiment, pairs []Pair) (left []Pair, err error) {
 	was, now := m.Run, fresh.Run
 	for _, x := range []struct {
 		what     string
@@ -209,15 +235,15 @@ func (m *Match) Resume(fresh *Match, pairs []Pair) (left []Pair, err error) {
 		asked[p.Problem] = p
 	}
 	there := map[kernels.Problem]bool{}
-	m.Duels = slices.DeleteFunc(m.Duels, func(d *Result) bool {
+	m.Duels = slices.DeleteFunc(m.Duels, func(d *DuelResult) bool {
 		p, ok := asked[d.Problem]
 		keep := d.Status == kernels.StatusOK && (!ok || p.has(d.Duel))
 		there[d.Problem] = keep
 		return !keep
 	})
 	m.Resumed = append(m.Resumed, now)
-	m.Gate = nil
-	m.Judge()
+	m.Gate, m.Policy = nil, fresh.Policy
+	m.Decide()
 	return slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return there[p.Problem] }), nil
 }
 
@@ -233,13 +259,13 @@ func peersIn(env map[string]string) map[string]string {
 }
 
 // sort puts the cells into the order of the pairs, after the cells that are of none.
-func (m *Match) sort(pairs []Pair) {
+func (m *Experiment) sort(pairs []Pair) {
 	place := map[kernels.Problem]int{}
 	for i, p := range pairs {
 		place[p.Problem] = i + 1
 	}
 	slices.SortStableFunc(m.Duels,
-		func(x, y *Result) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })
+		func(x, y *DuelResult) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })
 }
 
 // A Pair is a problem with what A and what B have for it. Which of several variants it is, is

@@ -10,8 +10,8 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A Compare fights the duels of a match on one device.
-type Compare struct {
+// A Runner runs the duels of an experiment on one device.
+type Runner struct {
 	Registry *kernels.Registry
 	Device   kernels.Device
 	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
@@ -19,18 +19,18 @@ type Compare struct {
 	Seed     uint64
 	Baseline bool // A's kernels are those of another checkout
 	Choose   func(kernels.Problem, []kernels.Variant) (kernels.Variant, error)
-	// Fought is told of each duel that is done, once the match is judged with it. Its error ends
-	// the match.
-	Fought func(*Result) error
+	// Finished is told of each duel that is done, once the experiment is judged with it. Its error ends
+	// the experiment.
+	Finished func(*DuelResult) error
 }
 
-// Fight fights the pairs that are left of all, and adds them to the match. What is measured when it
-// ends early stays in the match.
-func (c *Compare) Fight(ctx context.Context, m *Match, left, all []Pair) error {
-	more := func(cell verdict.Cell) bool { return m.Rule.More(cell, len(all)) }
+// Run measures the pairs that are left of all, and adds them to the experiment. What is measured when it
+// ends early stays in the experiment.
+func (c *Runner) Run(ctx context.Context, m *Experiment, left, all []Pair) error {
+	more := func(cell verdict.PairedRounds) bool { return m.Rule.NeedsMore(cell, len(all)) }
 	defer func() {
 		m.sort(all)
-		m.Judge()
+		m.Decide()
 	}()
 	for i, p := range left {
 		if i+1 < len(left) {
@@ -45,8 +45,8 @@ func (c *Compare) Fight(ctx context.Context, m *Match, left, all []Pair) error {
 			return err
 		}
 		m.Duels = append(m.Duels, res)
-		m.Judge()
-		if err := c.Fought(res); err != nil {
+		m.Decide()
+		if err := c.Finished(res); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (c *Compare) Fight(ctx context.Context, m *Match, left, all []Pair) error {
 }
 
 // settle makes a duel of a pair.
-func (c *Compare) settle(p Pair) (d Duel, err error) {
+func (c *Runner) settle(p Pair) (d Duel, err error) {
 	d.Problem = p.Problem
 	if d.A, err = c.Choose(p.Problem, p.Of[0]); err != nil {
 		return d, err
@@ -70,7 +70,7 @@ func (c *Compare) settle(p Pair) (d Duel, err error) {
 
 // baseline is v with the baseline's kernels. The base config is the baseline's own: an earlier
 // manifest may have other knobs.
-func (c *Compare) baseline(p kernels.Problem, v kernels.Variant) kernels.Variant {
+func (c *Runner) baseline(p kernels.Problem, v kernels.Variant) kernels.Variant {
 	now, err := c.Registry.Lookup(v.Family)
 	v.Family = families.Baseline + v.Family
 	old, gone := c.Registry.Lookup(v.Family)
@@ -81,7 +81,7 @@ func (c *Compare) baseline(p kernels.Problem, v kernels.Variant) kernels.Variant
 }
 
 // prefetch announces the variants that a pair will ask for.
-func (c *Compare) prefetch(p Pair) {
+func (c *Runner) prefetch(p Pair) {
 	vs := slices.Concat(p.Of[0], p.Of[1])
 	if c.Baseline && len(p.Of[0]) == 1 {
 		vs[0] = c.baseline(p.Problem, vs[0])
@@ -89,33 +89,33 @@ func (c *Compare) prefetch(p Pair) {
 	c.Device.Prefetch(p.Problem, append(vs, kernels.Variant{Family: c.Registry.StreamOf(p.Problem)}))
 }
 
-// Slower are the duels whose B the gate would fail.
-func (m *Match) Slower() (slower []*Result) {
+// SlowerDuels lists the duels whose B the gate would fail.
+func (m *Experiment) SlowerDuels() (slower []*DuelResult) {
 	for _, j := range m.Judged {
 		if j.Gate == verdict.Slower {
-			i := slices.IndexFunc(m.Duels, func(d *Result) bool { return d.Problem == j.Problem })
+			i := slices.IndexFunc(m.Duels, func(d *DuelResult) bool { return d.Problem == j.Problem })
 			slower = append(slower, m.Duels[i])
 		}
 	}
 	return slower
 }
 
-// Confirm fights these duels again, on a device opened anew: a regression counts only where both
+// Confirm runs these duels again, on a device opened anew: a regression counts only where both
 // runs agree. found is told of each.
-func (c *Compare) Confirm(ctx context.Context, m *Match, slower []*Result,
-	found func(*Second)) error {
-	more := func(cell verdict.Cell) bool { return m.Rule.More(cell, len(slower)) }
+func (c *Runner) Confirm(ctx context.Context, m *Experiment, slower []*DuelResult,
+	found func(*Confirmation)) error {
+	more := func(cell verdict.PairedRounds) bool { return m.Rule.NeedsMore(cell, len(slower)) }
 	for _, d := range slower {
 		again, err := c.duel(ctx, d.Duel, c.Seed+1, more)
 		if err != nil {
 			return err
 		}
-		j := verdict.Judge([]verdict.Cell{again.Cell()}, m.Rule)[0]
+		j := verdict.Judge([]verdict.PairedRounds{again.PairedRounds()}, m.Rule)[0]
 		if again.Status != kernels.StatusOK {
 			j.Verdict, j.Gate = verdict.Inconclusive, verdict.Inconclusive
 			j.Reason = string(again.Status) + ", " + again.Reason
 		}
-		m.Gate = append(m.Gate, Second{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower,
+		m.Gate = append(m.Gate, Confirmation{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower,
 			Status: again.Status, Again: j})
 		found(&m.Gate[len(m.Gate)-1])
 	}

@@ -4,142 +4,50 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families/common"
 )
 
-// ---- Buffers --------------------------------------------------------------------
-
-// fullProblem makes the problem of an op and a pass with all options that it takes, so that it has every
-// tensor there can be.
-func fullProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
-	p := kernels.Problem{Op: op, Pass: pass, M: 1, N: 1}
-	for _, o := range kernels.Options() {
-		takes := (o.Pass == "" || o.Pass == pass) && slices.Contains(op.Spec().Options, o.Name)
-		if takes && o.Name != "noweight" {
-			o.Set(&p)
-		}
-	}
-	return p
+// A planner answers for a family: which problems and configs it takes, and what is launched.
+type planner struct {
+	*design
+	code
+	envs sync.Pool
 }
 
-// tensors are the names of all tensors that d's problems may have. A backward may
-// read the saved output, y, and then b too.
-func (d *design) tensors() []string {
-	var names []string
-	for _, op := range d.fields.Op {
-		for _, t := range fullProblem(kernels.Op(op.Text), d.Pass).Tensors() {
-			if !slices.Contains(names, t.Name) {
-				names = append(names, t.Name)
-			}
-		}
-	}
-	if d.Pass == kernels.Bwd {
-		names = append(names, "y")
-	}
-	if d.Pass == kernels.Bwd && d.passes("y") {
-		names = append(names, "b")
-	}
-	return names
+// The code of a family: where its files are, and what runs in their place on the cpu.
+type code struct {
+	prefix  string   // of its files
+	include []string // folders of headers, by absolute paths
+	files   []string
+	host    *kernels.Family              // whose host stages stand in, or nil
+	own     map[string]kernels.HostStage // of the family's own kernels, or nil
 }
-
-// outputs are the names of those that d's problems may have.
-func (d *design) outputs() (names []string) {
-	for _, t := range fullProblem(d.Op, d.Pass).Tensors() {
-		if t.Role == kernels.Output {
-			names = append(names, t.Name)
-		}
-	}
-	return names
-}
-
-// passes says whether some launch has the buffer as an argument.
-func (d *design) passes(name string) bool {
-	is := func(a *argument) bool { return a.kind == kernels.ArgBuffer && a.name == name }
-	return slices.ContainsFunc(d.launches, func(l launchSpec) bool { return slices.ContainsFunc(l.Args, is) })
-}
-
-// macros are the names of the defines that every launch has.
-func (d *design) macros() []string {
-	names := []string{kernels.Warps.Macro}
-	p := fullProblem(d.Op, d.Pass)
-	p.DType, p.Weight = kernels.BF16, kernels.BF16
-	var c kernels.Config
-	for _, r := range d.knobs {
-		c = c.With(kernels.Setting{Knob: r.Knob, Value: r.Values[0]})
-	}
-	for _, x := range common.Defines(p, c) {
-		names = append(names, x.Name)
-	}
-	return names
-}
-
-// ---- Family -----------------------------------------------------------------------
 
 // errNoHost refuses every config on the cpu.
 var errNoHost = hint.Errorf(
 	"use --device cuda; on a cpu `normbench verify --kernels` checks what can be checked there",
 	"the family has no host stage: it runs on a GPU only")
 
-// family is d as a kernels.Family. host, if any, is the family whose host stages
-// stand in on the cpu, and own are d's own.
-func (d *design) family(files []string, host *kernels.Family,
-	own map[string]kernels.HostStage) *kernels.Family {
+// newFamily makes the family of a design and its code.
+func newFamily(d *design, c code) *kernels.Family {
+	p := &planner{design: d, code: c}
 	f := &kernels.Family{
 		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
-		Knobs: slices.Clone(d.knobs), Files: files, Unwritten: d.unwritten(),
+		Knobs: slices.Clone(d.knobs), Files: c.files, Unwritten: d.unwritten,
 		Bits: map[string]kernels.Determinism{"bitwise": kernels.Bitwise,
 			"none": kernels.NotBitwise}[d.Bits],
-		Host: own,
-		Serves: func(p kernels.Problem) error {
-			x := d.env()
-			defer d.envs.Put(x)
-			x.setProblem(p)
-			if err := x.pass(d.Serves); err != nil {
-				return err
-			}
-			return x.refuseTensors(d.lacking)
-		},
-		Base: d.baseOf,
-		Refuse: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
-			if dev.Kind == kernels.KindCPU && own == nil {
-				return d.refuseOnHost(host, p, c, dev)
-			}
-			x := d.envOf(p, c, dev)
-			defer d.envs.Put(x)
-			if x.lacks {
-				if err := d.checkBase(x, c); err != nil {
-					return err
-				}
-			}
-			if err := d.refuse(x); err != nil || d.partials(x) == 0 {
-				return err
-			}
-			return x.reduce
-		},
-		Plan: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) kernels.Plan {
-			if dev.Kind == kernels.KindCPU && host != nil {
-				return host.Plan(p, host.Base(p, dev), dev)
-			}
-			x := d.envOf(p, c, dev)
-			defer d.envs.Put(x)
-			return d.plan(x, c)
-		},
+		Host: c.own, Serves: p.serves, Base: p.baseOf, Refuse: p.refuse, Plan: p.plan,
 	}
-	ofKnobs := func(e *expression) func(kernels.Config) bool {
-		if e == nil {
-			return nil
-		}
-		return func(c kernels.Config) bool {
-			x := d.env()
-			defer d.envs.Put(x)
-			d.setConfig(x, c)
-			return e.holds(x)
-		}
+	if d.Fragile != nil {
+		f.Fragile = p.isFragile
 	}
-	f.Fragile, f.Unordered = ofKnobs(d.Fragile), ofKnobs(d.Unordered)
+	if d.Unordered != nil {
+		f.Unordered = p.isUnordered
+	}
 	if d.reduce != nil { // k2's knobs, where they are not listed
 		for _, s := range common.ReduceBase {
 			if !d.ranges(s.Knob) {
@@ -147,17 +55,66 @@ func (d *design) family(files []string, host *kernels.Family,
 			}
 		}
 	}
-	if host != nil {
-		f.Host = host.Host
+	if c.host != nil {
+		f.Host = c.host.Host
 	}
 	return f
 }
 
-// refuseOnHost says why c does not run on the cpu: by host, or in a family of ours by a constraint
+// serves says why a problem is none of the family's.
+func (d *planner) serves(p kernels.Problem) error {
+	x := d.env()
+	defer d.envs.Put(x)
+	x.setProblem(p)
+	if err := x.pass(d.Serves); err != nil {
+		return err
+	}
+	return x.refuseTensors(d.lacking)
+}
+
+// refuse says why a config does not run.
+func (d *planner) refuse(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
+	if dev.Kind == kernels.KindCPU && d.own == nil {
+		return d.refuseOnHost(p, c, dev)
+	}
+	x := d.envOf(p, c, dev)
+	defer d.envs.Put(x)
+	if x.lacks {
+		if err := d.checkBase(x, c); err != nil {
+			return err
+		}
+	}
+	if err := d.refuseEnv(x); err != nil || d.partials(x) == 0 {
+		return err
+	}
+	return x.reduce
+}
+
+// plan is the plan of a config that is not refused.
+func (d *planner) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) kernels.Plan {
+	if dev.Kind == kernels.KindCPU && d.host != nil {
+		return d.host.Plan(p, d.host.Base(p, dev), dev)
+	}
+	x := d.envOf(p, c, dev)
+	defer d.envs.Put(x)
+	return d.planEnv(x, c)
+}
+
+func (d *planner) isFragile(c kernels.Config) bool   { return d.holdsFor(d.Fragile, c) }
+func (d *planner) isUnordered(c kernels.Config) bool { return d.holdsFor(d.Unordered, c) }
+
+// holdsFor evaluates a condition over the knobs alone.
+func (d *planner) holdsFor(e *expression, c kernels.Config) bool {
+	x := d.env()
+	defer d.envs.Put(x)
+	d.setConfig(x, c)
+	return e.holds(x)
+}
+
+// refuseOnHost says why c does not run on the cpu: by its host, or in a family of ours by a constraint
 // that asks nothing of the device.
-func (d *design) refuseOnHost(host *kernels.Family, p kernels.Problem, c kernels.Config,
-	dev kernels.DeviceInfo) error {
-	if host == nil {
+func (d *planner) refuseOnHost(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
+	if d.host == nil {
 		return errNoHost
 	}
 	ofAny := func(e *expression) bool { return e == nil || e.sources&ofDevice == 0 }
@@ -170,33 +127,10 @@ func (d *design) refuseOnHost(host *kernels.Family, p kernels.Problem, c kernels
 			}
 		}
 	}
-	if err := host.CheckServes(p); err != nil {
+	if err := d.host.CheckServes(p); err != nil {
 		return err
 	}
-	return host.Refuse(p, host.Base(p, dev), dev)
-}
-
-// unwritten are the statistics that a forward saves for a backward, as far as no launch takes them.
-func (d *design) unwritten() []string {
-	if d.Pass == kernels.Bwd {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(d.Op.Spec().Saved), d.passes)
-}
-
-// untaken are the tensors of d's problems that no launch takes and that are not left unwritten.
-func (d *design) untaken() (names []string) {
-	for _, t := range fullProblem(d.Op, d.Pass).Tensors() {
-		switch {
-		case d.passes(t.Name), slices.Contains(d.unwritten(), t.Name):
-		// it reads y instead
-		case d.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"):
-		case d.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's
-		default:
-			names = append(names, t.Name)
-		}
-	}
-	return names
+	return d.host.Refuse(p, d.host.Base(p, dev), dev)
 }
 
 // refuseTensors says that the problem has one of those that no launch takes.
@@ -215,7 +149,7 @@ func (x *env) refuseTensors(untaken []string) error {
 }
 
 // env is what the expressions of d stood for when they were last asked, without a Fault.
-func (d *design) env() *env {
+func (d *planner) env() *env {
 	x, ok := d.envs.Get().(*env)
 	if !ok {
 		x = &env{tries: true, slots: make([]float64, len(d.knobs)+len(d.uses)), uses: d.uses,
@@ -229,7 +163,7 @@ func (d *design) env() *env {
 }
 
 // envOf is what they stand for.
-func (d *design) envOf(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) *env {
+func (d *planner) envOf(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) *env {
 	x := d.env()
 	x.setProblem(p)
 	x.setDevice(dev)
@@ -238,7 +172,7 @@ func (d *design) envOf(p kernels.Problem, c kernels.Config, dev kernels.DeviceIn
 }
 
 // setConfig gives the knobs the values of c, 0 where it has none.
-func (d *design) setConfig(x *env, c kernels.Config) {
+func (d *planner) setConfig(x *env, c kernels.Config) {
 	if !x.tries && c.Is(x.config) {
 		return
 	}
@@ -260,7 +194,7 @@ func (r *rule) refuse(x *env) error {
 
 // baseOf is the base config: the first that works of those to try, else the last. A knob whose value
 // is a Fault is left out.
-func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
+func (d *planner) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
 	count := 1
 	for _, b := range d.base {
 		count *= len(b.tries)
@@ -274,7 +208,7 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Confi
 	for n := 0; ; n++ {
 		var whole bool
 		settings, whole = d.baseSettings(x, settings[:0], count, n)
-		if n == count-1 || whole && d.refuse(x) == nil {
+		if n == count-1 || whole && d.refuseEnv(x) == nil {
 			return kernels.NewConfig(settings...)
 		}
 		x.bad, x.err = "", nil
@@ -282,7 +216,7 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Confi
 }
 
 // checkBase says why c has not all knobs, if the base has a Fault in its place.
-func (d *design) checkBase(x *env, c kernels.Config) error {
+func (d *planner) checkBase(x *env, c kernels.Config) error {
 	for _, b := range d.base {
 		if _, ok := c.Lookup(b.knob); !ok {
 			b.tries[len(b.tries)-1].int(x)
@@ -294,7 +228,7 @@ func (d *design) checkBase(x *env, c kernels.Config) error {
 
 // baseSettings appends the n-th of count base configs, which x has then: the last knob's values
 // change fastest. It is whole where no value is a Fault.
-func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) (
+func (d *planner) baseSettings(x *env, settings []kernels.Setting, count, n int) (
 	_ []kernels.Setting, whole bool) {
 	whole = true
 	for _, b := range d.base {
@@ -318,8 +252,8 @@ func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) 
 	return settings, whole
 }
 
-// refuse says why there is no plan of x: a rule, what every kernel needs, or a Fault.
-func (d *design) refuse(x *env) error {
+// refuseEnv says why there is no plan of x: a rule, what every kernel needs, or a Fault.
+func (d *planner) refuseEnv(x *env) error {
 	row, v := x.N*x.DType.Size(), x.vectorBytes()
 	if !common.WholeVectors(x.Problem, v) && !(d.Ragged && v == 16) {
 		return fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", row, v)
@@ -330,13 +264,13 @@ func (d *design) refuse(x *env) error {
 	for _, b := range d.Scratch {
 		b.Elems.int(x)
 	}
-	for _, b := range d.Rounds {
-		b.value.int(x)
+	for _, b := range d.Rounds.Entries {
+		b.Value.int(x)
 	}
 	d.partials(x)
-	for i := range d.launches {
+	for _, l := range d.launches {
 		if x.err == nil {
-			d.launches[i].check(x)
+			l.check(x)
 		}
 	}
 	return x.err
@@ -352,37 +286,32 @@ func (x *env) pass(rules []*rule) error {
 	return nil
 }
 
-// plan is the plan of c, which is not refused.
-func (d *design) plan(x *env, c kernels.Config) kernels.Plan {
+// planEnv is the plan of c, which is not refused, where x holds.
+func (d *planner) planEnv(x *env, c kernels.Config) kernels.Plan {
 	p := x.Problem
 	plan := kernels.Plan{}
-	var has []string // buffers
+	buffers := slices.Concat(p.Tensors(), p.SavedTensors())
 	for _, b := range d.Scratch {
-		if n := b.Elems.int(x); n > 0 {
-			name := b.Name.Text
-			plan.Scratch = append(plan.Scratch,
-				kernels.Scratch{Name: name, DType: b.dtype(p), Elems: int64(n)})
-			has = append(has, name)
+		if n := int64(b.Elems.int(x)); n > 0 {
+			s := kernels.Scratch{Name: b.Name.Text, DType: b.dtype(p), Elems: n}
+			plan.Scratch = append(plan.Scratch, s)
+			buffers = append(buffers, kernels.Tensor{Name: s.Name, DType: s.DType, Rows: 1, Cols: n})
 		}
-	}
-	for _, t := range slices.Concat(p.Tensors(), p.SavedTensors()) {
-		has = append(has, t.Name)
 	}
 	partials := d.partials(x)
-	if partials > 0 && p.HasWeight() {
-		has = append(has, "dw_partial")
-	}
-	if partials > 0 && p.Bias {
-		has = append(has, "db_partial")
-	}
-	for i := range d.launches {
-		if l, ok := d.launchPlan(&d.launches[i], x, c, has, plan.Scratch); ok {
-			plan.Launches = append(plan.Launches, l)
+	for i, has := range []bool{p.HasWeight(), p.Bias} {
+		if partials > 0 && has {
+			buffers = append(buffers, kernels.Tensor{Name: reduceBuffers[i]})
 		}
 	}
-	for _, b := range d.Rounds {
-		for range b.value.int(x) {
-			plan.Rounds = append(plan.Rounds, kernels.Rounding{Output: b.key.Text, DType: p.DType})
+	for _, l := range d.launches {
+		if k, ok := d.launchPlan(l, x, c, buffers); ok {
+			plan.Launches = append(plan.Launches, k)
+		}
+	}
+	for _, b := range d.Rounds.Entries {
+		for range b.Value.int(x) {
+			plan.Rounds = append(plan.Rounds, kernels.Rounding{Output: b.Key.Text, DType: p.DType})
 		}
 	}
 	if partials == 0 {
@@ -410,7 +339,7 @@ func (b *buffer) dtype(p kernels.Problem) kernels.DType {
 }
 
 // partials are the partial rows that a config leaves to k2, 0 where it has none.
-func (d *design) partials(x *env) int64 {
+func (d *planner) partials(x *env) int64 {
 	if d.reduce == nil || !d.reduce.If.holds(x) {
 		return 0
 	}
@@ -436,7 +365,7 @@ func (l *launchSpec) measure(k *kernels.Launch, x *env) {
 
 // check finds what is wrong with the launch.
 func (l *launchSpec) check(x *env) {
-	if !l.If.holds(x) || l.zero != "" {
+	if !l.If.holds(x) || l.zero.Text != "" {
 		return
 	}
 	k := kernels.Launch{Stage: l.Stage}
@@ -449,30 +378,24 @@ func (l *launchSpec) check(x *env) {
 }
 
 // launchPlan is the launch, or none where its condition does not hold or there is
-// nothing to clear. has says which buffers there are.
-func (d *design) launchPlan(l *launchSpec, x *env, c kernels.Config, has []string,
-	scratch []kernels.Scratch) (k kernels.Launch, ok bool) {
+// nothing to clear. buffers are all that there are.
+func (d *planner) launchPlan(l *launchSpec, x *env, c kernels.Config, buffers []kernels.Tensor) (
+	k kernels.Launch, ok bool) {
 	if !l.If.holds(x) {
 		return k, false
 	}
-	if l.zero != "" {
-		for _, s := range scratch {
-			if s.Name == l.zero {
-				return kernels.Zero(l.Stage, l.zero, s.Bytes()), true
-			}
+	if l.zero.Text != "" {
+		i := indexOf(buffers, l.zero.Text)
+		if i < 0 {
+			return k, false
 		}
-		for _, t := range x.Problem.Tensors() {
-			if t.Name == l.zero {
-				return kernels.Zero(l.Stage, l.zero, t.Bytes()), true
-			}
-		}
-		return k, false
+		return kernels.Zero(l.Stage, l.zero.Text, buffers[i].Bytes()), true
 	}
 	k = kernels.Launch{Stage: l.Stage, Source: d.prefix + l.file().Text, Entry: l.Entry.Text, Early: l.Early}
 	l.measure(&k, x)
-	l.arguments(&k, x, has)
+	l.arguments(&k, x, buffers)
 	if l.python != nil {
-		l.compileWith(&k, x, c, scratch)
+		l.compileWith(&k, x, c, buffers)
 		return k, true
 	}
 	if l.Source.Text == "" {
@@ -489,26 +412,31 @@ func (d *design) launchPlan(l *launchSpec, x *env, c kernels.Config, has []strin
 		warps := kernels.Define{Name: kernels.Warps.Macro, Value: int64(k.Block+31) / 32}
 		k.Defines = append(k.Defines, warps)
 	}
-	for _, def := range l.Defines {
-		k.Defines = append(k.Defines, kernels.Define{Name: def.key.Text, Value: int64(def.value.int(x))})
+	for _, def := range l.Defines.Entries {
+		k.Defines = append(k.Defines, kernels.Define{Name: def.Key.Text, Value: int64(def.Value.int(x))})
 	}
 	return k, true
 }
 
+// indexOf is the place of the buffer of a name, or -1.
+func indexOf(buffers []kernels.Tensor, name string) int {
+	return slices.IndexFunc(buffers, func(t kernels.Tensor) bool { return t.Name == name })
+}
+
 // knobsOf are the knobs that the sources of a launch see.
 func (l *launchSpec) knobsOf(x *env, c kernels.Config) kernels.Config {
-	if l.Knobs == nil {
+	if len(l.Knobs.Entries) == 0 {
 		return c
 	}
-	settings := make([]kernels.Setting, len(l.Knobs))
-	for i, b := range l.Knobs {
-		settings[i] = kernels.Setting{Knob: l.knobs[i], Value: b.value.int(x)}
+	settings := make([]kernels.Setting, len(l.Knobs.Entries))
+	for i, b := range l.Knobs.Entries {
+		settings[i] = kernels.Setting{Knob: l.knobs[i], Value: b.Value.int(x)}
 	}
 	return kernels.Config{}.Unpack().With(settings...)
 }
 
 // arguments gives k its arguments.
-func (l *launchSpec) arguments(k *kernels.Launch, x *env, has []string) {
+func (l *launchSpec) arguments(k *kernels.Launch, x *env, buffers []kernels.Tensor) {
 	for _, a := range l.Args {
 		arg := kernels.Arg{Kind: a.kind, Name: a.name}
 		switch {
@@ -516,7 +444,7 @@ func (l *launchSpec) arguments(k *kernels.Launch, x *env, has []string) {
 			arg.Float = a.value.float(x)
 		case a.kind != kernels.ArgBuffer:
 			arg.Int = int64(a.value.int(x))
-		case !slices.Contains(has, a.name):
+		case indexOf(buffers, a.name) < 0:
 			arg.Name = "" // the null pointer
 		}
 		k.Args = append(k.Args, arg)
@@ -532,7 +460,7 @@ func (l *launchSpec) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	case k.Cluster > 0 && dev.ArchNumber() < 90 && dev.Kind != kernels.KindCPU:
 		return fmt.Errorf("clusters need sm_90 or later")
 	case k.Cluster > 0 && k.Grid[0]%k.Cluster != 0:
-		return &Fault{l.Grid[0].Place,
+		return &Fault{l.Grid[0].Position,
 			fmt.Sprintf("is %d, no multiple of the cluster of %d", k.Grid[0], k.Cluster)}
 	}
 	return nil

@@ -1,0 +1,406 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/console"
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/internal/pullrequest"
+	"normbench/kernels"
+	"normbench/lab"
+	"normbench/report"
+	"normbench/sweep/record"
+)
+
+// A gateConfig is what the flags of gate ask for.
+type gateConfig struct {
+	targetFlags
+	live            liveConfig
+	base            string // ref of git
+	policy, comment string
+	summary         string
+	pull            *pullrequest.PullRequest // nil where the job is for none
+	commit          string                   // of the base
+	before          string                   // the folder of kernels there
+	onCPU           bool
+}
+
+// The limit of a step's summary on GitHub, in bytes.
+const summaryLimit = 1 << 20
+
+func gateCommand(e *env) *cli.Command {
+	cfg := &gateConfig{}
+	cfg.loads = true // so that a pull request is told what is wrong with them
+	cfg.files = []*string{&cfg.summary}
+	return e.command(&cli.Command{
+		Name:  "gate",
+		Usage: "check and compare the kernels of a pull request, and comment on it",
+		Description: "Compares each family of --kernels with what it was at --base, in the same rounds, as " +
+			"`normbench compare --gate` does; a cell that is slower is measured again in a fresh worker, and one " +
+			"that is inconclusive once more. A family that the base lacks is checked against float64. With --device cpu, " +
+			"which needs no GPU, all families are checked and nothing is timed. In a job of GitHub or GitLab, one " +
+			"comment on the pull request is kept up to date. docs/gate.md has the workflows.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.base, Name: "base", Category: catWhat,
+				Usage:       "`REF` of git to compare with; it is fetched from origin where it is not there",
+				DefaultText: "the pull request's base branch"},
+			&cli.StringFlag{Destination: &cfg.policy, Name: "policy", Value: "regression",
+				Usage: "off only reports; regression exits 1 on a confirmed one; strict also exits 3 if a cell stays inconclusive"},
+			&cli.StringFlag{Destination: &cfg.live.rounds, Name: "rounds",
+				Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
+			&cli.IntFlag{Destination: &cfg.live.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
+				Action: checkRange("samples", 1, 1000, "use 1 to 1000")},
+			&cli.StringFlag{Destination: &cfg.comment, Name: "comment", Category: catOutput, Value: "auto",
+				Usage: "comment on the pull request: auto where the token may, always or never"},
+			&cli.StringFlag{Destination: &cfg.summary, Name: "summary", Category: catOutput,
+				Usage: "add the report to `FILE`", DefaultText: "$GITHUB_STEP_SUMMARY"},
+			&cli.StringFlag{Destination: &cfg.live.out, Name: "out", Category: catOutput, Value: "out",
+				Usage: "`FOLDER` for the report (gate.md, a page for each family) and every sample"},
+		}, shapeFlags(&cfg.Selection, "fast-llm; smoke on a cpu"), optionFlags(&cfg.Selection),
+			cfg.machineFlags.flags(), cfg.kernelFlags(), []cli.Flag{cfg.seedFlag()}),
+	}, &cfg.commonFlags, func() error { return runGate(e, cfg) })
+}
+
+func runGate(e *env, cfg *gateConfig) error {
+	if err := cfg.prepare(e); err != nil {
+		return err
+	}
+	if !cfg.onCPU {
+		old, err := cfg.checkOutBase(e)
+		if err != nil {
+			return err
+		}
+		defer old.Close()
+	}
+	parts, err := cfg.judge(e)
+	switch {
+	case e.Ctx.Err() != nil:
+		return cmp.Or(err, e.Ctx.Err())
+	case err != nil && cfg.pull == nil && cfg.summary == "":
+		return err
+	case err != nil: // is told: what stands on the pull request is of another commit
+		parts = append(parts, report.GatePart{Family: cfg.kernels, Outcome: &report.Outcome{Kind: report.Broken,
+			Reason: console.OneLine(err.Error())}})
+	}
+	var list []*report.Outcome
+	for _, p := range parts {
+		list = append(list, p.Outcome)
+	}
+	o := report.Join(list)
+	if told := cfg.tell(e, o, parts); told != nil || err != nil {
+		return cmp.Or(err, told)
+	}
+	return exitOf(o)
+}
+
+// prepare finds the pull request, and refuses what the end of the command would refuse.
+func (cfg *gateConfig) prepare(e *env) (err error) {
+	if cfg.kernels == "" {
+		return hint.Errorf("name the folder of their manifests: --kernels FOLDER; `normbench init` writes a manifest",
+			"gate needs the kernels to compare")
+	}
+	if cfg.pull, err = pullrequest.FromEnv(os.Getenv); err != nil {
+		return err
+	}
+	switch why := errors.New("this is no job of a pull request"); {
+	case cfg.comment == "never":
+		cfg.pull = nil
+	case cfg.pull != nil:
+		if why = cfg.pull.CanComment(); why == nil {
+			break
+		}
+		fallthrough
+	case cfg.comment == "always":
+		if cfg.comment == "always" {
+			return hint.Errorf(cmp.Or(hint.Of(why), "leave out --comment, or run it in a job of GitHub or GitLab"), "%w", why)
+		}
+		e.Notef("%s", why)
+	}
+	for _, name := range pullrequest.TokenVariables { // no kernel's process sees it
+		os.Unsetenv(name) //nolint:errcheck // it was read
+	}
+	if cfg.summary = cmp.Or(cfg.summary, os.Getenv("GITHUB_STEP_SUMMARY")); cfg.summary != "" {
+		if err := lab.CheckPlace(durable.Place{Name: cfg.summary}); err != nil {
+			return err
+		}
+	}
+	cfg.onCPU = cfg.Device == "cpu"
+	if cfg.Device == "" && len(cfg.workers.Value()) == 0 {
+		cfg.Device = "cuda" // with auto, a GPU that fails would pass
+	}
+	if cfg.Shapes == "" && cfg.Model == "" && !cfg.onCPU {
+		cfg.Shapes = "fast-llm"
+	}
+	cfg.live.gate, cfg.live.strict = cfg.policy != "off", cfg.policy == "strict"
+	return nil
+}
+
+// checkOutBase checks out what is compared with.
+func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
+	if cfg.base == "" {
+		pull, err := pullrequest.FromEnv(os.Getenv) // with --comment never, too
+		if err != nil || pull == nil {
+			return nil, cmp.Or(err, hint.Errorf("name a branch or commit: --base main",
+				"this is no job of a pull request, so there is no base to compare with"))
+		}
+		cfg.base = pull.Base
+	}
+	old, err := e.CheckOut(cfg.base, cfg.kernels)
+	if err != nil {
+		return nil, err
+	}
+	cfg.commit, cfg.before = old.Commit, old.Folder
+	return old, nil
+}
+
+// judge checks and compares all families. Beside an error stands what it has judged.
+func (cfg *gateConfig) judge(e *env) ([]report.GatePart, error) {
+	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, false); err != nil {
+		return nil, err
+	}
+	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes
+		return nil, err
+	}
+	all := e.Users
+	if cfg.onCPU {
+		part, err := cfg.check(e, all)
+		if err != nil {
+			return nil, err
+		}
+		if part.Outcome.Kind == report.Passed {
+			part.Outcome.Reason += "; nothing was timed"
+		}
+		return []report.GatePart{part}, nil
+	}
+	if err := e.UseBaseline(cfg.before); err != nil {
+		return nil, err
+	}
+	var parts []report.GatePart
+	var fresh []*kernels.Family
+	for _, f := range all {
+		if !e.HasBaseline(f.Name) {
+			fresh = append(fresh, f)
+			continue
+		}
+		part, err := cfg.compare(e, f)
+		if err != nil {
+			return parts, err
+		}
+		parts = append(parts, part)
+	}
+	for _, f := range fresh {
+		part, err := cfg.check(e, []*kernels.Family{f})
+		if err != nil {
+			return parts, err
+		}
+		if part.Family = f.Name; part.Outcome.Kind == report.Passed {
+			part.Outcome.Reason = report.NewFamily + "; " + part.Outcome.Reason
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// of is the target for some families: their ops and passes, unless some are asked for.
+func (cfg *gateConfig) of(families []*kernels.Family) targetFlags {
+	t := cfg.targetFlags
+	var ops, passes []string
+	for _, f := range families {
+		if !slices.Contains(ops, string(f.Op)) {
+			ops = append(ops, string(f.Op))
+		}
+		if !slices.Contains(passes, string(f.Pass)) {
+			passes = append(passes, string(f.Pass))
+		}
+	}
+	t.Op, t.Pass = cmp.Or(t.Op, strings.Join(ops, ",")), cmp.Or(t.Pass, strings.Join(passes, ","))
+	return t
+}
+
+// compare compares a family with the base's. What stays undecided is measured once more.
+func (cfg *gateConfig) compare(e *env, f *kernels.Family) (part report.GatePart, err error) {
+	c := &compareConfig{targetFlags: cfg.of([]*kernels.Family{f}), live: cfg.live}
+	c.operands = []string{f.Name, f.Name}
+	run, nothing, err := fightLive(e, c)
+	if err == nil && run != nil {
+		if o := run.Outcome(); o.Kind == report.Undecided || o.Kind == report.Unfit {
+			e.Notef("%s; measuring once more", o.Reason)
+			if run, err = cfg.again(e, f, run); err == nil && run == nil {
+				return part, fmt.Errorf("%s has no cells", f.Name)
+			}
+		}
+	}
+	switch {
+	case err != nil:
+		return part, err
+	case run == nil:
+		return report.GatePart{Family: f.Name, Outcome: &report.Outcome{Kind: report.Passed, Reason: nothing}}, nil
+	}
+	return report.GatePart{Family: f.Name, Outcome: run.Outcome(), Comparison: run.Comparison()}, nil
+}
+
+// again measures the cells of a run again that say nothing.
+func (cfg *gateConfig) again(e *env, f *kernels.Family, run *report.LiveFile) (*report.LiveFile, error) {
+	c := &compareConfig{targetFlags: cfg.of([]*kernels.Family{f}), live: cfg.live}
+	c.operands = []string{f.Name, f.Name}
+	c.seed++
+	if run.Forget(); len(run.Duels) > 0 {
+		if err := run.Write(durable.Place{Name: e.Saved}); err != nil {
+			return nil, err
+		}
+		c.live.resume, c.live.out = e.Saved, ""
+	}
+	run, _, err := fightLive(e, c)
+	return run, err
+}
+
+// check checks families against float64.
+func (cfg *gateConfig) check(e *env, families []*kernels.Family) (part report.GatePart, err error) {
+	t := cfg.of(families)
+	var names []string
+	for _, f := range families {
+		names = append(names, f.Name)
+	}
+	refs, err := e.ParseAll(names...)
+	if err != nil {
+		return part, err
+	}
+	t.Untimed = true
+	if err := t.open(e, false, refs...); err != nil {
+		return part, err
+	}
+	defer lab.Close(t.devices)
+	const repeats = 3
+	v, err := e.Verify(&lab.VerifyTask{Config: &t.OpenOptions, Device: t.devices[0], Problems: t.problems, Refs: refs,
+		Seed: t.seed, Repeats: repeats, Typed: t.TypedShapes()})
+	if err != nil {
+		return part, err
+	}
+	part = report.GatePart{Family: cfg.kernels, Outcome: &report.Outcome{Kind: report.Passed, Reason: v.Counts()}}
+	if len(v.Findings) > 0 {
+		part.Checks = lab.VerifyTable(repeats, v.Findings)
+	}
+	notRun := v.NotRun()
+	switch o := part.Outcome; {
+	case v.Failed > 0:
+		o.Kind, o.Reason, o.Lines = report.Wrong, fmt.Sprintf("%d of %d checks failed", v.Failed, v.Checks()), v.Failures()
+	case notRun != nil:
+		o.Kind, o.Reason = report.Undecided, notRun.Error()
+	case v.Checks() == 0:
+		o.Kind, o.Reason = report.Broken, "nothing was checked: no family has a base config for these problems"
+	}
+	return part, nil
+}
+
+// tell prints what came of it, and writes the report, the step's summary, the comment and the outputs.
+func (cfg *gateConfig) tell(e *env, o *report.Outcome, parts []report.GatePart) error {
+	kind := "gate"
+	if cfg.onCPU {
+		kind = "check"
+	}
+	about := fmt.Sprintf("`%s`", filepath.ToSlash(filepath.Clean(cfg.kernels)))
+	if cfg.commit != "" {
+		about += fmt.Sprintf(" against %s (%s)", cfg.base, cfg.commit)
+	}
+	if about += ". "; cfg.commit != "" {
+		about += "A is the base's kernel, B the change's. "
+	}
+	about += "normbench " + version() + "."
+	for _, p := range parts {
+		if p.Comparison == nil && p.Checks == nil {
+			continue
+		}
+		var err error
+		if p.Comparison != nil {
+			err = report.Render(e.out, p.Comparison, report.FormatText)
+		} else {
+			err = report.RenderTable(e.out, p.Checks, report.FormatText)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(e.out)
+	}
+	if _, err := fmt.Fprintln(e.out, o); err != nil {
+		return err
+	}
+	whole, err := report.GateText("", about, o, parts, 1<<30)
+	if err != nil {
+		return err
+	}
+	place := durable.Place{Root: cfg.live.out, Name: "gate.md"}
+	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which is not there where nothing was judged
+		return err
+	}
+	if err := e.Write(place, []byte(whole)); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if p.Comparison != nil {
+			file := filepath.Join(cfg.live.out, "gate-"+kernels.Slug(p.Family)+".html")
+			if err := e.writePage(file, func() *report.Page { return p.Comparison.Page("") }); err != nil {
+				return err
+			}
+		}
+	}
+	if err := cfg.addSummary(about, o, parts); err != nil {
+		return err
+	}
+	if err := addLines(os.Getenv("GITHUB_OUTPUT"), fmt.Sprintf(
+		"verdict=%s\nreason=%s\nfaster=%d\nslower=%d\nsame=%d\ninconclusive=%d\nreport=%s\n",
+		strings.ToLower(o.Kind.Word()), console.OneLine(o.Reason), o.Faster, o.Counts.Slower, o.Same, o.Inconclusive,
+		place)); err != nil {
+		return err
+	}
+	return cfg.sendComment(e, kind+" "+filepath.ToSlash(filepath.Clean(cfg.kernels)), about, o, parts)
+}
+
+// addSummary adds the report to the step's summary.
+func (cfg *gateConfig) addSummary(about string, o *report.Outcome, parts []report.GatePart) error {
+	text, err := report.GateText("", about, o, parts, summaryLimit)
+	if err != nil {
+		return err
+	}
+	return addLines(cfg.summary, text)
+}
+
+// sendComment puts the report onto the pull request. With --comment auto, a host that takes none is no error.
+func (cfg *gateConfig) sendComment(e *env, name, about string, o *report.Outcome, parts []report.GatePart) error {
+	if cfg.pull == nil || cfg.comment == "auto" && cfg.pull.CanComment() != nil {
+		return nil
+	}
+	text, err := report.GateText(pullrequest.Mark(name), about, o, parts, cfg.pull.Limit)
+	if err == nil {
+		err = cfg.pull.Comment(e.Ctx, name, text)
+	}
+	switch {
+	case err == nil:
+		e.Notef("commented on the pull request")
+	case cfg.comment == "auto":
+		e.Notef("no comment: %v", err)
+		err = nil
+	}
+	return err
+}
+
+// addLines adds text to the end of a file that a job's host reads, if there is one.
+func addLines(file, text string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return hint.Errorf(durable.Help(err), "%s: %w", file, durable.Cause(err))
+	}
+	_, err = f.WriteString(text)
+	return cmp.Or(err, f.Close())
+}

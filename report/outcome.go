@@ -1,0 +1,213 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"normbench/internal/console"
+	"normbench/kernels"
+	"normbench/sweep/ab"
+	"normbench/sweep/verdict"
+)
+
+// An Outcome is what a gate says of a comparison: it stands before everything else, in every format
+// but csv.
+type Outcome struct {
+	Kind   Kind
+	Reason string   // "2 slower, confirmed", without its word
+	Lines  []string // a line for each cell that it rests on
+	Counts
+}
+
+// A Kind is what the reader of an outcome does next.
+type Kind string
+
+// The kinds, the worst first: of several comparisons the worst is that of all.
+const (
+	Wrong     Kind = "wrong"     // an answer is wrong
+	Slower    Kind = "slower"    // confirmed by a second run
+	Broken    Kind = "broken"    // something could not be measured
+	Unfit     Kind = "unfit"     // the machine was
+	Undecided Kind = "undecided" // too much noise, or it ended early
+	Passed    Kind = "passed"
+)
+
+// Kinds are all kinds, the worst first.
+var Kinds = []Kind{Wrong, Slower, Broken, Unfit, Undecided, Passed}
+
+// Word is how an outcome begins.
+func (k Kind) Word() string {
+	switch k {
+	case Passed:
+		return "PASS"
+	case Unfit, Undecided:
+		return "UNDECIDED"
+	}
+	return "FAIL"
+}
+
+// String is the headline.
+func (o *Outcome) String() string { return o.Kind.Word() + ": " + o.Reason }
+
+// Counts are of cells, by their verdicts.
+type Counts struct{ Cells, Faster, Same, Slower, Inconclusive int }
+
+// plus counts the cells of two comparisons.
+func (t Counts) plus(u Counts) Counts {
+	return Counts{t.Cells + u.Cells, t.Faster + u.Faster, t.Same + u.Same, t.Slower + u.Slower,
+		t.Inconclusive + u.Inconclusive}
+}
+
+// NewFamily is why a comparison passes whose kernels the other checkout lacks.
+const NewFamily = "new family, nothing to compare"
+
+// mostLines are as many lines as an outcome has of one kind of cell; the table has them all.
+const mostLines = 10
+
+// Gated says that a gate was asked for: its outcome is shown.
+func (l *LiveFile) Gated() bool { return l.Policy != ab.Policy{} }
+
+// Outcome is what a gate says of the cells. Wrong answers and cells without a time are told whatever
+// was asked for.
+func (l *LiveFile) Outcome() *Outcome {
+	s := l.Summary
+	o := &Outcome{Kind: Passed, Counts: Counts{len(l.Duels), s.Faster, s.Same, s.Slower, s.Inconclusive}}
+	states := map[kernels.Status][]string{}
+	add := func(status kernels.Status, p kernels.Problem, reason string) {
+		states[status] = append(states[status], fmt.Sprintf("%s: %s, %s", p, status, reason))
+	}
+	for _, d := range l.Duels {
+		if d.Status != kernels.StatusOK {
+			add(d.Status, d.Problem, d.Reason)
+		}
+	}
+	var confirmed, doubtful, unclear []string
+	for i := range l.Gate {
+		g := &l.Gate[i]
+		line := fmt.Sprintf("gate: %s slower, %s", g.Problem, g)
+		if status := cmp.Or(g.Status, kernels.StatusOK); status != kernels.StatusOK {
+			// of other inputs, on which a kernel may be wrong that was right before
+			add(status, g.Problem, line)
+			states[status][len(states[status])-1] = line
+		}
+		if g.Confirmed {
+			confirmed = append(confirmed, line)
+			continue
+		}
+		doubtful = append(doubtful, line)
+		if g.Again.Verdict == verdict.Inconclusive && cmp.Or(g.Status, kernels.StatusOK) == kernels.StatusOK {
+			unclear = append(unclear, line)
+		}
+	}
+	for _, j := range l.Judged {
+		if j.Verdict == verdict.Inconclusive {
+			unclear = append(unclear, fmt.Sprintf("%s: %s, %s", j.Problem, j.Speedup(), j.Reason))
+		}
+	}
+	wrong, unfit := states[kernels.StatusWrong], states[kernels.StatusUnfit]
+	delete(states, kernels.StatusWrong)
+	delete(states, kernels.StatusUnfit)
+	var broken []string
+	for _, lines := range states {
+		broken = append(broken, lines...)
+	}
+	slices.Sort(broken)
+	again := 0 // slower, and not measured again as the run ended
+	if l.Policy.Gate {
+		again = len(l.SlowerDuels()) - len(l.Gate)
+	}
+	cells := func(list []string) string { return console.Count(len(list), "cell") }
+	switch missing := l.Asked - len(l.Duels); {
+	case len(wrong) > 0:
+		o.Kind, o.Reason, o.Lines = Wrong, "a wrong answer in "+cells(wrong), wrong
+	case l.Policy.Gate && len(confirmed) > 0:
+		o.Kind, o.Lines = Slower, slices.Concat(confirmed, doubtful)
+		o.Reason = fmt.Sprintf("%d slower, confirmed, of %s", len(confirmed), console.Count(len(l.Duels), "cell"))
+	case len(broken) > 0:
+		o.Kind, o.Reason, o.Lines = Broken, cells(broken)+" could not be measured", broken
+	case len(unfit) > 0:
+		o.Kind, o.Reason, o.Lines = Unfit, "the machine was unfit in "+cells(unfit), unfit
+	case l.Gated() && missing > 0:
+		o.Kind, o.Reason = Undecided, fmt.Sprintf("%d of %s measured", len(l.Duels), console.Count(l.Asked, "cell"))
+	case again > 0:
+		o.Kind, o.Reason = Undecided, fmt.Sprintf("%d slower, and not measured again", again)
+	case l.Policy.Strict && len(unclear) > 0:
+		o.Kind, o.Lines = Undecided, unclear
+		o.Reason = fmt.Sprintf("%d inconclusive, of %s", len(unclear), console.Count(len(l.Duels), "cell"))
+	case l.Policy.Gate:
+		o.Reason, o.Lines = fmt.Sprintf("0 of %d slower", len(l.Duels)), doubtful
+		if len(doubtful) > 0 {
+			o.Reason += fmt.Sprintf(", %d looked so and was not confirmed", len(doubtful))
+		}
+		if s.Inconclusive > 0 {
+			o.Reason += fmt.Sprintf(", %d inconclusive", s.Inconclusive)
+		}
+	default:
+		o.Reason = fmt.Sprintf("0 of %d inconclusive", len(l.Duels))
+	}
+	return o
+}
+
+// RenderOutcome writes an outcome without cells in the place of a comparison. In csv it has no rows.
+func RenderOutcome(w io.Writer, o *Outcome, format string) error {
+	var b bytes.Buffer
+	switch t := (&Table{Outcome: o}); format {
+	case FormatJSON:
+		return RenderTable(w, t, format)
+	case FormatCSV:
+	default:
+		l := &Layout{}
+		if s, ok := w.(*Screen); ok {
+			l = &s.Layout
+		}
+		l.writeOutcome(&b, o, format)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// Join is the outcome of several comparisons: the worst, with the counts of all.
+func Join(list []*Outcome) *Outcome {
+	if len(list) == 1 {
+		return list[0]
+	}
+	all := &Outcome{Kind: Passed}
+	var reasons []string
+	for _, o := range list {
+		all.Counts = all.plus(o.Counts)
+		if slices.Index(Kinds, o.Kind) < slices.Index(Kinds, all.Kind) {
+			all.Kind, reasons, all.Lines = o.Kind, nil, nil
+		}
+		if o.Kind == all.Kind {
+			if !slices.Contains(reasons, o.Reason) {
+				reasons = append(reasons, o.Reason)
+			}
+			all.Lines = append(all.Lines, o.Lines...)
+		}
+	}
+	all.Reason = strings.Join(reasons, "; ")
+	return all
+}
+
+// lines are those to show.
+func (o *Outcome) lines() []string {
+	if more := len(o.Lines) - mostLines; more > 0 {
+		return append(slices.Clone(o.Lines[:mostLines]), fmt.Sprintf("and %d more", more))
+	}
+	return o.Lines
+}
+
+// json is the outcome as the first value of a table's object.
+func (o *Outcome) json() string {
+	var lines []string
+	for _, l := range o.Lines {
+		lines = append(lines, jsonText(l))
+	}
+	return fmt.Sprintf(`{"outcome": %s, "kind": %s, "reason": %s, "cells": %d, "faster": %d, "same": %d, `+
+		`"slower": %d, "inconclusive": %d, "lines": [%s]}`, jsonText(o.Kind.Word()), jsonText(string(o.Kind)),
+		jsonText(o.Reason), o.Cells, o.Faster, o.Same, o.Counts.Slower, o.Inconclusive, strings.Join(lines, ", "))
+}
