@@ -259,8 +259,8 @@ func (o *OutputCheck) reason() string {
 		unwritten, o.First, o.Got, o.Want)
 }
 
-// Timed is the Failure of a variant whose outputs after so many timed runs are wrong, or nil.
-func (c *Check) Timed(runs int) error {
+// CheckTimed returns the Failure of a variant whose outputs after so many timed runs are wrong, or nil.
+func (c *Check) CheckTimed(runs int) error {
 	if why := c.Reason(); why != "" {
 		return Failf(StatusWrong, "after %d timed runs %s", runs, why)
 	}

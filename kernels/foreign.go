@@ -60,7 +60,7 @@ func (d *DeviceInfo) UnmarshalJSON(text []byte) error {
 	}
 	for _, s := range []*string{&d.ID, &d.Kind, &d.Name, &d.UUID, &d.Arch, &d.Driver,
 		&d.DriverVersion, &d.Compiler} {
-		*s = Printable(*s, maxName)
+		*s = MakePrintable(*s, maxName)
 	}
 	return nil
 }
@@ -73,9 +73,9 @@ func Slug(name string) string {
 	return strings.Join(parts, "-")
 }
 
-// Printable is a text of elsewhere as one line for a terminal, of at most so many bytes:
+// MakePrintable makes one line for a terminal of a text of elsewhere, of at most so many bytes:
 // white space is a space, and what a terminal may act on is U+FFFD.
-func Printable(s string, limit int) string {
+func MakePrintable(s string, limit int) string {
 	return truncate(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

@@ -68,7 +68,7 @@ func TestTexts(t *testing.T) {
 			lo, hi := k.Range()
 			return fmt.Sprintf("%x of %d to %d", a.Bits(), lo, hi)
 		case "printable":
-			return strconv.QuoteToASCII(kernels.Printable(text, 100))
+			return strconv.QuoteToASCII(kernels.MakePrintable(text, 100))
 		}
 		if err != nil {
 			return assert.Refusal(t, err)

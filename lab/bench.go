@@ -29,6 +29,8 @@ type BenchTask struct {
 // BenchResult is what was measured, as a table.
 type BenchResult struct {
 	*report.Table
+	Records          []*record.Record
+	Run              *record.Run
 	Measured, Failed int
 }
 
@@ -67,7 +69,7 @@ func (l *Lab) Bench(c *BenchTask) (*BenchResult, error) {
 	var found *BenchResult
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
 		l.Notes(report.RunNotes(sum, c.Devices))
-		found = &BenchResult{report.BenchTable(sink.records, &run), sum.Measured, sum.Failed + sum.Refused}
+		found = &BenchResult{report.BenchTable(sink.records, &run), sink.records, &run, sum.Measured, sum.Failed + sum.Refused}
 		var families []string
 		var problems []kernels.Problem
 		for _, r := range sink.records {

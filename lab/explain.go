@@ -68,7 +68,7 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (*report.Table, 
 		ladder := "the table alone"
 		var lines, nearby []string
 		if t.Book != nil {
-			ladder = t.Book.For(launchmap.ClassOf(p)).String()
+			ladder = t.Book.ForClass(launchmap.ClassOf(p)).String()
 			lines, nearby = t.Book.Draw(a)
 		}
 		table.Below = append(table.Below, lines)

@@ -125,7 +125,7 @@ func (l *Lab) Open(c *OpenOptions, refs ...*ref.Ref) ([]kernels.Device, error) {
 	}
 	if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
 		common := launchmap.ClassOf(kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16})
-		if step := families.Rung(d).For(common); step.Near != launchmap.Own {
+		if step := families.Rung(d).ForClass(common); step.Near != launchmap.Own {
 			l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench map learn` makes its own",
 				d.ID, step)
 		}

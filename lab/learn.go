@@ -57,7 +57,7 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	onHost := func(f *kernels.Family) bool { return len(f.Host) > 0 }
 	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.Users, onHost) {
 		why := errors.New("none of its families has a host stage, so none runs on a cpu")
-		if err := l.Unused(why); err != nil {
+		if err := l.ExplainUnused(why); err != nil {
 			return nil, err
 		}
 	}

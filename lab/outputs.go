@@ -43,6 +43,7 @@ func Exit(code int, err error) error { return &ExitError{code, err} }
 
 // The exit codes of more than one command.
 const (
+	ExitGate    = 1   // a wrong result, or a gate that failed
 	ExitTrouble = 2   // usage, or anything else that went wrong, as a result that could not be written
 	ExitSignal  = 130 // interrupted with the work kept, which is no error and not called one
 )

@@ -199,7 +199,7 @@ func (n *rates) count(t *testing.T, c *report.Comparison, path string) {
 	}
 	f, err := record.Load(path)
 	assert.NoError(t, err)
-	for es := range f.Latest().ByProblem() {
+	for es := range f.LatestOutcomes().ByProblem() {
 		var base, own record.Outcome
 		for _, e := range es {
 			switch {

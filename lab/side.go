@@ -68,7 +68,7 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 	ahead := map[kernels.Problem]report.Measurement{}
 	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
 		won = map[kernels.Problem]tune.Entry{}
-		for es := range f.Latest().ByProblem() {
+		for es := range f.LatestOutcomes().ByProblem() {
 			for _, x := range tune.Pick(es) {
 				if x.Chosen != "" {
 					won[x.Problem] = x
@@ -137,8 +137,8 @@ func chosenSide(text string, f *record.File, keep func(*record.Outcome) bool,
 		}
 		return s
 	}
-	latest := f.Latest()
-	s, searched := of(latest, won), of(f.SearchEntries(), nil)
+	latest := f.LatestOutcomes()
+	s, searched := of(latest, won), of(f.SearchOutcomes(), nil)
 	s.Records = f.Path
 	if len(searched.Cells) == 0 {
 		return s
@@ -151,7 +151,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Outcome) bool,
 	for _, x := range latest {
 		again[at{x.Problem, x.Variant}] = true
 	}
-	s.Cells = report.Best(s.Cells, searched.Cells, func(p kernels.Problem, v kernels.Variant) bool {
+	s.Cells = report.BestCells(s.Cells, searched.Cells, func(p kernels.Problem, v kernels.Variant) bool {
 		return won[p].Chosen != "" || again[at{p, v}]
 	})
 	return s

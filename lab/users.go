@@ -96,10 +96,10 @@ func (l *Lab) CheckUsed(tasks []sweep.Task, info kernels.DeviceInfo) error {
 			why = cmp.Or(why, f.CheckServes(t.Problem), f.Refuse(t.Problem, f.Base(t.Problem, info), info))
 		}
 	}
-	return l.Unused(cmp.Or(why, errors.New("none of its families is asked for")))
+	return l.ExplainUnused(cmp.Or(why, errors.New("none of its families is asked for")))
 }
 
-func (l *Lab) Unused(why error) error {
+func (l *Lab) ExplainUnused(why error) error {
 	if l.Kernels == "" {
 		return nil
 	}

@@ -47,9 +47,13 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 		us := slices.IndexFunc(columns, func(c Column[benchRow]) bool { return c.Head == "us" })
 		columns[us].Means = "median, of too few samples for an interval"
 	}
+	if status := &columns[slices.IndexFunc(columns, func(c Column[benchRow]) bool { return c.Head == "status" })]; len(rows) > 0 &&
+		!slices.ContainsFunc(rows, func(r benchRow) bool { return r.Status != kernels.StatusOK }) {
+		status.Text = func(benchRow) string { return "" } // an empty column is left out, which makes room for the stages
+	}
 	t := NewTable(strings.Join(append([]string{title}, Timer([]*record.Run{run})...), "\n"), rows, columns)
 	t.Notes, t.Group, t.Device = notes, ByProblem, run.Device.ID
-	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
+	t.Drop, t.Tight = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}, true
 	return t
 }
 

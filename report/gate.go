@@ -86,8 +86,8 @@ func (p *GatePart) skim(several bool) (m skim, err error) {
 	}
 	if p.Checks != nil {
 		var b bytes.Buffer
-		t := p.Checks.pick(p.Checks.all())
-		t = t.pick(slices.DeleteFunc(t.all(), t.empty))
+		t := p.Checks.pick(p.Checks.allColumns())
+		t = t.pick(slices.DeleteFunc(t.allColumns(), t.empty))
 		if err := RenderTable(&b, t, FormatMarkdown); err != nil {
 			return m, err
 		}

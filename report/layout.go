@@ -65,7 +65,7 @@ type sheet struct {
 // Check refuses Columns that t does not have, which is the first table that a command prints in a
 // format, before it has rows. A star in a name stands for names that the rows bring.
 func (l *Layout) Check(t *Table, format string) error {
-	t = t.in(format)
+	t = t.forFormat(format)
 	names := slices.Concat(t.Header, t.alias)
 	if t.named != nil {
 		names = append(names, t.named.Header...)
@@ -129,7 +129,7 @@ func (t *Table) find(name string) int {
 
 // asksData says whether Columns are names that only the rows for csv and json have.
 func (l *Layout) asksData(t *Table) bool {
-	data, missing := t.in(FormatCSV), false
+	data, missing := t.forFormat(FormatCSV), false
 	for _, name := range l.Columns {
 		if data.find(name) < 0 {
 			return false
@@ -146,7 +146,7 @@ func (l *Layout) choose(t *Table) (*Table, error) {
 		return t, nil
 	}
 	var keep []int
-	c := *t.pick(t.all()) // find adds columns
+	c := *t.pick(t.allColumns()) // find adds columns
 	for _, name := range l.Columns {
 		i := c.find(name)
 		switch {
@@ -179,7 +179,7 @@ func (l *Layout) width() int { return cmp.Or(l.Width, DefaultWidth) }
 // fit lays a table out: its rows under headings, without empty columns, and without those of
 // t.Drop, first to last, until it fits with long text wrapped. Then the widest text columns wrap.
 func (l *Layout) fit(t *Table) sheet {
-	p := sheet{Table: t.pick(t.all()), stacked: t.Below != nil}
+	p := sheet{Table: t.pick(t.allColumns()), stacked: t.Below != nil}
 	if l.Wide || p.stacked {
 		return p
 	}
@@ -226,7 +226,7 @@ func (p *sheet) group(g *Group) {
 
 // leaveOut takes columns out.
 func (p *sheet) leaveOut(names ...string) {
-	p.Table = p.pick(slices.DeleteFunc(p.all(),
+	p.Table = p.pick(slices.DeleteFunc(p.allColumns(),
 		func(i int) bool { return slices.Contains(names, p.Header[i]) }))
 }
 
@@ -314,8 +314,10 @@ func (p *sheet) widths() []int {
 
 // wrappedWidths are the widths where long text wraps, which is better than to leave a column out.
 func (p *sheet) wrappedWidths() []int {
-	const most = 26
-	w := p.widths()
+	w, most := p.widths(), 26
+	if p.Tight {
+		most = leastWidth
+	}
 	for i := range w {
 		if p.align(i) == Left {
 			w[i] = min(w[i], max(most, utf8.RuneCountInString(p.Header[i])))
@@ -333,22 +335,24 @@ func sum(widths []int) int {
 	return n
 }
 
-// wrap makes the widest text columns narrower, none below 20, until the table fits, and breaks
+// leastWidth is what no text column is made narrower than.
+const leastWidth = 20
+
+// wrap makes the widest text columns narrower, none below leastWidth, until the table fits, and breaks
 // their cells into lines. It is false where that does not help.
 func (p *sheet) wrap(width int) bool {
-	const least = 20
 	w := p.widths()
 	for sum(w) > width {
 		widest := -1
 		for i := range w {
-			if p.align(i) == Left && w[i] > least && (widest < 0 || w[i] > w[widest]) {
+			if p.align(i) == Left && w[i] > leastWidth && (widest < 0 || w[i] > w[widest]) {
 				widest = i
 			}
 		}
 		if widest < 0 {
 			break // words may still break so that it fits
 		}
-		w[widest] = max(least, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
+		w[widest] = max(leastWidth, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
 	}
 	whole := p.Rows
 	p.Rows = nil

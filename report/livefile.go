@@ -134,7 +134,7 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 	}
 	step := families.Rung(d)
 	for _, p := range problems {
-		note := "defaults by " + step.For(launchmap.ClassOf(p)).String()
+		note := "defaults by " + step.ForClass(launchmap.ClassOf(p)).String()
 		if !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}

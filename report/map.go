@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 
 	"normbench/internal/console"
 	"normbench/kernels/launchmap"
@@ -60,14 +61,9 @@ func WidthsTable(book *launchmap.Book, ref string, classes []launchmap.Class, co
 	for _, x := range classes {
 		for _, n := range columns {
 			for _, run := range book.Ranges(x, n) {
-				on := map[byte]string{launchmap.Measured: "measured", launchmap.Neighbour: "neighbours",
-					launchmap.Borrowed: "borrowed", launchmap.ByHand: "by hand"}[run.Evidence()]
-				if run.Match != launchmap.MatchCell {
-					on = string(run.Match)
-				}
 				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(run.First),
 					fmt.Sprint(min(run.Last, launchmap.MaxElems/n)),
-					run.Variant.Family, run.Variant.Config.String(), on})
+					run.Variant.Family, run.Variant.Config.String(), strings.Join(run.RestsOn, ", ")})
 			}
 		}
 	}

@@ -185,7 +185,7 @@ func (c *Comparison) Page(name string) *Page {
 // verdictFirst is a table of rows as a page shows it: the problem, the verdict and the speedup first, which is
 // what a phone has room for. Problems of one kind are told by their shapes.
 func (t *Table) verdictFirst() (table *Table, title string) {
-	c := *t.pick(t.all()) // find adds columns
+	c := *t.pick(t.allColumns()) // find adds columns
 	var first, rest []int
 	for _, name := range []string{"problem", "verdict", "speedup"} {
 		if i := c.find(name); i >= 0 {

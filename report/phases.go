@@ -52,13 +52,13 @@ var methodNotes = []rowNote{
 		func(r *Row) bool { return r.Verdict == NotPaired }},
 	{fmt.Sprintf("UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
 		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
-		"what the stream moved.", 100*TieBand, 100*verdict.Default().Unpaired), (*Row).byMedians},
+		"what the stream moved.", 100*TieBand, 100*verdict.Default().Unpaired), (*Row).isByMedians},
 	{"SAME needs the whole interval within that, and a stream that stood still. Run both with " +
-		"--live for less.", (*Row).byMedians},
+		"--live for less.", (*Row).isByMedians},
 }
 
-// byMedians says that a row was judged by medians.
-func (r *Row) byMedians() bool {
+// isByMedians says whether a row was judged by medians.
+func (r *Row) isByMedians() bool {
 	return r.Speedup > 0 && r.judged == nil && !r.isOneVariant() && r.Verdict != NotPaired
 }
 
@@ -130,11 +130,11 @@ func coverage(c *Comparison) (notes []string) {
 	return append(notes, c.rowNotes(coverageNotes)...)
 }
 
-// Best are the cells of a side as it is its own best choice of what was recorded: those of the
+// BestCells chooses the cells of a side with its best variants of what was recorded: those of the
 // finals or the grid, but of the search where the best variant that it saw is not among them: the
 // finals may have a variant of a design for another reason, such as the base, far from its best.
 // again says which variants are, and that the finals have the best in any case.
-func Best(cells, searched map[kernels.Problem]Measurement,
+func BestCells(cells, searched map[kernels.Problem]Measurement,
 	again func(kernels.Problem, kernels.Variant) bool) map[kernels.Problem]Measurement {
 	for p, s := range searched {
 		c, ok := cells[p]

@@ -36,8 +36,8 @@ func pairSeries(a, b Side) []picture.Series {
 		{Name: "B, " + y, Class: fmt.Sprint("s", slots[1]), Glyph: 1, Width: 1.4, Radius: 2.4}}
 }
 
-// Any says whether what is asked holds for a cell.
-func (s Side) Any(yes func(Measurement) bool) bool {
+// HoldsForAny says whether something holds for a cell.
+func (s Side) HoldsForAny(yes func(Measurement) bool) bool {
 	for _, c := range s.Cells {
 		if yes(c) {
 			return true
@@ -48,7 +48,7 @@ func (s Side) Any(yes func(Measurement) bool) bool {
 
 // holdsForAll says whether something holds for every cell, of which there are some.
 func (s Side) holdsForAll(yes func(Measurement) bool) bool {
-	return len(s.Cells) > 0 && !s.Any(func(c Measurement) bool { return !yes(c) })
+	return len(s.Cells) > 0 && !s.HoldsForAny(func(c Measurement) bool { return !yes(c) })
 }
 
 // isPeers says whether a side's kernels are another library's.

@@ -173,6 +173,7 @@ type Table struct {
 	Data *Table
 	// Only text uses these, to fit a terminal; see Layout.
 	Drop   []string  // columns to leave out for room, in this order; "a,b" go together
+	Tight  bool      // break words of text rather than leave a column out
 	Group  *Group    // rows of one kind under a heading; nil for none
 	Legend []Meaning // what columns mean
 	// Below, where set, has each row in lines, a cell to a line, with these lines behind the row's.
@@ -216,8 +217,8 @@ func (t *Table) align(column int) Align {
 	return Left
 }
 
-// in is t as a format shows it.
-func (t *Table) in(format string) *Table {
+// forFormat returns t as a format shows it.
+func (t *Table) forFormat(format string) *Table {
 	if format != FormatCSV && format != FormatJSON {
 		return t
 	}
@@ -262,8 +263,8 @@ func (t *Table) pick(columns []int) *Table {
 	return &c
 }
 
-// all are the numbers of t's columns.
-func (t *Table) all() (columns []int) {
+// allColumns lists the numbers of t's columns.
+func (t *Table) allColumns() (columns []int) {
 	for i := range t.Header {
 		columns = append(columns, i)
 	}
@@ -310,11 +311,11 @@ func RenderTables(w io.Writer, format string, end Ending, tables ...*Table) erro
 	}
 	chosen := make([]*Table, len(tables))
 	for i, t := range tables {
-		t = t.in(format)
+		t = t.forFormat(format)
 		if t.Data != nil && t.named == nil && l.asksData(t) {
-			t = t.in(FormatCSV)
+			t = t.forFormat(FormatCSV)
 		}
-		t, err := l.choose(t.pick(t.all()))
+		t, err := l.choose(t.pick(t.allColumns()))
 		if err != nil {
 			return err
 		}

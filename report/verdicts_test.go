@@ -210,7 +210,7 @@ func TestRecordedAlike(t *testing.T) {
 		f, err := record.Load(name)
 		assert.NoError(t, err)
 		twice := func(x *record.Outcome) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }
-		for _, e := range f.Latest(twice) {
+		for _, e := range f.LatestOutcomes(twice) {
 			x := e.Finals()
 			step := stats.TimerStep(e.SamplesUS)
 			pairs++

@@ -30,7 +30,7 @@ func TestContest(t *testing.T) {
 		return nil
 	}
 	o := contesting(10)
-	sink := &memory{}
+	sink := &memorySink{}
 	sum := mustRun(t, ts, sink, o, f)
 	sink.remember()
 	rounds := map[kernels.Variant]int{}
@@ -46,7 +46,7 @@ func TestContest(t *testing.T) {
 	assert.That(t, status[vs[4]] == kernels.StatusWrong && status[vs[5]] == kernels.StatusCompile &&
 		sum.Measured == 6 && sum.Failed == 2 && sum.Problems == 1, "%v, %+v", status, sum)
 	// What is there is not measured again, unless a variant is new: then all are.
-	again := &memory{keys: sink.keys}
+	again := &memorySink{keys: sink.keys}
 	if sum := mustRun(t, ts, again, o, fake()); sum.Skipped != 6 || len(again.records) != 0 {
 		t.Errorf("%+v", sum)
 	}

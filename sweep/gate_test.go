@@ -74,7 +74,7 @@ func TestOneGPUByTurns(t *testing.T) {
 		}
 		ts := tasks(t, 12, "rmsnorm/bwd/300x1024/bf16", "rmsnorm/bwd/500x2048/bf16",
 			"rmsnorm/fwd/300x1024/bf16")
-		sum, err := Run(t.Context(), registry, []kernels.Device{a}, ts, &memory{}, o)
+		sum, err := Run(t.Context(), registry, []kernels.Device{a}, ts, &memorySink{}, o)
 		assert.NoError(t, err)
 		assert.That(t, a.timed.Load() != 0 && b.timed.Load() != 0,
 			"a grid %t: %d and %d timings", grid, a.timed.Load(), b.timed.Load())

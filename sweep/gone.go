@@ -238,8 +238,8 @@ func (r *runner) leftError() error {
 	return &UnfinishedError{hint.Errorf(goneHelp, "%s; %s", strings.Join(why, "; "), what)}
 }
 
-// idle says that v has nothing that it could give back, and wakes who waits for that.
-func (r *runner) idle(v *visitor) {
+// markIdle notes that v has nothing that it could give back, and wakes who waits for that.
+func (r *runner) markIdle(v *visitor) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, v)

@@ -86,7 +86,7 @@ func TestDeviceGone(t *testing.T) {
 					if c.search {
 						o, unit = searching(search.Auto, search.Budget{}), "problems"
 					}
-					sink := &memory{}
+					sink := &memorySink{}
 					start := time.Now()
 					sum, err := Run(t.Context(), registry, ds,
 						tasks(t, c.variants, pool[:c.problems]...), sink, o)
@@ -126,7 +126,7 @@ func TestRunFlaky(t *testing.T) {
 			for _, o := range []RunOptions{options(2), searching(search.Grid, search.Budget{}),
 				contesting(4)} {
 				synctest.Test(t, func(t *testing.T) {
-					sink := &memory{}
+					sink := &memorySink{}
 					f, rng := fake(), rand.New(rand.NewPCG(seed, 40))
 					f.Hook = func(_ context.Context, op string, v kernels.Variant) error {
 						if rng.Float64() < p || fatal[v] && op == "check" {

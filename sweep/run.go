@@ -136,7 +136,7 @@ func (r *runner) measure(ctx context.Context, devices []kernels.Device) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
-	defer context.AfterFunc(ctx, func() { r.idle(nil) })()
+	defer context.AfterFunc(ctx, func() { r.markIdle(nil) })()
 	records := make(chan batch, 64)
 	var visitors []*visitor
 	for _, d := range devices {
@@ -210,7 +210,7 @@ type runner struct {
 
 // layOut queues what the sink does not hold.
 func (r *runner) layOut(tasks []Task) error {
-	missing := r.missing
+	missing := r.missingVariants
 	if s := r.o.Search; s != nil {
 		if err := search.CheckName(s.Strategy); err != nil {
 			return err
@@ -239,9 +239,9 @@ func (r *runner) layOut(tasks []Task) error {
 	return nil
 }
 
-// missing lists the variants of a task that the sink does not hold yet. A contest compares its variants with
+// missingVariants lists the variants of a task that the sink does not hold yet. A contest compares its variants with
 // each other, so if one of them is missing it lists all.
-func (r *runner) missing(t Task) (left []kernels.Variant) {
+func (r *runner) missingVariants(t Task) (left []kernels.Variant) {
 	for _, v := range t.Variants {
 		if !r.hasRecord(r.key(t.Problem, v, r.o.Run.Protocol)) {
 			left = append(left, v)
@@ -309,10 +309,10 @@ func (r *runner) takeJob(ctx context.Context, v *visitor) *job {
 	}
 }
 
-// ahead is how many problems a device's compiler knows of beside the one that is measured: it
+// announceLimit says how many problems a device's compiler knows of beside the one that is measured: it
 // compiles their first variants while a search waits for its last one, or decides. Where several
 // visitors share a GPU each has one, as then the others' work fills the machine.
-func (v *visitor) ahead() int {
+func (v *visitor) announceLimit() int {
 	if v.shares() {
 		return 1
 	}
@@ -331,7 +331,7 @@ func (r *runner) announce(v *visitor) *job {
 			n++
 		}
 	}
-	if n >= v.ahead() {
+	if n >= v.announceLimit() {
 		return nil
 	}
 	for _, j := range r.queue {
@@ -426,7 +426,7 @@ func (v *visitor) send(f batch) {
 // work takes jobs until none is left. The next one is announced to the device
 // before the current one is measured, so that it compiles meanwhile.
 func (v *visitor) work(ctx context.Context) error {
-	defer v.run.idle(v)
+	defer v.run.markIdle(v)
 	for {
 		j := v.run.takeJob(ctx, v)
 		if j == nil {
@@ -447,7 +447,7 @@ func (v *visitor) work(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		v.run.idle(v)
+		v.run.markIdle(v)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestStagesFail(t *testing.T) {
 				Broken: broken}
 		}
 		ts := tasks(t, 3, pool[1]) // two launches each
-		sink, f := &memory{}, fake()
+		sink, f := &memorySink{}, fake()
 		f.Fail, f.FailIn = fail, "stages"
 		sum := mustRun(t, ts, sink, options(2), f)
 		rs := sink.variants()
@@ -75,7 +75,7 @@ func TestRunOpenFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := fake()
 			f.OpenError, f.Fail = tc.open, tc.fail
-			sink := &memory{}
+			sink := &memorySink{}
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
 			var left *UnfinishedError
 			assert.That(t, errors.As(err, &left) == (tc.unmeasured > 0) &&
@@ -121,7 +121,7 @@ func TestRunTrouble(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := tc.fake
 			f.Registry = registry
-			sink := &memory{}
+			sink := &memorySink{}
 			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
 			assert.That(t, err != nil && err.Error() == tc.want,
 				"%s: got %v, want %s", tc.name, err, tc.want)
@@ -137,7 +137,7 @@ func TestRunTrouble(t *testing.T) {
 func TestRunDifferentDevices(t *testing.T) {
 	other := fake()
 	other.DeviceInfo = devicetest.CPU()
-	sink := &memory{}
+	sink := &memorySink{}
 	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink,
 		options(2))
 	assert.That(t, err != nil && err.Error() == "the devices differ: nvidia-h200 and cpu-two-2c" &&

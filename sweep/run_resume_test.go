@@ -43,7 +43,7 @@ func TestRunResumes(t *testing.T) {
 	all := append(ts[0].Variants, other)
 	ts[0].Variants = all
 	failing, card2 := fake(), fake()
-	failing.Fail = devicetest.Failing(kernels.StatusTimeout, all[2])
+	failing.Fail = devicetest.FailVariants(kernels.StatusTimeout, all[2])
 	card2.DeviceInfo = devicetest.H200()
 	card2.DeviceInfo.UUID = "GPU-2"
 	run2 := options(3)

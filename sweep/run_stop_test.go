@@ -22,7 +22,7 @@ func TestRunCanceled(t *testing.T) {
 			a, b := fake(), fake()
 			a.Seconds, b.Seconds = takes(0.01), takes(0.02)
 			ctx, cancel := context.WithCancelCause(t.Context())
-			sink := &memory{}
+			sink := &memorySink{}
 			o := options(2)
 			at := time.Now()
 			stop := func() {
@@ -93,7 +93,7 @@ func TestRunCanceledDevice(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			sink := &memory{}
+			sink := &memorySink{}
 			_, err := Run(ctx, registry, []kernels.Device{stuck(say), stuck(say)},
 				tasks(t, 3, pool[:3]...), sink, options(2))
 			assert.That(t, errors.Is(err, context.DeadlineExceeded), "%v: got %v", say, err)
@@ -112,7 +112,7 @@ func TestRunSinkFails(t *testing.T) {
 			a, b := fake(), fake()
 			a.Seconds, b.Seconds = takes(0.01), takes(0.015)
 			var failedAt time.Time
-			sink := &memory{}
+			sink := &memorySink{}
 			sink.fail = func(n int) error {
 				if n < at {
 					return nil
@@ -134,7 +134,7 @@ func TestRunSinkFails(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		sink := &memory{fail: func(n int) error {
+		sink := &memorySink{fail: func(n int) error {
 			if n == 2 { // the stream of the second device
 				return full
 			}

@@ -26,8 +26,8 @@ import (
 
 var registry = families.New()
 
-// A memory is a Sink that checks what it gets.
-type memory struct {
+// A memorySink is a Sink that checks what it gets.
+type memorySink struct {
 	runs    []*record.Run
 	records []*record.Record
 	whole   [][]*record.Record // records of variants that came together
@@ -35,7 +35,7 @@ type memory struct {
 	fail    func(appended int) error // where set, asked before every line
 }
 
-func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
+func (m *memorySink) AppendAll(vs ...interface{ CheckValid() error }) error {
 	before := len(m.records)
 	for _, v := range vs {
 		if m.fail != nil {
@@ -60,13 +60,13 @@ func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 	return nil
 }
 
-func (m *memory) Status(key string) (kernels.Status, bool) {
+func (m *memorySink) Status(key string) (kernels.Status, bool) {
 	s, ok := m.keys[key]
 	return s, ok
 }
 
 // remember makes what was appended what the sink holds.
-func (m *memory) remember() {
+func (m *memorySink) remember() {
 	m.keys = map[string]kernels.Status{}
 	for _, r := range m.records {
 		m.keys[r.Key] = r.Status
@@ -74,7 +74,7 @@ func (m *memory) remember() {
 }
 
 // variants are the records but for those of streams.
-func (m *memory) variants() []*record.Record { return ofVariants(m.records) }
+func (m *memorySink) variants() []*record.Record { return ofVariants(m.records) }
 
 func ofVariants(all []*record.Record) []*record.Record {
 	var rs []*record.Record
@@ -114,7 +114,7 @@ func grid(t testing.TB, problems ...string) []Task {
 
 // The devices are tested once, if something is left to measure, and each run has what the test found.
 func TestRunTestsFirst(t *testing.T) {
-	ts, sink, tests := tasks(t, 20, pool[0]), &memory{}, 0
+	ts, sink, tests := tasks(t, 20, pool[0]), &memorySink{}, 0
 	search := func() RunOptions {
 		o := searching("auto", search.Budget{})
 		o.Test = func(run *record.Run) error {
@@ -135,7 +135,7 @@ func TestRunTestsFirst(t *testing.T) {
 	assert.Equal(t, tests, 1, "tests of a sweep that has nothing to measure, and of one that had")
 	o, failed := search(), errors.New("no device")
 	o.Test = func(*record.Run) error { return failed }
-	_, err := Run(t.Context(), registry, []kernels.Device{f}, ts, &memory{}, o)
+	_, err := Run(t.Context(), registry, []kernels.Device{f}, ts, &memorySink{}, o)
 	assert.That(t, errors.Is(err, failed), "%v", err)
 }
 
@@ -182,7 +182,7 @@ func TestRun(t *testing.T) {
 		}
 		return 12.3456789e-6 + 1e-6*float64(sample)
 	}
-	sink := &memory{}
+	sink := &memorySink{}
 	sum := mustRun(t, ts, sink, o, f)
 	assert.That(t, sum.Measured == 8 && sum.Failed == 0 && sum.Skipped == 0 && sum.Wall > 0 &&
 		sum.Busy > 0, "summary %+v", sum)
@@ -251,7 +251,7 @@ func checkCalls(t *testing.T, f *devicetest.Fake) {
 func TestRunPrefetches(t *testing.T) {
 	ts := tasks(t, 3, pool[:4]...)
 	f := fake()
-	mustRun(t, ts, &memory{}, options(2), f)
+	mustRun(t, ts, &memorySink{}, options(2), f)
 	var got []string
 	for _, c := range f.Calls("prefetch", "open") {
 		got = append(got, c.Op+" "+c.Problem.String())
@@ -308,7 +308,7 @@ func TestRunRandom(t *testing.T) {
 			}
 			fakes = append(fakes, f)
 		}
-		sink := &memory{}
+		sink := &memorySink{}
 		o := options(1 + rnd.IntN(4))
 		var events []ProgressEvent
 		o.Observe = func(e ProgressEvent) { events = append(events, e) }
@@ -387,7 +387,7 @@ func TestRunSharesWork(t *testing.T) {
 			f.Seconds = takes(1)
 			fakes = append(fakes, f)
 		}
-		mustRun(t, ts, &memory{}, options(2), fakes...)
+		mustRun(t, ts, &memorySink{}, options(2), fakes...)
 		for i, f := range fakes {
 			assert.Equal(t, len(f.Calls("open")), 1, "device", i, "had", len(ts), "jobs")
 		}
@@ -396,7 +396,7 @@ func TestRunSharesWork(t *testing.T) {
 		slow, fast := fake(), fake()
 		slow.Seconds, fast.Seconds = takes(100), takes(1e-3)
 		ts := tasks(t, 4, pool...)
-		sum := mustRun(t, ts, &memory{}, options(2), slow, fast)
+		sum := mustRun(t, ts, &memorySink{}, options(2), slow, fast)
 		assert.Equal(t, sum.Measured, 4*len(ts), sum)
 		n := len(slow.Calls("open"))
 		assert.That(t, n <= 1, "the slow device had %d jobs", n)
@@ -430,7 +430,7 @@ func TestRunWarmsUp(t *testing.T) {
 				time.Sleep(time.Duration(s * 1e9))
 				return s
 			}
-			sink := &memory{}
+			sink := &memorySink{}
 			mustRun(t, ts, sink, options(samples), f)
 			visits := map[kernels.Problem]int{}
 			for _, c := range f.Calls("time") {

@@ -32,13 +32,13 @@ func contesting(rounds int) RunOptions {
 func found(t *testing.T, ts []Task, o RunOptions, f *devicetest.Fake) (sum Totals, searched,
 	finals []*record.Record) {
 	t.Helper()
-	sink := &memory{}
+	sink := &memorySink{}
 	sum = mustRun(t, ts, sink, o, f)
 	searched, finals = byPhase(sink)
 	return sum, searched, finals
 }
 
-func byPhase(m *memory) (searched, finals []*record.Record) {
+func byPhase(m *memorySink) (searched, finals []*record.Record) {
 	for _, r := range m.variants() {
 		if strings.HasSuffix(r.Run, "-finals") {
 			finals = append(finals, r)
@@ -58,7 +58,7 @@ func TestSearch(t *testing.T) {
 	ts[0].Add(preset)
 	ts[0].Checked = preset
 	for _, strategy := range search.Names() {
-		sink := &memory{}
+		sink := &memorySink{}
 		o := searching(strategy, search.Budget{})
 		var last ProgressEvent
 		o.Observe = func(e ProgressEvent) {
@@ -122,7 +122,7 @@ func TestSearch(t *testing.T) {
 
 // A search in other families has the base in common with one before, and is one of its own.
 func TestSearchElsewhere(t *testing.T) {
-	ts, sink := tasks(t, 60, pool[0]), &memory{}
+	ts, sink := tasks(t, 60, pool[0]), &memorySink{}
 	all := ts[0].Variants
 	for _, part := range []struct {
 		name     string

@@ -33,7 +33,7 @@ func TestRunUnfit(t *testing.T) {
 			}
 			return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
 		}}
-		sink := &memory{}
+		sink := &memorySink{}
 		ts := tasks(t, 1, "rmsnorm/fwd/64x256/bf16")
 		_, err := Run(t.Context(), registry, []kernels.Device{dev}, ts, sink, options(5))
 		assert.Must(t, err == nil, "%s: %v", name, err)
@@ -109,7 +109,7 @@ func TestRunImpossible(t *testing.T) {
 		for _, o := range []RunOptions{options(4), contesting(4),
 			searching(search.Grid, search.Budget{})} {
 			o.Run.FloorUS = 2.5
-			f, sink := fake(), &memory{}
+			f, sink := fake(), &memorySink{}
 			f.Seconds = lie
 			Run(t.Context(), registry, devices(f), ts, sink, o)
 			for _, r := range sink.records {

@@ -37,7 +37,7 @@ func merge(old, next *TunedTable, source func(family string) string) (t *TunedTa
 		}
 	}
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
-	t.Runs = t.named(slices.Concat(old.Runs, next.Runs))
+	t.Runs = t.keepNamed(slices.Concat(old.Runs, next.Runs))
 	return t, replaced
 }
 

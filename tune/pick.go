@@ -29,7 +29,7 @@ func beats(e, base *record.Outcome) bool {
 // If a search has chosen, its choice stands, with the numbers of its finals. The numbers of the
 // search flatter the choice, because it was chosen by them.
 //
-// Pass record.File.Latest: of entries that differ only in source or driver,
+// Pass record.File.LatestOutcomes: of entries that differ only in source or driver,
 // the fastest would be taken, however old. Pick is exhaustive over what is
 // there; which variants are measured at all is the search's business.
 func Pick(entries []record.Outcome) []Entry {

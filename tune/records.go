@@ -3,7 +3,6 @@ package tune
 import (
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strings"
 
@@ -13,14 +12,13 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
-	"normbench/sweep/stats"
 )
 
 // current are the entries of the table's protocol, problem by problem. Only records of today's code
 // and of today's launch rules count.
 func (f *Fold) current() iter.Seq[[]record.Outcome] {
 	info := f.table.Device
-	now := f.records.Latest(func(x *record.Outcome) bool {
+	now := f.records.LatestOutcomes(func(x *record.Outcome) bool {
 		return x.Run.Protocol == f.table.Protocol && f.isCurrent(x)
 	})
 	return func(yield func([]record.Outcome) bool) {
@@ -54,7 +52,7 @@ func (f *Fold) isCurrent(x *record.Outcome) bool {
 func (f *Fold) History() *search.History {
 	h, best := &search.History{}, map[kernels.Problem]float64{}
 	cold := func(x *record.Outcome) bool { return x.Run.Protocol.Cold }
-	for _, x := range slices.Concat(f.records.Latest(cold), f.records.SearchEntries(cold)) {
+	for _, x := range slices.Concat(f.records.LatestOutcomes(cold), f.records.SearchOutcomes(cold)) {
 		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != f.table.Device.ID ||
 			x.Variant.Family == record.Stream || f.id.SourceOf(x.Variant.Family) != x.Source {
 			continue
@@ -71,7 +69,7 @@ func (f *Fold) History() *search.History {
 func (f *Fold) addSearched() (notes []string) {
 	searching := f.table.Protocol
 	searching.Phase = record.PhaseSearch
-	f.table.countSearched(f.records.SearchEntries(func(x *record.Outcome) bool {
+	f.table.countSearched(f.records.SearchOutcomes(func(x *record.Outcome) bool {
 		p := x.Run.Protocol
 		p.Samples = searching.Samples // a search has its own
 		return p == searching && f.isCurrent(x)
@@ -82,19 +80,14 @@ func (f *Fold) addSearched() (notes []string) {
 // describe completes the table with what stands in no single entry. Notes are what a person should
 // know of it.
 func (t *TunedTable) describe() (notes []string) {
-	var noise []float64
 	unstable := 0
 	for i := range t.Entries {
-		x := &t.Entries[i]
-		if x.Unstable {
+		if t.Entries[i].Unstable {
 			unstable++
 		}
-		if x.Noise > 0 {
-			noise = append(noise, x.Noise)
-		}
 	}
-	if len(noise) > 0 {
-		t.Noise = math.Round(stats.Median(noise)*1e4) / 1e4
+	if noise := noiseOf(t.Entries); noise > 0 {
+		t.Noise = noise
 	}
 	if unstable > 0 {
 		notes = append(notes, fmt.Sprintf("%s give other bits from run to run; see \"unstable\" in %s",

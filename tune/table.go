@@ -40,20 +40,17 @@ type TunedTable struct {
 	Protocol record.Protocol    `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
 	// Noise is the middle of what two copies of each base differ by in the finals,
 	// relatively: no margin below it means anything.
-	Noise   float64      `json:"noise,omitempty"`
-	Runs    []RunSummary `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
-	Entries []Entry      `json:"entries"`        // in the order of record.CompareProblems
+	Noise   float64                `json:"noise,omitempty"`
+	Runs    []launchmap.RunSummary `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
+	Entries []Entry                `json:"entries"`        // in the order of record.CompareProblems
 	// Map is nil where nothing was learned. It has runs, protocol, sources and a checksum of its
 	// own.
 	Map *launchmap.Map `json:"map,omitempty"`
 }
 
-// A RunSummary says which command measured entries, at which version, on which card.
-type RunSummary = launchmap.RunSummary
-
 // RunOf is a run of records.
-func RunOf(r *record.Run) RunSummary {
-	return RunSummary{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
+func RunOf(r *record.Run) launchmap.RunSummary {
+	return launchmap.RunSummary{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
 		DriverVersion: r.Device.DriverVersion, FloorUS: r.FloorUS}
 }
 
@@ -63,11 +60,11 @@ func (t *TunedTable) addRuns(runs ...*record.Run) {
 	for _, r := range runs {
 		all = append(all, RunOf(r))
 	}
-	t.Runs = t.named(all)
+	t.Runs = t.keepNamed(all)
 }
 
-// named are those of runs that entries name, each once, in the order of time.
-func (t *TunedTable) named(runs []RunSummary) (kept []RunSummary) {
+// keepNamed keeps those of runs that entries name, each once, in the order of time.
+func (t *TunedTable) keepNamed(runs []launchmap.RunSummary) (kept []launchmap.RunSummary) {
 	names := map[string]bool{}
 	for i := range t.Entries {
 		names[t.Entries[i].Run] = true
@@ -78,7 +75,7 @@ func (t *TunedTable) named(runs []RunSummary) (kept []RunSummary) {
 			names[r.ID] = false
 		}
 	}
-	slices.SortStableFunc(kept, func(a, b RunSummary) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(kept, func(a, b launchmap.RunSummary) int { return a.Time.Compare(b.Time) })
 	return kept
 }
 
@@ -315,17 +312,23 @@ func (t *TunedTable) layOut() ([]byte, error) {
 // Write checks a tuned table and writes it, laid out, in place of an older one: readers see the old
 // file or the new one, never half of one, also after a power cut.
 func (t *TunedTable) Write(p durable.Place) error {
-	if err := t.CheckValid(); err != nil {
+	data, err := t.Text()
+	if err != nil {
 		return fmt.Errorf("tuned table %s: %w", p, err)
 	}
-	data, err := t.layOut()
-	if err != nil {
-		return err
-	}
-	if err := p.Write(append(data, '\n')); err != nil {
+	if err := p.Write(data); err != nil {
 		return fmt.Errorf("tuned table %w", err)
 	}
 	return nil
+}
+
+// Text checks a tuned table, and lays it out as a file.
+func (t *TunedTable) Text() ([]byte, error) {
+	if err := t.CheckValid(); err != nil {
+		return nil, err
+	}
+	data, err := t.layOut()
+	return append(data, '\n'), err
 }
 
 // Update replaces one half of the table at a place: change gets the table there, nil for none, and

@@ -86,15 +86,15 @@ func compare(e *env, cfg *compareConfig) error {
 	if err != nil {
 		return err
 	}
-	c, err := recorded(e, ops, wanted)
+	c, err := compareRecorded(e, ops, wanted)
 	if err != nil {
 		return err
 	}
 	return showCompared(e, &cfg.commonFlags, &cfg.Selection, c)
 }
 
-// recorded compares what two operands have recorded.
-func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.Comparison, error) {
+// compareRecorded compares what two operands have recorded.
+func compareRecorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.Comparison, error) {
 	var sides [2]report.Side
 	for i, text := range ops {
 		s, err := e.Side(text)
@@ -109,9 +109,9 @@ func recorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*report.
 		sides[i] = s
 	}
 	ours := func(x report.Measurement) bool { return e.IsUsers(x.Variant) }
-	if !sides[0].Any(ours) && !sides[1].Any(ours) {
+	if !sides[0].HoldsForAny(ours) && !sides[1].HoldsForAny(ours) {
 		why := errors.New("both operands are recorded, and neither has a variant of it")
-		if err := e.Unused(why); err != nil {
+		if err := e.ExplainUnused(why); err != nil {
 			return nil, err
 		}
 	}

@@ -1,14 +1,30 @@
 package main
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/lab"
 	"normbench/report"
 )
 
+// An explainConfig is what the flags of explain ask for.
+type explainConfig struct {
+	commonFlags
+	machineFlags
+	timingFlags
+	tuned   string
+	measure bool
+}
+
 func explainCommand(e *env) *cli.Command {
-	x := &commonFlags{only: "one shape or problem"}
-	var tuned, device string
+	cfg := &explainConfig{}
+	cfg.only = "one shape or problem"
 	return e.command(&cli.Command{
 		Name:      "explain",
 		Usage:     "show what the default or a tuned table picks for a shape, and why",
@@ -20,25 +36,73 @@ func explainCommand(e *env) *cli.Command {
 			"says which map answers, what the neighbours run, and draws the cells around the " +
 			"pick. An entry of another device's table is no match. csv and json have the launches " +
 			"as data: grid, block, shared memory, cluster, defines, and arguments by name in the " +
-			"kernel's order.",
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Destination: &tuned, Name: "tuned", Category: catWhat,
+			"kernel's order.\n" +
+			"With --measure it runs the pick of one problem on this machine, and says why it takes its time: " +
+			"the time of a copy of the same tensors (the stream), the card's peak, an empty launch (the " +
+			"floor), the time of each stage, and what each launch has of the device.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.tuned, Name: "tuned", Category: catWhat,
 				Usage: "ask this `FILE` of sweep, map fill or map learn instead of the program's own map"},
-			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
-				Usage: "launch on " + knownDevices, Value: "h200"},
-			x.kernelsFlag(),
-		}, x.tableFlags()...),
-	}, x, func() error {
-		d, err := e.KnownDevice(device)
-		if err != nil {
-			return err
+			&cli.BoolFlag{Destination: &cfg.measure, Name: "measure",
+				Usage: "run the pick, and say where its time goes"},
+			&cli.StringFlag{Destination: &cfg.Device, Name: "device", Category: catWhere,
+				Usage:       "launch on " + knownDevices + "; with --measure auto, cpu, cuda or cuda:N",
+				DefaultText: "h200; with --measure auto"},
+			cfg.kernelsFlag(),
+		}, cfg.timingFlags.flags(), cfg.tableFlags()),
+	}, &cfg.commonFlags, func() error { return explain(e, cfg) })
+}
+
+func explain(e *env, cfg *explainConfig) error {
+	if cfg.measure {
+		return explainMeasured(e, cfg)
+	}
+	for _, name := range []string{"samples", "warm"} {
+		if cfg.given[name] {
+			return hint.Errorf("add --measure", "--%s is for times, and explain takes none without --measure", name)
 		}
-		table, err := e.Explain(tuned, x.operands[0], d)
-		if err != nil {
-			return err
-		}
-		return report.RenderTable(e.out, table, x.format)
-	})
+	}
+	d, err := e.KnownDevice(cmp.Or(cfg.Device, "h200"))
+	if err != nil {
+		return err
+	}
+	table, err := e.Explain(cfg.tuned, cfg.operands[0], d)
+	if err != nil {
+		return err
+	}
+	return report.RenderTable(e.out, table, cfg.format)
+}
+
+// explainMeasured measures the pick of one problem.
+func explainMeasured(e *env, cfg *explainConfig) error {
+	if !strings.Contains(cfg.operands[0], "/") {
+		return hint.Errorf("write one problem, such as rmsnorm/bwd/"+cfg.operands[0]+"/bf16",
+			"--measure takes one problem, and %s is the shape of several", cfg.operands[0])
+	}
+	p, err := kernels.ParseProblem(cfg.operands[0])
+	if err != nil {
+		return err
+	}
+	text := "base"
+	if cfg.tuned != "" {
+		text = "tuned:" + cfg.tuned
+	}
+	refs, err := e.ParseAll(text)
+	if err != nil {
+		return err
+	}
+	cfg.Jobs = -1 // no peers
+	devices, err := e.Open(cfg.config(&cfg.commonFlags, cfg.cache()), refs...)
+	if err != nil {
+		return err
+	}
+	defer lab.Close(devices)
+	table, err := e.ExplainMeasured(cfg.tuned, &lab.BenchTask{Config: &cfg.OpenOptions, Devices: devices,
+		Problems: []kernels.Problem{p}, Refs: refs, Protocol: cfg.protocol(devices[0].Info()), Seed: cfg.seed})
+	if err != nil {
+		return err
+	}
+	return report.RenderTable(e.out, table, cfg.format)
 }
 
 // knownDevices is the help of flags that take one.

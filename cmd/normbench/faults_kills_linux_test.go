@@ -23,7 +23,7 @@ import (
 
 // moment waits for a random point of the job: so much time, or so much in the records file, which
 // is when they are appended. It returns early when the program ends.
-func (x *trial) moment(p *proc) {
+func (x *faultTrial) moment(p *proc) {
 	path := filepath.Join(x.out(), record.FileName)
 	after := time.Duration(float64(x.took) * x.r.Float64())
 	size := int64(math.MaxInt64)
@@ -44,7 +44,7 @@ func (x *trial) moment(p *proc) {
 }
 
 // kill sends a signal at a random moment, up to three times in a row, and goes on.
-func (x *trial) kill(sig syscall.Signal) {
+func (x *faultTrial) kill(sig syscall.Signal) {
 	for range 1 + x.r.IntN(3) {
 		p := x.command("normbench", x.with()...)
 		var reading *os.File
@@ -98,11 +98,11 @@ func (h *harness) mounts() bool {
 }
 
 // mount mounts a tmpfs over the trial's folder, or mounts that again.
-func (x *trial) mount(flags uintptr, data string) {
+func (x *faultTrial) mount(flags uintptr, data string) {
 	assert.NoError(x.t, syscall.Mount("none", x.dir, "tmpfs", flags, data))
 }
 
-func (x *trial) fillDisk() {
+func (x *faultTrial) fillDisk() {
 	x.mount(0, fmt.Sprintf("size=%dk", 4+4*x.r.IntN(int(x.size)/4096+3)))
 	defer syscall.Unmount(x.dir, syscall.MNT_DETACH)
 	p := x.start()
@@ -116,7 +116,7 @@ func (x *trial) fillDisk() {
 }
 
 // forbidDisk has every command that writes do so where nothing can be written.
-func (x *trial) forbidDisk(i int) {
+func (x *faultTrial) forbidDisk(i int) {
 	x.mount(0, "size=1m")
 	defer syscall.Unmount(x.dir, syscall.MNT_DETACH)
 	from := filepath.Join(x.jobs[0].done, record.FileName)
@@ -139,7 +139,7 @@ func (x *trial) forbidDisk(i int) {
 
 // limit runs a job under a limit of the shell: -f, the size of files in KiB, or -n, how many
 // may be open.
-func (x *trial) limit(what string, n int) {
+func (x *faultTrial) limit(what string, n int) {
 	script := fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`, what, n)
 	p := x.begin("sh", append([]string{"-c", script, "sh"}, x.with()...)...)
 	code, codes := p.wait(), []int{0, exitTrouble}
@@ -166,7 +166,7 @@ var changes = []struct{ name, do, mend string }{
 }
 
 // change has somebody else change the files of a sweep on its way.
-func (x *trial) change(what int) {
+func (x *faultTrial) change(what int) {
 	p := x.start()
 	x.moment(p)
 	file, table := filepath.Join(x.out(), record.FileName), filepath.Join(x.out(), tune.FileName)
@@ -206,7 +206,7 @@ func (x *trial) change(what int) {
 }
 
 // writeTwice starts a second sweep into the folder of the first at a random moment.
-func (x *trial) writeTwice() {
+func (x *faultTrial) writeTwice() {
 	first := x.start()
 	x.moment(first)
 	second := x.start()
@@ -239,7 +239,7 @@ func faultPairs(seed uint64) (pairs [][2]string) {
 
 // misbehave runs a sweep with a worker that does a fault at a step, in one request or in all from
 // it on, alone or beside one that does not.
-func (x *trial) misbehave(pair [2]string) {
+func (x *faultTrial) misbehave(pair [2]string) {
 	fault, step := pair[0], pair[1]
 	once, beside := x.r.IntN(4) > 0, x.r.IntN(2) == 0
 	n, mark := 1, ""
@@ -278,7 +278,7 @@ func (x *trial) misbehave(pair [2]string) {
 
 // flake runs a sweep with a worker that does a fault at random, or in every n-th answer. It
 // blames no variant, says what is unmeasured, and ends whole where it need not.
-func (x *trial) flake(fault string, whole bool) {
+func (x *faultTrial) flake(fault string, whole bool) {
 	x.what = fault
 	args := append(x.with("normbench-faulty "+fault), "--timeout", "3s")
 	p := x.begin("normbench", args...)

@@ -55,31 +55,31 @@ func TestFaultHarness(t *testing.T) {
 	}
 	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 	pairs := faultPairs(seed)
-	for _, c := range []class{
-		{"kill -9, grid", 100, many, func(x *trial, i int) {
+	for _, c := range []faultClass{
+		{"kill -9, grid", 100, many, func(x *faultTrial, i int) {
 			x.job = h.jobs[0]
 			x.kill(syscall.SIGKILL)
 		}},
-		{"kill -9, search", 100, many, func(x *trial, i int) {
+		{"kill -9, search", 100, many, func(x *faultTrial, i int) {
 			x.job = h.jobs[1]
 			x.kill(syscall.SIGKILL)
 		}},
-		{"TERM, HUP, INT", 45, many, func(x *trial, i int) { x.kill(stops[i%3]) }},
-		{"closed pipe", 30, many, func(x *trial, i int) { x.kill(syscall.SIGPIPE) }},
-		{"full disk", 40 * disk, 1, func(x *trial, i int) { x.fillDisk() }},
-		{"read-only disk", 12 * disk, 1, (*trial).forbidDisk},
-		{"file size limit", 30, many, func(x *trial, i int) { x.limit("-f", 1+x.r.IntN(40)) }},
-		{"few file descriptors", 40, many, func(x *trial, i int) { x.limit("-n", 3+x.r.IntN(24)) }},
-		{"files changed under it", 70, many, func(x *trial, i int) { x.change(i / 2) }},
-		{"two writers", 30, many / 2, func(x *trial, i int) { x.writeTwice() }},
-		{"worker", len(pairs), 8, func(x *trial, i int) {
+		{"TERM, HUP, INT", 45, many, func(x *faultTrial, i int) { x.kill(stops[i%3]) }},
+		{"closed pipe", 30, many, func(x *faultTrial, i int) { x.kill(syscall.SIGPIPE) }},
+		{"full disk", 40 * disk, 1, func(x *faultTrial, i int) { x.fillDisk() }},
+		{"read-only disk", 12 * disk, 1, (*faultTrial).forbidDisk},
+		{"file size limit", 30, many, func(x *faultTrial, i int) { x.limit("-f", 1+x.r.IntN(40)) }},
+		{"few file descriptors", 40, many, func(x *faultTrial, i int) { x.limit("-n", 3+x.r.IntN(24)) }},
+		{"files changed under it", 70, many, func(x *faultTrial, i int) { x.change(i / 2) }},
+		{"two writers", 30, many / 2, func(x *faultTrial, i int) { x.writeTwice() }},
+		{"worker", len(pairs), 8, func(x *faultTrial, i int) {
 			x.job = h.jobs[x.r.IntN(2)]
 			x.misbehave(pairs[i%len(pairs)])
 		}},
-		{"dies at random, p0.01", 60, 4, func(x *trial, _ int) { x.flake("dies any p0.01", true) }},
-		{"dies at random, p0.03", 60, 4, func(x *trial, _ int) { x.flake("dies any p0.03", true) }},
-		{"dies at random, p0.1", 60, 4, func(x *trial, _ int) { x.flake("dies any p0.1", false) }},
-		{"every n-th answer is junk", 40, 4, func(x *trial, i int) {
+		{"dies at random, p0.01", 60, 4, func(x *faultTrial, _ int) { x.flake("dies any p0.01", true) }},
+		{"dies at random, p0.03", 60, 4, func(x *faultTrial, _ int) { x.flake("dies any p0.03", true) }},
+		{"dies at random, p0.1", 60, 4, func(x *faultTrial, _ int) { x.flake("dies any p0.1", false) }},
+		{"every n-th answer is junk", 40, 4, func(x *faultTrial, i int) {
 			step := []string{"sense", "check", "time", "open"}[i/2%4]
 			x.flake("garbage "+step+" /"+strings.Repeat("n", 3+x.r.IntN(6)), false)
 		}},
@@ -87,7 +87,7 @@ func TestFaultHarness(t *testing.T) {
 		h.inject(c)
 	}
 	for _, f := range h.prepareReaders() {
-		h.inject(class{f.name, f.share, runtime.NumCPU(), func(x *trial, i int) { x.damage(f) }})
+		h.inject(faultClass{f.name, f.share, runtime.NumCPU(), func(x *faultTrial, i int) { x.damage(f) }})
 	}
 	assert.That(t, len(h.rows) != 0, "no class of faults is called %q", h.only)
 	h.addRow("all", maps.Clone(h.sum))
@@ -95,11 +95,11 @@ func TestFaultHarness(t *testing.T) {
 		strings.Join(columns, " | "), strings.Join(h.rows, "\n"))
 }
 
-// A class of faults: its share of 1000, how many at a time, and the i-th of them.
-type class struct {
+// A faultClass is a kind of faults: its share of 1000, how many at a time, and the i-th of them.
+type faultClass struct {
 	name            string
 	share, parallel int
-	inject          func(x *trial, i int)
+	inject          func(x *faultTrial, i int)
 }
 
 type harness struct {
@@ -126,9 +126,9 @@ func (h *harness) addRow(class string, count map[string]int) {
 	h.rows = append(h.rows, row)
 }
 
-// A trial is one fault: a sweep or another command in a folder of its own, and what was found to
+// A faultTrial is one fault: a sweep or another command in a folder of its own, and what was found to
 // be lost, duplicated or wrong. Nothing is where it was survived.
-type trial struct {
+type faultTrial struct {
 	*harness
 	job
 	r     *rand.Rand
@@ -138,20 +138,20 @@ type trial struct {
 	found map[string][]string
 }
 
-func (h *harness) newTrial(j job, r *rand.Rand) *trial {
+func (h *harness) newTrial(j job, r *rand.Rand) *faultTrial {
 	dir, err := os.MkdirTemp(h.dir, "f")
 	assert.NoError(h.t, err)
-	return &trial{harness: h, job: j, r: r, dir: dir, found: map[string][]string{}}
+	return &faultTrial{harness: h, job: j, r: r, dir: dir, found: map[string][]string{}}
 }
 
-func (x *trial) note(column, format string, args ...any) {
+func (x *faultTrial) note(column, format string, args ...any) {
 	x.found[column] = append(x.found[column], fmt.Sprintf(format, args...))
 }
 
-func (x *trial) wrongf(format string, args ...any) { x.note("wrong", format, args...) }
+func (x *faultTrial) wrongf(format string, args ...any) { x.note("wrong", format, args...) }
 
 // inject injects the faults of a class.
-func (h *harness) inject(c class) {
+func (h *harness) inject(c faultClass) {
 	h.tried++
 	if h.only != "" && h.only != c.name || c.share == 0 {
 		return
@@ -223,10 +223,10 @@ func (h *harness) prepare() {
 }
 
 // out is the folder of the trial's results.
-func (x *trial) out() string { return filepath.Join(x.dir, "out", devicetest.CPU().ID) }
+func (x *faultTrial) out() string { return filepath.Join(x.dir, "out", devicetest.CPU().ID) }
 
 // with are the arguments of the trial's job with some workers, else one that does nothing wrong.
-func (x *trial) with(workers ...string) []string {
+func (x *faultTrial) with(workers ...string) []string {
 	args := append(slices.Clone(x.args), "--out", filepath.Join(x.dir, "out"))
 	if len(workers) == 0 {
 		workers = []string{"normbench-faulty"}
@@ -238,16 +238,16 @@ func (x *trial) with(workers ...string) []string {
 }
 
 // start starts the trial's job.
-func (x *trial) start() *proc { return x.begin("normbench", x.with()...) }
+func (x *faultTrial) start() *proc { return x.begin("normbench", x.with()...) }
 
 // begin starts a program.
-func (x *trial) begin(name string, args ...string) *proc {
+func (x *faultTrial) begin(name string, args ...string) *proc {
 	p := x.command(name, args...)
 	assert.NoError(x.t, p.begin())
 	return p
 }
 
-func (x *trial) command(name string, args ...string) *proc {
+func (x *faultTrial) command(name string, args ...string) *proc {
 	f, err := os.CreateTemp(x.harness.dir, "stderr")
 	assert.NoError(x.t, err)
 	x.last = &proc{cmd: exec.Command(name, args...), err: f.Name()}
@@ -258,7 +258,7 @@ func (x *trial) command(name string, args ...string) *proc {
 
 // ended holds a program to one of some exit codes, to ending at all, and to saying why in one
 // line with a hint.
-func (x *trial) ended(p *proc, codes ...int) int {
+func (x *faultTrial) ended(p *proc, codes ...int) int {
 	code := p.wait()
 	text := p.stderr()
 	switch {
@@ -285,7 +285,7 @@ type state struct {
 
 // state reads the results and judges what stands in them: each time is the device's, none stands
 // twice, and no more failed than may.
-func (x *trial) state(mayFail int) state {
+func (x *faultTrial) state(mayFail int) state {
 	s := state{keys: map[string]int{}, won: map[kernels.Problem]kernels.Variant{}}
 	path := filepath.Join(x.out(), record.FileName)
 	st, err := os.Stat(path)
@@ -338,7 +338,7 @@ func (x *trial) state(mayFail int) state {
 
 // checkTable judges the tuned table: it can be read, has the variant that won each problem with its
 // time, and lacks no problem but those that may.
-func (x *trial) checkTable(s state, mayLack func(kernels.Problem) bool) {
+func (x *faultTrial) checkTable(s state, mayLack func(kernels.Problem) bool) {
 	table, err := tune.Read(filepath.Join(x.out(), tune.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
 		table, err = &tune.TunedTable{}, nil
@@ -375,7 +375,7 @@ func none(kernels.Problem) bool  { return false }
 func every(kernels.Problem) bool { return true }
 
 // left judges what a job left that ended with a code, 0 for whole.
-func (x *trial) left(code int) state {
+func (x *faultTrial) left(code int) state {
 	s := x.state(0)
 	x.checkTable(s, every)
 	if code == 0 {
@@ -386,7 +386,7 @@ func (x *trial) left(code int) state {
 
 // resume runs the job again, which is to go on and to end whole: all that was there before
 // is, and all that there is to measure.
-func (x *trial) resume(before state, mayFail int) {
+func (x *faultTrial) resume(before state, mayFail int) {
 	if x.ended(x.start(), 0) != 0 {
 		return
 	}
@@ -401,7 +401,7 @@ func (x *trial) resume(before state, mayFail int) {
 }
 
 // checkWhole wants all that there is to measure.
-func (x *trial) checkWhole(s state) {
+func (x *faultTrial) checkWhole(s state) {
 	if x.search() {
 		if len(s.won) != 6 {
 			x.note("lost", "%d of 6 problems have a winner", len(s.won))

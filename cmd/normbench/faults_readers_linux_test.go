@@ -16,8 +16,8 @@ import (
 	"normbench/tune"
 )
 
-// A reader is a file that the program reads, with commands whose output is a function of it.
-type reader struct {
+// A readCase is a file that the program reads, with commands whose output is a function of it.
+type readCase struct {
 	name     string
 	share    int
 	file     string
@@ -25,10 +25,10 @@ type reader struct {
 	sealed   bool   // it has a checksum: no other content may pass for its own
 	lines    bool   // its end may be torn off
 	commands string // in lines; FILE is the file, FOLDER its folder
-	want     []outcome
+	want     []commandOutcome
 }
 
-type outcome struct {
+type commandOutcome struct {
 	code           int
 	stdout, stderr string
 }
@@ -37,7 +37,7 @@ type outcome struct {
 var userKernel = []string{"../../examples/kernels/rms_warp.yaml", "../../examples/kernels/rms_warp.cu"}
 
 // run writes the file with some text, and runs the i-th command on it in this process.
-func (f *reader) run(h *harness, dir string, text []byte, i int) (o outcome) {
+func (f *readCase) run(h *harness, dir string, text []byte, i int) (o commandOutcome) {
 	path := filepath.Join(dir, f.file)
 	for _, name := range userKernel {
 		assert.NoError(h.t, os.WriteFile(filepath.Join(dir, filepath.Base(name)), assert.File(h.t, name), 0o644))
@@ -86,7 +86,7 @@ func damage(data []byte, r *rand.Rand) []byte {
 }
 
 // damage damages a reader's file in one or two places: a command refuses it, or prints what it did.
-func (x *trial) damage(f *reader) {
+func (x *faultTrial) damage(f *readCase) {
 	b := f.data
 	for k := 1; bytes.Equal(bytes.TrimSpace(b), bytes.TrimSpace(f.data)); k++ {
 		b = damage(f.data, x.r)
@@ -125,7 +125,7 @@ func (x *trial) damage(f *reader) {
 }
 
 // prepareReaders makes one of each file that is read, and what the commands say of it.
-func (h *harness) prepareReaders() (readers []*reader) {
+func (h *harness) prepareReaders() (readers []*readCase) {
 	t, dir := h.t, h.t.TempDir()
 	read := func(path ...string) []byte { return assert.File(t, filepath.Join(path...)) }
 	pack := func(text []byte) []byte {
@@ -159,7 +159,7 @@ func (h *harness) prepareReaders() (readers []*reader) {
 		"rmsnorm/fwd/4096x4096/bf16 --device h200 --plans\n" +
 		"verify --host-only --kernels FOLDER --device cpu --shapes 8x64 --op rmsnorm --pass fwd"
 	marked := append([]byte("\xef\xbb\xbf"), read(userKernel[1])...)
-	readers = []*reader{
+	readers = []*readCase{
 		{"records, a grid", 120, "records.jsonl", grid, true, true, ofRecords, nil},
 		{"records, a search", 120, "records.jsonl", search, true, true, ofRecords, nil},
 		{"records, packed", 40, "records.jsonl.gz", pack(search), true, false, ofRecords, nil},

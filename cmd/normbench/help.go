@@ -62,8 +62,10 @@ map show base --widths 4096 --op rmsnorm --pass bwd
 map show tuned:results/nvidia-h200/tuned.json --widths 4096,8192
 map export base --widths 4096,8192 --op rmsnorm --pass bwd --format python
 map export base --format cpp --out out/launch.hpp
+merge out/tuned.json results/nvidia-h200/tuned.json --out out/both.json
+merge tuned.json --out tuned.json
 explain 4096x8192
-explain 1024x8192 --tuned results/nvidia-h200/tuned.json
+explain rmsnorm/bwd/64x1024/bf16 --measure
 explain rmsnorm/bwd/4096x8192/bf16 --device b200
 lint results/nvidia-h200/tuned.json
 lint out/tuned.json
@@ -118,6 +120,7 @@ var exits = map[string][]int{
 	"map learn": {exitUnfit, exitSignal},
 	"lint":      {exitGate},
 	"judge":     {exitGate},
+	"explain":   {exitGate, exitSignal},
 	"selftest":  {exitUnfit},
 }
 

@@ -38,7 +38,7 @@ func main() {
 // The exit codes.
 const (
 	// a gate failed: a confirmed regression, a wrong or unreproducible result
-	exitGate    = 1
+	exitGate    = lab.ExitGate
 	exitTrouble = lab.ExitTrouble
 	exitUnclear = 3 // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4 // the machine is unfit to measure on, or a sweep left something unmeasured
@@ -118,7 +118,7 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
-			mapCommand(e), explainCommand(e), lintCommand(e), listCommand(e), captureCommand(e),
+			mapCommand(e), mergeCommand(e), explainCommand(e), lintCommand(e), listCommand(e), captureCommand(e),
 			initCommand(e), gateCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), completionCommand(e),
 			versionCommand(e), workerCommand(e), compileHelperCommand(e), completeCommand(e), helpCommand(e),
 		},

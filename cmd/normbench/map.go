@@ -92,11 +92,12 @@ func mapExportCommand(e *env) *cli.Command {
 	cfg.files = []*string{&cfg.out}
 	return e.command(&cli.Command{
 		Name:      "export",
-		Usage:     "write a map as code to paste beside a launcher: data and one function",
+		Usage:     "write a map as code to paste beside a launcher, with one function",
 		ArgsUsage: "REF",
 		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). " +
 			"The code answers every problem with these widths and options as `normbench explain` " +
-			"does. Without --widths it has all widths, and without an option all options.",
+			"does. Without --widths it has all widths, and without an option all options. With up " +
+			"to 16 widths and 1000 ranges of rows it is a chain of ifs, else tables.",
 		Flags: append(cfg.flags(),
 			&cli.StringFlag{Destination: &cfg.format, Name: "format", Category: catOutput,
 				Usage: "language of the code: " + strings.Join(launchmap.Formats, ", ")},

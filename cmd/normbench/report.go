@@ -63,7 +63,7 @@ func showReport(e *env, cfg *reportConfig) error {
 				"%s has none of the problems asked for", ops[0])
 		}
 		c = live.Comparison()
-	} else if c, err = recorded(e, []string{ops[0] + "#base", ops[0]}, wanted); err != nil {
+	} else if c, err = compareRecorded(e, []string{ops[0] + "#base", ops[0]}, wanted); err != nil {
 		return err
 	}
 	page := "report.html"

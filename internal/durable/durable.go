@@ -260,12 +260,12 @@ func Cause(err error) error {
 
 // Help is the next step for who could not write a file for this reason.
 func Help(err error) string {
-	return cmp.Or(Known(err), "choose a folder that you may write to")
+	return cmp.Or(KnownHelp(err), "choose a folder that you may write to")
 }
 
-// Known is the next step for who could not open, read or write a file for a reason of the system, and
+// KnownHelp returns the next step for who could not open, read or write a file for a reason of the system, and
 // "" for others, such as that there is none or that it is not theirs.
-func Known(err error) string {
+func KnownHelp(err error) string {
 	if h := hint.Of(err); h != "" {
 		return h
 	}

@@ -2,9 +2,9 @@ package hint
 
 import "github.com/xrash/smetrics"
 
-// Nearest is the name that word was probably meant to be, or "": a third of its letters may
+// NearestName guesses the name that word was meant to be, or "": a third of its letters may
 // differ.
-func Nearest(word string, names []string) string {
+func NearestName(word string, names []string) string {
 	best, least := "", len(word)/3+1
 	for _, name := range names {
 		if d := smetrics.WagnerFischer(word, name, 1, 1, 1); d < least {
@@ -16,7 +16,7 @@ func Nearest(word string, names []string) string {
 
 // DidYouMean is a hint that begins with the nearest name, where there is one.
 func DidYouMean(word string, names []string, hint string) string {
-	if name := Nearest(word, names); name != "" {
+	if name := NearestName(word, names); name != "" {
 		return "did you mean " + name + "? " + hint
 	}
 	return hint

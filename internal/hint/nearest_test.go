@@ -11,7 +11,7 @@ func TestNearest(t *testing.T) {
 	names := []string{"shapes", "samples", "te", "fast-llm"}
 	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples",
 		"fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {
-		assert.Equal(t, hint.Nearest(word, names), want, "Nearest", word)
+		assert.Equal(t, hint.NearestName(word, names), want, "Nearest", word)
 	}
 	assert.Equal(t, hint.DidYouMean("shape", names, "`list` names them"),
 		"did you mean shapes? `list` names them")

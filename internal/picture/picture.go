@@ -70,14 +70,14 @@ func (d *Drawing) Add(format string, args ...any) {
 		case float64:
 			args[i] = number(a)
 		case string:
-			args[i] = template.HTMLEscapeString(strings.Map(visible, a))
+			args[i] = template.HTMLEscapeString(strings.Map(visibleRune, a))
 		}
 	}
 	fmt.Fprintf(&d.body, format+"\n", args...)
 }
 
-// visible lets no character through that XML forbids, or that turns a line around.
-func visible(r rune) rune {
+// visibleRune replaces a character that XML forbids, or that turns a line around.
+func visibleRune(r rune) rune {
 	if unicode.In(r, unicode.Cc, unicode.Cf) {
 		return '?'
 	}
@@ -106,7 +106,7 @@ func (d *Drawing) Inline() template.HTML {
 	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 %s %s\" role=\"img\" "+
 		"aria-label=\"%s\">\n%s</svg>",
 		number(d.Width), number(d.Height),
-		template.HTMLEscapeString(strings.Map(visible, d.Title)), d.body.String()))
+		template.HTMLEscapeString(strings.Map(visibleRune, d.Title)), d.body.String()))
 }
 
 // title is the format of what an element says when it is pointed at, if anything.

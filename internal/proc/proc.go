@@ -99,7 +99,7 @@ func (c *Child) read() {
 	defer close(c.lines)
 	lines := bufio.NewScanner(c.stdout)
 	lines.Buffer(nil, c.max)
-	lines.Split(wholeLine)
+	lines.Split(splitWholeLines)
 	for lines.Scan() {
 		select {
 		case c.lines <- bytes.Clone(lines.Bytes()):
@@ -110,8 +110,8 @@ func (c *Child) read() {
 	c.long.Store(errors.Is(lines.Err(), bufio.ErrTooLong))
 }
 
-// wholeLine is a bufio.SplitFunc by which a line without an end is none.
-func wholeLine(data []byte, _ bool) (n int, line []byte, err error) {
+// splitWholeLines is a bufio.SplitFunc that drops a line without an end.
+func splitWholeLines(data []byte, _ bool) (n int, line []byte, err error) {
 	if n = bytes.IndexByte(data, '\n') + 1; n > 0 {
 		line = data[:n]
 	}

@@ -36,7 +36,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	if t.next == nil {
 		return len(b), nil
 	}
-	_, err := io.WriteString(t.next, printable(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n\t"))
+	_, err := io.WriteString(t.next, makePrintable(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n\t"))
 	return len(b), err
 }
 
@@ -52,11 +52,11 @@ func (t *tail) reason() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.note(t.part)
-	return printable(t.said, "")
+	return makePrintable(t.said, "")
 }
 
-// printable is s with U+FFFD for what a terminal may act on, but for what is in keep.
-func printable(s, keep string) string {
+// makePrintable puts U+FFFD for what a terminal may act on, but for what is in keep.
+func makePrintable(s, keep string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) || strings.ContainsRune(keep, r) {
 			return r

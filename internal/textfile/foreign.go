@@ -22,8 +22,38 @@ func CheckConflict(data []byte) error {
 		!conflict.Match(data) {
 		return nil
 	}
-	return hint.Errorf("take one side whole (`git checkout --ours FILE`, or --theirs): a merge by hand breaks "+
-		"the checksums", "it has the conflict markers of git")
+	return hint.Errorf("of a tuned table, `normbench merge FILE --out FILE` takes both sides; of another file take "+
+		"one side whole (`git checkout --ours FILE`, or --theirs), as a merge by hand breaks checksums",
+		"it has the conflict markers of git")
+}
+
+// Sides are both sides of a text in which git has left conflicts; conflict is false for any other text.
+func Sides(data []byte) (ours, theirs []byte, conflict bool) {
+	if CheckConflict(data) == nil {
+		return nil, nil, false
+	}
+	mine, other := true, true
+	for line := range bytes.Lines(data) {
+		marker, _, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(" "))
+		switch string(marker) {
+		case "<<<<<<<":
+			mine, other = true, false
+		case "|||||||": // what both come from
+			mine, other = false, false
+		case "=======":
+			mine, other = false, true
+		case ">>>>>>>":
+			mine, other = true, true
+		default:
+			if mine {
+				ours = append(ours, line...)
+			}
+			if other {
+				theirs = append(theirs, line...)
+			}
+		}
+	}
+	return ours, theirs, true
 }
 
 // CheckForeign refuses a file of another tool that people give to this one, by what it is. Readers

@@ -122,3 +122,19 @@ func TestOver(t *testing.T) {
 	_, err = f.Twice.Over(f.Under, "help")
 	assert.Error(t, err, "f.yaml:3:15: twice.a: stands twice")
 }
+
+// A struct that embeds a Position has the mapping's, and no field of that name.
+func TestEmbeddedPosition(t *testing.T) {
+	type item struct {
+		Position
+		A string
+	}
+	var f struct{ Of []item }
+	document, err := Document("f.yaml", []byte("of: [{a: x}, {a: y}]"), "help")
+	assert.NoError(t, err)
+	assert.NoError(t, document.Decode(&f))
+	assert.Equal(t, f.Of[1], item{Position{"f.yaml:1:14", "of[1]"}, "y"})
+	document, err = Document("f.yaml", []byte("of: [{a: x, position: y}]"), "help")
+	assert.NoError(t, err)
+	assert.Error(t, document.Decode(&f), "f.yaml:1:13: of[0].position: unknown field")
+}

@@ -51,7 +51,7 @@ func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", hint.Errorf(baselineHelp, "baseline kernels %s has no %s", dir, rest)
 		} else if err != nil {
-			return "", hint.Errorf(cmp.Or(durable.Known(err), baselineHelp),
+			return "", hint.Errorf(cmp.Or(durable.KnownHelp(err), baselineHelp),
 				"baseline kernels %s: %w", filepath.Join(dir, name), durable.Cause(err))
 		}
 		files[name] = text

@@ -43,8 +43,8 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 	return c
 }
 
-// A unit is what is compiled, with the entries that it has to have. One that is tight may not spill.
-type unit struct {
+// An unitCase is what is compiled, with the entries that it has to have. One that is tight may not spill.
+type unitCase struct {
 	cuda.Unit
 	entries []string
 	tight   bool
@@ -57,14 +57,14 @@ type unit struct {
 func TestCompile(t *testing.T) {
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
 	r, analytic := devicetest.Registry(families.New()), families.NewRegistry()
-	units := map[string]unit{}
+	units := map[string]unitCase{}
 	add := func(plan kernels.Plan, arch string, tight bool) {
 		for _, l := range plan.Launches {
 			if l.IsKernel() {
 				u, err := cuda.NewUnit(r, &l, arch)
 				assert.NoError(t, err)
 				key := fmt.Sprint(arch, u.Source.Name, u.Options.Defines)
-				units[key] = unit{u, append(units[key].entries, l.Entry), tight || units[key].tight}
+				units[key] = unitCase{u, append(units[key].entries, l.Entry), tight || units[key].tight}
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func TestCompile(t *testing.T) {
 	for _, source := range embedded(t, ".cu") { // each has a default of every macro
 		u, err := cuda.NewUnit(r, &kernels.Launch{Source: source}, "sm_90")
 		assert.NoError(t, err)
-		units[source] = unit{Unit: u}
+		units[source] = unitCase{Unit: u}
 	}
 	t.Logf("%d units", len(units))
 

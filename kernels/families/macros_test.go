@@ -14,19 +14,19 @@ import (
 	"normbench/kernels/families"
 )
 
-// A macro is what a source says of one: a default, and the values that it may have.
-type macro struct {
+// A macroUse is what a source says of a macro: a default, and the values that it may have.
+type macroUse struct {
 	from, to int64
 	powers   bool // of 2, or zero
 	own      bool // of the source itself, not of a header
 }
 
-func (m macro) holds(v int64) bool {
+func (m macroUse) holds(v int64) bool {
 	return v >= m.from && v <= m.to && (!m.powers || v&(v-1) == 0)
 }
 
 // around are both ends of m and values next to them.
-func (m macro) around() (values []int) {
+func (m macroUse) around() (values []int) {
 	for _, v := range []int64{m.from - 1, m.from, m.to, m.to + 1, 2 * m.to} {
 		if v >= 0 {
 			values = append(values, int(v))
@@ -42,17 +42,17 @@ var (
 )
 
 // known are the macros of sources that were read, by name.
-var known = map[string]map[string]macro{}
+var known = map[string]map[string]macroUse{}
 
 // macrosOf are the macros of a source and of what it includes, by name.
-func macrosOf(t *testing.T, source string) map[string]macro {
+func macrosOf(t *testing.T, source string) map[string]macroUse {
 	t.Helper()
 	if macros, ok := known[source]; ok {
 		return macros
 	}
 	src, err := nvrtc.ReadSource(families.File, source)
 	assert.NoError(t, err)
-	macros := map[string]macro{}
+	macros := map[string]macroUse{}
 	src.Headers[source] = src.Text
 	for name, text := range src.Headers {
 		for _, lines := range defaults.FindAllString(text, -1) {
@@ -60,7 +60,7 @@ func macrosOf(t *testing.T, source string) map[string]macro {
 			assert.Must(t, at != nil && at[1] == at[2],
 				"%s: the block of a macro is `#define NAME DEFAULT // FROM to TO: what`, not\n%s",
 				name, lines)
-			m := macro{own: name == source, powers: at[6] != ""}
+			m := macroUse{own: name == source, powers: at[6] != ""}
 			m.from, _ = strconv.ParseInt(at[4], 10, 64)
 			m.to, _ = strconv.ParseInt(cmp.Or(at[5], at[4]), 10, 64)
 			value, err := strconv.ParseInt(at[3], 10, 64) // or another macro

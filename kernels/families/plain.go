@@ -11,7 +11,7 @@ import (
 // the fast designs against. Their .cu files are one for an op and a pass, plain_rms_fwd.cu and so
 // on; all else is here.
 
-func plain(op kernels.Op, pass kernels.Pass) *kernels.Family {
+func plainFamily(op kernels.Op, pass kernels.Pass) *kernels.Family {
 	source := fmt.Sprintf("plain_%s_%s.cu", op.Spec().Short, pass)
 	return &kernels.Family{
 		Name:   kernels.FamilyName(op, pass, "plain"),

@@ -74,7 +74,7 @@ func extendRegistry(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Re
 // ours are the families of this package: those in Go, then those of manifests.
 var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	for _, s := range kernels.Ops() {
-		list = append(list, plain(s.Op, kernels.Fwd), plain(s.Op, kernels.Bwd),
+		list = append(list, plainFamily(s.Op, kernels.Fwd), plainFamily(s.Op, kernels.Bwd),
 			stream(s.Op, kernels.Fwd), stream(s.Op, kernels.Bwd))
 		if hasDesigns(s.Op) {
 			list = append(append(list, driverCopy(s.Op)), rulerFamilies(s.Op)...)
@@ -88,7 +88,7 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	for _, name := range names {
 		texts[name], _ = File(name)
 	}
-	made, bad := manifest.Own(&kernels.Registry{Families: list, File: File}, texts, stages)
+	made, bad := manifest.LoadOwn(&kernels.Registry{Families: list, File: File}, texts, stages)
 	if err = cmp.Or(err, bad); err != nil {
 		panic(err) // they are part of the program
 	}

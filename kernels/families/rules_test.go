@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -161,7 +162,7 @@ func TestClassesBehind(t *testing.T) {
 		step := families.Rung(d)
 		a := families.Book(families.NewRegistry(), step, d).Answer(p)
 		assert.Equal(t, a.Match, launchmap.MatchCell, input)
-		return step.For(launchmap.ClassOf(p)).Map.Device.ID
+		return step.ForClass(launchmap.ClassOf(p)).Map.Device.ID
 	})
 }
 
@@ -223,24 +224,131 @@ func sampledClasses(bytes int64, part int) (list []launchmap.Class) {
 	return list
 }
 
-// answerLine is an answer as the programs write it.
-func answerLine(v kernels.Variant) string {
+// answerLine is an answer as the programs write it, with names of knobs in the words of a language.
+func answerLine(v kernels.Variant, word func(string) string) string {
 	var knobs []string
 	for _, s := range v.Config.Settings() {
 		if s.Value != 0 {
-			knobs = append(knobs, fmt.Sprintf("%s=%d", s.Knob.Name, s.Value))
+			knobs = append(knobs, fmt.Sprintf("%s=%d", word(s.Knob.Name), s.Value))
 		}
 	}
 	slices.Sort(knobs)
 	return strings.TrimSpace(v.Family + " " + strings.Join(knobs, " "))
 }
 
+// asIs and goWord are the names of knobs in code: block_rows, and BlockRows.
+func asIs(name string) string { return name }
+
+func goWord(name string) (word string) {
+	for _, part := range strings.Split(name, "_") {
+		word += strings.ToUpper(part[:1]) + part[1:]
+	}
+	return word
+}
+
+// A question is a line of the programs' input with its answer: a variant, without a family for none.
+type question struct {
+	text    string
+	answer  kernels.Variant
+	refused bool // as nothing that there is
+}
+
+// typeNames are those that exported code takes for a type.
+var typeNames = map[kernels.DType][]string{
+	kernels.BF16: {"bf16", "bfloat16", "torch.bfloat16", "BFloat16"},
+	kernels.FP16: {"fp16", "float16", "torch.float16", "Half"},
+	kernels.FP32: {"fp32", "float32", "torch.float32", "Float"},
+}
+
+// outside are questions without an answer, and those that are refused.
+func outside() (list []question) {
+	for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096",
+		"4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
+		list = append(list, question{text: "rmsnorm fwd " + sides + " bf16 0"})
+	}
+	for _, text := range []string{"rmsnorm fwd 64 4096 int8 0", "rmsnorm fwd 64 4096 fp64 0", "rmsnorm fwd 64 4096 torch.int8 0",
+		"rms_norm fwd 64 4096 bf16 0", "rmsnorm forward 64 4096 bf16 0", "rmsnorm fwd 64 4096 bf16 128",
+		"rmsnorm fwd 64 4096 bf16 4096"} {
+		list = append(list, question{text: text, refused: true})
+	}
+	return list
+}
+
+// checkCode runs exported code on questions, and has a formatter look at it where there is one.
+func checkCode(t *testing.T, format string, text []byte, ask []question) {
+	t.Helper()
+	var file, main, command, formatter string
+	word := asIs
+	code := string(text)
+	switch format {
+	case "python":
+		file, command, formatter = "main.py", "python3 main.py", "ruff check --isolated code.txt.py && "+
+			"ruff format --isolated --check code.txt.py"
+		main = "import sys\n" + pythonMain
+	case "go":
+		file, main, command, word = "main.go", goMain, "go run main.go", goWord
+		code = strings.NewReplacer("package launch\n", "package main\n", "import (\n",
+			"import (\n\"bufio\"\n\"os\"\n\"reflect\"\n\"slices\"\n\"strings\"\n").Replace(code)
+	case "cpp":
+		file, command = "main.cc", "g++ -std=c++17 -Wall -Wextra -Werror -O0 -o main main.cc && ./main"
+		formatter = "clang-format --style=LLVM --dry-run --Werror code.txt.hpp"
+		code = strings.Replace(code, "#pragma once", "", 1)
+		fields := regexp.MustCompile(`(?m)^  int (\w+) = 0;$`).FindAllStringSubmatch(code, -1)
+		slices.SortFunc(fields, func(a, b []string) int { return strings.Compare(a[1], b[1]) })
+		print := ""
+		for _, f := range fields {
+			print += strings.ReplaceAll("if (a->F != 0) std::cout << \" F=\" << a->F;\n", "F", f[1])
+		}
+		main = strings.Replace(cppMain, "PRINT", print, 1)
+	}
+	shell := func(command string) []byte {
+		var in strings.Builder
+		for _, q := range ask {
+			fmt.Fprintln(&in, q.text)
+		}
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir, cmd.Stdin, cmd.Stderr = t.TempDir(), strings.NewReader(in.String()), os.Stderr
+		assert.NoError(t, os.WriteFile(filepath.Join(cmd.Dir, file), []byte(code+"\n"+main), 0o644))
+		for _, name := range []string{"code.txt.py", "code.txt.hpp"} {
+			assert.NoError(t, os.WriteFile(filepath.Join(cmd.Dir, name), text, 0o644))
+		}
+		out, err := cmd.Output()
+		assert.NoError(t, err, command, string(out))
+		return out
+	}
+	if formatter != "" {
+		if program := strings.Fields(formatter)[0]; exec.Command("which", program).Run() != nil {
+			t.Logf("NOT TESTED: no %s here to look at exported code", program)
+		} else {
+			shell(formatter)
+		}
+	}
+	if program := strings.Fields(command)[0]; exec.Command("which", program).Run() != nil {
+		t.Logf("NOT TESTED: no %s here to run the exported code", program)
+		return
+	}
+	got := strings.Split(strings.TrimSuffix(string(shell(command)), "\n"), "\n")
+	assert.Must(t, len(got) == len(ask), "%s: %d answers, want %d", format, len(got), len(ask))
+	for i, q := range ask {
+		want := answerLine(q.answer, word)
+		if q.refused {
+			want = "refused"
+		}
+		assert.Must(t, strings.TrimSpace(got[i]) == want, "%s: %s: got %q, want %q", format, q.text, got[i], want)
+	}
+}
+
 // TestExports runs exported code on random problems: everywhere it answers what the book answers,
-// which is accepted. On the card of the map, and for some columns on another by a wild one. Outside
-// there is no answer. Packing the classes of all types takes ten seconds: `make test-all`.
+// which is accepted. On the card of the map, and for some columns on another by a wild one: as a chain of
+// ifs, and of more columns as data. Outside there is no answer, and what does not exist is refused. Packing
+// the classes of all types takes ten seconds: `make test-all`.
 func TestExports(t *testing.T) {
 	h200, h100 := devicetest.H200(), launchmap.KnownDevices()[1].DeviceInfo
 	element, columns := int64(2), []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}
+	var many []int64
+	for i := range int64(20) {
+		many = append(many, 900+i*i*37)
+	}
 	if assert.All {
 		element = 0
 	}
@@ -249,10 +357,11 @@ func TestExports(t *testing.T) {
 		by      launchmap.Rung
 		device  kernels.DeviceInfo
 		columns []int64
-		most    int
+		formats string
 	}{
-		{"program", families.Rung(h200), h200, nil, 128 << 10},
-		{"columns", launchmap.Ladder([]*launchmap.Map{wild()}, &h100), h100, columns, 160 << 10},
+		{"program", families.Rung(h200), h200, nil, "python go cpp"},
+		{"columns", launchmap.Ladder([]*launchmap.Map{wild()}, &h100), h100, columns, "python go cpp"},
+		{"many columns", launchmap.Ladder([]*launchmap.Map{wild()}, &h100), h100, many, "python"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if testing.Short() {
@@ -261,7 +370,7 @@ func TestExports(t *testing.T) {
 			book := families.Book(families.NewRegistry(), test.by, test.device)
 			reg, draw := families.NewRegistry(), rand.New(rand.NewPCG(38, 4))
 			classes := sampledClasses(element, 8)
-			var in, want strings.Builder
+			ask, answered := outside(), 0
 			for range draws(20000) {
 				p := drawn(draw)
 				if len(test.columns) > 0 && draw.IntN(3) > 0 {
@@ -272,56 +381,27 @@ func TestExports(t *testing.T) {
 				for i, o := range kernels.Options() {
 					sum += kernels.Flag(o.IsWritten(p)) << i
 				}
-				fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, sum)
-				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) ||
-					!slices.Contains(classes, launchmap.ClassOf(p)) {
-					fmt.Fprintln(&want)
-					continue
+				names := typeNames[p.DType]
+				q := question{text: fmt.Sprintln(p.Op, p.Pass, p.M, p.N, names[draw.IntN(len(names))], sum)}
+				q.text = strings.TrimSpace(q.text)
+				if (len(test.columns) == 0 || slices.Contains(test.columns, p.N)) &&
+					slices.Contains(classes, launchmap.ClassOf(p)) {
+					q.answer = book.Answer(p).Variant
+					_, _, _, err := reg.Resolve(p, q.answer, test.device)
+					assert.Must(t, err == nil, "%s: %v", p, err)
+					answered++
 				}
-				v := book.Answer(p).Variant
-				_, _, _, err := reg.Resolve(p, v, test.device)
-				assert.Must(t, err == nil, "%s: %v", p, err)
-				fmt.Fprintln(&want, answerLine(v))
+				ask = append(ask, q)
 			}
-			for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096",
-				"4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
-				fmt.Fprintln(&in, "rmsnorm fwd", sides, "bf16 0")
-				fmt.Fprintln(&want)
-			}
-			check := func(format, file, main, command string, edits ...string) {
-				if program := strings.Fields(command)[0]; exec.Command("which", program).Run() != nil {
-					t.Logf("NOT TESTED: no %s here to run the exported code", program)
-					return
-				}
+			assert.Must(t, answered > 0, "no question has an answer")
+			for _, format := range strings.Fields(test.formats) {
 				text, err := book.Export(classes, test.columns, format)
 				assert.NoError(t, err)
-				assert.That(t, len(text) <= test.most, "%s: %d bytes", format, len(text))
-				code := strings.NewReplacer(edits...).Replace(string(text)) + "\n" + main
-				cmd := exec.Command("sh", "-c", command)
-				cmd.Dir, cmd.Stdin, cmd.Stderr = t.TempDir(), strings.NewReader(in.String()), os.Stderr
-				assert.NoError(t, os.WriteFile(filepath.Join(cmd.Dir, file), []byte(code), 0o644))
-				out, err := cmd.Output()
-				assert.NoError(t, err, command)
-				got, want, asked := strings.Split(string(out), "\n"), strings.Split(want.String(), "\n"),
-					strings.Split(in.String(), "\n")
-				assert.Must(t, len(got) == len(want), "%s: %d answers, want %d", format, len(got), len(want))
-				for i := range want {
-					assert.Must(t, strings.TrimSpace(got[i]) == want[i],
-						"%s: %s: got %q, want %q", format, asked[i], got[i], want[i])
-				}
+				checkCode(t, format, text, ask)
 			}
-			if text, err := book.Export(classes, test.columns, "json"); err != nil ||
-				!json.Valid(text) || len(text) > test.most {
-				t.Errorf("%v, %d bytes", err, len(text))
-			}
-			check("python", "main.py", pythonMain, "python3 main.py")
-			if test.name != "program" {
-				return // the data differ, not the code
-			}
-			check("go", "main.go", goMain, "go run main.go", "package launch\n", "package main\n",
-				"import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n")
-			check("cpp", "main.cc", cppMain, "g++ -std=c++17 -Wall -Wextra -Werror -O0 -o main main.cc && ./main",
-				"#pragma once", "")
+			text, err := book.Export(classes, test.columns, "json")
+			assert.NoError(t, err)
+			checkJSON(t, text, ask)
 		})
 	}
 }

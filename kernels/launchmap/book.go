@@ -61,8 +61,8 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Rung) {
 	return best
 }
 
-// For is the step that answers for a class: the nearest whose map has it, else s itself.
-func (s Rung) For(c Class) Rung {
+// ForClass finds the step that answers for a class: the nearest whose map has it, else s itself.
+func (s Rung) ForClass(c Class) Rung {
 	for _, step := range append([]Rung{s}, s.Behind...) {
 		if step.Map.Has(func(o Class) bool { return o == c }) {
 			step.Behind = nil
@@ -153,7 +153,7 @@ func NewBook(s Rung, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 	}
 	blank := Blank(Class{}, 0, d.SMs)
 	for _, c := range classes() {
-		m := s.For(c).Map
+		m := s.ForClass(c).Map
 		for _, align := range Aligns(c.Bytes) {
 			r := *blank
 			if of := m.Raster(c, align); of != nil {

@@ -224,7 +224,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 		Regret:  s.fresh[pick]/s.fresh[s.best] - 1,
 		Seconds: board.Spent().Seconds,
 		Grid:    s.seconds,
-		Configs: board.Measured(),
+		Configs: board.CountMeasured(),
 	}, nil
 }
 

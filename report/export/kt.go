@@ -124,7 +124,7 @@ func timings(run *record.Run, r *record.Record) (e object) {
 		set("normbench_reason", r.Reason)
 	}
 	benchmark, check := phases(r)
-	if ms := compiling(run, r); ms != nil {
+	if ms := compileMillis(run, r); ms != nil {
 		set("compile_time", *ms)
 	}
 	// A simulation of kernel_tuner asserts that some entry has a number in the other fields.
@@ -164,10 +164,10 @@ func phases(r *record.Record) (benchmark, check float64) {
 	return max(benchmark, r.WallMS-check), check
 }
 
-// compiling is the milliseconds that a record's code took to compile, nil where they were
+// compileMillis returns the milliseconds that a record's code took to compile, nil where they were
 // not recorded: with a 0 a simulated time limit would get them free. What was never
 // launched, and all of a CPU, took none.
-func compiling(run *record.Run, r *record.Record) *float64 {
+func compileMillis(run *record.Run, r *record.Record) *float64 {
 	ms := 0.0
 	switch {
 	case r.Check != nil && r.Check.Compile > 0:

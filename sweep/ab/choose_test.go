@@ -34,7 +34,7 @@ func TestChoose(t *testing.T) {
 			Seconds: func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
 				return us[v.Family[len(v.Family)-1:]] / 1e6
 			},
-			Fail: devicetest.Failing(kernels.StatusLaunch, c.vs[4])}
+			Fail: devicetest.FailVariants(kernels.StatusLaunch, c.vs[4])}
 		v, arms, err := Choose(t.Context(), &sweep.Session{Device: f, Registry: registry, Problem: p,
 			Protocol: sweep.ColdProtocol(f.Info(), 4)}, c.vs, nil)
 		var samples []int

@@ -113,7 +113,7 @@ func (r *DuelResult) measure(ctx context.Context, s *sweep.Session,
 		},
 		Sensed: func(state sweep.RoundState) { r.States = append(r.States, state) },
 		More: func(n int) bool {
-			for i := len(r.Rounds); i < n && !slices.ContainsFunc(arms, failed); i++ {
+			for i := len(r.Rounds); i < n && !slices.ContainsFunc(arms, hasFailed); i++ {
 				r.Rounds = append(r.Rounds,
 					verdict.Round{A: arms[0].Rounds[i], B: arms[1].Rounds[i], A2: arms[2].Rounds[i]})
 			}
@@ -125,7 +125,7 @@ func (r *DuelResult) measure(ctx context.Context, s *sweep.Session,
 	if r.States[len(r.States)-1].Rejected != "" {
 		return arms[0].Failure // all are unfit
 	}
-	if i := slices.IndexFunc(arms, failed); i >= 0 {
+	if i := slices.IndexFunc(arms, hasFailed); i >= 0 {
 		return failureOf(names[i]+" in a round", arms[i].Failure)
 	}
 	r.StreamUS = stats.Median(arms[3].Rounds)
@@ -151,7 +151,7 @@ func (r *DuelResult) stages(ctx context.Context, s *sweep.Session) error {
 	return nil
 }
 
-func failed(a *sweep.Arm) bool { return a.Failure != nil }
+func hasFailed(a *sweep.Arm) bool { return a.Failure != nil }
 
 // failureOf puts in front of a failure what failed.
 func failureOf(what string, err error) error {

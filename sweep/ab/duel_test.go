@@ -78,7 +78,7 @@ func TestFightFailures(t *testing.T) {
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
 	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
 		kernels.StatusTimeout} {
-		f := &devicetest.Fake{Registry: registry, Fail: devicetest.Failing(status, d.B)}
+		f := &devicetest.Fake{Registry: registry, Fail: devicetest.FailVariants(status, d.B)}
 		res := runDuel(t, f, d, 1)
 		assert.That(t, res.Status == status && strings.HasPrefix(res.Reason, "B: ") &&
 			len(res.Rounds) == 0, "%s: %+v", status, res)

@@ -37,7 +37,7 @@ type Experiment struct {
 	Asked   int                 `json:"asked,omitempty"` // cells that were asked for
 }
 
-// A Policy is what a gate asks of an experiment.
+// A Policy is what a gate asks of a match.
 type Policy struct {
 	Gate   bool `json:"gate,omitempty"`   // no cell is slower, confirmed by a second run
 	Strict bool `json:"strict,omitempty"` // and none is inconclusive
@@ -172,7 +172,7 @@ func makePrintable(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if v.CanSet() {
-			v.SetString(kernels.Printable(v.String(), maxText))
+			v.SetString(kernels.MakePrintable(v.String(), maxText))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -190,7 +190,7 @@ func makePrintable(v reflect.Value) {
 		for _, key := range v.MapKeys() {
 			if text := v.MapIndex(key); text.Kind() == reflect.String && key.Kind() == reflect.String {
 				v.SetMapIndex(key, reflect.Value{})
-				clean := func(s string) reflect.Value { return reflect.ValueOf(kernels.Printable(s, maxText)) }
+				clean := func(s string) reflect.Value { return reflect.ValueOf(kernels.MakePrintable(s, maxText)) }
 				v.SetMapIndex(clean(key.String()), clean(text.String()))
 			}
 		}

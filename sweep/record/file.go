@@ -139,17 +139,21 @@ func (es Outcomes) ByProblem() iter.Seq[[]Outcome] {
 	return slices.Values(groups)
 }
 
-// Latest returns the last entry of each problem and variant, in the place of the first. It leaves out what
+// LatestOutcomes returns the last outcome of each problem and variant, in the place of the first. It leaves out what
 // was measured with an older source, driver or protocol, warm times where there are cold ones, and what
 // a search saw before its finals (see SearchEntries). Where several variants of a problem were recorded
 // as its base, because the map has changed between runs, only the last counts as the base. With among,
 // it looks at the entries for which among holds.
-func (f *File) Latest(among ...func(*Outcome) bool) Outcomes { return f.latest(false, among) }
+func (f *File) LatestOutcomes(among ...func(*Outcome) bool) Outcomes {
+	return f.latestOutcomes(false, among)
+}
 
-// SearchEntries is Latest of what searches saw before their finals.
-func (f *File) SearchEntries(among ...func(*Outcome) bool) Outcomes { return f.latest(true, among) }
+// SearchOutcomes is LatestOutcomes of what searches saw before their finals.
+func (f *File) SearchOutcomes(among ...func(*Outcome) bool) Outcomes {
+	return f.latestOutcomes(true, among)
+}
 
-func (f *File) latest(searched bool, among []func(*Outcome) bool) (es Outcomes) {
+func (f *File) latestOutcomes(searched bool, among []func(*Outcome) bool) (es Outcomes) {
 	type slot struct {
 		kernels.Problem
 		kernels.Variant

@@ -41,7 +41,7 @@ func TestPowerCutRecords(t *testing.T) {
 			return err
 		}
 		defer w.Close()
-		if got := len(w.Records().Latest()); got < holds[acked] || !slices.Contains(holds, got) {
+		if got := len(w.Records().LatestOutcomes()); got < holds[acked] || !slices.Contains(holds, got) {
 			return fmt.Errorf("%d records, %d were promised", got, holds[acked])
 		}
 		return nil

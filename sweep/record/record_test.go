@@ -350,7 +350,7 @@ func TestLoad(t *testing.T) {
 	assert.Same(t, f.Runs, []*Run{r1, r2})
 	assert.Equal(t, f.Path, path)
 	var got strings.Builder
-	for _, list := range [][]Outcome{copies(f.entries), copies(f.Latest())} {
+	for _, list := range [][]Outcome{copies(f.entries), copies(f.LatestOutcomes())} {
 		for _, e := range list {
 			fmt.Fprintf(&got, "%s: %s of %s, %s %q, base %t, source %s, %d bytes, %.4g us of %d, stream %g, "+
 				"%d differ, place %d\n", e.Run.ID, e.Variant, e.Problem, e.Status, e.Reason, e.Base, e.Source,
@@ -382,11 +382,11 @@ func TestLatest(t *testing.T) {
 		entry(&warm, "b", 3, false), entry(cold, "c", 40, true), entry(&warm, "b", 4, false),
 	}}
 	var got []string
-	for _, e := range f.Latest() {
+	for _, e := range f.LatestOutcomes() {
 		got = append(got, fmt.Sprint(e.Variant.Family, " ", e.Median, " ", e.Base))
 	}
 	assert.Same(t, got, []string{"a 30 false", "b 4 false", "c 40 true"})
-	for _, e := range f.Latest(func(e *Outcome) bool { return !e.Run.Protocol.Cold }) {
+	for _, e := range f.LatestOutcomes(func(e *Outcome) bool { return !e.Run.Protocol.Cold }) {
 		assert.That(t, !e.Run.Protocol.Cold, "%s is cold", e.Variant)
 	}
 }

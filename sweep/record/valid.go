@@ -14,7 +14,7 @@ const maxText = 16 << 10
 
 func makePrintable(texts ...*string) {
 	for _, s := range texts {
-		*s = kernels.Printable(*s, maxText)
+		*s = kernels.MakePrintable(*s, maxText)
 	}
 }
 
@@ -23,7 +23,7 @@ func (r *Run) makePrintable() {
 	makePrintable(&r.ID, &r.Tool)
 	for k, text := range r.Env {
 		delete(r.Env, k)
-		r.Env[kernels.Printable(k, maxText)] = kernels.Printable(text, maxText)
+		r.Env[kernels.MakePrintable(k, maxText)] = kernels.MakePrintable(text, maxText)
 	}
 	for i := range r.Command {
 		makePrintable(&r.Command[i])
@@ -59,7 +59,7 @@ func (r *Run) CheckValid() error {
 		return hint.Errorf(help, "run %s with a floor of %g us", r.ID, r.FloorUS)
 	}
 	if err := r.Device.Validate(); err != nil { // its ID names a folder
-		return hint.Errorf(help, "run %s: %w", kernels.Printable(r.ID, 64), err)
+		return hint.Errorf(help, "run %s: %w", kernels.MakePrintable(r.ID, 64), err)
 	}
 	return nil
 }

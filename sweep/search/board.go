@@ -42,7 +42,7 @@ func (b *Board) addSamples(v, round int, samples []float64) {
 
 // fail marks a variant that cannot be measured.
 func (b *Board) fail(v int, f *kernels.Failure) {
-	if !b.Seen(v) {
+	if !b.HasMeasured(v) {
 		b.order = append(b.order, v)
 	}
 	b.cells[v].failure = f
@@ -51,8 +51,8 @@ func (b *Board) fail(v int, f *kernels.Failure) {
 // Failure is how a variant failed, nil where it did not.
 func (b *Board) Failure(v int) *kernels.Failure { return b.cells[v].failure }
 
-// Seen says whether a variant was tried.
-func (b *Board) Seen(v int) bool {
+// HasMeasured says whether a variant was measured, or failed.
+func (b *Board) HasMeasured(v int) bool {
 	return len(b.cells[v].visits) > 0 || b.Failure(v) != nil
 }
 
@@ -79,8 +79,8 @@ func (b *Board) Median(v int) float64 {
 // Order lists the variants in the order of their first visit, failed ones too.
 func (b *Board) Order() []int { return b.order }
 
-// Measured counts the variants that were tried.
-func (b *Board) Measured() int { return len(b.order) }
+// CountMeasured counts the variants that were measured, or failed.
+func (b *Board) CountMeasured() int { return len(b.order) }
 
 // Noise is the relative standard deviation of one launch: the larger of the
 // stream's and the middle of what the variants with 3 launches or more show.
@@ -100,8 +100,8 @@ func (b *Board) Noise() float64 {
 	return max(stats.Median(all), 0.002)
 }
 
-// Ranked are the variants with a time, fastest median first.
-func (b *Board) Ranked() []int {
+// Ranking lists the variants with a time, fastest median first.
+func (b *Board) Ranking() []int {
 	var vs []int
 	for _, v := range b.order {
 		if b.OK(v) {
@@ -132,8 +132,8 @@ func (b *Board) ratio(v, o int) float64 {
 	return math.Exp(stats.Median(logs))
 }
 
-// Used is the share of the allowance that is spent, 0 where there is no bound on time.
-func (b *Board) Used() float64 {
+// UsedShare returns the share of the allowance that is spent, 0 where there is no bound on time.
+func (b *Board) UsedShare() float64 {
 	if most := b.space.Allow.Seconds; most > 0 {
 		return b.spent.Seconds / most
 	}
@@ -147,7 +147,7 @@ func (b *Board) Finalists(n int) []int {
 	for _, v := range b.order {
 		most = max(most, b.Launches(v))
 	}
-	ranked := b.Ranked()
+	ranked := b.Ranking()
 	slices.SortStableFunc(ranked, func(x, y int) int {
 		late := func(v int) int {
 			if 2*b.Launches(v) >= most {

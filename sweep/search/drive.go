@@ -47,7 +47,7 @@ func Drive(ctx context.Context, name string, space *Candidates, m Measurer) (*Bo
 			idle = idle || b.Failure(x.Variant) == nil
 		}
 		// A strategy whose variants have all failed has learned so.
-		if len(visits) == 0 || !worked && (idle || b.Short || b.Used() >= 1) {
+		if len(visits) == 0 || !worked && (idle || b.Short || b.UsedShare() >= 1) {
 			return b, nil
 		}
 	}
@@ -57,7 +57,7 @@ func Drive(ctx context.Context, name string, space *Candidates, m Measurer) (*Bo
 func (b *Board) announce(visits []Visit, m Measurer) {
 	var fresh []kernels.Variant
 	for _, x := range visits {
-		if !b.Seen(x.Variant) {
+		if !b.HasMeasured(x.Variant) {
 			fresh = append(fresh, b.space.Variants[x.Variant])
 		}
 	}
@@ -68,7 +68,7 @@ func (b *Board) announce(visits []Visit, m Measurer) {
 
 // visit makes a visit, unless the allowance has nothing left for it.
 func (b *Board) visit(ctx context.Context, m Measurer, round int, x Visit) (visited bool, err error) {
-	v, n, first := x.Variant, x.Launches, !b.Seen(x.Variant)
+	v, n, first := x.Variant, x.Launches, !b.HasMeasured(x.Variant)
 	if b.Failure(v) != nil || !slices.Contains(b.space.Keep, v) && !b.admits(first) {
 		return false, nil
 	}
@@ -86,7 +86,7 @@ func (b *Board) visit(ctx context.Context, m Measurer, round int, x Visit) (visi
 	}
 	b.spent.Launches += len(us)
 	b.addSamples(v, round, us)
-	if v == b.space.Keep[0] && first && b.Used() >= 1 && len(b.space.Variants) > 1 {
+	if v == b.space.Keep[0] && first && b.UsedShare() >= 1 && len(b.space.Variants) > 1 {
 		b.Short = true
 	}
 	return true, nil
@@ -94,7 +94,7 @@ func (b *Board) visit(ctx context.Context, m Measurer, round int, x Visit) (visi
 
 // admits says whether a variant may be visited that is none of those to keep.
 func (b *Board) admits(first bool) bool {
-	return !b.Short && b.Used() < 1 &&
+	return !b.Short && b.UsedShare() < 1 &&
 		(!first || b.space.Allow.Configs == 0 || b.spent.Configs < b.space.Allow.Configs)
 }
 

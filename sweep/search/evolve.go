@@ -48,7 +48,7 @@ const (
 	evolveDoubt = 0.005
 )
 
-func newEvolve(s *Candidates, rng *rand.Rand) Strategy {
+func newEvolution(s *Candidates, rng *rand.Rand) Strategy {
 	e := &evolution{s: s, rng: rng, lat: newLattice(s)}
 	e.model = newSurrogate(s, e.lat)
 	e.most = s.limit()
@@ -62,16 +62,16 @@ func (e *evolution) Ask(b *Board) []Visit {
 	if e.race != nil {
 		return e.race.Ask(b)
 	}
-	room := e.most - b.Measured()
-	if b.Measured() == 0 {
+	room := e.most - b.CountMeasured()
+	if b.CountMeasured() == 0 {
 		return visitAll(cutAtLimit(e.s, e.openingVariants()), 1)
 	}
-	if room > 0 && b.Used() <= exploreShare {
+	if room > 0 && b.UsedShare() <= exploreShare {
 		if vs := e.propose(b, room); len(vs) > 0 {
 			return visitAll(vs, 1)
 		}
 	}
-	e.race = &race{s: e.s, rng: e.rng, in: b.Ranked(), widen: 3, rung: 1, most: 20}
+	e.race = &race{s: e.s, rng: e.rng, in: b.Ranking(), widen: 3, rung: 1, most: 20}
 	return e.race.Ask(b)
 }
 
@@ -112,7 +112,7 @@ func (e *evolution) openingVariants() []int {
 
 // propose is a round of new variants.
 func (e *evolution) propose(b *Board, room int) []int {
-	ranked := b.Ranked()
+	ranked := b.Ranking()
 	n := len(ranked)
 	size := e.size(b, room)
 	if n == 0 {
@@ -120,11 +120,11 @@ func (e *evolution) propose(b *Board, room int) []int {
 	}
 	vs := e.expect(b, ranked, size)
 	take := func(v int) {
-		if v >= 0 && !b.Seen(v) && !slices.Contains(vs, v) && len(vs) < size {
+		if v >= 0 && !b.HasMeasured(v) && !slices.Contains(vs, v) && len(vs) < size {
 			vs = append(vs, v)
 		}
 	}
-	if size > 1 && b.Measured()-slices.Index(b.order, ranked[0]) > evolveStale {
+	if size > 1 && b.CountMeasured()-slices.Index(b.order, ranked[0]) > evolveStale {
 		vs = vs[:min(len(vs), size-1)]
 		for _, v := range e.draw(b, 1) {
 			take(v)
@@ -187,7 +187,7 @@ func (e *evolution) expect(b *Board, ranked []int, size int) (vs []int) {
 func (e *evolution) size(b *Board, room int) int {
 	switch {
 	case e.s.Axes != nil:
-		return min(max(b.Measured()/12, 1), 8, room)
+		return min(max(b.CountMeasured()/12, 1), 8, room)
 	case e.most < 24:
 		return min(2, room)
 	}
@@ -210,7 +210,7 @@ func (e *evolution) draw(b *Board, n int) []int {
 	var vs []int
 	total := len(e.s.Variants)
 	for range 20 * n {
-		if v := e.rng.IntN(total); !b.Seen(v) && !slices.Contains(vs, v) {
+		if v := e.rng.IntN(total); !b.HasMeasured(v) && !slices.Contains(vs, v) {
 			if vs = append(vs, v); len(vs) == n {
 				return vs
 			}
@@ -218,7 +218,7 @@ func (e *evolution) draw(b *Board, n int) []int {
 	}
 	from := e.rng.IntN(total)
 	for i := range total { // few are left
-		if v := (from + i) % total; !b.Seen(v) && !slices.Contains(vs, v) && len(vs) < n {
+		if v := (from + i) % total; !b.HasMeasured(v) && !slices.Contains(vs, v) && len(vs) < n {
 			vs = append(vs, v)
 		}
 	}
@@ -231,13 +231,13 @@ func (e *evolution) pool(b *Board, ranked []int) []int {
 	var vs []int
 	in := map[int]bool{}
 	add := func(v int) {
-		if v >= 0 && !in[v] && !b.Seen(v) && len(vs) < evolvePool {
+		if v >= 0 && !in[v] && !b.HasMeasured(v) && len(vs) < evolvePool {
 			in[v] = true
 			vs = append(vs, v)
 		}
 	}
 	best := ranked[:min(6, len(ranked))]
-	if e.s.Axes == nil && b.Measured() >= min(evolveExplore, e.most*2/3) {
+	if e.s.Axes == nil && b.CountMeasured() >= min(evolveExplore, e.most*2/3) {
 		for _, v := range best {
 			e.lat.visitNeighbours(v, func(n int, near bool) {
 				if near {
@@ -249,7 +249,7 @@ func (e *evolution) pool(b *Board, ranked []int) []int {
 			return vs
 		}
 	}
-	if len(e.s.Variants)-b.Measured() <= evolvePool {
+	if len(e.s.Variants)-b.CountMeasured() <= evolvePool {
 		for v := range e.s.Variants {
 			add(v)
 		}

@@ -20,7 +20,7 @@ type History struct {
 
 // Add remembers the board of a finished search. A nil history does not.
 func (h *History) Add(b *Board) {
-	if ranked := b.Ranked(); h != nil && len(ranked) > 0 {
+	if ranked := b.Ranking(); h != nil && len(ranked) > 0 {
 		h.Found(b.space.Problem, b.space.Variants[ranked[0]])
 	}
 }

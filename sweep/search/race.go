@@ -51,7 +51,7 @@ func (r *race) Ask(b *Board) []Visit {
 
 // possibleWinners lists the variants that may still be the fastest. Those to keep stay.
 func (r *race) possibleWinners(b *Board) []int {
-	ranked := slices.DeleteFunc(b.Ranked(), func(v int) bool { return !slices.Contains(r.in, v) })
+	ranked := slices.DeleteFunc(b.Ranking(), func(v int) bool { return !slices.Contains(r.in, v) })
 	if len(ranked) == 0 {
 		return r.in
 	}
@@ -68,7 +68,7 @@ func (r *race) possibleWinners(b *Board) []int {
 		}
 	}
 	for _, v := range r.in { // not seen yet
-		if !b.Seen(v) {
+		if !b.HasMeasured(v) {
 			in = append(in, v)
 		}
 	}

@@ -101,7 +101,7 @@ func newStrategy(name string, s *Candidates) (Strategy, error) {
 	case Halving:
 		return &race{s: s, rng: rng, in: cutAtLimit(s, shuffleVariants(s, rng)), widen: 2.5}, nil
 	}
-	return newEvolve(s, rng), nil
+	return newEvolution(s, rng), nil
 }
 
 // gridLimit is the most variants of a space that auto measures all of: a search

@@ -110,12 +110,12 @@ func TestStrategies(t *testing.T) {
 			}
 			b := play(t, name, s, a, m)
 			for _, k := range s.Keep {
-				assert.That(t, b.Seen(k) && b.OK(k) != m.fail(s.Variants[k]),
+				assert.That(t, b.HasMeasured(k) && b.OK(k) != m.fail(s.Variants[k]),
 					"%s: variant %d to keep was not measured, or not right", what, k)
 			}
 			assert.That(t, b.OK(b.pick()) || all && b.pick() == s.Keep[0], "%s: pick %d", what, b.pick())
-			assert.That(t, a.Configs == 0 || b.Measured() <= max(a.Configs, len(s.Keep)),
-				"%s: %d configs", what, b.Measured())
+			assert.That(t, a.Configs == 0 || b.CountMeasured() <= max(a.Configs, len(s.Keep)),
+				"%s: %d configs", what, b.CountMeasured())
 			for v := range s.Variants {
 				assert.That(t, b.Launches(v) <= s.Full,
 					"%s: %d launches of a variant", what, b.Launches(v))
@@ -148,7 +148,7 @@ func TestFinds(t *testing.T) {
 		assert.That(t, got <= 1.03*best, "%s found %.1f us, the best is %.1f", name, got, best)
 	}
 	b := play(t, Auto, s, Effort{}, newMachine(3))
-	assert.That(t, b.Measured() <= 60, "auto measured %d of 150", b.Measured())
+	assert.That(t, b.CountMeasured() <= 60, "auto measured %d of 150", b.CountMeasured())
 }
 
 func TestBadSpaces(t *testing.T) {
@@ -164,7 +164,7 @@ func TestTransfer(t *testing.T) {
 	s := space(120, 1)
 	b := play(t, Grid, s, Effort{}, newMachine(1))
 	h.Add(b)
-	won := s.Variants[b.Ranked()[0]]
+	won := s.Variants[b.Ranking()[0]]
 	next := space(120, 2)
 	next.Known = h
 	next.Problem.M *= 2
@@ -185,8 +185,8 @@ func TestFailAfterVisit(t *testing.T) {
 	b.fail(0, kernels.Failf(kernels.StatusWrong, "as asked"))
 	b.fail(1, kernels.Failf(kernels.StatusWrong, "as asked"))
 	got := b.Order()
-	assert.That(t, slices.Equal(got, []int{0, 1}) && b.Measured() == 2 && !b.OK(0) && !b.OK(1),
-		"order %v, %d measured", got, b.Measured())
+	assert.That(t, slices.Equal(got, []int{0, 1}) && b.CountMeasured() == 2 && !b.OK(0) && !b.OK(1),
+		"order %v, %d measured", got, b.CountMeasured())
 }
 
 // evolve spends six tenths of a budget of time on new variants, and the rest on the race of the fastest.

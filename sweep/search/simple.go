@@ -20,7 +20,7 @@ func (o *singleRound) Ask(*Board) []Visit {
 
 // shuffleVariants lists all variants in random order, those to keep first.
 func shuffleVariants(s *Candidates, rng *rand.Rand) []int {
-	vs := without(allVariants(s), s.Keep)
+	vs := dropVariants(allVariants(s), s.Keep)
 	rng.Shuffle(len(vs), func(i, j int) { vs[i], vs[j] = vs[j], vs[i] })
 	return append(slices.Clone(s.Keep), vs...)
 }
@@ -33,14 +33,14 @@ func allVariants(s *Candidates) []int {
 	return vs
 }
 
-func without(vs, drop []int) []int {
+func dropVariants(vs, drop []int) []int {
 	return slices.DeleteFunc(slices.Clone(vs), func(v int) bool { return slices.Contains(drop, v) })
 }
 
 // cutAtLimit cuts a list of variants at the space's limit; Keep is in it whatever the limit.
 func cutAtLimit(s *Candidates, vs []int) []int {
 	if n := s.limit(); n < len(vs) {
-		vs = append(slices.Clone(s.Keep), without(vs, s.Keep)...)[:n]
+		vs = append(slices.Clone(s.Keep), dropVariants(vs, s.Keep)...)[:n]
 	}
 	return vs
 }

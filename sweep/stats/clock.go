@@ -20,7 +20,7 @@ import (
 // Pool the raw samples of a device: medians of an even number of them lie
 // halfway between the steps.
 func TimerStep(samples []float64) float64 {
-	x := sorted(samples)
+	x := sortedCopy(samples)
 	if len(x) == 0 {
 		return 0
 	}

@@ -13,7 +13,7 @@ import (
 func Holm(p []float64) []float64 {
 	adjusted := make([]float64, len(p))
 	worst := 0.0
-	for rank, i := range ascending(p) {
+	for rank, i := range ascendingOrder(p) {
 		worst = max(worst, min(1, float64(len(p)-rank)*p[i]))
 		adjusted[i] = worst
 	}
@@ -26,7 +26,7 @@ func Holm(p []float64) []float64 {
 func BenjaminiHochberg(p []float64) []float64 {
 	q := make([]float64, len(p))
 	least := 1.0
-	order := ascending(p)
+	order := ascendingOrder(p)
 	for rank := len(order) - 1; rank >= 0; rank-- {
 		i := order[rank]
 		least = min(least, float64(len(p))/float64(rank+1)*p[i])
@@ -35,8 +35,8 @@ func BenjaminiHochberg(p []float64) []float64 {
 	return q
 }
 
-// ascending is the order of p by value.
-func ascending(p []float64) []int {
+// ascendingOrder lists the indices of p by value.
+func ascendingOrder(p []float64) []int {
 	order := make([]int, len(p))
 	floats.ArgsortStable(slices.Clone(p), order)
 	return order

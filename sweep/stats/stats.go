@@ -32,7 +32,7 @@ func Summarize(samples []float64) Summary {
 	if len(samples) == 0 {
 		return Summary{}
 	}
-	x := sorted(samples)
+	x := sortedCopy(samples)
 	s := Summary{N: len(x), Median: quantile(0.5, x), Spread: spread(x)}
 	if k := medianRank(len(x)); k > 0 {
 		s.Lo, s.Hi = x[k-1], x[len(x)-k]
@@ -48,10 +48,10 @@ func Median(samples []float64) float64 { return Quantile(0.5, samples) }
 // 1+p(n-1): type 7 of Hyndman and Fan 1996, what NumPy and R do by default. It
 // is NaN of no samples.
 func Quantile(p float64, samples []float64) float64 {
-	return quantile(p, sorted(samples))
+	return quantile(p, sortedCopy(samples))
 }
 
-func sorted(samples []float64) []float64 {
+func sortedCopy(samples []float64) []float64 {
 	x := slices.Clone(samples)
 	slices.Sort(x)
 	return x
@@ -77,7 +77,7 @@ func quantile(p float64, x []float64) float64 {
 // Spread is the interquartile range over the median, a relative noise that a
 // few outliers do not move. It is NaN of no samples or a zero median.
 func Spread(samples []float64) float64 {
-	return spread(sorted(samples))
+	return spread(sortedCopy(samples))
 }
 
 func spread(x []float64) float64 {

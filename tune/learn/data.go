@@ -63,7 +63,7 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 			}
 			d.Tool, d.Protocol, d.Device = run.Tool, run.Protocol, run.Device
 		}
-		for _, e := range slices.Concat(f.SearchEntries(cold), f.Latest(cold)) {
+		for _, e := range slices.Concat(f.SearchOutcomes(cold), f.LatestOutcomes(cold)) {
 			if e.Time.After(d.Date) {
 				d.Date = e.Time
 			}

@@ -104,7 +104,7 @@ func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
 			f.Path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
 	d.Device = p.Device
-	return d, p.timeSpent(f.SearchEntries()), nil
+	return d, p.timeSpent(f.SearchOutcomes()), nil
 }
 
 // timeSpent adds up the time that learn's runs took, of each the part of the classes that are asked for.

@@ -88,7 +88,7 @@ func (s *Resolver) Parse(text string) (r *Ref, err error) {
 		return r, nil
 	case form+":" == kernels.Callable:
 		r.Kind = Peer
-		r.Name, err = callable(name)
+		r.Name, err = callableName(name)
 		return r, err
 	case form == "preset":
 		r.Kind, r.Name = Preset, name
@@ -99,7 +99,7 @@ func (s *Resolver) Parse(text string) (r *Ref, err error) {
 		_, err = tune.Read(name)
 		return r, err
 	}
-	if s.recorded(text) {
+	if s.isRecording(text) {
 		r.Kind = Recorded
 		r.recorded, err = s.Recorded(text)
 		return r, err
@@ -107,8 +107,8 @@ func (s *Resolver) Parse(text string) (r *Ref, err error) {
 	return r, s.parseFamily(r)
 }
 
-// callable is the name of the peer that is a function of a file. The file's path may have colons.
-func callable(text string) (string, error) {
+// callableName makes the name of the peer that is a function of a file. The file's path may have colons.
+func callableName(text string) (string, error) {
 	file, function := text, ""
 	if i := strings.LastIndex(text, ".py:"); i >= 0 {
 		file, function = text[:i+len(".py")], text[i+len(".py"):]
@@ -135,16 +135,16 @@ var functionName = regexp.MustCompile(`^:\w+$`)
 
 // Runs says whether an operand names variants to run, and no recorded times.
 func (s *Resolver) Runs(text string) bool {
-	if text != "base" && s.recorded(text) {
+	if text != "base" && s.isRecording(text) {
 		return false
 	}
 	r, err := s.Parse(text)
 	return err == nil && r.Kind != Tuned
 }
 
-// recorded says that a file or folder has an operand's name. A family's own name counts before it,
+// isRecording says whether a file or folder has an operand's name. A family's own name counts before it,
 // as its folder often has the same: ./NAME is the folder.
-func (s *Resolver) recorded(text string) bool {
+func (s *Resolver) isRecording(text string) bool {
 	if _, err := s.Registry.Lookup(text); err == nil {
 		return false
 	}

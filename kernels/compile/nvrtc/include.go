@@ -222,9 +222,9 @@ func (s *includeCache) sums(src Source, first []string) (sums []string) {
 			}
 		}
 	}
-	visit("", included(src.Text))
+	visit("", listIncludes(src.Text))
 	for _, text := range src.Headers {
-		visit("", included(text))
+		visit("", listIncludes(text))
 	}
 	slices.Sort(sums) // headers come in no order
 	return sums
@@ -236,7 +236,7 @@ func (s *includeCache) header(file string) *header {
 	}
 	var h *header
 	if text, err := os.ReadFile(file); err == nil {
-		h = &header{fmt.Sprintf("%x", sha256.Sum256(text)), included(string(text))}
+		h = &header{fmt.Sprintf("%x", sha256.Sum256(text)), listIncludes(string(text))}
 	}
 	if s.read == nil {
 		s.read = map[string]*header{}
@@ -245,8 +245,8 @@ func (s *includeCache) header(file string) *header {
 	return h
 }
 
-// included are the names that text includes either way.
-func included(text string) []string {
+// listIncludes lists the names that text includes, in quotes or brackets.
+func listIncludes(text string) []string {
 	x := inclusions(text)
 	return slices.Concat(x.quoted, x.system)
 }

@@ -59,7 +59,7 @@ func TestCode(t *testing.T) {
 func FuzzInclusions(f *testing.F) {
 	f.Add("#include \"a.h\"\n# include <b.h> /* */ R\"x(\n)x\" '\\''")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, name := range included(text) {
+		for _, name := range listIncludes(text) {
 			assert.That(t, name != "" && !strings.Contains(name, "\n"), "%q", name)
 		}
 	})

@@ -96,7 +96,7 @@ func TestServer(t *testing.T) {
 	all.Wait()
 	took := time.Since(start)
 	assert.That(t, took <= 8*time.Second, "it took %s", took)
-	devicetest.Gone(t, told(t, dir, "assembler"))
+	devicetest.WaitForEnd(t, told(t, dir, "assembler"))
 	// by one that has compiled before
 	for _, how := range []string{"exits", "three", "exits once"} {
 		err := compile(kernel, how)
@@ -113,14 +113,14 @@ func TestServerKilled(t *testing.T) {
 	go func() { done <- compile(kernel, "waits") }()
 	worker := told(t, dir, "waits")
 	assert.NoError(t, compile(kernel, "kills"))
-	devicetest.Gone(t, told(t, dir, "kills"))
-	devicetest.Gone(t, worker)
+	devicetest.WaitForEnd(t, told(t, dir, "kills"))
+	devicetest.WaitForEnd(t, worker)
 	assert.NoError(t, <-done)
 	// Close ends what is at work.
 	go func() { done <- compile(kernel, "waits again") }()
 	worker = told(t, dir, "waits again")
 	c.Close()
-	devicetest.Gone(t, worker)
+	devicetest.WaitForEnd(t, worker)
 	assert.That(t, <-done != nil, "it was compiled behind Close")
 }
 
@@ -147,7 +147,7 @@ func TestServerOrphans(t *testing.T) {
 			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()
-	devicetest.Gone(t, worker)
+	devicetest.WaitForEnd(t, worker)
 	cmd.Wait() //nolint:errcheck // it was killed
 }
 

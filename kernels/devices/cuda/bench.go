@@ -129,7 +129,7 @@ func (b *bench) saveStatistics() error {
 			continue
 		}
 		n := t.Elems()
-		if err := b.d.each(b.d.support.roundTo, n, uint64(b.mem[t.Name]), uint64(b.want[t.Name]), uint64(n),
+		if err := b.d.launchOver(b.d.support.roundTo, n, uint64(b.mem[t.Name]), uint64(b.want[t.Name]), uint64(n),
 			uint64(t.DType)); err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, err
 	}
 	ld.step = driver.Command{Kind: driver.CommandLaunch, Func: fn, Grid: l.Grid,
 		Block: [3]int{l.Block, 1, 1}, Shared: l.Shared,
-		Programmatic: l.Early && b.d.hopper(), Args: make([]uint64, len(l.Args))}
+		Programmatic: l.Early && b.d.isHopper(), Args: make([]uint64, len(l.Args))}
 	if l.Cluster > 1 {
 		ld.step.Cluster = [3]int{l.Cluster, 1, 1}
 	}
@@ -351,8 +351,8 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 	return res, nil
 }
 
-// hopper says whether the device is of compute capability 9.0 or later.
-func (d *Device) hopper() bool { return d.ctx.Info().Major >= 9 }
+// isHopper says whether the device is of compute capability 9.0 or later.
+func (d *Device) isHopper() bool { return d.ctx.Info().Major >= 9 }
 
 // portableCluster is the largest cluster that every device with clusters runs.
 const portableCluster = 8

@@ -86,7 +86,7 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 		for i, t := range outs {
 			got := b.mem[t.Name]
 			if run > 0 {
-				steps = append(steps, d.over(d.support.differing, (t.Bytes()+15)/16, uint64(got),
+				steps = append(steps, d.commandOver(d.support.differing, (t.Bytes()+15)/16, uint64(got),
 					uint64(b.first[t.Name]), uint64(t.Bytes()), uint64(t.DType.Size()),
 					uint64(b.results)+uint64(at.differing)))
 				continue
@@ -154,7 +154,7 @@ func (b *bench) inputs() (list []kernels.Tensor) {
 
 // fingerprint adds a tensor's fingerprint to sum.
 func (b *bench) fingerprint(t kernels.Tensor, sum driver.Ptr) driver.Command {
-	return b.d.over(b.d.support.fingerprint, (t.Bytes()+15)/16, uint64(b.mem[t.Name]), uint64(t.Bytes()), uint64(sum))
+	return b.d.commandOver(b.d.support.fingerprint, (t.Bytes()+15)/16, uint64(b.mem[t.Name]), uint64(t.Bytes()), uint64(sum))
 }
 
 // fingerprintInputs takes the fingerprints of the inputs as they were drawn, once.
@@ -229,7 +229,7 @@ func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]drive
 		scale, cols = b.moved[movedScale], b.p.N
 	}
 	onlyNaN := b.in.Draw == kernels.DrawNonFinite && reference.SumsRows(t.Name)
-	return b.d.over(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]),
+	return b.d.commandOver(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]),
 		uint64(t.Elems()), uint64(t.DType), double(tol.Rel), double(tol.Terms), double(tol.Abs+tol.Terms*one),
 		uint64(scale), uint64(cols), double(reference.Limit(t.DType)), boolArg(onlyNaN),
 		uint64(b.results)+uint64(i*outcomeBytes))
@@ -266,7 +266,7 @@ func (b *bench) checkTimed(r *program, runs int) error {
 	if c.Outputs, err = b.readOutcomes(raw, outs, b.mem, want); err != nil {
 		return err
 	}
-	return c.Timed(runs)
+	return c.CheckTimed(runs)
 }
 
 // read runs steps and reads what results then begin with.

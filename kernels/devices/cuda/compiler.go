@@ -14,7 +14,7 @@ import (
 type compileQueue struct {
 	registry *kernels.Registry
 	arch     string
-	compile  compileFunc
+	compile  nvrtc.CompileFunc
 
 	sources sync.Map // nvrtc.Source by name: reading one takes a millisecond, and each visit asks for some
 
@@ -25,9 +25,6 @@ type compileQueue struct {
 	units  map[string]*unitState
 	closed bool
 }
-
-// A compileFunc is that of a cache.
-type compileFunc func(nvrtc.Source, nvrtc.CompileOptions) (*nvrtc.Binary, error)
 
 // An announcement is the units of a problem that are asked for soon, the first first.
 type announcement struct {
@@ -44,8 +41,8 @@ type unitState struct {
 	err    error
 }
 
-// newCompiler compiles so many units at a time. The caller sets arch before the first.
-func newCompiler(r *kernels.Registry, compile compileFunc, atOnce int) *compileQueue {
+// newCompileQueue compiles so many units at a time. The caller sets arch before the first.
+func newCompileQueue(r *kernels.Registry, compile nvrtc.CompileFunc, atOnce int) *compileQueue {
 	c := &compileQueue{registry: r, compile: compile, units: map[string]*unitState{}}
 	c.wake = sync.NewCond(&c.mu)
 	for range atOnce {

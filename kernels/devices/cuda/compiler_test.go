@@ -59,7 +59,7 @@ func plans(ns ...int64) (list []kernels.Plan) {
 // older ones, and what a problem's new announcement leaves out is dropped.
 func TestCompilerOrder(t *testing.T) {
 	cache := &slowCache{turn: make(chan struct{})}
-	c := newCompiler(families.New(), cache.Compile, 1)
+	c := newCompileQueue(families.New(), cache.Compile, 1)
 	defer c.close()
 	a, b := kernels.Problem{M: 1, N: 1}, kernels.Problem{M: 2, N: 2}
 	c.announce(a, plans(1, 2, 3, 4))
@@ -96,7 +96,7 @@ func TestCompilerOrder(t *testing.T) {
 func TestCompilerAll(t *testing.T) {
 	cache := &slowCache{turn: make(chan struct{})}
 	close(cache.turn)
-	c := newCompiler(families.New(), cache.Compile, 4)
+	c := newCompileQueue(families.New(), cache.Compile, 4)
 	for i := range int64(40) {
 		c.announce(kernels.Problem{M: i % 3}, plans(i, i+1, i+2))
 	}

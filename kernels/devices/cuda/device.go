@@ -83,7 +83,7 @@ func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}
-	d.compile = newCompiler(r, d.cache.Compile, processes)
+	d.compile = newCompileQueue(r, d.cache.Compile, processes)
 	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		d.endCompilers()
 		return nil, err
@@ -167,7 +167,7 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 // clusters asks how many clusters of each size run at once, of CTAs that leave
 // no shared memory for another on their SM.
 func (d *Device) clusters() (counts [4]int, err error) {
-	if !d.hopper() {
+	if !d.isHopper() {
 		return counts, nil
 	}
 	f := d.support.spin

@@ -44,13 +44,13 @@ func (d *Device) loadSupport() error {
 
 const supportThreads = 256
 
-// each launches a support entry over n elements.
-func (d *Device) each(f driver.Function, n int64, args ...uint64) error {
-	return d.ctx.Enqueue(d.stream, []driver.Command{d.over(f, n, args...)})
+// launchOver launches a support entry over n elements.
+func (d *Device) launchOver(f driver.Function, n int64, args ...uint64) error {
+	return d.ctx.Enqueue(d.stream, []driver.Command{d.commandOver(f, n, args...)})
 }
 
-// over is the launch of a support entry over n elements.
-func (d *Device) over(f driver.Function, n int64, args ...uint64) driver.Command {
+// commandOver makes the launch of a support entry over n elements.
+func (d *Device) commandOver(f driver.Function, n int64, args ...uint64) driver.Command {
 	blocks := min(max((n+supportThreads-1)/supportThreads, 1), int64(d.info.SMs)*16)
 	return supportStep(f, [3]int{int(blocks), 1, 1}, args)
 }
@@ -99,7 +99,7 @@ func (d *Device) draw(x reference.Input, in kernels.Inputs, out driver.Ptr) erro
 			kinds |= uint64(rows.Special[k].Kind) << (8 * k)
 		}
 	}
-	return d.each(d.support.fill, n, append([]uint64{uint64(out), uint64(n), uint64(x.Tensor.DType), in.Seed, x.Stream,
+	return d.launchOver(d.support.fill, n, append([]uint64{uint64(out), uint64(n), uint64(x.Tensor.DType), in.Seed, x.Stream,
 		float(reference.Unit), float(x.Scale), float(x.Offset), uint64(x.Tensor.Cols), uint64(x.Rows),
 		uint64(rows.All), uint64(rows.Shift), cycle, kinds}, listed[:]...)...)
 }
@@ -130,7 +130,7 @@ func (d *Device) savedOutput(p kernels.Problem, in kernels.Inputs, mem map[strin
 	if err := d.rows(p, false, 0, mem, want, scale); err != nil {
 		return err
 	}
-	return d.each(d.support.roundTo, n, uint64(mem["y"]), uint64(out), uint64(n), uint64(p.DType))
+	return d.launchOver(d.support.roundTo, n, uint64(mem["y"]), uint64(out), uint64(n), uint64(p.DType))
 }
 
 // scales are those of the terms of a problem's answers, see reference.GroundTruth: of each row of y or dx and
@@ -185,7 +185,7 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr, s *
 		return err
 	}
 	if p.FP8 {
-		if err := d.quantized(p, mem, want, s.out); err != nil {
+		if err := d.quantizeAnswer(p, mem, want, s.out); err != nil {
 			return err
 		}
 	}
@@ -232,7 +232,7 @@ func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (er
 		switch {
 		case want[name] == 0:
 		case p.Accumulate:
-			err = d.each(d.support.wide, p.N, uint64(want[name]), uint64(mem[name+"_in"]),
+			err = d.launchOver(d.support.wide, p.N, uint64(want[name]), uint64(mem[name+"_in"]),
 				uint64(p.N), uint64(p.Weight))
 		default:
 			err = d.ctx.Memset8(d.stream, want[name], 0, 8*p.N)
@@ -250,12 +250,12 @@ func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (er
 	})
 }
 
-// quantized turns the answer y into that of fp8, with the scale of its rows.
-func (d *Device) quantized(p kernels.Problem, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
+// quantizeAnswer turns the answer y into that of fp8, with the scale of its rows.
+func (d *Device) quantizeAnswer(p kernels.Problem, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
 	if err := d.ctx.Memset8(d.stream, want["amax"], 0, 8); err != nil {
 		return err
 	}
-	return d.each(d.support.quantize, p.M*p.N, uint64(want["y"]), uint64(want["yt"]), uint64(p.M), uint64(p.N),
+	return d.launchOver(d.support.quantize, p.M*p.N, uint64(want["y"]), uint64(want["yt"]), uint64(p.M), uint64(p.N),
 		uint64(mem["scale"]), uint64(want["amax"]), uint64(want["scale_inv"]), uint64(scale))
 }
 

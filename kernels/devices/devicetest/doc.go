@@ -38,7 +38,7 @@ func CPU() kernels.DeviceInfo {
 
 // Problem reads a problem that is right.
 func Problem(t testing.TB, text string) kernels.Problem {
-	return right(t, text, kernels.ParseProblem)
+	return parseRight(t, text, kernels.ParseProblem)
 }
 
 // Draw is a random problem, of sides with so many bits and any options: half have whole vectors.
@@ -74,21 +74,23 @@ func Draw(r *rand.Rand, mBits, nBits int) kernels.Problem {
 
 // Variant reads a variant that is right.
 func Variant(t testing.TB, text string) kernels.Variant {
-	return right(t, text, kernels.ParseVariant)
+	return parseRight(t, text, kernels.ParseVariant)
 }
 
 // Config reads a config that is right.
-func Config(t testing.TB, text string) kernels.Config { return right(t, text, kernels.ParseConfig) }
+func Config(t testing.TB, text string) kernels.Config {
+	return parseRight(t, text, kernels.ParseConfig)
+}
 
-func right[T any](t testing.TB, text string, parse func(string) (T, error)) T {
+func parseRight[T any](t testing.TB, text string, parse func(string) (T, error)) T {
 	t.Helper()
 	v, err := parse(text)
 	assert.NoError(t, err)
 	return v
 }
 
-// Gone waits until a process has ended, or fails the test and ends it.
-func Gone(t testing.TB, pid int) {
+// WaitForEnd waits until a process has ended, or fails the test and ends it.
+func WaitForEnd(t testing.TB, pid int) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -116,9 +118,9 @@ func Library(t testing.TB, lib, source string) string {
 	return lib
 }
 
-// Beside runs tests of this binary, by their names with bars, in a process that finds the library
+// RunWithLibrary runs tests of this binary, by their names with bars, in a process that finds the library
 // of a C file under a name, with more in its environment.
-func Beside(t testing.TB, name, source, tests string, env ...string) {
+func RunWithLibrary(t testing.TB, name, source, tests string, env ...string) {
 	t.Helper()
 	dir := t.TempDir()
 	Library(t, filepath.Join(dir, name), source)

@@ -51,12 +51,12 @@ type Fake struct {
 	mu      sync.Mutex
 	calls   []FakeCall
 	opens   map[kernels.Problem]int
-	samples map[job]int
+	samples map[failedJob]int
 	bench   *fakeBench // the open one
 	closed  bool
 }
 
-type job struct {
+type failedJob struct {
 	p kernels.Problem
 	v kernels.Variant
 }
@@ -135,7 +135,7 @@ func (f *Fake) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (
 		panic("devicetest: open while a problem is open")
 	}
 	if f.opens == nil {
-		f.opens, f.samples = map[kernels.Problem]int{}, map[job]int{}
+		f.opens, f.samples = map[kernels.Problem]int{}, map[failedJob]int{}
 	}
 	attempt := f.opens[p]
 	f.opens[p]++
@@ -280,8 +280,8 @@ func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeO
 		}
 	}
 	for range o.Samples {
-		s := seconds(b.p, v, b.f.samples[job{b.p, v}])
-		b.f.samples[job{b.p, v}]++
+		s := seconds(b.p, v, b.f.samples[failedJob{b.p, v}])
+		b.f.samples[failedJob{b.p, v}]++
 		if b.f.Warm > 0 && o.Flush == 0 && b.p.Bytes() > 1<<20 &&
 			b.p.Bytes() < b.f.Info().CacheBytes {
 			s *= b.f.Warm
@@ -317,8 +317,8 @@ func Always(seconds float64) func(kernels.Problem, kernels.Variant, int) float64
 	return func(kernels.Problem, kernels.Variant, int) float64 { return seconds }
 }
 
-// Failing is a Fake's Fail of some variants.
-func Failing(s kernels.Status, vs ...kernels.Variant) func(kernels.Problem,
+// FailVariants makes a Fake's Fail that fails some variants.
+func FailVariants(s kernels.Status, vs ...kernels.Variant) func(kernels.Problem,
 	kernels.Variant) *kernels.Failure {
 	return func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
 		if slices.Contains(vs, v) {

@@ -30,10 +30,10 @@ const (
 	Lazy      = "test/lazy"      // right in its first four runs on some inputs, then does nothing
 )
 
-// misbehaving are kernels that do so on purpose, hidden, in both host and CUDA form. norm is a right
+// faultyFamilies makes kernels that misbehave on purpose, hidden, in both host and CUDA form. norm is a right
 // one. Spin and Crash must run in a worker process only: on the cpu device they hang or end the process
 // that runs them.
-func misbehaving(norm kernels.HostStage) []*kernels.Family {
+func faultyFamilies(norm kernels.HostStage) []*kernels.Family {
 	// spoil changes the element, if it is of a row of the CTA's.
 	spoil := func(h *kernels.HostRun, pid int, change func(y *kernels.Memory, i int64)) {
 		if i := h.Arg("element"); i/h.Problem.N%int64(h.Launch.Grid[0]) == int64(pid) {
@@ -74,7 +74,7 @@ func misbehaving(norm kernels.HostStage) []*kernels.Family {
 		}),
 		family(Overrun, "overrun", norm), // Go sees that by itself
 		family(Lazy, "lazy", func(h *kernels.HostRun, pid int) {
-			if seen(h.Mem["x"], pid == 0) < 4 {
+			if countRuns(h.Mem["x"], pid == 0) < 4 {
 				norm(h, pid)
 			}
 		}),
@@ -88,8 +88,8 @@ var lazy struct {
 	runs int
 }
 
-// seen is how many runs of test/lazy on x there were before.
-func seen(x *kernels.Memory, first bool) int {
+// countRuns counts the runs of test/lazy on x so far.
+func countRuns(x *kernels.Memory, first bool) int {
 	lazy.Lock()
 	defer lazy.Unlock()
 	if lazy.x != x {
@@ -112,7 +112,7 @@ func Registry(base *kernels.Registry) *kernels.Registry {
 		panic(err)
 	}
 	return &kernels.Registry{
-		Families: append(slices.Clone(base.Families), misbehaving(plain.Host["forward"])...),
+		Families: append(slices.Clone(base.Families), faultyFamilies(plain.Host["forward"])...),
 		Default:  base.Default,
 		File: func(name string) (string, error) {
 			if name == sourceName {

@@ -61,8 +61,8 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Device, r *kernels.Regist
 		{"Time", s.time},
 		{"Flush", s.flush},
 		{"Failures", s.failures},
-		{"Remembering", s.remembering},
-		{"Mistakes", s.mistakes},
+		{"Remembering", s.testLateFault},
+		{"Mistakes", s.testFaults},
 		{"Draws", s.draws},
 		{"Reference", s.reference},
 	} {
@@ -93,16 +93,16 @@ func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Benc
 	return b
 }
 
-// drawn opens a problem on a draw for the length of the test.
-func (s *suite) drawn(t *testing.T, p kernels.Problem, draw kernels.Draw) kernels.Bench {
+// openDraw opens a problem on a draw for the length of the test.
+func (s *suite) openDraw(t *testing.T, p kernels.Problem, draw kernels.Draw) kernels.Bench {
 	t.Helper()
 	b, err := s.dev.Open(t.Context(), p, kernels.Inputs{Seed: 9, Draw: draw})
 	assert.NoError(t, err, "open", p, draw.About())
 	return b
 }
 
-// right checks v and wants a right answer of the same bits every time.
-func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem,
+// checkRight checks v and wants a right answer of the same bits every time.
+func (s *suite) checkRight(t *testing.T, b kernels.Bench, p kernels.Problem,
 	v kernels.Variant) kernels.Check {
 	t.Helper()
 	const repeats = 3
@@ -160,8 +160,8 @@ func (s *suite) base(t *testing.T, p kernels.Problem) kernels.Variant {
 	return v
 }
 
-// corner picks a family's base, its last config and a few between them.
-func (s *suite) corner(f *kernels.Family, p kernels.Problem) (picked []kernels.Variant) {
+// pickConfigs picks a family's base, its last config and a few between them.
+func (s *suite) pickConfigs(f *kernels.Family, p kernels.Problem) (picked []kernels.Variant) {
 	configs, _ := f.Configs(p, s.dev.Info())
 	few := min(len(configs), 5)
 	for i := range few {
@@ -181,7 +181,7 @@ func (s *suite) answers(t *testing.T) {
 	each(t, func(t *testing.T, p kernels.Problem) {
 		var vs []kernels.Variant
 		for _, f := range s.r.FamiliesFor(p) {
-			vs = append(vs, s.corner(f, p)...)
+			vs = append(vs, s.pickConfigs(f, p)...)
 		}
 		if base := s.base(t, p); !slices.Contains(vs, base) { // a map's config need not be one of a space's few
 			vs = append(vs, base)
@@ -189,7 +189,7 @@ func (s *suite) answers(t *testing.T) {
 		s.dev.Prefetch(p, vs)
 		b := s.bench(t, p, 7)
 		for _, v := range vs {
-			c := s.right(t, b, p, v)
+			c := s.checkRight(t, b, p, v)
 			s.resources(t, p, v, c)
 		}
 	}, problems...)
@@ -225,8 +225,8 @@ func (s *suite) stream(t *testing.T) {
 			if !f.Stream || f.CheckServes(p) != nil {
 				continue
 			}
-			for _, v := range s.corner(f, p) {
-				s.right(t, b, p, v)
+			for _, v := range s.pickConfigs(f, p) {
+				s.checkRight(t, b, p, v)
 				n++
 			}
 		}
@@ -348,7 +348,7 @@ func (s *suite) failures(t *testing.T) {
 				f.Reason != "" && !f.Broken && !strings.Contains(f.Reason, "\n"),
 				"%s: %#v, want a Failure that says refused, in one line", v, err)
 		}
-		s.right(t, b, p, base)
+		s.checkRight(t, b, p, base)
 	}
 	assert.NoError(t, b.Close())
 
@@ -365,12 +365,12 @@ func (s *suite) failures(t *testing.T) {
 			hint.Of(err))
 	}
 	again := s.bench(t, p, 7)
-	s.right(t, again, p, base)
+	s.checkRight(t, again, p, base)
 }
 
-// mistakes of a kernel are found: a wrong element, an unwritten one, and bits
+// testFaults wants a kernel's faults found: a wrong element, an unwritten one, and bits
 // that change.
-func (s *suite) mistakes(t *testing.T) {
+func (s *suite) testFaults(t *testing.T) {
 	each(t, func(t *testing.T, p kernels.Problem) {
 		b := s.bench(t, p, 7)
 		for _, at := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
@@ -396,7 +396,7 @@ func (s *suite) mistakes(t *testing.T) {
 			assert.That(t, err == nil && !c.OK() && slices.Equal(c.Changed, []string{"x"}) &&
 				strings.HasPrefix(c.Reason(), "it has changed its input x"), "%s: %v, %q", last, err, c.Reason())
 		}
-		s.right(t, b, p, s.base(t, p))
+		s.checkRight(t, b, p, s.base(t, p))
 		if s.dev.Info().Kind == kernels.KindCUDA {
 			c, err := b.Check(t.Context(), kernels.Variant{Family: Overrun}, 1)
 			assert.That(t, err == nil && c.Reason() == "it has written 0 bytes behind the end of y",
@@ -416,7 +416,7 @@ func (s *suite) draws(t *testing.T) {
 	each(t, func(t *testing.T, p kernels.Problem) {
 		base := s.base(t, p)
 		for _, draw := range kernels.CheckDraws(p, true) {
-			b := s.drawn(t, p, draw)
+			b := s.openDraw(t, p, draw)
 			c, err := b.Check(t.Context(), base, 2)
 			assert.That(t, err == nil && c.OK() && !c.Breaks(), "%s on %s of %s: %v, %s", base, draw.About(), p, err,
 				c.Reason())
@@ -459,12 +459,12 @@ func (s *suite) reference(t *testing.T) {
 		"rmsnorm/fwd/19x130/fp32-wbf16+zc")
 }
 
-// remembering times a kernel that checks find right, and that stops working after a while.
-func (s *suite) remembering(t *testing.T) {
+// testLateFault times a kernel that checks find right, and that stops working after a while.
+func (s *suite) testLateFault(t *testing.T) {
 	p := Problem(t, "rmsnorm/fwd/33x541/fp32")
 	b := s.bench(t, p, 5)
 	v := kernels.Variant{Family: Lazy}
-	s.right(t, b, p, v)
+	s.checkRight(t, b, p, v)
 	for range 2 {
 		_, err := b.Time(t.Context(), v, kernels.TimeOptions{Samples: 8})
 		var f *kernels.Failure

@@ -348,7 +348,7 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 			compilerMemory>>20)}
 	case found:
 		what, _, _ = strings.Cut(what, "\n")
-		return &UnsupportedError{l.Source, missing(what)}
+		return &UnsupportedError{l.Source, missingNameError(what)}
 	}
 	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
 }

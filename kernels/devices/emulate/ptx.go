@@ -73,8 +73,8 @@ func checkIncludes(text string) error {
 	return nil
 }
 
-// missing is a compiler's error for people: of a name that it does not know, that the emulator has none.
-func missing(what string) string {
+// missingNameError says of a name that a compiler does not know that the emulator lacks it.
+func missingNameError(what string) string {
 	for _, re := range []*regexp.Regexp{undeclaredRE, noTypeRE} {
 		if found := re.FindStringSubmatch(what); found != nil {
 			return fmt.Sprintf("the emulator has no %s yet; verify on a GPU (--device cuda)", found[1])

@@ -34,9 +34,9 @@ func decode(line []byte, req *request, builds bool) (*answer, error) {
 	if err := durable.RefuseDuplicates(line); err != nil {
 		return nil, err
 	}
-	a.Error, a.Hint = kernels.Printable(a.Error, maxReason), kernels.Printable(a.Hint, maxReason)
+	a.Error, a.Hint = kernels.MakePrintable(a.Error, maxReason), kernels.MakePrintable(a.Hint, maxReason)
 	if f := a.Failure; f != nil {
-		f.Reason = kernels.Printable(f.Reason, maxReason)
+		f.Reason = kernels.MakePrintable(f.Reason, maxReason)
 		if !slices.Contains(failures, f.Status) {
 			return nil, fmt.Errorf("a failure of status %.40q", f.Status)
 		}
@@ -78,7 +78,7 @@ func (h *hello) check() error {
 		return nil // Start says so, whatever else there is
 	}
 	d := &h.Info
-	h.Kernels = kernels.Printable(h.Kernels, maxName)
+	h.Kernels = kernels.MakePrintable(h.Kernels, maxName)
 	if err := d.Validate(); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (h *hello) check() error {
 	for i := range h.Peers {
 		p := &h.Peers[i]
 		for _, s := range []*string{&p.Name, &p.System, &p.Version, &p.Missing, &p.Builds} {
-			*s = kernels.Printable(*s, maxName)
+			*s = kernels.MakePrintable(*s, maxName)
 		}
 	}
 	return nil
@@ -108,15 +108,15 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 		return fmt.Errorf("a check of %d repeats, %d of them differing, %d launches and %g s",
 			c.Repeats, c.Differing, len(c.Resources), c.Busy)
 	}
-	c.Beyond = kernels.Printable(c.Beyond, maxReason)
+	c.Beyond = kernels.MakePrintable(c.Beyond, maxReason)
 	if len(c.Changed) > maxList {
 		return fmt.Errorf("a check of %d changed inputs", len(c.Changed))
 	}
 	for i := range c.Changed {
-		c.Changed[i] = kernels.Printable(c.Changed[i], maxName)
+		c.Changed[i] = kernels.MakePrintable(c.Changed[i], maxName)
 	}
 	for i := range c.Resources {
-		c.Resources[i].Stage = kernels.Printable(c.Resources[i].Stage, maxName)
+		c.Resources[i].Stage = kernels.MakePrintable(c.Resources[i].Stage, maxName)
 	}
 	missing, err := checkOutputs(c, req.on)
 	if err != nil || builds {
@@ -178,7 +178,7 @@ func checkTiming(t *kernels.Timing, o *kernels.TimeOptions) error {
 	}
 	for i := range t.Stages {
 		s := &t.Stages[i]
-		if s.Stage = kernels.Printable(s.Stage, maxName); s.Stage == "" {
+		if s.Stage = kernels.MakePrintable(s.Stage, maxName); s.Stage == "" {
 			return errors.New("a stage without a name")
 		}
 		if err := checkTimes("samples of a stage", s.Seconds, o.Samples); err != nil {
@@ -235,7 +235,7 @@ func checkReading(r *kernels.Reading) error {
 	r.Others = r.Others[:min(len(r.Others), maxList)]
 	for _, list := range [][]string{r.Throttle, r.Others} {
 		for i := range list {
-			list[i] = kernels.Printable(list[i], maxName)
+			list[i] = kernels.MakePrintable(list[i], maxName)
 		}
 	}
 	return nil

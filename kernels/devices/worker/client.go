@@ -81,7 +81,7 @@ func startHelp(err error) string {
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
 		return "the system has no room for another process: end some, or raise the limits with `ulimit -u` and -v"
 	}
-	return cmp.Or(durable.Known(err), "check the command, and that normbench is installed there")
+	return cmp.Or(durable.KnownHelp(err), "check the command, and that normbench is installed there")
 }
 
 // hello starts a process and has it say what it is.
@@ -109,7 +109,7 @@ func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error)
 
 // String names the worker by its command.
 func (c *Client) String() string {
-	return fmt.Sprintf("worker %q", kernels.Printable(strings.Join(c.o.Command, " "), maxReason))
+	return fmt.Sprintf("worker %q", kernels.MakePrintable(strings.Join(c.o.Command, " "), maxReason))
 }
 
 // restart starts the worker after it has died. One that comes back as another device is a
@@ -319,7 +319,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (a 
 		return nil, broken(kernels.StatusCrash, "the worker %v", err)
 	}
 	if a.Unkept != "" && c.o.Unkept != nil {
-		c.o.Unkept(kernels.Printable(a.Unkept, maxReason))
+		c.o.Unkept(kernels.MakePrintable(a.Unkept, maxReason))
 	}
 	switch f := a.Failure; {
 	case f != nil && f.Broken: // only a new process has a device again

@@ -265,7 +265,7 @@ func TestOrphan(t *testing.T) {
 	assert.Must(t, err == nil && pid != 0, "%v %v", pid, err)
 	parent.Process.Kill()
 	parent.Wait()
-	devicetest.Gone(t, pid)
+	devicetest.WaitForEnd(t, pid)
 }
 
 // parentOfOneThatHangs says the worker's process ID and waits to be killed.

@@ -71,10 +71,10 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 // Stages are the host stages of the kernels of a pass, by their entries.
 type Stages map[kernels.Pass]map[string]kernels.HostStage
 
-// Own makes the families of manifests that are part of the program, among files. They may name
+// LoadOwn makes the families of manifests that are part of the program, among files. They may name
 // families of r, which has the files too, and each other. One that names no host has the stages
 // of its own kernels.
-func Own(r *kernels.Registry, files map[string]string, stages Stages) ([]*kernels.Family, error) {
+func LoadOwn(r *kernels.Registry, files map[string]string, stages Stages) ([]*kernels.Family, error) {
 	return assemble(r, "", "", files, stages)
 }
 

@@ -112,7 +112,7 @@ func TestMemory(t *testing.T) {
 // TestFakeDriver runs TestFake in a process that finds a fake libcuda.so.1, so that the
 // trampolines, the layout of steps and the errors are tested without a GPU.
 func TestFakeDriver(t *testing.T) {
-	devicetest.Beside(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory",
+	devicetest.RunWithLibrary(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory",
 		"NORMBENCH_FAKE_CUDA=1", "NORMBENCH_REQUIRE_CUDA=1")
 }
 

@@ -205,7 +205,7 @@ func TestNotLinked(t *testing.T) {
 // TestFakeNVML runs TestFake in a process that finds a fake libnvidia-ml.so.1, so that the way
 // through go-nvml and the loader is tested without a GPU.
 func TestFakeNVML(t *testing.T) {
-	devicetest.Beside(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake",
+	devicetest.RunWithLibrary(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake",
 		"NORMBENCH_FAKE_NVML=1")
 }
 

@@ -1,0 +1,481 @@
+package launchmap
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"normbench/kernels"
+)
+
+// An if-chain has at most so many widths, or a call would be slow, and so many ranges, or nobody would read
+// it, and a compiler takes minutes.
+const (
+	maxChain  = 16
+	maxRanges = 1000
+)
+
+// perTest is how many widths one test of an if-chain names: a line that formatters leave as it is.
+const perTest = 4
+
+// A layout is the answers of a book as the templates and the JSON have them.
+type layout struct {
+	About    []string
+	Ops      []kernels.OpSpec
+	Types    []exportType
+	Options  []exportOption
+	Knobs    []exportKnob // that some config has, in label order
+	Families []*exportFamily
+	Configs  []*exportConfig // the most frequent first
+	Kinds    []*exportKind
+	Chain    bool // kinds have Tests, not Rasters
+
+	MaxM, MinN, MaxN, MaxElems    int64
+	FP8T, Uneven, AlikeBits, Bits int // bits of options
+}
+
+// An exportType is an element type of x by the names that pick takes.
+type exportType struct {
+	Bytes int64
+	Names []string
+}
+
+type exportOption struct {
+	kernels.Option
+	Label string // ZERO_CENTERED
+	Bit   int
+}
+
+// Go is ZeroCentered of ZERO_CENTERED, and FP8 of FP8.
+func (o exportOption) Go() string {
+	if strings.HasPrefix(o.Label, "FP8") {
+		return o.Label
+	}
+	return camel(strings.ToLower(o.Label))
+}
+
+// An exportKnob is a knob, with its names in code.
+type exportKnob struct{ Name, Field, Go string }
+
+// An exportFamily is a family with its knobs: those that all its configs share, with values, and the others.
+type exportFamily struct {
+	Name, Field, Go string
+	knobs           []*kernels.Knob
+	Shared          []exportSetting
+	open            []*kernels.Knob
+}
+
+type exportSetting struct {
+	exportKnob
+	Value int
+}
+
+// An exportConfig is a config of a family, with the values of the knobs that its family leaves open.
+type exportConfig struct {
+	Number int
+	Family *exportFamily
+	Open   []exportSetting
+	config kernels.Config
+}
+
+// Knob is the value of a knob; 0 where the family has no such one.
+func (c *exportConfig) Knob(k exportKnob) int {
+	for _, s := range c.all() {
+		if s.Name == k.Name {
+			return s.Value
+		}
+	}
+	return 0
+}
+
+func (c *exportConfig) all() []exportSetting { return slices.Concat(c.Family.Shared, c.Open) }
+
+// An exportKind is a class.
+type exportKind struct {
+	Class
+	Field, Go string
+	Rasters   []exportRaster // the widest alignment first; those with answers
+	Tests     []exportTest
+}
+
+// KindStep is above every sum of options, uneven with them.
+func (x *layout) KindStep() int { return 2 * x.Uneven }
+
+// Bits is the sum of the class's options.
+func (k *exportKind) Bits() int { return int(k.With) }
+
+type exportRaster struct {
+	Align int64
+	Bands []exportBand
+}
+
+// An exportBand has the answers for columns from From up to the next band.
+type exportBand struct {
+	From   int64
+	Ranges []exportRange
+}
+
+// An exportRange is the rows from First to Last with one config, nil for no answer.
+type exportRange struct {
+	First, Last int64
+	Config      *exportConfig
+	RestsOn     string
+}
+
+// Number is the number of the config, -1 for none.
+func (r exportRange) Number() int {
+	if r.Config == nil {
+		return -1
+	}
+	return r.Config.Number
+}
+
+// An exportTest is an if of a chain: the ranges of some widths that have the same.
+type exportTest struct {
+	Widths []int64
+	Ranges []exportRange
+}
+
+// Rest are the ranges but for the last, which needs no if.
+func (t *exportTest) Rest() []exportRange { return t.Ranges[:len(t.Ranges)-1] }
+
+// Last is the last range.
+func (t *exportTest) Last() exportRange { return t.Ranges[len(t.Ranges)-1] }
+
+// typeNames are the names of types beside ours: of PyTorch in Python, as str writes them, and of its C++.
+var typeNames = map[kernels.DType][]string{
+	kernels.BF16: {"bfloat16", "torch.bfloat16", "BFloat16"},
+	kernels.FP16: {"float16", "torch.float16", "Half"},
+	kernels.FP32: {"float32", "torch.float32", "Float"},
+}
+
+// A strip is the ranges of columns from some on.
+type strip struct {
+	from   int64
+	ranges []RowRange
+}
+
+// strips are the answers of a class at an alignment. Where only some columns are asked for, strips
+// without ranges are between them.
+func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
+	s := b.sheets[keyOf(c, align)]
+	for line := range s.Lines {
+		if box := s.Box(line, 0, b.Device.SMs); len(columns) == 0 {
+			if ranges := b.ranges(s, line, box.NLo, box.NHi); len(ranges) > 0 {
+				list = append(list, strip{from: box.NLo, ranges: ranges})
+			}
+		}
+	}
+	for _, n := range columns {
+		if AlignOf(n, c.Bytes) == align {
+			list = append(list, strip{from: n, ranges: b.Ranges(c, n)}, strip{from: n + 1})
+		}
+	}
+	return list
+}
+
+// layOut lays the answers out: as a chain of ifs where code is asked for and the columns are few.
+func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
+	strips := make([][]strip, 4*len(classes)) // class by class, of each by alignment
+	var wait sync.WaitGroup
+	for i, c := range classes {
+		for j, align := range Aligns(c.Bytes) {
+			wait.Go(func() { strips[4*i+j] = b.strips(c, align, columns) })
+		}
+	}
+	wait.Wait()
+	last, ranges := len(options)-1, 0
+	for _, list := range strips {
+		for _, s := range list {
+			ranges += len(s.ranges)
+		}
+	}
+	x := &layout{Ops: kernels.Ops(), Chain: code && len(columns) > 0 && len(columns) <= maxChain && ranges <= maxRanges,
+		MaxM: MaxM, MinN: MinN, MaxN: MaxN, MaxElems: MaxElems, Uneven: 1 << last, Bits: 1<<last - 1}
+	for _, d := range kernels.DTypes() {
+		x.Types = append(x.Types, exportType{d.Size(), append([]string{d.String()}, typeNames[d]...)})
+	}
+	for i, o := range options[:last] {
+		label := o.Flag
+		if len(o.Values) > 0 && o.Values[0] == "none" || o.Doc == "" { // one flag of several
+			label = o.Name
+		}
+		x.Options = append(x.Options, exportOption{o, strings.ToUpper(strings.ReplaceAll(label, "-", "_")), 1 << i})
+		if o.Alike {
+			x.AlikeBits |= 1 << i
+		}
+		if o.Name == "fp8t" {
+			x.FP8T = 1 << i
+		}
+	}
+	uses, families := map[kernels.Variant]int{}, map[string]bool{}
+	for _, list := range strips {
+		for _, s := range list {
+			for _, r := range s.ranges {
+				if r.Variant.Family != "" {
+					uses[r.Variant]++
+					families[r.Variant.Family] = true
+				}
+			}
+		}
+	}
+	x.About = b.about(families)
+	configs := x.addConfigs(uses)
+	for i, c := range classes {
+		kind := &exportKind{Class: c}
+		for j, align := range Aligns(c.Bytes) {
+			var bands []exportBand
+			for _, s := range strips[4*i+j] {
+				band := exportBand{From: s.from}
+				for _, r := range s.ranges {
+					band.Ranges = append(band.Ranges, exportRange{r.First, r.Last, configs[r.Variant],
+						strings.Join(r.RestsOn, ", ")})
+				}
+				if len(s.ranges) == 0 {
+					band.Ranges = []exportRange{{First: 1, Last: MaxM}}
+				}
+				bands = append(bands, band)
+			}
+			kind.add(align, bands, x.Chain)
+		}
+		if len(kind.Rasters)+len(kind.Tests) > 0 {
+			x.Kinds = append(x.Kinds, kind)
+		}
+	}
+	names := namesIn{}
+	for _, k := range x.Kinds {
+		k.Field = names.unique(strings.NewReplacer("/", "_", "+", "_", "-", "_").Replace(k.Class.String()))
+		k.Go = lowerFirst(camel(k.Field))
+	}
+	return x
+}
+
+// add adds the bands of an alignment. Neighbours with the same answers are one.
+func (k *exportKind) add(align int64, bands []exportBand, chain bool) {
+	same := func(a, b []exportRange) bool {
+		return slices.EqualFunc(a, b, func(a, b exportRange) bool { return a.First == b.First && a.Config == b.Config })
+	}
+	if chain {
+		for _, b := range bands {
+			if len(b.Ranges) == 1 && b.Ranges[0].Config == nil {
+				continue // between widths
+			}
+			i := slices.IndexFunc(k.Tests, func(t exportTest) bool {
+				return len(t.Widths) < perTest && slices.Equal(t.Ranges, b.Ranges)
+			})
+			if i < 0 {
+				i, k.Tests = len(k.Tests), append(k.Tests, exportTest{Ranges: b.Ranges})
+			}
+			k.Tests[i].Widths = append(k.Tests[i].Widths, b.From)
+		}
+		slices.SortFunc(k.Tests, func(a, b exportTest) int { return cmp.Compare(a.Widths[0], b.Widths[0]) })
+		return
+	}
+	bands = slices.CompactFunc(bands, func(a, b exportBand) bool { return same(a.Ranges, b.Ranges) })
+	if len(bands) > 0 {
+		k.Rasters = append(k.Rasters, exportRaster{align, bands})
+	}
+}
+
+// addConfigs lists families, knobs and configs, by how often these are used.
+func (x *layout) addConfigs(uses map[kernels.Variant]int) map[kernels.Variant]*exportConfig {
+	variants := slices.SortedFunc(maps.Keys(uses), func(v, w kernels.Variant) int {
+		return cmp.Or(uses[w]-uses[v], strings.Compare(v.String(), w.String()))
+	})
+	code, goCode := namesIn{}, namesIn{}
+	knobs := map[string]exportKnob{}
+	for _, k := range knobsOf(variants) {
+		if _, ok := knobs[k.Name]; !ok { // a user's family may have one that is called as ours
+			field := code.unique(k.Name)
+			knobs[k.Name] = exportKnob{k.Name, field, goCode.unique(camel(field))}
+			x.Knobs = append(x.Knobs, knobs[k.Name])
+		}
+	}
+	byFamily := map[string][]kernels.Variant{}
+	for _, v := range variants {
+		byFamily[v.Family] = append(byFamily[v.Family], v)
+	}
+	families, fields := map[string]*exportFamily{}, namesIn{}
+	for _, name := range slices.Sorted(maps.Keys(byFamily)) {
+		vs := byFamily[name]
+		f := &exportFamily{Name: name, knobs: knobsOf(vs), Field: fields.unique(strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+				return r
+			}
+			return '_'
+		}, name))}
+		f.Go = lowerFirst(camel(f.Field))
+		for _, k := range f.knobs {
+			if value := vs[0].Config.Get(k); slices.ContainsFunc(vs, func(v kernels.Variant) bool {
+				return v.Config.Get(k) != value
+			}) {
+				f.open = append(f.open, k)
+			} else {
+				f.Shared = append(f.Shared, exportSetting{knobs[k.Name], value})
+			}
+		}
+		families[name], x.Families = f, append(x.Families, f)
+	}
+	configs := map[kernels.Variant]*exportConfig{}
+	for i, v := range variants {
+		c := &exportConfig{Number: i, Family: families[v.Family], config: v.Config}
+		for _, k := range c.Family.open {
+			c.Open = append(c.Open, exportSetting{knobs[k.Name], v.Config.Get(k)})
+		}
+		configs[v], x.Configs = c, append(x.Configs, c)
+	}
+	return configs
+}
+
+// namesIn are the names that a part of a program has.
+type namesIn map[string]bool
+
+// reserved are words that no knob or family can have as a name in code, of Python, C++ or Go, and what the
+// code itself has.
+var reserved = strings.Fields("family launch " +
+	"and as assert async await break class continue def del elif else except finally for from global if " +
+	"import in is lambda nonlocal not or pass raise return try while with yield " +
+	"alignas alignof asm auto bool case catch char concept const constexpr consteval constinit decltype " +
+	"default delete do double enum explicit export extern false float friend goto inline int long mutable " +
+	"namespace new noexcept nullptr operator private protected public register requires short signed sizeof " +
+	"static struct switch template this throw true typedef typeid typename union unsigned using virtual void " +
+	"volatile xor bitand bitor compl not_eq or_eq xor_eq and_eq " +
+	"chan defer fallthrough func go interface map package range select type var")
+
+// unique is a name as it is, or with a _ behind it where it is reserved or taken.
+func (names namesIn) unique(name string) string {
+	for slices.Contains(reserved, name) || names[name] {
+		name += "_"
+	}
+	names[name] = true
+	return name
+}
+
+// camel is BlockRows of block_rows.
+func camel(name string) (out string) {
+	for _, part := range strings.Split(strings.TrimRight(name, "_"), "_") {
+		if part != "" {
+			out += strings.ToUpper(part[:1]) + part[1:]
+		}
+	}
+	return out + name[len(strings.TrimRight(name, "_")):]
+}
+
+func lowerFirst(name string) string { return strings.ToLower(name[:1]) + name[1:] }
+
+// json is the layout as JSON: a line for each config and band. export.schema.json describes it.
+func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
+	type object = map[string]any
+	var text bytes.Buffer
+	var failed error
+	compact := func(v any) string {
+		data, err := json.Marshal(v)
+		failed = cmp.Or(failed, err)
+		return string(data)
+	}
+	var configs, rasters, opts []string
+	for _, c := range x.Configs {
+		knobs := map[string]int{}
+		for _, s := range c.all() {
+			knobs[s.Name] = s.Value
+		}
+		configs = append(configs, compact(struct {
+			Family string         `json:"family"`
+			Knobs  map[string]int `json:"knobs"`
+		}{c.Family.Name, knobs}))
+	}
+	for _, o := range x.Options {
+		opts = append(opts, compact(struct {
+			Name  string `json:"name"`
+			Means string `json:"means"`
+			Alike bool   `json:"launches_alike"`
+		}{o.Name, o.Noun, o.Alike}))
+	}
+	for _, k := range x.Kinds {
+		names := []string{}
+		for i := range options {
+			if k.With&(1<<i) != 0 {
+				names = append(names, options[i].Name)
+			}
+		}
+		for _, r := range k.Rasters {
+			var bands []string
+			for _, b := range r.Bands {
+				starts, numbers := []int64{}, []any{}
+				for _, g := range b.Ranges {
+					starts = append(starts, g.First)
+					if g.Config == nil {
+						numbers = append(numbers, nil)
+					} else {
+						numbers = append(numbers, g.Config.Number)
+					}
+				}
+				bands = append(bands, compact(struct {
+					N      int64   `json:"n_from"`
+					M      []int64 `json:"m_from"`
+					Config []any   `json:"config"`
+				}{b.From, starts, numbers}))
+			}
+			rasters = append(rasters, fmt.Sprintf(`{"op": %q, "pass": %q, "element_bytes": %d, "options": %s, `+
+				`"row_align_bytes": %d, "bands": [`+"\n      %s\n    ]}", k.Op, k.Pass, k.Bytes, compact(names),
+				r.Align, strings.Join(bands, ",\n      ")))
+		}
+	}
+	types := object{}
+	for _, t := range x.Types {
+		types[t.Names[0]] = t.Bytes
+	}
+	list := func(items []string) string {
+		if len(items) == 0 {
+			return "[]"
+		}
+		return "[\n    " + strings.Join(items, ",\n    ") + "\n  ]"
+	}
+	about := make([]string, len(x.About))
+	for i, line := range x.About {
+		about[i] = compact(line)
+	}
+	for i, field := range [][2]string{{"$schema", compact(SchemaID)}, {"about", list(about)},
+		{"device", compact(object{"id": d.ID, "name": d.Name, "arch": d.Arch, "sms": d.SMs})},
+		{"bounds", compact(object{"m_max": x.MaxM, "n_min": x.MinN, "n_max": x.MaxN, "elements_max": x.MaxElems})},
+		{"element_bytes", compact(types)}, {"options", list(opts)}, {"configs", list(configs)},
+		{"rasters", list(rasters)}} {
+		fmt.Fprintf(&text, "%s\n  %q: %s", []string{"{", ","}[min(i, 1)], field[0], field[1])
+	}
+	text.WriteString("\n}\n")
+	return text.Bytes(), failed
+}
+
+// SchemaID names export.schema.json, which describes an export as JSON, and its version.
+const SchemaID = "urn:normbench:map-export:1"
+
+// pythonWidth is the length of a line in Python: what ruff and black make of code.
+const pythonWidth = 88
+
+// pythonCall writes a call as ruff does behind so many spaces: in a line, its arguments in a line of their
+// own, or each in one.
+func pythonCall(indent int, before string, arguments []string) string {
+	space, in := strings.Repeat(" ", indent), strings.Repeat(" ", indent+4)
+	line, inner := before+"("+strings.Join(arguments, ", ")+")", strings.Join(arguments, ", ")
+	switch {
+	case indent+len(line) <= pythonWidth:
+		return space + line
+	case indent+4+len(inner) <= pythonWidth:
+		return space + before + "(\n" + in + inner + "\n" + space + ")"
+	}
+	return space + before + "(\n" + in + strings.Join(arguments, ",\n"+in) + ",\n" + space + ")"
+}
+
+// Python are the arguments of a config's launch.
+func (c *exportConfig) Python() []string {
+	list := []string{fmt.Sprintf("%q", c.Family.Name)}
+	for _, s := range c.Open {
+		list = append(list, fmt.Sprintf("%s=%d", s.Field, s.Value))
+	}
+	return list
+}
