@@ -57,7 +57,11 @@ func (l *Lab) Bench(c *BenchTask) (*BenchResult, error) {
 			return nil, err
 		}
 	}
-	p := report.NewProgress(l.Console, "variants")
+	total := 0
+	for _, t := range tasks {
+		total += len(t.Variants)
+	}
+	p := report.NewProgress(l.Console, "variants", total)
 	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.RunOptions{
 		Run: run, Seed: c.Seed, Observe: p.Observe,
 	})

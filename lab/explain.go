@@ -42,6 +42,7 @@ func (l *Lab) Explain(name, family, shape string, d kernels.DeviceInfo) (*report
 	table := report.New("", "problem", "match", "why", "variant", "launches", "ladder")
 	table.Data = report.New("", "problem", "match", "why", "variant", "launches", "scratch",
 		"refused", "nearby", "ladder")
+	table.Device = d.ID
 	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
 	for _, p := range ps {
 		a, match, why := t.Answer(p)

@@ -129,6 +129,7 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), loop.Budget,
 			console.Count(problems, "problem"), max(loop.Budget-spent, 0).Round(time.Second))
 		waiting.Set("measuring")
+		waiting.Reach(console.Part{Done: problems, Unit: "problems", Left: max(loop.Budget-spent, time.Second)})
 	}
 	m, err := loop.Learn(l.Ctx)
 	waiting.End()
@@ -282,7 +283,7 @@ func (x *LearnResult) Page(t *report.Table, more []report.Fact) *report.Page {
 	m, d := x.Map, x.Data
 	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more,
 		Tables: []*report.Table{t},
-		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time " +
+		What: "A square is a cell of columns and rows, and what runs in it. Regret is the time " +
 			"of its config over the best known of the cell's problems, in percent."}
 	cells, measured, problems := 0, 0, 0
 	for i := range m.Rasters {
@@ -293,9 +294,10 @@ func (x *LearnResult) Page(t *report.Table, more []report.Fact) *report.Page {
 	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"},
 		{N: fmt.Sprint(measured), Word: "of them measured"},
 		{N: fmt.Sprint(problems), Word: "problems measured"}}
-	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config, each colour the " +
-		"mean regret of the problems that were measured in the cell."}
-	cellsOf.Drawings = learn.Pictures(m, d.Points, d.Device)
+	all := learn.Pictures(m, d.Points, d.Device)
+	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each colour is a family, each letter one of its configs. " +
+		"Regret is the mean over the problems that were measured in the cell.", Drawings: all.Drawings,
+		Series: all.Families, Views: [2]string{"families", "regret"}, Second: all.Regrets}
 	p.Figures = []report.Figures{cellsOf}
 	return p
 }

@@ -22,15 +22,17 @@ import (
 
 // DeviceTable has this machine's devices, and cards known by public figures.
 func (l *Lab) DeviceTable() (*report.Table, error) {
-	t := report.New("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler",
-		"launches by", "results in")
+	t := report.New("", "device", "name", "arch", ">SMs/cores=sms", ">cache=cache_bytes", ">memory=memory_bytes", "compiler",
+		"launches by=launches_by", "results in=results_in")
 	t.Data = report.New("", "device", "name", "arch", ">sms", ">cache_bytes", ">memory_bytes", "compiler",
 		"launches_by", "results_in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
-		folder := "results/" + d.ID
-		if _, err := os.Stat(folder); err != nil {
-			folder = "" // none yet, or not here
+		folder := "" // none yet, or not here
+		for _, root := range []string{"results/", "out/"} {
+			if _, err := os.Stat(root + d.ID); err == nil {
+				folder = root + d.ID
+			}
 		}
 		step := families.Rung(d).String()
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
@@ -67,10 +69,10 @@ func (l *Lab) PeerTable(python string) (*report.Table, error) {
 	l.Started() // the peers' worker and its folder must not be left behind
 	theirs, err := l.importPeers(peers.LibraryOptions{Python: cmp.Or(python, triton.Python()),
 		Timeout: peers.DefaultTimeout})
-	t := report.New("", "peer", "system", "version, or why it is not there")
+	t := report.New("", "peer", "system", "version, or why it is not there=version")
 	// no PyTorch, or no GPU that it sees: so there is none of them
 	if said := new(worker.Trouble); errors.As(err, &said) {
-		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
+		t.Data = report.New("", "peer", "system", "version") // csv has no notes
 		for _, name := range peers.Names {
 			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})
 			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
@@ -83,6 +85,7 @@ func (l *Lab) PeerTable(python string) (*report.Table, error) {
 	}
 	defer theirs.Close()
 	info := theirs.Info()
+	t.Device = info.ID
 	t.Title = strings.TrimSpace("on " + info.Name + ", " + info.Compiler)
 	for _, p := range theirs.Peers() {
 		text := p.Version

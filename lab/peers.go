@@ -138,10 +138,10 @@ func (l *Lab) Prepare(c *OpenOptions, dev kernels.Device, tasks []sweep.Task) er
 		return nil
 	}
 	start := time.Now()
-	waiting := l.Wait("%s", prepareText(0, len(cells), peers.ProblemVariant{}))
-	o.Progress = func(done, total int,
-		oldest peers.ProblemVariant) {
-		waiting.Set("%s", prepareText(done, total, oldest))
+	waiting := l.Wait("%s", prepareText(peers.ProblemVariant{}))
+	o.Progress = func(done, total int, oldest peers.ProblemVariant) {
+		waiting.Set("%s", prepareText(oldest))
+		waiting.Reach(console.Part{Done: done, Total: total, Unit: "cells"})
 	}
 	sum, err := both.Prepare(l.Ctx, cells, o)
 	waiting.End()
@@ -160,14 +160,12 @@ func (l *Lab) Prepare(c *OpenOptions, dev kernels.Device, tasks []sweep.Task) er
 }
 
 // prepareText says what the peers compile for while nothing is measured.
-func prepareText(done, total int, oldest peers.ProblemVariant) string {
+func prepareText(oldest peers.ProblemVariant) string {
 	name, ok := kernels.PeerName(oldest.Variant.Family)
 	if !ok {
-		return fmt.Sprintf("peers: starting the processes that compile (%d of %d cells done)", done,
-			total)
+		return "peers: starting the processes that compile"
 	}
-	return fmt.Sprintf("peer %s: compiling %s (%d of %d cells done)", name, oldest.Problem, done,
-		total)
+	return fmt.Sprintf("peer %s: compiling %s", name, oldest.Problem)
 }
 
 // PreparePeers is Prepare for the REFs over problems.

@@ -74,6 +74,7 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 	}
 	latest, searched = latest.Against(family), searched.Against(family)
 	var won map[kernels.Problem]tune.Entry
+	ahead := map[kernels.Problem]report.Measurement{}
 	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
 		won = map[kernels.Problem]tune.Entry{}
 		for es := range latest.ByProblem() {
@@ -81,10 +82,23 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 				if x.Chosen != "" {
 					won[x.Problem] = x
 				}
+				if u := report.FasterThanBase(pointers(es), x.Variant()); u != nil {
+					ahead[x.Problem] = report.Measurement{Outcome: *u}
+				}
 			}
 		}
 	}
-	return chosenSide(text, f.Path, latest, searched, keep, won), nil
+	side = chosenSide(text, f.Path, latest, searched, keep, won)
+	side.Ahead = ahead
+	return side, nil
+}
+
+// pointers has a pointer to each outcome.
+func pointers(list []record.Outcome) (to []*record.Outcome) {
+	for i := range list {
+		to = append(to, &list[i])
+	}
+	return to
 }
 
 // familyFolder splits OUT/DEVICE/FAMILY, in which the tuned table of a family against itself lies, into

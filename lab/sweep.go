@@ -19,7 +19,6 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
-	"normbench/sweep/verdict"
 	"normbench/tune"
 )
 
@@ -51,6 +50,14 @@ type part struct {
 // place is where the table of the part is.
 func (s *SweepTask) place(x *part) durable.Place {
 	return tablePlace(s.Out, s.info(), x.family)
+}
+
+// TunedFiles lists the tuned tables that the sweep writes: of a family against itself, its own.
+func (s *SweepTask) TunedFiles() (files []string) {
+	for _, x := range s.parts {
+		files = append(files, s.place(x).String())
+	}
+	return files
 }
 
 // tablePlace is where the tuned table of a device lies in a results folder, or that of one family.
@@ -230,7 +237,7 @@ type SweepResult struct {
 // is there beside an error too, if a sweep that ended early found some.
 func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	o, info := &s.Options, s.info()
-	pr, unit := o.Run.Protocol, "variants"
+	pr, unit, total := o.Run.Protocol, "variants", s.Variants
 	var tables []string
 	for _, x := range s.parts {
 		tables = append(tables, filepath.Join(filepath.FromSlash(x.family), tune.FileName))
@@ -241,7 +248,7 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	}
 	defer w.Close()
 	if o.Search != nil {
-		unit, pr = "problems", o.Search.Final.Protocol
+		unit, pr, total = "problems", o.Search.Final.Protocol, len(s.Tasks)
 	}
 	for _, x := range s.parts {
 		x.fold, err = tune.NewFold(x.registry, w.Records(), x.old,
@@ -269,7 +276,7 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 		more, err = l.companions(s.Config, s.Devices, s.Problems, problems)
 		return more, err
 	}
-	p := report.NewProgress(l.Console, unit)
+	p := report.NewProgress(l.Console, unit, total)
 	o.Observe = p.Observe
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.End()
@@ -292,29 +299,6 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	// The tables have the finished problems and are shown, whatever ended the sweep.
 	found, bad := l.conclude(s, cut)
 	return found, cmp.Or(bad, err)
-}
-
-// fasterThanBase finds the fastest of a problem's variants whose median is ahead of the base's by more than
-// verdict.Rule's least effect, where the base was picked all the same; nil for none. A base of finals
-// is held against the others of the same finals.
-func fasterThanBase(variants []*record.Outcome, picked kernels.Variant) (fastest *record.Outcome) {
-	var base *record.Outcome
-	for _, x := range variants {
-		if x.Base && x.Variant == picked {
-			base = x
-		}
-	}
-	if base == nil {
-		return nil
-	}
-	least := base.Median / (1 + verdict.Default().MinEffect)
-	for _, x := range variants {
-		alike := x.Rivals() && (x.Final == nil) == (base.Final == nil) && (x.Final == nil || x.Run == base.Run)
-		if alike && x.Status == kernels.StatusOK && x.Median > 0 && x.Median < least {
-			least, fastest = x.Median, x
-		}
-	}
-	return fastest
 }
 
 // conclude writes the tuned tables of a results folder's records, and compares base with best on the
@@ -372,7 +356,8 @@ func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.
 	if x.family != "" {
 		base.Label, best.Label = x.family+" by its own default", x.family+" at its best"
 	}
-	ahead, some := map[kernels.Problem]report.Measurement{}, false
+	best.Ahead = map[kernels.Problem]report.Measurement{}
+	some := false
 	notes, lost := x.fold.Conclude(whole, func(p kernels.Problem, variants []*record.Outcome,
 		picks []tune.Entry) {
 		some = true
@@ -389,8 +374,8 @@ func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.
 		})
 		add(beside, func(x *record.Outcome) bool { return x.Default })
 		if len(picks) > 0 {
-			if x := fasterThanBase(variants, picks[0].Variant()); x != nil {
-				ahead[p] = report.Measurement{Outcome: *x}
+			if x := report.FasterThanBase(variants, picks[0].Variant()); x != nil {
+				best.Ahead[p] = report.Measurement{Outcome: *x}
 			}
 		}
 	})
@@ -399,9 +384,6 @@ func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.
 	}
 	l.NoteOnce(notes...)
 	c := report.Compare(base, best)
-	for i := range c.Rows {
-		c.Rows[i].Unproven = ahead[c.Rows[i].Problem]
-	}
 	if x.family != "" {
 		c.PutBeside(beside, best)
 	}

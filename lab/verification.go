@@ -261,11 +261,12 @@ func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*re
 		Hostile: asked.Hostile, Repeats: repeats,
 		Refs: l.namesOf(refs, dev.Info(), v.seen.checkedVariants(l))}
 	c.Now = func(p kernels.Problem, family string) {
-		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
+		step.Set("checking %s on %s%s", family, p, where)
+		step.Reach(console.Part{Done: done, Total: total, Unit: "checks"})
 		done++
 	}
 	for _, task := range tasks {
-		step.Set("opening %s%s (%d of %d done)", task.Problem, where, done, total)
+		step.Set("opening %s%s", task.Problem, where)
 		found, err := c.Check(l.Ctx, task)
 		for _, k := range found {
 			v.add(k, task.Problem)

@@ -52,7 +52,7 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 		status.Text = func(benchRow) string { return "" } // an empty column is left out, which makes room for the stages
 	}
 	t := NewTable(strings.Join(append([]string{title}, Timer([]*record.Run{run})...), "\n"), rows, columns)
-	t.Notes, t.Group = notes, ByProblem
+	t.Notes, t.Group, t.Device = notes, ByProblem, run.Device.ID
 	t.Drop, t.Tight = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}, true
 	return t
 }

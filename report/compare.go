@@ -32,6 +32,8 @@ type Side struct {
 	// file are two choices from one recording.
 	Records string
 	Cells   map[kernels.Problem]Measurement
+	// Ahead is what FasterThanBase finds of problems whose cell is the base.
+	Ahead map[kernels.Problem]Measurement
 }
 
 // A Measurement is what one side has for a problem: an entry of records, or an entry of a tuned table. Its
@@ -65,6 +67,7 @@ type Comparison struct {
 	OneSided []Row         // problems that one side lacks, in the order of the rows
 	Timer    []string      // floors and failed checks of selftests
 	Notes    []string      // what stands against comparing the two
+	Next     string        // what to do next, for the last line; "" for nothing
 	Runs     []*record.Run // that measured them
 
 	steps  []models.Step    // in which the rows are worth something
@@ -87,7 +90,7 @@ type Row struct {
 	// nothing to judge; NotPaired where one recording has no rounds of both. A row without a time on
 	// both sides has none.
 	Verdict verdict.Verdict
-	// Unproven is the fastest other variant of the run, where B is the base because nothing proved
+	// FasterThanBase finds the fastest other variant of the run, where B is the base because nothing proved
 	// that one faster; without a status where there is none.
 	Unproven Measurement
 
@@ -101,6 +104,9 @@ type Row struct {
 // the two: B was chosen among others by the same times, and what drifted between its visits and A's
 // is part of their ratio.
 const NotPaired verdict.Verdict = "not paired"
+
+// equalBase is in place of a verdict where both sides are the base of one run.
+const equalBase verdict.Verdict = "= base"
 
 // Missing is the status of a side that lacks a problem.
 const Missing kernels.Status = "missing"
@@ -134,6 +140,9 @@ func Compare(a, b Side) *Comparison {
 	for i := range c.Rows {
 		if r := &c.Rows[i]; r.Speedup > 0 {
 			r.setVerdict(a.Records != "" && a.Records == b.Records)
+			if r.Verdict == equalBase {
+				r.Unproven = b.Ahead[r.Problem]
+			}
 		}
 	}
 	c.Notes = slices.Concat(coverage(c), differences(a.runs(), b.runs()))
@@ -188,7 +197,7 @@ func (r *Row) setVerdict(oneFile bool) {
 	case oneRun && a.Variant == b.Variant:
 		r.Verdict, r.Speedup = "= A", 1
 		if a.Base || b.Base {
-			r.Verdict = "= base"
+			r.Verdict = equalBase
 		}
 		if x.Of == 1 {
 			r.why = whyAlone
@@ -213,6 +222,29 @@ func (r *Row) setVerdict(oneFile bool) {
 	default:
 		r.setVerdictByMedians()
 	}
+}
+
+// FasterThanBase finds the fastest of a problem's variants whose median is ahead of the base's by more than
+// verdict.Rule's least effect, where the base was picked all the same; nil for none. A base of finals
+// is held against the others of the same finals.
+func FasterThanBase(variants []*record.Outcome, picked kernels.Variant) (fastest *record.Outcome) {
+	var base *record.Outcome
+	for _, x := range variants {
+		if x.Base && x.Variant == picked {
+			base = x
+		}
+	}
+	if base == nil {
+		return nil
+	}
+	least := base.Median / (1 + verdict.Default().MinEffect)
+	for _, x := range variants {
+		alike := x.Rivals() && (x.Final == nil) == (base.Final == nil) && (x.Final == nil || x.Run == base.Run)
+		if alike && x.Status == kernels.StatusOK && x.Median > 0 && x.Median < least {
+			least, fastest = x.Median, x
+		}
+	}
+	return fastest
 }
 
 // isOneVariant says whether both sides are one variant of one run.

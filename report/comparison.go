@@ -46,23 +46,29 @@ func RenderAll(w io.Writer, cs []*Comparison, format string) error {
 			tables[0].Data.Rows = append(tables[0].Data.Rows, c.Table().Data.Rows...)
 		}
 	}
-	begin, between, end := "", "\n", ""
 	if format == FormatJSON {
-		begin, between, end = "[", ",", "]\n"
+		var found []string
+		for _, c := range cs {
+			if text := c.Found(); text != "" {
+				found = append(found, text)
+			}
+		}
+		return RenderTables(w, format, Ending{Found: strings.Join(found, "; "), Next: cs[len(cs)-1].Next}, tables...)
 	}
-	for i, t := range tables {
+	if format == FormatCSV {
+		return RenderTables(w, format, Ending{}, tables...)
+	}
+	for i, c := range cs {
 		if i > 0 {
-			begin = between
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
 		}
-		if _, err := io.WriteString(w, begin); err != nil {
-			return err
-		}
-		if err := RenderTable(w, t, format); err != nil {
+		if err := RenderTables(w, format, c.Ending(), c.tables(format)...); err != nil {
 			return err
 		}
 	}
-	_, err := io.WriteString(w, end)
-	return err
+	return nil
 }
 
 // tables are those of a comparison in a format.
@@ -134,14 +140,21 @@ var kindGroup = &Group{Of: func(row []string) (string, string) {
 // Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has
 // the one-sided problems too.
 func (c *Comparison) Table() *Table {
-	title := fmt.Sprintf("A = %s, B = %s\n%s;\n"+
-		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.",
-		c.A, c.B, BytesRule)
+	title := fmt.Sprintf("%s\n%s;\n"+
+		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.\n%s",
+		withMeanings(fmt.Sprintf("A = %s, B = %s", c.A, c.B), c.A, c.B), BytesRule, checked)
 	t := NewTable(strings.Join(append([]string{title}, c.Timer...), "\n"), c.Rows, c.columns())
-	t.Data = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data
+	t.Data, t.Device = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data, deviceIDs(c.Runs)
 	t.Drop, t.Group = []string{"A GB/s,B GB/s", "A %stream"}, kindGroup
 	if c.live != nil {
 		c.live.describe(t, c.Timer)
+	}
+	if c.aboveStream() {
+		at := 0
+		if c.live != nil && c.live.Summary.Cells > 0 {
+			at = 2 // behind the mean and the worst cell
+		}
+		t.Notes = slices.Insert(t.Notes, at, aboveStream)
 	}
 	return t
 }
@@ -320,7 +333,7 @@ func ratioIn(x, lo, hi float64) string {
 
 func meanTable(c *Comparison) *Table {
 	number := func(head string, of func(Mean) int) Column[Mean] {
-		return Column[Mean]{Head: head, Name: head, Value: func(m Mean) any { return of(m) }}
+		return Column[Mean]{Head: head, Name: strings.ReplaceAll(head, " ", "_"), Value: func(m Mean) any { return of(m) }}
 	}
 	columns := []Column[Mean]{
 		{Head: "geometric mean", Name: "kind", Value: func(m Mean) any { return cmp.Or(m.Kind, "all") }},
@@ -345,6 +358,7 @@ func meanTable(c *Comparison) *Table {
 		columns = append(columns, number("equal", func(m Mean) int { return m.Equal }))
 	}
 	t := NewTable("", append(slices.Clone(c.Kinds), c.All), columns)
+	t.Name = "means"
 	t.Notes = append([]string{"speedup is A's time over B's; FASTER and SLOWER are about B."},
 		c.rowNotes(methodNotes)...)
 	if c.All.Lo > 0 {

@@ -34,6 +34,7 @@ type Layout struct {
 type Screen struct {
 	io.Writer
 	Layout Layout
+	Tool   string // version of normbench, for json
 }
 
 // A Group is how text puts rows of one kind under a heading.
@@ -62,11 +63,15 @@ type sheet struct {
 }
 
 // Check refuses Columns that t does not have, which is the first table that a command prints in a
-// format, before it has rows. A star in a header stands for names that the rows bring.
+// format, before it has rows. A star in a name stands for names that the rows bring.
 func (l *Layout) Check(t *Table, format string) error {
 	t = t.forFormat(format)
+	names := slices.Concat(t.Header, t.alias)
+	if t.named != nil {
+		names = append(names, t.named.Header...)
+	}
 	for _, name := range l.Columns {
-		if !slices.ContainsFunc(t.Header, func(h string) bool {
+		if !slices.ContainsFunc(names, func(h string) bool {
 			ok, _ := path.Match(strings.ToLower(h), strings.ToLower(strings.TrimSpace(name)))
 			return ok || isColumn(h, name)
 		}) {
@@ -78,11 +83,60 @@ func (l *Layout) Check(t *Table, format string) error {
 }
 
 func isColumn(header, name string) bool {
-	return strings.EqualFold(header, strings.TrimSpace(name))
+	return header != "" && strings.EqualFold(header, strings.TrimSpace(name))
+}
+
+// names are the columns' names in csv and json, which --columns takes in every format, and others what people
+// see above the same columns. A name is "" where people see what csv and json do not have.
+func (t *Table) names() (names, others []string) {
+	if t.data || t.alias == nil {
+		return t.Header, t.alias
+	}
+	return t.alias, t.Header
 }
 
 func noColumn(t *Table, name string) error {
-	return hint.Errorf("the columns are "+strings.Join(t.Header, ", "), "no column %q", name)
+	names, _ := t.names()
+	if t.named != nil {
+		names = t.named.Header
+	}
+	return hint.Errorf("the columns are "+strings.Join(names, ", "), "no column %q", name)
+}
+
+// find is the column of t that a name stands for: its name in csv and json, or what people see above it. A column
+// that people do not see is added to t. It is negative where there is none.
+func (t *Table) find(name string) int {
+	column := func(h string) bool { return isColumn(h, name) }
+	names, others := t.names()
+	if i := slices.IndexFunc(names, column); i >= 0 {
+		return i
+	}
+	if t.named != nil {
+		if i := slices.IndexFunc(t.named.Header, column); i >= 0 {
+			for len(t.Align) < len(t.Header) {
+				t.Align = append(t.Align, Left)
+			}
+			t.Header, t.alias = append(t.Header, t.named.Header[i]), append(t.alias, t.named.Header[i])
+			t.Align = append(t.Align, t.named.align(i))
+			for k := range t.Rows {
+				t.Rows[k] = append(t.Rows[k], t.named.Rows[k][i])
+			}
+			return len(t.Header) - 1
+		}
+	}
+	return slices.IndexFunc(others, column)
+}
+
+// asksData says whether Columns are names that only the rows for csv and json have.
+func (l *Layout) asksData(t *Table) bool {
+	data, missing := t.forFormat(FormatCSV), false
+	for _, name := range l.Columns {
+		if data.find(name) < 0 {
+			return false
+		}
+		missing = missing || t.find(name) < 0
+	}
+	return missing
 }
 
 // choose is t with the columns of --columns only. The first table must have them all; a
@@ -92,9 +146,9 @@ func (l *Layout) choose(t *Table) (*Table, error) {
 		return t, nil
 	}
 	var keep []int
-	c := *t
+	c := *t.pick(t.allColumns()) // find adds columns
 	for _, name := range l.Columns {
-		i := slices.IndexFunc(c.Header, func(h string) bool { return isColumn(h, name) })
+		i := c.find(name)
 		switch {
 		case i < 0 && l.chosen:
 			return t, nil
@@ -102,12 +156,17 @@ func (l *Layout) choose(t *Table) (*Table, error) {
 			return nil, noColumn(t, name)
 		case i < 0: // as of a stage that no kernel has
 			i = len(c.Header)
-			c.Header = append(slices.Clip(c.Header), strings.TrimSpace(name))
+			c.Header = append(c.Header, strings.TrimSpace(name))
+			if c.alias != nil {
+				c.alias = append(c.alias, "")
+			}
 		}
 		keep = append(keep, i)
 	}
 	l.chosen = true
-	if keep[0] != 0 || t.Group != nil && len(t.Group.Hide) > 0 {
+	if c.Header[keep[0]] == "problem" {
+		c.Group = ByProblem
+	} else if keep[0] != 0 || t.Group != nil && len(t.Group.Hide) > 0 {
 		c.Group = nil
 	}
 	c.Drop = nil

@@ -41,9 +41,10 @@ func (l *LiveFile) Comparison() *Comparison {
 // describe makes a table of rows that of a live compare.
 func (l *LiveFile) describe(t *Table, timer []string) {
 	pr := l.Run.Protocol
-	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; "+
-		"speedup is A's time over B's, with its %.1f%% interval", l.A, l.B, l.Run.Device.Name,
-		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha))
+	first := withMeanings(fmt.Sprintf("A = %s, B = %s, live on %s", l.A, l.B, l.Run.Device.Name), l.A, l.B)
+	title := fmt.Sprintf("%s\nrounds of %d %s launches per arm; "+
+		"speedup is A's time over B's, with its %.1f%% interval\n%s", first,
+		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha), checked)
 	t.Title = strings.Join(append([]string{title}, timer...), "\n")
 	t.Notes, t.Group = l.notes(), ByProblem
 	if l.Gated() {
@@ -78,7 +79,7 @@ func liveColumns(m *ab.Experiment) (list []Column[Row]) {
 	what.Text, what.Means = Row.movedText, "the launch that changed most, or why there is no verdict"
 	add("", "moved_us", func(r Row) any { _, _, by := r.movedStage(); return NonZero(by) })
 	if m.A == "peer:best" || m.B == "peer:best" {
-		add("peer", "", func(r Row) any { return r.peer() })
+		add("peer", "peer", func(r Row) any { return r.peer() })
 	}
 	registers := len(m.Duels) == 0 || slices.ContainsFunc(m.Duels,
 		func(d *ab.DuelResult) bool { return d.CheckA.Main() != nil })

@@ -96,7 +96,7 @@ func TestOutcome(t *testing.T) {
 			assert.NoError(t, Render(&b, c, format))
 			line, _, _ := strings.Cut(b.String(), "\n")
 			if format == FormatJSON {
-				line, _, _ = strings.Cut(strings.TrimPrefix(b.String(), "[{\n  "), "\n")
+				line, _, _ = strings.Cut(strings.TrimPrefix(b.String(), "{\n  "), "\n")
 				assert.That(t, json.Valid(b.Bytes()), "%s", &b)
 				assert.That(t, strings.HasPrefix(line, `"gate": {"outcome": "`+o.Kind.Word()) == l.Gated(), "%s", line)
 			} else if format != FormatCSV {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"normbench/internal/console"
 	"normbench/internal/durable"
@@ -143,14 +144,16 @@ func LadderNotes(d kernels.DeviceInfo, problems []kernels.Problem) (notes []stri
 
 // page makes a page with the table of rows that of a live compare: its verdict, then what it rests on.
 func (l *LiveFile) page(p *Page, rows, stream *Table) *Page {
-	p.Title = fmt.Sprintf("%s against %s on %s", l.B, l.A, l.Run.Device.Name)
+	a, b := wordsOf(l.A, l.B)
+	p.Title = fmt.Sprintf("%s%s against %s on %s", strings.ToUpper(b[:1]), b[1:], a, l.Run.Device.Name)
+	found := p.Summary[0]
 	p.What, p.Summary, p.Outcome = rows.Title, rows.Notes, rows.Outcome
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
 		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
-			"mean speedup over %s%s", console.Count(s.Cells, "cell"), meanInterval(s))}
-		p.Summary = p.Summary[1:] // the tally says it
+			"geometric mean of the speedups of %s%s", console.Count(s.Cells, "problem"), meanInterval(s))}
+		p.Summary[0] = found // the tally says what the note does
 	}
-	rows.Title, rows.Notes = "Every problem", nil
+	rows.Notes, stream.Title = nil, "Time against the stream's"
 	p.Tables = []*Table{rows, stream}
 	return p
 }

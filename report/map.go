@@ -10,28 +10,41 @@ import (
 
 // MapTable is what the cells of each raster rest on.
 func MapTable(m *launchmap.Map) *Table {
-	t := New("map of "+m.Device.Name, "class", ">rows at", ">problems", ">regret", ">cells",
-		">measured", ">near", ">borrowed", ">configs")
-	t.Drop = []string{"borrowed", "near"}
-	t.Legend = []Meaning{{Column: "regret",
-		Text: "the map's answers over the best known, in the mean of the measured problems: what the " +
-			"map was filled from, so too low"}}
+	type raster = *launchmap.Raster
+	count := func(head string, of func(raster) int) Column[raster] {
+		return Column[raster]{Head: head, Name: head, Value: func(r raster) any { return of(r) }}
+	}
+	cells := func(head string, on byte) Column[raster] {
+		return count(head, func(r raster) int { return r.Count(on) })
+	}
+	var rasters []raster
 	problems, byHand := 0, 0
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
-		regret := ""
-		if r.Problems > 0 {
-			regret = fmt.Sprintf("%.1f%%", r.Regret)
-		}
-		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems),
-			regret}
-		for _, x := range []int{len(r.Lines)*len(r.Rows) - r.Count(launchmap.Nothing),
-			r.Count(launchmap.Measured), r.Count(launchmap.Neighbour), r.Count(launchmap.Borrowed), len(r.Legend)} {
-			row = append(row, fmt.Sprint(x))
-		}
-		t.Rows = append(t.Rows, row)
+		rasters = append(rasters, r)
 		problems, byHand = problems+r.Problems, byHand+r.Count(launchmap.ByHand)
 	}
+	t := NewTable("map of "+m.Device.Name, rasters, []Column[raster]{
+		{Head: "class", Name: "class", Value: func(r raster) any { return r.Class.String() }},
+		{Head: "rows at", Name: "align_bytes", Value: func(r raster) any { return int(r.Align) },
+			Text: func(r raster) string { return fmt.Sprintf("%d bytes", r.Align) }},
+		count("problems", func(r raster) int { return r.Problems }),
+		{Head: "regret", Name: "regret_percent", Value: func(r raster) any {
+			if r.Problems == 0 {
+				return nil
+			}
+			return float64(r.Regret)
+		}, Text: func(r raster) string {
+			if r.Problems == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%.1f%%", r.Regret)
+		}, Means: "the map's answers over the best known, in the mean of the measured problems: what the " +
+			"map was filled from, so too low"},
+		count("cells", func(r raster) int { return len(r.Lines)*len(r.Rows) - r.Count(launchmap.Nothing) }),
+		cells("measured", launchmap.Measured), cells("near", launchmap.Neighbour),
+		cells("borrowed", launchmap.Borrowed), count("configs", func(r raster) int { return len(r.Legend) })})
+	t.Drop, t.Device = []string{"borrowed", "near"}, m.Device.ID
 	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base",
 		console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
 	if byHand > 0 {
@@ -42,8 +55,9 @@ func MapTable(m *launchmap.Map) *Table {
 
 // WidthsTable has a row for each range of rows.
 func WidthsTable(book *launchmap.Book, ref string, classes []launchmap.Class, columns []int64) *Table {
-	t := New(fmt.Sprintf("launches of %s for %s", ref, book.Device.Name), "problem", ">N", ">M from",
-		">to", "family", "label", "rests on")
+	t := New(fmt.Sprintf("launches of %s for %s", ref, book.Device.Name), "problem", ">N=n", ">M from=m_from",
+		">to=m_to", "family", "label=config", "rests on=rests_on")
+	t.Device = book.Device.ID
 	for _, x := range classes {
 		for _, n := range columns {
 			for _, run := range book.Ranges(x, n) {

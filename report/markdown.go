@@ -32,7 +32,7 @@ type skim struct{ head, above, rows string }
 
 func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 	rows := c.Table()
-	outcome := cmp.Or(rows.Outcome, &Outcome{Reason: c.sentence()})
+	outcome := cmp.Or(rows.Outcome, &Outcome{Reason: c.Found()})
 	title, notes := rows.Title, rows.Notes
 	rows.Title, rows.Notes, rows.Outcome = "", nil, nil
 	draw := func(b *bytes.Buffer, t *Table) {
@@ -72,6 +72,14 @@ func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 		draw(&table, StreamTable(c.Stream))
 	}
 	l.writeNotes(&table, &sheet{Table: &Table{Notes: below}}, FormatMarkdown)
+	end := c.Ending()
+	if outcome.Kind == "" { // the headline has it
+		end.Found = ""
+	}
+	if err == nil {
+		err = end.write(&above, FormatMarkdown, l)
+	}
+	above.WriteByte('\n')
 	return skim{head.String(), blank.ReplaceAllString(above.String(), "\n\n"), fold(console.Count(len(c.Rows), "row"), table.String())}, err
 }
 
@@ -83,25 +91,6 @@ func fold(summary, text string) string {
 
 // blank are more empty lines than one.
 var blank = regexp.MustCompile(`\n{3,}`)
-
-// sentence is a comparison in one sentence, for where no gate was asked for.
-func (c *Comparison) sentence() string {
-	m := c.All
-	if m.N == 0 {
-		return ""
-	}
-	s := fmt.Sprintf("%.3fx as fast over %s: %d faster, %d same, %d slower, %d inconclusive", m.Speedup,
-		console.Count(m.N, "problem"), m.Faster, m.Same, m.Slower, m.Unclear)
-	for _, x := range []struct {
-		n    int
-		what string
-	}{{m.Unpaired, "not paired"}, {m.Equal, "equal"}, {m.Without, "without a time"}} {
-		if x.n > 0 {
-			s += fmt.Sprintf(", %d %s", x.n, x.what)
-		}
-	}
-	return s
-}
 
 // writeOutcome writes an outcome above all else. One without a kind is a sentence, where there is one.
 func (l *Layout) writeOutcome(b *bytes.Buffer, o *Outcome, format string) {

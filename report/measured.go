@@ -167,10 +167,11 @@ func MeasuredTable(r *record.Record, run *record.Run, plan kernels.Plan, why str
 	t := New("", "problem")
 	row := []string{fmt.Sprintf("%s on %s", r.Problem, cmp.Or(d.Name, d.ID))}
 	for _, l := range lines {
-		t.Header, row = append(t.Header, l[0]), append(row, l[1])
+		t.Header, t.alias, row = append(t.Header, l[0]), append(t.alias, l[0]), append(row, l[1])
 	}
 	t.Align = make([]Align, len(t.Header))
 	t.Rows, t.Below = [][]string{row}, [][]string{nil}
+	t.Device = d.ID
 	t.Data = measuredData(r, m, stages, beyond, peak, why)
 	return t
 }

@@ -157,11 +157,7 @@ func RenderOutcome(w io.Writer, o *Outcome, format string) error {
 	var b bytes.Buffer
 	switch t := (&Table{Outcome: o}); format {
 	case FormatJSON:
-		b.WriteByte('[')
-		if err := tableJSON(&b, t); err != nil {
-			return err
-		}
-		b.WriteString("]\n")
+		return RenderTable(w, t, format)
 	case FormatCSV:
 	default:
 		l := &Layout{}

@@ -49,6 +49,9 @@ type Figures struct {
 	Wide        bool
 	Series      []picture.Series // legend
 	Drawings    []*picture.Drawing
+	// Views, where set, name two colourings of the drawings to choose from; Second is the legend of the other.
+	Views  [2]string
+	Second []picture.Series
 }
 
 // Facts are what the page was measured on: the card, the software, the protocol and the time.
@@ -117,15 +120,15 @@ func (c Measurement) tooltip(side string) string {
 }
 
 // Page is a comparison as a page. That of a live compare has a title of its own.
-func (c *Comparison) Page(title string) *Page {
-	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: c.Runs}
+func (c *Comparison) Page(name string) *Page {
+	p := &Page{Title: name, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: c.Runs}
 	all := c.All
 	if all.N > 0 {
 		mean := ""
 		if all.Lo > 0 {
 			mean = fmt.Sprintf(" (95%% %.3f-%.3f)", all.Lo, all.Hi)
 		}
-		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "mean speedup over " +
+		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "geometric mean of the speedups of " +
 			console.Count(all.N, "problem") + mean, ""})
 	}
 	for _, t := range []struct {
@@ -143,14 +146,18 @@ func (c *Comparison) Page(title string) *Page {
 		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", c.Worst.Problem.String(),
 			Ratio(c.Worst.Speedup)))
 	}
+	if found := c.Found(); found != "" {
+		p.Summary = slices.Insert(p.Summary, 0, strings.ToUpper(found[:1])+found[1:])
+	}
 	p.Summary = append(p.Summary, c.Notes...)
 	speeds := Figures{Title: "Speed against the stream", Wide: true, Series: c.series,
 		Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals."}
 	for _, plot := range c.plots() {
 		speeds.Drawings = append(speeds.Drawings, plot.Draw())
 	}
-	p.Figures = []Figures{speeds}
-	rows, means := c.Table(), meanTable(c)
+	p.Figures = []Figures{c.forest(), speeds}
+	rows, title := c.Table().verdictFirst()
+	means := meanTable(c)
 	var steps []*Table
 	if len(c.steps) > 0 {
 		t := c.stepTable()
@@ -159,15 +166,21 @@ func (c *Comparison) Page(title string) *Page {
 	}
 	if c.live != nil {
 		p = c.live.page(p, rows, StreamTable(c.Stream))
+		rows.Title = title
 		p.Tables = append(steps, p.Tables...)
 		return p
 	}
 	_, how, _ := strings.Cut(rows.Title, "\n")
-	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
+	rows.Title = title + "\n" + strings.ReplaceAll(how, "\n", " ")
 	means.Title = "Geometric means"
+	stream := StreamTable(c.Stream)
+	stream.Title = "Time against the stream's"
 	p.Tables = append(steps, rows, means)
 	if c.beside != nil {
 		p.Tables = append(p.Tables, c.besideTable())
+	}
+	if len(c.Stream) > 0 {
+		p.Tables = append(p.Tables, stream)
 	}
 	return p
 }
@@ -184,6 +197,30 @@ func (p *Page) Append(o *Page) {
 		p.Tables = append(p.Tables, &c)
 	}
 	p.Runs = distinct(append(p.Runs, o.Runs...))
+}
+
+// verdictFirst is a table of rows as a page shows it: the problem, the verdict and the speedup first, which is
+// what a phone has room for. Problems of one kind are told by their shapes.
+func (t *Table) verdictFirst() (table *Table, title string) {
+	c := *t.pick(t.allColumns()) // find adds columns
+	var first, rest []int
+	for _, name := range []string{"problem", "verdict", "speedup"} {
+		if i := c.find(name); i >= 0 {
+			first = append(first, i)
+		}
+	}
+	for i, h := range c.Header {
+		if !slices.Contains(first, i) && h != "kind" && h != "dtype" {
+			rest = append(rest, i)
+		}
+	}
+	c = *c.pick(append(first, rest...))
+	heads, shapes := ByProblem.headings(c.Rows)
+	if len(heads) == 0 || len(slices.Compact(heads)) > 1 || heads[0] == "" {
+		return &c, "Every problem"
+	}
+	c.Rows = shapes
+	return &c, "Every shape of " + heads[0]
 }
 
 // interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
@@ -208,6 +245,10 @@ var pageText string
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"right": func(t *Table, column int) bool { return t.align(column) == Right },
 	"class": cellClass,
+	// A long problem may go on in another line behind each of its parts.
+	"breakable": func(s string) template.HTML {
+		return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(s), "/", "/<wbr>"))
+	},
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 	"style": func() template.CSS {
 		return template.CSS(picture.Style(func(name string) string {

@@ -11,28 +11,29 @@ import (
 )
 
 // pairSeries are the lines of two sides, coloured by whose kernels they have: a side keeps its colour
-// from plot to plot. Blue is ours, orange another library's, green the untuned base beside a tuned
-// side. The first is drawn broader, as the second lies over it: where a map picks the base,
-// both are seen.
+// from plot to plot, and no two sides share a hue. Blue is ours, and green what ours is held against if it is
+// ours too: the untuned base, else A. Orange is another library's, and purple a second one's. The first is
+// drawn broader, as the second lies over it: where a map picks the base, both are seen.
 func pairSeries(a, b Side) []picture.Series {
-	var slots [2]int
-	for i, s := range []Side{a, b} {
-		o := []Side{b, a}[i]
-		switch base := func(s Side) bool { return s.holdsForAll(func(c Measurement) bool { return c.Base }) }; {
-		case s.isPeers():
-			slots[i] = 0
-		case base(s) && !base(o) && !o.isPeers():
-			slots[i] = 2
-		default:
-			slots[i] = 1
-		}
+	const orange, blue, green, purple = 0, 1, 2, 3
+	base := func(s Side) bool { return s.holdsForAll(func(c Measurement) bool { return c.Base }) }
+	slots := [2]int{blue, blue}
+	switch {
+	case a.isPeers() && b.isPeers():
+		slots = [2]int{orange, purple}
+	case a.isPeers():
+		slots[0] = orange
+	case b.isPeers():
+		slots[1] = orange
+	case base(b) && !base(a):
+		slots[1] = green
+	default:
+		slots[0] = green
 	}
-	if slots[0] == slots[1] {
-		slots[1] += 3
-	}
+	x, y := wordsOf(a.Label, b.Label)
 	return []picture.Series{
-		{Name: "A, " + a.Label, Class: fmt.Sprint("s", slots[0]), Glyph: 0, Width: 2.6, Radius: 3.6},
-		{Name: "B, " + b.Label, Class: fmt.Sprint("s", slots[1]), Glyph: 1, Width: 1.4, Radius: 2.4}}
+		{Name: "A, " + x, Class: fmt.Sprint("s", slots[0]), Glyph: 0, Width: 2.6, Radius: 3.6},
+		{Name: "B, " + y, Class: fmt.Sprint("s", slots[1]), Glyph: 1, Width: 1.4, Radius: 2.4}}
 }
 
 // HoldsForAny says whether something holds for a cell.
@@ -103,7 +104,7 @@ func (c *Comparison) plots() (ps []picture.Plot) {
 		}
 	}
 	for i := range ps {
-		ps[i].Width = 80 + float64(most)*max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
+		ps[i].Width = max(320, 80+float64(most)*max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most))))
 		ps[i].Y = picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.EvenTicks(0, top, 20, 8)}
 	}
 	return ps

@@ -18,7 +18,6 @@ import (
 type Progress struct {
 	console  *console.Console
 	step     *console.StatusLine
-	start    time.Time
 	unit     string
 	problems map[contest]*problemProgress
 }
@@ -32,14 +31,17 @@ type contest struct {
 // A problemProgress is what is known of a problem so far.
 type problemProgress struct {
 	best, base      sweep.ProgressEvent // base is the last of the base
-	failed, refused int                 // refused by the device
+	entries         []*record.Outcome
+	runs            map[string]*record.Run // of the entries, by their IDs
+	failed, refused int                    // refused by the device
 }
 
-// NewProgress begins a run. unit is of Event.Done: "variants", or "problems" of a search, whose
+// NewProgress begins a run. unit is of Event.Done and total: "variants", or "problems" of a search, whose
 // records come when they are done.
-func NewProgress(c *console.Console, unit string) *Progress {
-	return &Progress{console: c, step: c.Wait("measuring the first %s", unit),
-		start: time.Now(), unit: unit, problems: map[contest]*problemProgress{}}
+func NewProgress(c *console.Console, unit string, total int) *Progress {
+	step := c.Wait("measuring the first %s", unit)
+	step.Reach(console.Part{Total: total, Unit: unit})
+	return &Progress{console: c, step: step, unit: unit, problems: map[contest]*problemProgress{}}
 }
 
 // End ends a run.
@@ -51,7 +53,7 @@ func (p *Progress) Observe(e sweep.ProgressEvent) {
 	of := contest{r.Problem, r.BaseOf}
 	x := p.problems[of]
 	if x == nil {
-		x = &problemProgress{}
+		x = &problemProgress{runs: map[string]*record.Run{}}
 		p.problems[of] = x
 	}
 	if r.Family == record.Stream {
@@ -65,14 +67,14 @@ func (p *Progress) Observe(e sweep.ProgressEvent) {
 	default:
 		x.failed++
 	}
-	now := ""
 	switch {
 	case e.Left == 0:
 		p.console.Notef("[%d/%d] %s%s", e.Done, e.Total, r.Problem, x)
+		p.step.Set("")
 	case x.best.Record != nil:
-		now = fmt.Sprintf(" %s, least median %.1f us", r.Problem, x.best.Median)
+		p.step.Set("%s, least median %.1f us", r.Problem, x.best.Median)
 	}
-	p.step.Set("[%d/%d, %s]%s", e.Done, e.Total, p.paceText(e), now)
+	p.step.Reach(console.Part{Done: e.Done, Total: e.Total, Unit: p.unit})
 }
 
 func (x *problemProgress) note(e sweep.ProgressEvent) {
@@ -83,6 +85,7 @@ func (x *problemProgress) note(e sweep.ProgressEvent) {
 	if r.Base {
 		x.base = e
 	}
+	x.entries = append(x.entries, x.entry(e.Record))
 	// What the finals chose may be slower than what the search saw.
 	old := x.best.Record
 	if r.Chosen != "" || old == nil || old.Chosen == "" && e.Median < x.best.Median {
@@ -109,39 +112,39 @@ func (x *problemProgress) String() (s string) {
 	}
 	s += fmt.Sprintf(": %s %.1f us", word, best.Median)
 	if st := best.Record.StreamUS; st > 0 {
-		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/best.Median, gain(x.base.Record, best.Record))
+		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/best.Median, x.gain(best.Record))
 	}
 	return s + " " + best.Record.Variant().String()
 }
 
-// gain says what the table will say of two records of one problem, ", 1.11x base, FASTER" or
-// ", not paired", or "" where it says nothing: base may be nil, or be of the search and not of the
-// finals.
-func gain(base, best *record.Record) string {
+// entry is a record's, whose run is one with that of the other records of the run.
+func (x *problemProgress) entry(r *record.Record) *record.Outcome {
+	if x.runs[r.Run] == nil {
+		x.runs[r.Run] = &record.Run{ID: r.Run}
+	}
+	e := record.Summarize(r, x.runs[r.Run])
+	return &e
+}
+
+// gain says what the table will say of a record and the base's, ", 1.11x base, FASTER", ", not paired" or
+// ", kept base: 11.2 us not proven", or "" where it says nothing: there may be no base, or one of the
+// search and not of the finals.
+func (x *problemProgress) gain(best *record.Record) string {
+	base := x.base.Record
 	if base == nil || base.Run != best.Run {
 		return ""
 	}
 	side := func(r *record.Record) Side {
-		x := record.Summarize(r, &record.Run{ID: r.Run})
-		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Outcome: x}}}
+		return Side{Cells: map[kernels.Problem]Measurement{r.Problem: {Outcome: *x.entry(r)}}}
 	}
 	row := Compare(side(base), side(best)).Rows[0]
+	if u := FasterThanBase(x.entries, best.Variant()); u != nil {
+		row.Unproven = Measurement{Outcome: *u}
+	}
 	if row.isOneVariant() || row.Verdict == NotPaired {
-		return ", " + string(row.Verdict)
+		return ", " + row.verdict()
 	}
 	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict)
-}
-
-// paceText tells the rate and, once a twentieth is done, the time left: the first variants pay for what
-// all of them need, such as the first problem's answers.
-func (p *Progress) paceText(e sweep.ProgressEvent) string {
-	elapsed := time.Since(p.start)
-	text := fmt.Sprintf("%.0f %s/min", float64(e.Done)/elapsed.Minutes(), p.unit)
-	if 20*e.Done < e.Total {
-		return text
-	}
-	left := time.Duration(float64(elapsed) / float64(max(e.Done, 1)) * float64(e.Total-e.Done))
-	return fmt.Sprintf("%s, %s left", text, left.Round(time.Second))
 }
 
 // RunNotes say how a run went.

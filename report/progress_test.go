@@ -18,7 +18,7 @@ import (
 // rounds of both, and not what a noisy search saw or the medians of all samples.
 func TestProgressChosen(t *testing.T) {
 	var out bytes.Buffer
-	p := NewProgress(console.New(t.Context(), nil, &out), "problems")
+	p := NewProgress(console.New(t.Context(), nil, &out), "problems", 6)
 	defer p.End()
 	observe := func(run, family, chosen string, left int, samples ...float64) {
 		r := &record.Record{Run: run, Problem: devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"),
@@ -54,7 +54,7 @@ func TestProgressChosen(t *testing.T) {
 	observe("r-finals", "chosen", "fastest", 1, slow...)
 	observe("r-finals", "base", "", 0, base...)
 	assert.Equal(t, out.String(), "normbench: [1/6] rmsnorm/fwd/8x64/bf16: chosen 10.0 us "+
-		"(50% of stream, = base) base@\n")
+		"(50% of stream, kept base: 7.360 us not proven) base@\n", "lucky is ahead, and not proven")
 }
 
 // Without finals the line has the least median and says that nothing pairs it with the base's: the
@@ -65,7 +65,7 @@ func TestProgressUnpaired(t *testing.T) {
 		"base":  "least median 5.0 us (100% of stream, = base) base@",
 	} {
 		var out bytes.Buffer
-		p := NewProgress(console.New(t.Context(), nil, &out), "variants")
+		p := NewProgress(console.New(t.Context(), nil, &out), "variants", 2)
 		for i, family := range []string{"base", "other"} {
 			us := 10.0
 			if family == least {
@@ -79,4 +79,25 @@ func TestProgressUnpaired(t *testing.T) {
 		p.End()
 		assert.Equal(t, out.String(), "normbench: [2/2] rmsnorm/fwd/8x64/bf16: "+want+"\n")
 	}
+}
+
+// A base of the finals is held against the others of the same finals, and by more than noise.
+func TestUnproven(t *testing.T) {
+	now, before := &record.Run{ID: "now"}, &record.Run{ID: "before"}
+	entry := func(run *record.Run, family string, us float64, final *record.Final) *record.Outcome {
+		return &record.Outcome{Run: run, Variant: kernels.Variant{Family: family}, Base: family == "base",
+			Status: kernels.StatusOK, Summary: stats.Summary{Median: us}, Final: final}
+	}
+	final := &record.Final{Of: 3}
+	wrong := entry(now, "wrong", 10, final)
+	wrong.Status = kernels.StatusWrong
+	variants := []*record.Outcome{entry(now, "base", 100, final), entry(now, "near", 99.5, final), wrong,
+		entry(before, "older", 50, final), entry(now, "unpaired", 60, nil)}
+	base := variants[0].Variant
+	assert.That(t, FasterThanBase(variants, base) == nil, "none of these is of the finals and ahead by 1%%")
+	variants = append(variants, entry(now, "b", 95, final), entry(now, "c", 90, final))
+	if x := FasterThanBase(variants, base); x == nil || x.Variant.Family != "c" {
+		t.Errorf("not the fastest of the finals: %+v", x)
+	}
+	assert.That(t, FasterThanBase(variants, variants[5].Variant) == nil, "the base was not kept")
 }

@@ -15,7 +15,8 @@ func SpaceTable(f *kernels.Family, p kernels.Problem, info kernels.DeviceInfo,
 	plans, every bool) *Table {
 	s := f.Space(p, info)
 	t := New(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name,
-		len(s.Configs), len(s.Refused)), "config", "runs, or why not")
+		len(s.Configs), len(s.Refused)), "config", "runs, or why not=runs")
+	t.Device = info.ID
 	base := f.Base(p, info)
 	for _, c := range s.Configs {
 		text := "runs"

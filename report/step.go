@@ -169,7 +169,7 @@ func (c *Comparison) stepTable() *Table {
 		{Name: "calls_without_a_time", Value: func(w stepWorth) any { return w.lost }},
 	}
 	t := NewTable("", rows, columns)
-	t.Drop = []string{"launches us"}
+	t.Name, t.Drop = "steps", []string{"launches us"}
 	for _, w := range rows {
 		t.Notes = append(t.Notes, w.notes(len(rows) > 1)...)
 	}

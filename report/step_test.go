@@ -106,9 +106,9 @@ func TestPerStep(t *testing.T) {
 	golden(t, "step", func(w io.Writer, f string) error { return Render(w, c, f) })
 	var b bytes.Buffer
 	assert.NoError(t, Render(&b, c, FormatJSON))
-	var tables []struct{ Rows []map[string]any }
-	assert.NoError(t, json.Unmarshal(b.Bytes(), &tables))
-	last := tables[len(tables)-1].Rows
+	var all struct{ Steps []map[string]any }
+	assert.NoError(t, json.Unmarshal(b.Bytes(), &all))
+	last := all.Steps
 	assert.Equal(t, last[0]["saved_us"], any(1948.0))
 	assert.Equal(t, last[1]["calls_without_a_time"], any(2.5))
 	b.Reset()

@@ -44,9 +44,9 @@ const sentinel = 1e30
 // NewTable is a table of rows, of which csv and json have the columns with a Name, in this order.
 func NewTable[R any](title string, rows []R, columns []Column[R]) *Table {
 	t := &Table{Title: title}
-	data := &Table{}
-	add := func(to *Table, name string, align Align, cells []string) {
-		to.Header, to.Align = append(to.Header, name), append(to.Align, align)
+	data := &Table{data: true}
+	add := func(to *Table, name, alias string, align Align, cells []string) {
+		to.Header, to.Align, to.alias = append(to.Header, name), append(to.Align, align), append(to.alias, alias)
 		if to.Rows == nil {
 			to.Rows = make([][]string, len(rows))
 		}
@@ -80,13 +80,13 @@ func NewTable[R any](title string, rows []R, columns []Column[R]) *Table {
 			if !known {
 				align = Right // as of numbers: null in json
 			}
-			add(data, c.Name, align, cells)
-			t.Data = data
+			add(data, c.Name, c.Head, align, cells)
+			t.Data, t.named = data, data
 		}
 		if c.Head == "" {
 			continue
 		}
-		add(t, c.Head, align, texts)
+		add(t, c.Head, c.Name, align, texts)
 		if c.Means != "" {
 			t.Legend = append(t.Legend, Meaning{c.Head, c.Means})
 		}
@@ -166,6 +166,8 @@ type Table struct {
 	Align   []Align  // per column; Left where it is shorter than Header
 	Rows    [][]string
 	Notes   []string // lines below the table; two spaces before one put it under the one before
+	Name    string   // of its rows in json behind another table, whose are "rows"
+	Device  string   // that it is of: its ID, those of several with commas
 	// Data has the columns and rows that csv and json show instead, where those above are
 	// for people: a value to a field, in full, under names that stay, and none left out.
 	Data *Table
@@ -176,14 +178,26 @@ type Table struct {
 	Legend []Meaning // what columns mean
 	// Below, where set, has each row in lines, a cell to a line, with these lines behind the row's.
 	Below [][]string
+
+	// alias has another name of each column, "" for none: what csv, json and --columns call one that people
+	// see, or what people see of one of Data.
+	alias []string
+	// named are the rows of a table for people with all columns that have a name, for --columns.
+	named *Table
+	data  bool // it is for csv and json: its header has the names
 }
 
-// New makes an empty table. A ">" before a header aligns its column to the right.
+// New makes an empty table. A ">" before a header aligns its column to the right. "on cpu=on_cpu" has a name
+// for csv, json and --columns behind what people see; without one both are the same.
 func New(title string, headers ...string) *Table {
 	t := &Table{Title: title}
 	for _, h := range headers {
 		text, right := strings.CutPrefix(h, ">")
-		t.Header = append(t.Header, text)
+		text, name, more := strings.Cut(text, "=")
+		if !more {
+			name = text
+		}
+		t.Header, t.alias = append(t.Header, text), append(t.alias, name)
 		align := Left
 		if right {
 			align = Right
@@ -205,11 +219,19 @@ func (t *Table) align(column int) Align {
 
 // forFormat returns t as a format shows it.
 func (t *Table) forFormat(format string) *Table {
-	if t.Data == nil || format != FormatCSV && format != FormatJSON {
+	if format != FormatCSV && format != FormatJSON {
 		return t
 	}
-	data := *t.Data
-	data.Title, data.Notes, data.Outcome = t.Title, t.Notes, t.Outcome
+	data := *t
+	if t.Data != nil {
+		data = *t.Data
+	}
+	if data.alias != nil && !data.data {
+		data.Header, data.alias = data.alias, data.Header
+	}
+	data.Title, data.Notes, data.Name, data.Device, data.named = t.Title, t.Notes, t.Name, t.Device, nil
+	data.Outcome = t.Outcome
+	data.data = true
 	return &data
 }
 
@@ -217,9 +239,12 @@ func (t *Table) forFormat(format string) *Table {
 // cell is one line, whatever text came from a compiler.
 func (t *Table) pick(columns []int) *Table {
 	c := *t
-	c.Header, c.Align, c.Rows, c.Legend = nil, nil, nil, nil
+	c.Header, c.Align, c.Rows, c.Legend, c.alias = nil, nil, nil, nil, nil
 	for _, i := range columns {
 		c.Header, c.Align = append(c.Header, t.Header[i]), append(c.Align, t.align(i))
+		if t.alias != nil {
+			c.alias = append(c.alias, t.alias[i])
+		}
 	}
 	for _, row := range t.Rows {
 		cells := make([]string, len(columns))
@@ -251,32 +276,54 @@ func (t *Table) empty(column int) bool {
 	return !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[column] != "" })
 }
 
-// RenderTable writes t:
+// Schema is the version of what RenderTables writes as json. Within it, keys and columns may be added.
+const Schema = 1
+
+// RenderTable writes t alone, as RenderTables has it.
+func RenderTable(w io.Writer, t *Table, format string) error {
+	return RenderTables(w, format, Ending{}, t)
+}
+
+// An Ending is what stands below the last table of a command: what was found, in a sentence, and what to do next.
+type Ending struct{ Found, Next string }
+
+// RenderTables writes tables and what they come to:
 //
 //	text      aligned columns that fit the writer's Layout
-//	markdown  a pipe table
-//	csv       header and rows only
-//	json      {"title", "rows": [{header: cell}], "notes"}, before them "gate" of
-//	          one that has an outcome; the cells of
-//	          right-aligned columns are numbers where they are such, those of JSON
-//	          columns any values; both are null where empty
+//	markdown  pipe tables
+//	csv       header and rows of the first table only
+//	json      {"gate", "schema", "tool", "device", "title", "rows": [{header: cell}], NAME: [...], "notes", "found", "next"}:
+//	          the first table's rows, those of each other table under its name, and the notes of all. The cells of
+//	          right-aligned columns are numbers where they are such, those of JSON columns any values; both are
+//	          null where empty, as is a device that is not known; "gate" is there of one that has an outcome
 //
-// csv and json are of its Data, where it has such.
+// csv and json are of each table's Data, where it has such.
 //
 // A row that is shorter than the header is filled with empty cells; of a longer
 // one the rest is left out.
-func RenderTable(w io.Writer, t *Table, format string) error {
-	l := &Layout{}
+func RenderTables(w io.Writer, format string, end Ending, tables ...*Table) error {
+	l, tool := &Layout{}, "normbench"
 	if s, ok := w.(*Screen); ok {
-		l = &s.Layout
+		l, tool = &s.Layout, strings.TrimSpace(tool+" "+s.Tool)
 	}
-	t = t.forFormat(format)
-	t, err := l.choose(t.pick(t.allColumns()))
-	if err != nil {
-		return err
+	if format == FormatCSV {
+		tables = tables[:1]
+	}
+	chosen := make([]*Table, len(tables))
+	for i, t := range tables {
+		t = t.forFormat(format)
+		if t.Data != nil && t.named == nil && l.asksData(t) {
+			t = t.forFormat(FormatCSV)
+		}
+		t, err := l.choose(t.pick(t.allColumns()))
+		if err != nil {
+			return err
+		}
+		chosen[i] = t
 	}
 	switch format {
 	case FormatCSV:
+		t := chosen[0]
 		for _, row := range t.Rows {
 			for i, cell := range row {
 				row[i] = inert(cell)
@@ -284,9 +331,39 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 		}
 		return csv.NewWriter(w).WriteAll(slices.Insert(t.Rows, 0, t.Header))
 	case FormatJSON:
-		return tableJSON(w, t)
+		return tablesJSON(w, tool, end, chosen)
 	}
-	return drawTable(w, t, format, l)
+	for i, t := range chosen {
+		if i > 0 {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
+		}
+		if err := drawTable(w, t, format, l); err != nil {
+			return err
+		}
+	}
+	return end.write(w, format, l)
+}
+
+// write writes the ending below the tables for people.
+func (end Ending) write(w io.Writer, format string, l *Layout) error {
+	var b strings.Builder
+	for _, line := range []struct{ word, text string }{{"found", end.Found}, {"next", end.Next}} {
+		text := strings.Join(strings.Fields(line.text), " ")
+		switch {
+		case text == "":
+		case format == FormatMarkdown:
+			fmt.Fprintf(&b, "\n**%s:** %s\n", line.word, unmarkedNote.Replace(text))
+		default:
+			if b.Len() == 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(l.wrapLine(line.word+": "+text) + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // inert is a cell of csv that no spreadsheet runs: a text that would be a formula there is quoted. A
@@ -307,10 +384,47 @@ func jsonText(s string) string {
 	return string(b)
 }
 
-// tableJSON keeps the columns in the order of the header, which a map would
-// lose.
-func tableJSON(w io.Writer, t *Table) error {
-	rows, notes := make([]string, len(t.Rows)), make([]string, len(t.Notes))
+// tablesJSON writes the tables as one object. It keeps the columns in the order of the header, which a map
+// would lose.
+func tablesJSON(w io.Writer, tool string, end Ending, tables []*Table) error {
+	first := tables[0]
+	device := "null"
+	if first.Device != "" {
+		device = jsonText(first.Device)
+	}
+	var b strings.Builder
+	b.WriteString("{\n")
+	if first.Outcome != nil {
+		b.WriteString("  \"gate\": " + first.Outcome.json() + ",\n")
+	}
+	fmt.Fprintf(&b, "  \"schema\": %d,\n  \"tool\": %s,\n  \"device\": %s,\n  \"title\": %s", Schema, jsonText(tool),
+		device, jsonText(first.Title))
+	var notes []string
+	for i, t := range tables {
+		name := "rows"
+		if i > 0 {
+			name = t.Name
+		}
+		fmt.Fprintf(&b, ",\n  %s: [%s\n  ]", jsonText(name), strings.Join(t.objects(), ","))
+		for _, n := range t.Notes {
+			notes = append(notes, "\n    "+jsonText(n))
+		}
+	}
+	fmt.Fprintf(&b, ",\n  \"notes\": [%s\n  ]", strings.Join(notes, ","))
+	if end.Found != "" {
+		fmt.Fprintf(&b, ",\n  \"found\": %s", jsonText(end.Found))
+	}
+	if end.Next != "" {
+		fmt.Fprintf(&b, ",\n  \"next\": %s", jsonText(end.Next))
+	}
+	b.WriteString("\n}\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// objects are the rows in JSON.
+func (t *Table) objects() []string {
+	rows := make([]string, len(t.Rows))
 	for i, row := range t.Rows {
 		fields := make([]string, len(row))
 		for j, cell := range row {
@@ -326,14 +440,5 @@ func tableJSON(w io.Writer, t *Table) error {
 		}
 		rows[i] = "\n    {" + strings.Join(fields, ", ") + "}"
 	}
-	for i, n := range t.Notes {
-		notes[i] = "\n    " + jsonText(n)
-	}
-	gate := ""
-	if t.Outcome != nil {
-		gate = "\n  \"gate\": " + t.Outcome.json() + ","
-	}
-	_, err := fmt.Fprintf(w, "{"+gate+"\n  \"title\": %s,\n  \"rows\": [%s\n  ],\n  \"notes\": [%s\n  ]\n}\n",
-		jsonText(t.Title), strings.Join(rows, ","), strings.Join(notes, ","))
-	return err
+	return rows
 }

@@ -8,7 +8,7 @@
 #   compile  what an empty cache costs: the 88 kernels of a backward of Liger-Kernel's, then all from the cache
 #   verify   bf16, fp16 and fp32, odd columns, one row, and the shapes below
 #   peers    the library's call against its hosted kernels, launched as it launches them; then kernel by kernel
-#   left     the hosted backwards: a sweep of BUDGET (150) configs a shape, then its fastest against the library's
+#   left     the hosted backwards: a sweep of BUDGET (150configs) a shape, then its fastest against the library's
 #            launch in interleaved rounds
 #
 # Tables are in STATE, those of single kernels in *-kernels.txt. What is done stays done: the same command goes on,
@@ -75,7 +75,7 @@ part() {
 			"$python" scripts/hosted-kernels.py "$state/$file.json" "examples/$library" | tee "$state/$file-kernels.txt"
 		;;
 	left-*_bwd)
-		run "$file-sweep" sweep --family "$family" --budget "${BUDGET:-150}" --out "$state/left" "${gpu[@]}" || return
+		run "$file-sweep" sweep --family "$family" --budget "${BUDGET:-150configs}" --out "$state/left" "${gpu[@]}" || return
 		duel "$file" "$family" "$state/left/$card#$family"
 		;;
 	compile-* | verify-* | left-*) ;;

@@ -219,7 +219,7 @@ func TestSearchBudgets(t *testing.T) {
 	ts := tasks(t, 60, pool[0], "rmsnorm/bwd/600x1024/bf16")
 	err := CheckBudget(search.Budget{Configs: 1}, len(ts))
 	assert.That(t, err != nil && strings.HasPrefix(err.Error(),
-		"budget 1 is too small to measure the bases of 2 problems") &&
+		"budget 1configs is too small to measure the bases of 2 problems") &&
 		strings.HasPrefix(hint.Of(err), "give 2 or more"), "%v (%s)", err, hint.Of(err))
 	err = search.ErrShort(ts[0].Problem, 2, "1ms", 300*time.Millisecond)
 	assert.That(t, strings.HasPrefix(hint.Of(err), "give 2s or more"), "%v (%s)", err, hint.Of(err))

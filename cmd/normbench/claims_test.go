@@ -267,7 +267,7 @@ func answerOne(old []string, files, query string) ([]string, error) {
 // shows.
 func rerun(text string) string {
 	for _, c := range commands(text) {
-		args, err := shlex.Split(c.text)
+		args, err := shlex.Split(strings.Replace(c.text, "go run ./cmd/normbench ", "normbench ", 1))
 		shown := strings.Count(c.output, "\n")
 		if err != nil || shown == 0 || len(args) < 3 || args[0] != "normbench" ||
 			args[1] != "report" || !strings.HasPrefix(args[2], "results/") {

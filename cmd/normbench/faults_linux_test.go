@@ -205,7 +205,7 @@ func (h *harness) prepare() {
 	shapes := "4096x1024,2048x1024,1024x1024,512x1024,4096x512,2048x512"
 	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd", "--samples", "7", "--strategy", "grid"}
 	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
-		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals",
+		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60configs", "--finals",
 		"4", "--rounds", "6"}
 	for i := range h.jobs {
 		x, start := h.newTrial(h.jobs[i], nil), time.Now()

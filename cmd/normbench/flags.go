@@ -53,6 +53,10 @@ type commonFlags struct {
 	first func() *report.Table
 }
 
+// defaultOut is the folder of results where --out is not given. In a clone git ignores it, and
+// results/, which is tracked, is not written to by mistake.
+const defaultOut = "out"
+
 // tableFlags are those of a command that prints tables.
 func (x *commonFlags) tableFlags() []cli.Flag {
 	return []cli.Flag{
@@ -61,7 +65,8 @@ func (x *commonFlags) tableFlags() []cli.Flag {
 		&cli.BoolFlag{Destination: &x.wide, Name: "wide", Category: catOutput,
 			Usage: "print every column of a table, one line per row, beyond the terminal's width"},
 		&cli.StringFlag{Destination: &x.columns, Name: "columns", Category: catOutput,
-			Usage: "print only these `COLUMNS` of the table: names of its head, with commas"},
+			Usage: "print only these `COLUMNS` of the table, with commas: their names in csv and json; a wrong " +
+				"one lists them"},
 		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput,
 			Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
 			Action: checkRange("width", 40, 1_000_000, "use 40 or more, or --wide")},

@@ -122,7 +122,7 @@ func listPresets(*env, *listConfig) (*report.Table, error) {
 }
 
 func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "key", "name", "macro", "on cpu", "meaning")
+	t := report.New("", "key", "name", "macro", "on cpu=on_cpu", "meaning")
 	for _, k := range kernels.Knobs() {
 		onCPU := "fixed"
 		if k.Host {
@@ -140,7 +140,8 @@ func listModels(_ *env, cfg *listConfig) (*report.Table, error) {
 		if _, err := sel.Steps(); err != nil {
 			return nil, err
 		}
-		t := report.New("", "model", "norms as", ">layers", ">hidden", ">norms in a forward", "figures of")
+		t := report.New("", "model", "norms as=norms_as", ">layers", ">hidden", ">norms in a forward=norms_in_forward",
+			"figures of=figures_of")
 		for _, m := range models.Default().Models() {
 			layers, hidden, calls := m.Size()
 			row := []string{m.Name, m.Architecture()}
@@ -159,7 +160,7 @@ func listModels(_ *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "group", ">shapes", "M x N")
+	t := report.New("", "group", ">shapes", "M x N=shape")
 	t.Data = report.New("", "group", "shape", ">m", ">n")
 	add := func(group string, s shapes.Shape) {
 		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10),

@@ -63,7 +63,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	c := console.New(ctx, stdout, stderr)
-	e := &env{stdin: stdin, out: &report.Screen{Writer: c.Out}}
+	e := &env{stdin: stdin, out: &report.Screen{Writer: c.Out, Tool: version()}}
 	e.Lab = lab.New(ctx, c, r, func() {
 		c.Sayf("interrupted")
 		os.Exit(exitSignal)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"path/filepath"
 	"strings"
 
@@ -27,7 +26,7 @@ type fillConfig struct {
 
 func mapFillCommand(e *env) *cli.Command {
 	cfg := &fillConfig{}
-	cfg.files, cfg.first = []*string{&cfg.out}, cfg.firstMap
+	cfg.files, cfg.first = []*string{&cfg.out}, firstMap
 	return e.command(&cli.Command{
 		Name:      "fill",
 		Usage:     "fill a map of launch answers from records, into a tuned table",
@@ -50,13 +49,8 @@ func mapFillCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return fillMap(e, cfg) })
 }
 
-// firstMap is the table of a map; as json it is none.
-func (x *commonFlags) firstMap() *report.Table {
-	if x.format == report.FormatJSON {
-		return nil
-	}
-	return report.MapTable(&launchmap.Map{})
-}
+// firstMap is the table of a map.
+func firstMap() *report.Table { return report.MapTable(&launchmap.Map{}) }
 
 func fillMap(e *env, cfg *fillConfig) error {
 	out := cfg.out
@@ -102,24 +96,21 @@ func fillMap(e *env, cfg *fillConfig) error {
 			return err
 		}
 	}
-	return showMap(e, &lab.LearnResult{Map: m, Data: d}, &cfg.commonFlags)
+	return showMap(e, &lab.LearnResult{Map: m, Data: d}, &cfg.commonFlags, nil)
 }
 
-// showMap prints what the cells of a map rest on, and writes it as a page.
-func showMap(e *env, got *lab.LearnResult, x *commonFlags, more ...report.Fact) error {
-	m := got.Map
-	t := report.MapTable(m)
+// showMap prints what the cells of a map rest on, with the table of an audit behind it if there is one, and
+// writes it as a page.
+func showMap(e *env, got *lab.LearnResult, x *commonFlags, audit *report.Table, more ...report.Fact) error {
+	t := report.MapTable(got.Map)
 	for _, line := range report.Timer(got.Data.Runs) {
 		t.Title += "\n" + line
 	}
 	lost := e.writePage(x.html, func() *report.Page { return got.Page(t, more) })
-	if x.format == "json" { // one value
-		text, err := json.MarshalIndent(m, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = e.out.Write(append(text, '\n'))
-		return cmp.Or(err, lost)
+	tables := []*report.Table{t}
+	if audit != nil {
+		audit.Name = "audit"
+		tables = append(tables, audit)
 	}
-	return cmp.Or(report.RenderTable(e.out, t, x.format), lost)
+	return cmp.Or(report.RenderTables(e.out, x.format, report.Ending{}, tables...), lost)
 }

@@ -30,7 +30,7 @@ type learnConfig struct {
 
 func mapLearnCommand(e *env) *cli.Command {
 	cfg := &learnConfig{}
-	cfg.first = cfg.firstMap
+	cfg.first = firstMap
 	return e.command(&cli.Command{
 		Name:  "learn",
 		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
@@ -54,7 +54,7 @@ func mapLearnCommand(e *env) *cli.Command {
 			priorFlag(&cfg.prior, "auto"),
 			familyFlag(&cfg.family, "learn the map of this `FAMILY` alone, into OUT/<device>/FAMILY/tuned.json"),
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
-				Usage: "`FOLDER` for results", Value: "results"},
+				Usage: "`FOLDER` for results", Value: defaultOut},
 			cfg.htmlFlag(),
 		}, slices.DeleteFunc(cfg.flags(), choosesShapes)),
 	}, &cfg.commonFlags, func() error { return runLearn(e, cfg) })
@@ -92,21 +92,24 @@ func runLearn(e *env, cfg *learnConfig) error {
 		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {
 		if got != nil { // the map is printed all the same
-			err = cmp.Or(showMap(e, got, &commonFlags{format: cfg.format}), err)
+			err = cmp.Or(showMap(e, got, &commonFlags{format: cfg.format}, nil), err)
 		}
 		return err
 	}
 	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget,
 		got.Spent)}
-	if err := showMap(e, got, &cfg.commonFlags, spent); err != nil || cfg.audit == 0 {
-		return cmp.Or(err, got.Lost)
+	together := cfg.format == report.FormatJSON && cfg.audit > 0 // one object, behind the audit
+	if !together {
+		if err := showMap(e, got, &cfg.commonFlags, nil, spent); err != nil || cfg.audit == 0 {
+			return cmp.Or(err, got.Lost)
+		}
 	}
 	table, err := e.Audit(got, cfg.audit)
+	if together {
+		return cmp.Or(showMap(e, got, &cfg.commonFlags, table, spent), err, got.Lost)
+	}
 	if err != nil {
 		return err
-	}
-	if cfg.format == report.FormatJSON { // one value
-		return got.Lost
 	}
 	fmt.Fprintln(e.out)
 	return cmp.Or(report.RenderTable(e.out, table, cfg.format), got.Lost)

@@ -92,9 +92,9 @@ func TestPagesInBrowser(t *testing.T) {
 		{"compare ../../results/nvidia-h200#base ../../results/nvidia-h200 --shapes fast-llm " +
 			"--op rmsnorm --pass bwd",
 			[]string{"<dt>device</dt><dd>NVIDIA H200", "</b>inconclusive<"}, "A us", "8192x2048"},
-		{"sweep --device cpu --shapes 8x64,32x128,64x64 --op rmsnorm --pass fwd --budget 12 --out " +
+		{"sweep --device cpu --shapes 8x64,32x128,64x64 --op rmsnorm --pass fwd --budget 12configs --out " +
 			filepath.Join(dir, "sweep"), []string{"</b>slower<"}, "A us", ""},
-		{"tune ../../results/nvidia-h200/learn", []string{"</b>cells with an answer"}, "problems", ""},
+		{"map fill ../../results/nvidia-h200/learn", []string{"</b>cells with an answer"}, "problems", ""},
 	} {
 		file := filepath.Join(dir, "page.html")
 		code, _, errs := normbench(append(strings.Fields(page.args), "--html", file))

@@ -27,7 +27,7 @@ func TestPowerCutCommands(t *testing.T) {
 	sweep := []string{"sweep", "--op", "rmsnorm", "--pass", "fwd", "--samples", "2", "--seed", "1",
 		"--worker", "normbench-faulty", "--out", "OUT"}
 	search := append(slices.Clone(sweep), "--shapes", "512x1024,256x1024", "--strategy", "auto",
-		"--budget", "6", "--finals", "2", "--rounds", "6")
+		"--budget", "6configs", "--finals", "2", "--rounds", "6")
 	grid := append(slices.Clone(sweep), "--shapes", "512x1024", "--strategy", "grid")
 	for _, c := range []struct {
 		name   string

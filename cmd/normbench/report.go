@@ -2,6 +2,8 @@ package main
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -68,6 +70,15 @@ func showReport(e *env, cfg *reportConfig) error {
 	} else if err = putBeside(e, c, ops[0], wanted); err != nil {
 		return err
 	}
+	page := "report.html"
+	if _, err := os.Stat(defaultOut); err == nil {
+		page = filepath.Join(defaultOut, page)
+	}
+	next := "`normbench report " + quoteWord(ops[0]) + " --html " + page + "` draws it as a page"
+	if cfg.html != "" {
+		next = "open " + cfg.html + " in a browser"
+	}
+	c.Next = next + "; `normbench sweep` tunes kernels on this machine"
 	return showCompared(e, &cfg.commonFlags, &cfg.Selection, c)
 }
 

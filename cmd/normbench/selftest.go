@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
@@ -13,7 +14,7 @@ import (
 
 func selftestCommand(e *env) *cli.Command {
 	s := &targetFlags{}
-	s.first = func() *report.Table { return selftestTable("") }
+	s.first = func() *report.Table { return selftestTable(kernels.DeviceInfo{}) }
 	return e.command(&cli.Command{
 		Name: "selftest",
 		Usage: "test the timer on this device: a known spin, the floor, cold against warm, " +
@@ -29,7 +30,7 @@ func selftest(e *env, s *targetFlags) error {
 		return err
 	}
 	defer lab.Close(devices)
-	t := selftestTable(devices[0].Info().Name)
+	t := selftestTable(devices[0].Info())
 	failed := 0
 	for i, d := range devices {
 		step := e.Wait("testing device %d of %d", i+1, len(devices))
@@ -61,6 +62,8 @@ func selftest(e *env, s *targetFlags) error {
 	return nil
 }
 
-func selftestTable(device string) *report.Table {
-	return report.New("selftest of "+device, "check", "found", "wanted", "verdict")
+func selftestTable(device kernels.DeviceInfo) *report.Table {
+	t := report.New("selftest of "+device.Name, "check", "found", "wanted", "verdict")
+	t.Device = device.ID
+	return t
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +13,8 @@ import (
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/replay"
 	"normbench/sweep/search"
 )
 
@@ -48,7 +51,7 @@ func sweepCommand(e *env) *cli.Command {
 			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat,
 				Usage: "`KNOB=V,V` replaces the values of a knob, such as --knob ctas=66,132; may repeat"},
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
-				Usage: "`FOLDER` for results", Value: "results"},
+				Usage: "`FOLDER` for results", Value: defaultOut},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
@@ -96,6 +99,8 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		c.SetSteps(steps)
 		problems += len(c.Rows)
 	}
+	last := found.Found[len(found.Found)-1]
+	last.Next = nextOf(s, last)
 	shown := report.RenderAll(e.out, found.Found, cfg.format)
 	if shown == nil && found.Lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {
@@ -108,6 +113,26 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		})
 	}
 	return cmp.Or(shown, found.Lost, err)
+}
+
+// nextOf is what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep
+// shapes of one's own; where the timer failed its test, mend that first.
+func nextOf(s *lab.SweepTask, c *report.Comparison) string {
+	if _, replayed := s.Devices[0].(*replay.Device); replayed {
+		return ""
+	}
+	if slices.ContainsFunc(c.Runs, func(r *record.Run) bool { return r.Failures() != "" }) {
+		return "stop what else runs here until `normbench selftest` passes, then sweep into another folder: such times " +
+			"prove little"
+	}
+	files := s.TunedFiles()
+	tuned := files[len(files)-1]
+	if p := c.BestGain(); p != nil {
+		return fmt.Sprintf("`normbench compare base tuned:%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
+			"again, live", quoteWord(tuned), p.M, p.N, p.Op, p.Pass)
+	}
+	return "`normbench sweep --shapes 4096x8192 --op rmsnorm` tunes a shape of your own; on a GPU, with a build of " +
+		"`make cuda`, add --device cuda"
 }
 
 // searchFlags are the flags of a search.
@@ -124,7 +149,7 @@ func (p *searchFlags) flags() []cli.Flag {
 			Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part " +
 				"of the space, then the best of it again", Value: search.Auto},
 		&cli.StringFlag{Destination: &p.limit, Name: "budget",
-			Usage: "limit of a search: wall `TIME` such as 5m, or configs such as 300 or 10%"},
+			Usage: "limit of a search: wall `TIME` such as 5m, or configs such as 300configs or 10%"},
 		&cli.IntFlag{Destination: &p.Finals, Name: "finals",
 			Usage:       "number of variants that a search measures again, 1 to 32",
 			DefaultText: "8 on a GPU, 4 on a cpu",

@@ -80,7 +80,9 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	stopped := err != nil && e.Ctx.Err() != nil
 	if len(v.Findings) > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.out, lab.VerifyTable(cfg.repeats, v.Findings), cfg.format))
+		table := lab.VerifyTable(cfg.repeats, v.Findings)
+		table.Device = cfg.info.ID
+		err = cmp.Or(err, report.RenderTable(e.out, table, cfg.format))
 	}
 	done := v.Checks()
 	switch {

@@ -31,13 +31,16 @@ type Console struct {
 	said  sync.Map        // what NoteOnce has said
 	noted sync.Mutex
 	last  time.Time // of a note
+	drawn bool      // the terminal's line has a text
 	waits statusStack
 }
 
 // New makes the console of a program that ends with ctx.
 func New(ctx context.Context, out, err io.Writer) *Console {
 	raw := &ErrorWriter{Writer: out}
-	return &Console{Out: &PlainWriter{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
+	c := &Console{Out: &PlainWriter{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
+	raw.before = c.clearLine
+	return c
 }
 
 // Notef prints a note, unless the console is quiet.
@@ -57,6 +60,7 @@ func (c *Console) Sayf(format string, args ...any) {
 	}
 	c.noted.Lock()
 	defer c.noted.Unlock()
+	c.clearDrawn()
 	fmt.Fprintln(&PlainWriter{Writer: w}, text)
 	c.last = time.Now()
 }
@@ -105,10 +109,14 @@ func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // closed pipe ends the program.)
 type ErrorWriter struct {
 	io.Writer
-	Lost error
+	Lost   error
+	before func() // a write
 }
 
 func (r *ErrorWriter) Write(b []byte) (int, error) {
+	if r.before != nil {
+		r.before()
+	}
 	n, err := r.Writer.Write(b)
 	r.Lost = cmp.Or(r.Lost, err)
 	return n, err

@@ -81,3 +81,58 @@ func TestNotef(t *testing.T) {
 	New(t.Context(), nil, &b).Notef("%s", text)
 	assert.Equal(t, b.String(), "normbench: "+text+"\n", "in a pipe")
 }
+
+// On a terminal one line is drawn anew every second, with the count, the rate and the time left, which goes down
+// between two counts; it is cut to the width. A note or a table takes its place, and the end of the step clears it.
+func TestLine(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c := New(t.Context(), &out, Terminal{&out, func() int { return 60 }})
+		drawn := func() string {
+			got := strings.ReplaceAll(out.String(), clearCode, "|")
+			out.Reset()
+			return got
+		}
+		s := c.Wait("measuring the first problems")
+		time.Sleep(2500 * time.Millisecond)
+		assert.Equal(t, drawn(), "|normbench: measuring the first problems, for 1 s|normbench: measuring the first problems, for 2 s")
+		time.Sleep(7500*time.Millisecond - time.Nanosecond)
+		drawn()
+		s.Set("")
+		s.Reach(Part{Done: 1, Total: 10, Unit: "problems"})
+		c.Notef("a note")
+		assert.Equal(t, drawn(), "|normbench: a note\n")
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, drawn(), "|normbench: [1/10, 6 problems/min, 1m30s left]|normbench: [1/10, 6 problems/min, 1m29s left], for 1 s")
+		c.Out.Write([]byte("a table\n"))
+		assert.Equal(t, drawn(), "|a table\n")
+		// What takes longer than the others so far is not said to be done at once.
+		time.Sleep(100 * time.Second)
+		_, last, _ := strings.Cut(drawn()[len("|normbench: [1/10, 6 problems/min, 1m28s left], for 2 s")*98:], "|")
+		assert.That(t, strings.Contains(last, "left]") && !strings.Contains(last, " 0s left"), "%s", last)
+		s.Set("%s", strings.Repeat("long ", 20))
+		time.Sleep(time.Second)
+		line := drawn()
+		assert.That(t, utf8.RuneCountInString(line) == 1+59 && strings.HasSuffix(line, "..."), "%q", line)
+		s.End()
+		time.Sleep(time.Minute)
+		assert.Equal(t, drawn(), "|", "behind the end")
+		c.Out.Write([]byte("x"))
+		assert.Equal(t, drawn(), "x", "no line is there to clear")
+	})
+}
+
+// A terminal that cannot clear a line gets the lines of a pipe.
+func TestDumbTerminal(t *testing.T) {
+	t.Setenv("TERM", "dumb")
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c := New(t.Context(), nil, Terminal{&out, func() int { return 60 }})
+		s := c.Wait("measuring")
+		s.Reach(Part{Done: 3, Unit: "problems", Left: 20 * time.Second})
+		time.Sleep(6 * time.Second)
+		s.End()
+		assert.Equal(t, out.String(), "normbench: [3, 15s left] measuring, for 5 s\n")
+	})
+}

@@ -6,7 +6,10 @@ import (
 	"time"
 )
 
-// A statusStack holds the waits that are under way. They nest: the innermost one is told.
+// Tick is the time between two drawings of the line of a terminal.
+const Tick = time.Second
+
+// A statusStack holds the steps that are waited for. Steps nest: the innermost one is told.
 type statusStack struct {
 	mu    sync.Mutex
 	steps []*StatusLine
@@ -16,23 +19,44 @@ type statusStack struct {
 // A StatusLine tells on a terminal what the program waits for.
 type StatusLine struct {
 	waits *statusStack
+	clear func() // of the terminal's line
 	text  string
-	since time.Time
+	since time.Time // when the text was set
+	begun time.Time
+	part  Part
+	at    time.Time // when the part was set
 }
 
-// Wait begins a wait, which is told after every few seconds without a note until the caller ends it.
+// A Part is how much of a step is done.
+type Part struct {
+	Done, Total int    // Total is 0 where it is not known
+	Unit        string // of both: "problems"
+	Left        time.Duration
+}
+
+// Wait begins a step. On a terminal a line tells of it and is drawn anew every second; elsewhere it is told
+// after every few seconds without a note. The caller ends it.
 func (c *Console) Wait(format string, args ...any) *StatusLine {
-	w := &c.waits
-	s := &StatusLine{waits: w, text: fmt.Sprintf(format, args...), since: time.Now()}
+	w, now := &c.waits, time.Now()
+	s := &StatusLine{waits: w, clear: c.clearLine, text: fmt.Sprintf(format, args...), since: now, begun: now}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps = append(w.steps, s); len(w.steps) == 1 {
-		w.timer = time.AfterFunc(Pause, c.tellStatus)
+		w.timer = time.AfterFunc(c.pause(), c.tellStatus)
 	}
 	return s
 }
 
-// tellStatus tells of the innermost wait, if nothing was noted for a while. No wait ends meanwhile.
+// pause is the time between two tellings.
+func (c *Console) pause() time.Duration {
+	if _, ok := c.line(); ok {
+		return Tick
+	}
+	return Pause
+}
+
+// tellStatus tells of the innermost step: on a terminal's line, else if nothing was noted for a while. No step ends
+// meanwhile.
 func (c *Console) tellStatus() {
 	w := &c.waits
 	w.mu.Lock()
@@ -40,18 +64,59 @@ func (c *Console) tellStatus() {
 	if len(w.steps) == 0 || c.ctx.Err() != nil {
 		return
 	}
+	s := w.steps[len(w.steps)-1]
+	if t, ok := c.line(); ok {
+		c.drawLine(t, s.told(Tick))
+		w.timer.Reset(Tick)
+		return
+	}
 	if c.silence() >= Pause {
-		s := w.steps[len(w.steps)-1]
-		text := s.text
-		if d := time.Since(s.since); d >= Pause {
-			text += fmt.Sprintf(", for %.0f s", d.Seconds())
-		}
-		c.Notef("%s", text)
+		c.Notef("%s", s.told(Pause))
 	}
 	w.timer.Reset(Pause - c.silence())
 }
 
-// Set says what is waited for now.
+// told is what a step says: how far it is, what it is at, and for how long if that is so long.
+func (s *StatusLine) told(long time.Duration) string {
+	text := s.text
+	if n := s.part; n.Unit != "" {
+		if text != "" {
+			text = " " + text
+		}
+		text = "[" + s.pace() + "]" + text
+	}
+	if d := time.Since(s.since); d >= long {
+		text += fmt.Sprintf(", for %.0f s", d.Seconds())
+	}
+	return text
+}
+
+// pace is the count, the rate and, once a twentieth is done, the time left, which counts down: the first ones pay
+// for what all of them need, such as the first problem's answers.
+func (s *StatusLine) pace() string {
+	n, took, since := s.part, s.at.Sub(s.begun), time.Since(s.at)
+	text := fmt.Sprint(n.Done)
+	if n.Total > 0 {
+		text += fmt.Sprintf("/%d", n.Total)
+	}
+	if n.Done > 0 && took > 0 {
+		text += fmt.Sprintf(", %.0f %s/min", float64(n.Done)/took.Minutes(), n.Unit)
+	}
+	left := n.Left - since
+	switch {
+	case n.Left > 0:
+	case n.Total == 0 || n.Done == 0 || 20*n.Done < n.Total:
+		return text
+	default:
+		of := func(took time.Duration, done int) time.Duration {
+			return time.Duration(float64(took) / float64(done) * float64(n.Total-done))
+		}
+		left = max(of(took, n.Done)-since, of(took+since, n.Done+1)) // or as if the next one were done now
+	}
+	return fmt.Sprintf("%s, %s left", text, max(left, 0).Round(time.Second))
+}
+
+// Set says what the step is at now.
 func (s *StatusLine) Set(format string, args ...any) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
@@ -60,12 +125,20 @@ func (s *StatusLine) Set(format string, args ...any) {
 	}
 }
 
-// End ends the wait. After the last one nothing is told any more.
+// Reach says how much of the step is done now.
+func (s *StatusLine) Reach(n Part) {
+	s.waits.mu.Lock()
+	defer s.waits.mu.Unlock()
+	s.part, s.at = n, time.Now()
+}
+
+// End ends the step. After the last one nothing is told any more.
 func (s *StatusLine) End() {
 	w := s.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.steps = w.steps[:len(w.steps)-1]; len(w.steps) == 0 {
 		w.timer.Stop()
+		s.clear()
 	}
 }

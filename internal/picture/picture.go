@@ -13,21 +13,29 @@ import (
 	"unicode/utf8"
 )
 
-// Slots is how many series have a colour of their own.
-const Slots = 8
+// Slots is how many series have a colour of their own, and Areas how many areas: one more stands for all others.
+const (
+	Slots = 8
+	Areas = 7
+)
 
 // colours are those of a file, which is white; a page has variables of the same names. c0 to c7 are
 // told apart by who is colour-blind too: dark shades of the colours of Okabe and Ito, each with a
-// contrast of 3 to 1 on white at least.
+// contrast of 3 to 1 on white at least. a0 to a6 are Okabe and Ito's own, for areas with black letters on them, and a7 is
+// what is left.
 var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e4e4",
 	"c0": "#d55e00", "c1": "#0072b2", "c2": "#00936c", "c3": "#a6457f",
-	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333"}
+	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333",
+	"a0": "#56b4e9", "a1": "#e69f00", "a2": "#009e73", "a3": "#f0e442",
+	"a4": "#cc79a7", "a5": "#d55e00", "a6": "#0072b2", "a7": "#bbbbbb",
+	"good": "#0a7a3d", "bad": "#c4320a", "same": "#5b6570", "open": "#8a5a00"}
 
-// Style is the CSS of drawings. Class sN is the colour of slot N. colour gives the colour of a name,
+// Style is the CSS of drawings. Class sN is the colour of slot N; good, bad, same and open are those of
+// verdicts. colour gives the colour of a name,
 // such as c0.
 func Style(colour func(name string) string) string {
 	var b strings.Builder
-	b.WriteString("polyline,.open{fill:none} .solid{stroke:none}\n")
+	b.WriteString("polyline,svg path.hollow{fill:none} .solid{stroke:none}\n")
 	for _, name := range slices.Sorted(maps.Keys(colours)) {
 		c := colour(name)
 		switch {
@@ -35,6 +43,10 @@ func Style(colour func(name string) string) string {
 			fmt.Fprintf(&b, "svg text.%s{fill:%s;stroke:none} ", name, c)
 		case name == "line":
 			fmt.Fprintf(&b, ".grid{stroke:%s} ", c)
+		case name[0] == 'a':
+			fmt.Fprintf(&b, "svg .%s{fill:%s;stroke:%[2]s} ", name, c)
+		case len(name) > 2:
+			fmt.Fprintf(&b, "svg .%s{stroke:%s;fill:%[2]s} ", name, c)
 		default:
 			fmt.Fprintf(&b, "svg .s%s{stroke:%s;fill:%[2]s} ", name[1:], c)
 		}
@@ -47,6 +59,7 @@ func Style(colour func(name string) string) string {
 type Drawing struct {
 	Title         string
 	Width, Height float64
+	Details       []string // lines that a page can open below it
 	body          strings.Builder
 }
 
@@ -81,10 +94,11 @@ func (d *Drawing) Text(x, y, size float64, anchor, class, text string) {
 		class, x, y, size, anchor, text)
 }
 
-// Square fills a square with a colour.
-func (d *Drawing) Square(x, y, side float64, colour, tip string) {
-	d.Add(`<rect x="%s" y="%s" width="%s" height="%[3]s" fill="%s">`+title(tip)+`</rect>`, x, y,
-		side, colour, tip)
+// Square fills a square with the colours of its classes, and writes a letter in it.
+func (d *Drawing) Square(x, y, side float64, classes, letter, tip string) {
+	d.Add(`<g><rect class="%s" x="%s" y="%s" width="%s" height="%[4]s" stroke-width="0"/>`+
+		`<text x="%s" y="%s" font-size="11" text-anchor="middle" style="fill:#000">%s</text>`+title(tip)+`</g>`, classes,
+		x, y, side, x+side/2, y+side*.75, letter, tip)
 }
 
 // Inline is the drawing as an element of a page.
@@ -103,9 +117,10 @@ func title(tip string) string {
 	return "<title>%s</title>"
 }
 
-// textWidth is about what a line takes: a viewer has a font of its own.
+// textWidth is what a line takes at most: a viewer has a font of its own, and digits of a system's are
+// wider than those of Arial.
 func textWidth(text string, size float64) float64 {
-	return 0.56 * size * float64(utf8.RuneCountInString(text))
+	return 0.64 * size * float64(utf8.RuneCountInString(text))
 }
 
 // headerLine is the height of a line of the header.

@@ -2,6 +2,8 @@ package picture
 
 import (
 	"encoding/xml"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -24,6 +26,28 @@ func TestTicks(t *testing.T) {
 			labels = append(labels, tick.Label)
 		}
 		assert.Equal(t, strings.Join(labels, " "), tc.want)
+	}
+}
+
+// The labels of slanted ticks end above the axis' own, in a font as wide as any, and those of a forest's axis do not
+// touch.
+func TestLabelsApart(t *testing.T) {
+	p := Plot{Width: 400, Height: 350, Y: Axis{Hi: 1}, X: Axis{Label: "rows", Hi: 1, Slant: true,
+		Ticks: []Tick{{At: 0, Label: "1048576x32768"}}}}
+	text := p.Draw().body.String()
+	var x, y float64
+	_, rest, _ := strings.Cut(text, `<text class="dim" transform="translate(`)
+	_, err := fmt.Sscanf(rest, "%f %f)", &x, &y)
+	assert.NoError(t, err)
+	const widest = 0.64 * 12 * 13 // px, of 13 letters
+	end := y + widest*math.Sin(math.Pi/3)
+	assert.That(t, end < p.Height-5-12, "labels end at %.0f, and the axis' own begins at %.0f", end, p.Height-5-12)
+	for _, tc := range []struct {
+		lo, hi float64
+		want   string
+	}{{0.99, 2.5, "[1 1.5 2 2.5]"}, {0.99, 1.01, "[0.99 0.995 1 1.005 1.01]"}, {0.9, 1.4, "[0.9 1 1.1 1.2 1.3 1.4]"},
+		{0.5, 9, "[0.5 1 2 4 8]"}, {0.01, 1e6, "[1 256 6.554e+04]"}} {
+		assert.Equal(t, fmt.Sprintf("%.4g", ratioTicks(tc.lo, tc.hi, 250)), tc.want)
 	}
 }
 

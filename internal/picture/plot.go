@@ -62,7 +62,7 @@ func (d *Drawing) glyph(s Series, x, y float64, tip string) {
 	at := s.Glyph % len(glyphs)
 	class := "solid"
 	if at > 2 {
-		class = "open"
+		class = "hollow"
 	}
 	d.Add(`<path class="%s" stroke-width=".5" transform="translate(%s %s) scale(%s)" d="%s">`+
 		title(tip)+`</path>`, class, x, y, s.Radius, glyphs[at], tip)
@@ -95,7 +95,8 @@ func (p *Plot) Draw() *Drawing {
 		for _, t := range p.X.Ticks {
 			longest = max(longest, textWidth(t.Label, 12))
 		}
-		bottom = p.Height - 30 - longest*math.Sin(math.Pi/3)
+		// From the axis down: a gap, the slanted labels, and a line for the axis' own.
+		bottom = p.Height - 42 - longest*math.Sin(math.Pi/3)
 	}
 	x := func(v float64) float64 { return p.X.place(v, left, right) }
 	y := func(v float64) float64 { return p.Y.place(v, bottom, top) }

@@ -1,8 +1,10 @@
 package search
 
 import (
+	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"normbench/internal/hint"
@@ -15,27 +17,33 @@ type Budget struct {
 	Share   float64       // of the variants, on each problem
 }
 
-// ParseBudget reads 5m (time), 300 (configs) or 10% (of the configs). "" is no bound.
+// configsUnit stands behind a number of configs. A bare number is refused: one person means configs by
+// it, and another minutes.
+const configsUnit = "configs"
+
+// ParseBudget reads 5m (time), 300configs or 10% (of the configs). "" is no bound.
 func ParseBudget(s string) (b Budget, err error) {
 	if s == "" {
 		return b, nil
 	}
-	n := uint64(0)
-	switch number, unit := s[:len(s)-1], s[len(s)-1]; {
-	case unit == '%':
+	if number, ok := strings.CutSuffix(s, configsUnit); ok {
+		var n uint64
+		n, err = strconv.ParseUint(number, 10, 31)
+		b.Configs = int(n)
+	} else if number, ok := strings.CutSuffix(s, "%"); ok {
 		b.Share, err = strconv.ParseFloat(number, 64)
 		b.Share /= 100
-	case '0' <= unit && unit <= '9':
-		n, err = strconv.ParseUint(s, 10, 31)
-		b.Configs = int(n)
-	default:
+	} else {
 		b.Time, err = time.ParseDuration(s)
 	}
-	if err != nil || b.IsZero() || b.Time < 0 || !(b.Share >= 0 && b.Share <= 1) || s[0] == '+' {
-		return Budget{}, hint.Errorf("write a time such as 5m, or configs such as 300 or 10%",
-			"malformed budget %q", s)
+	if err == nil && !b.IsZero() && b.Time >= 0 && b.Share >= 0 && b.Share <= 1 && s[0] != '+' {
+		return b, nil
 	}
-	return b, nil
+	if n, err := strconv.ParseUint(s, 10, 31); err == nil && n > 0 {
+		return Budget{}, hint.Errorf(fmt.Sprintf("write %d%s, or %[1]dm for minutes", n, configsUnit),
+			"budget %q has no unit", s)
+	}
+	return Budget{}, hint.Errorf("write a time such as 5m, or configs such as 300configs or 10%", "malformed budget %q", s)
 }
 
 // String is the budget as ParseBudget reads it.
@@ -44,7 +52,7 @@ func (b Budget) String() string {
 	case b.Time > 0:
 		return b.Time.String()
 	case b.Configs > 0:
-		return strconv.Itoa(b.Configs)
+		return strconv.Itoa(b.Configs) + configsUnit
 	case b.Share > 0:
 		return strconv.FormatFloat(100*b.Share, 'g', -1, 64) + "%"
 	}

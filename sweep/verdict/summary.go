@@ -61,18 +61,30 @@ func Summarize(judged []Judgement) Aggregate {
 	return s
 }
 
-// Mean is the geometric mean of ratios of problems, by their logs, with its interval at 95%. The interval draws whole shapes, all problems of one together, because what moves one
-// moves the others.
+// Mean is the geometric mean of ratios of problems, by their logs, with its interval at 95%. The
+// interval draws whole shapes.
 func Mean(problems []kernels.Problem, logs []float64) (shapes int, mean, lo, hi float64) {
+	clusters, shapes := Clusters(problems)
+	mean, lo, hi = stats.GeoMeanCI(logs, clusters, stats.Level, resamples, bootstrapSeed)
+	return shapes, mean, lo, hi
+}
+
+// Line is the robust line of the times of problems over those of the stream, in us, with intervals at 95% that
+// draw whole shapes.
+func Line(problems []kernels.Problem, stream, us []float64) stats.Line {
+	clusters, _ := Clusters(problems)
+	return stats.TheilSen(stream, us, clusters, stats.Level, resamples, bootstrapSeed)
+}
+
+// Clusters numbers problems by their shapes: what moves one problem of a shape moves the others.
+func Clusters(problems []kernels.Problem) (clusters []int, shapes int) {
 	number := map[[2]int64]int{}
-	clusters := make([]int, len(problems))
-	for i, p := range problems {
+	for _, p := range problems {
 		shape := [2]int64{p.M, p.N}
 		if _, ok := number[shape]; !ok {
 			number[shape] = len(number)
 		}
-		clusters[i] = number[shape]
+		clusters = append(clusters, number[shape])
 	}
-	mean, lo, hi = stats.GeoMeanCI(logs, clusters, stats.Level, resamples, bootstrapSeed)
-	return len(number), mean, lo, hi
+	return clusters, len(number)
 }

@@ -1,9 +1,12 @@
 package learn
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"normbench/internal/picture"
 	"normbench/kernels"
@@ -14,25 +17,69 @@ import (
 // The measures of a picture, in pixels.
 const (
 	side                = 16 // of a square
-	panelLeft, panelTop = 56, 44
+	panelLeft, panelTop = 56, 28
 )
 
-// shades are the colours of squares, light enough for letters, each with the regret in percent from
-// which it is meant.
-var shades = []shade{{10, "#e8837a"}, {5, "#f2b08f"}, {2, "#f4d9a0"}, {1, "#cde2f4"}, {math.Inf(-1), "#e9f2fa"}}
+// shades are the classes of regrets, each from its percent on. The last is of a cell with no measured problem.
+var shades = []struct {
+	from float64
+	name string
+}{{10, "regret from 10%"}, {5, "from 5%"}, {2, "from 2%"}, {1, "from 1%"}, {math.Inf(-1), "below 1%"},
+	{math.Inf(1), "not measured in the cell"}}
 
-// A shade is a colour for regrets.
-type shade struct {
-	from   float64
-	colour string
+// A MapPicture is the pictures of a map's rasters: areas by family, and in a second view by regret.
+type MapPicture struct {
+	Drawings          []*picture.Drawing
+	Families, Regrets []picture.Series // legends of the views
 }
 
-// unmeasured is the colour of a cell with no measured problem.
-const unmeasured = "#ffffff"
+// design is a family without its op's and pass's part: smem_pipe of rms_bwd/smem_pipe.
+func design(family string) string {
+	_, name, more := strings.Cut(family, "/")
+	if !more {
+		return family
+	}
+	return name
+}
 
-// Pictures draw each raster of a map: a square a cell with the letter of its config, shaded by the
-// regret of the problems that were measured in it. What is pointed at says its % of a copy's speed.
-func Pictures(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) (list []*picture.Drawing) {
+// areas are the classes of the designs of a map, which have a colour each but for the rarest.
+func areas(m *launchmap.Map) (class map[string]string, legend []picture.Series) {
+	cells := map[string]int{}
+	for i := range m.Rasters {
+		r := &m.Rasters[i]
+		for line := range r.Lines {
+			for cell := range r.Lines[line].Cells {
+				if v, ok := r.Pick(line, cell); ok {
+					cells[design(v.Family)]++
+				}
+			}
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(cells), func(a, b string) int {
+		return cmp.Or(cells[b]-cells[a], strings.Compare(a, b))
+	})
+	class = map[string]string{}
+	for i, name := range names {
+		area := min(i, picture.Areas)
+		class[name] = fmt.Sprint("a", area)
+		if i <= picture.Areas {
+			legend = append(legend, picture.Series{Name: name, Class: class[name], Width: 12})
+		} else {
+			legend[area].Name += ", " + name
+		}
+	}
+	return class, legend
+}
+
+// Pictures draw each raster of a map: a square a cell with the letter of its config, in the colour of its family. The
+// second view shades it by the regret of the problems that were measured in it. What is pointed at says its % of a
+// copy's speed, and below each raster are the configs of its letters.
+func Pictures(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) (all MapPicture) {
+	class, legend := areas(m)
+	all.Families = legend
+	for i, s := range shades {
+		all.Regrets = append(all.Regrets, picture.Series{Name: s.name, Class: fmt.Sprint("q", i)})
+	}
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		regrets, speeds := map[[2]int][]float64{}, map[[2]int][]float64{} // of each cell
@@ -48,30 +95,33 @@ func Pictures(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) (list []*
 		x := drawing(r, d)
 		for b, a := range r.Cells(d.SMs) {
 			at := [2]int{a.Line, a.Cell}
-			left, top := panelLeft+side*float64(a.Cell), panelTop+side*float64(a.Line)
-			tip, fill := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo,
-				b.NHi, a.Variant, len(regrets[at])), unmeasured
+			tip, shade := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo,
+				b.NHi, a.Variant, len(regrets[at])), len(shades)-1
 			if len(regrets[at]) > 0 {
 				regret := 100 * (stats.GeoMean(regrets[at]) - 1)
 				tip += fmt.Sprintf(", regret %.1f%%", regret)
-				fill = shades[slices.IndexFunc(shades, func(s shade) bool { return regret >= s.from })].colour
+				for shade = 0; regret < shades[shade].from; {
+					shade++
+				}
 			}
 			if len(speeds[at]) > 0 {
 				tip += fmt.Sprintf(", %.0f%% of a copy's speed", 100*stats.GeoMean(speeds[at]))
 			}
-			x.Square(left, top, side-1, fill, tip)
-			x.Add(`<text x="%s" y="%s" font-size="11" text-anchor="middle" style="fill:#000">%s</text>`,
-				left+side/2-.5, top+12, r.Lines[a.Line].Cells[a.Cell:a.Cell+1])
+			x.Square(panelLeft+side*float64(a.Cell), panelTop+side*float64(a.Line), side-1,
+				fmt.Sprintf("%s q%d", class[design(a.Variant.Family)], shade), r.Lines[a.Line].Cells[a.Cell:a.Cell+1], tip)
 		}
-		list = append(list, x)
+		for k, v := range r.Legend {
+			x.Details = append(x.Details, launchmap.Letters[k:k+1]+"  "+v.String())
+		}
+		all.Drawings = append(all.Drawings, x)
 	}
-	return list
+	return all
 }
 
 // Plot draws a map as an SVG file, three rasters side by side.
 func Plot(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) []byte {
-	rows := slices.Collect(slices.Chunk(Pictures(m, points, d), 3))
-	return picture.File("", nil, rows)
+	all := Pictures(m, points, d)
+	return picture.File("", all.Families, slices.Collect(slices.Chunk(all.Drawings, 3)))
 }
 
 // drawing is an empty picture of a raster with its axes: every other line has its first columns,
@@ -80,7 +130,6 @@ func drawing(r *launchmap.Raster, d kernels.DeviceInfo) *picture.Drawing {
 	x := &picture.Drawing{Title: r.Title(), Width: max(330, panelLeft+side*float64(len(r.Rows))+20),
 		Height: panelTop + side*float64(len(r.Lines)) + 40}
 	x.Text(panelLeft, 16, 14, "start", "fg", r.Title())
-	x.Text(panelLeft, 34, 12, "start", "dim", "regret: blue below 2%, yellow, orange from 5%, red from 10%")
 	for line := 0; line < len(r.Lines); line += 2 {
 		x.Text(panelLeft-4, panelTop+side*float64(line)+12, 11, "end", "dim", fmt.Sprint(r.Lines[line].From))
 	}

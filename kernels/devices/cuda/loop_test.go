@@ -13,21 +13,10 @@ import (
 	"normbench/kernels/devices/cuda/driver"
 )
 
-// rowsOf are the rows of the first tables that `normbench --format json` printed to a file.
-func rowsOf(t *testing.T, file string) (tables [][]map[string]any) {
-	text := assert.File(t, file)
-	type table struct{ Rows []map[string]any }
-	var list []table
-	if text[0] == '{' {
-		list = make([]table, 1)
-		assert.NoError(t, json.Unmarshal(text, &list[0]))
-	} else {
-		assert.NoError(t, json.Unmarshal(text, &list))
-	}
-	for _, x := range list {
-		tables = append(tables, x.Rows)
-	}
-	return tables
+// tablesOf are the rows of the tables, and of what they come to per step, that `normbench --format json` printed to a file.
+func tablesOf(t *testing.T, file string) (x struct{ Rows, Steps []map[string]any }) {
+	assert.NoError(t, json.Unmarshal(assert.File(t, file), &x))
+	return x
 }
 
 // Per step, less the floor of each call, a sweep says what a loop of those launches takes. The loop has
@@ -40,15 +29,15 @@ func TestStepLoop(t *testing.T) {
 		t.Skip("$NORMBENCH_STEP and $NORMBENCH_STEP_CALLS name no tables; scripts/model-gpu.sh does")
 	}
 	counts := map[string]int{}
-	for _, r := range rowsOf(t, calls)[0] {
+	for _, r := range tablesOf(t, calls).Rows {
 		counts[r["problem"].(string)] += int(r["calls"].(float64))
 	}
-	tables := rowsOf(t, sweep)
-	step := tables[len(tables)-1][0]
+	tables := tablesOf(t, sweep)
+	step := tables.Steps[0]
 	says := step["b_us"].(float64) - step["floor_us"].(float64)
 	d := openDevice(t)
 	total := 0.0
-	for _, r := range tables[0] {
+	for _, r := range tables.Rows {
 		p, err := kernels.ParseProblem(r["problem"].(string))
 		assert.NoError(t, err)
 		v, err := kernels.ParseVariant(r["b_variant"].(string))

@@ -1,0 +1,43 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// clearCode puts the cursor at the begin of its line and clears the rest of it.
+const clearCode = "\r\x1b[K"
+
+// line is the terminal of notes, if it can draw a line again.
+func (c *Console) line() (Terminal, bool) {
+	t, ok := TerminalOf(c.Err)
+	return t, ok && !c.Quiet && os.Getenv("TERM") != "dumb"
+}
+
+// drawLine draws a text in place of the one before, cut to the terminal's width.
+func (c *Console) drawLine(t Terminal, text string) {
+	runes := []rune("normbench: " + OneLine(text))
+	if most := max(t.Columns()-1, 20); len(runes) > most {
+		runes = append(runes[:most-3], []rune("...")...)
+	}
+	c.noted.Lock()
+	defer c.noted.Unlock()
+	io.WriteString(t.Writer, clearCode) //nolint:errcheck // as of notes
+	fmt.Fprint(&PlainWriter{Writer: t.Writer}, string(runes))
+	c.drawn = true
+}
+
+// clearLine clears the line, if there is one, before something else is printed.
+func (c *Console) clearLine() {
+	c.noted.Lock()
+	defer c.noted.Unlock()
+	c.clearDrawn()
+}
+
+func (c *Console) clearDrawn() {
+	if t, ok := c.line(); ok && c.drawn {
+		io.WriteString(t.Writer, clearCode) //nolint:errcheck // as of notes
+	}
+	c.drawn = false
+}
