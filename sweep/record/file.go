@@ -165,7 +165,9 @@ func (es Outcomes) ByProblem() iter.Seq[[]Outcome] {
 // as its base, because the map has changed between runs, only the last counts as the base. Entries of a
 // family against itself count by themselves: the same variant may stand among them and among the others.
 // With among, it looks at the entries for which among holds.
-func (f *File) LatestOutcomes(among ...func(*Outcome) bool) Outcomes { return f.latestOutcomes(false, among) }
+func (f *File) LatestOutcomes(among ...func(*Outcome) bool) Outcomes {
+	return f.latestOutcomes(false, among)
+}
 
 // SearchOutcomes is LatestOutcomes of what searches saw before their finals.
 func (f *File) SearchOutcomes(among ...func(*Outcome) bool) Outcomes {
