@@ -130,6 +130,28 @@ type Registry struct {
 	Default func(p Problem, d DeviceInfo) Variant
 	// File returns a source file of the families by name.
 	File func(name string) (string, error)
+	// Only names the one family that is sought among, see Against; "" for all.
+	Only string
+}
+
+// Against is r for a family against itself: the family is the only candidate for a problem, and its
+// own launch rule is the default. The others can be looked up, because their variants may be measured
+// beside it.
+func (r *Registry) Against(family string) (*Registry, error) {
+	f, err := r.Lookup(family)
+	if err != nil {
+		return nil, err
+	}
+	against := *r
+	against.Only = family
+	against.Default = func(p Problem, d DeviceInfo) Variant {
+		v := Variant{family, f.Base(p, d)}
+		if f.CheckServes(p) != nil || f.Refuse(p, v.Config, d) != nil {
+			return Variant{}
+		}
+		return v
+	}
+	return &against, nil
 }
 
 // Lookup finds a family by name.
@@ -164,6 +186,9 @@ func (r *Registry) FamiliesFor(p Problem) []*Family {
 // that serve p, but plain ones only where there is no other.
 func (r *Registry) Candidates(p Problem, named ...string) []*Family {
 	all := r.FamiliesFor(p)
+	if r.Only != "" {
+		named = []string{r.Only}
+	}
 	if len(named) > 0 {
 		return slices.DeleteFunc(all, func(f *Family) bool { return !slices.Contains(named, f.Name) })
 	}
@@ -188,10 +213,27 @@ func (r *Registry) StreamOf(p Problem) string {
 // Base is the variant that runs before any tuning.
 func (r *Registry) Base(p Problem, d DeviceInfo) (Variant, error) {
 	v := r.Default(p, d)
+	if v.Family == "" && r.Only != "" {
+		return v, r.refusesDefault(p, d)
+	}
 	if _, err := r.Lookup(v.Family); err != nil {
 		return Variant{}, err
 	}
 	return v, nil
+}
+
+// refusesDefault says why the one family of a registry has no default for p.
+func (r *Registry) refusesDefault(p Problem, d DeviceInfo) error {
+	f, err := r.Lookup(r.Only)
+	if err == nil {
+		err = f.CheckServes(p)
+	}
+	if err != nil {
+		return err
+	}
+	c := f.Base(p, d)
+	return hint.Errorf("`normbench list configs` shows what it takes",
+		"%s refuses its own default %s for %s: %w", f.Name, c, p, f.Refuse(p, c, d))
 }
 
 // Resolve completes a variant, whose config may set a few knobs only, with its

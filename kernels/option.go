@@ -51,6 +51,9 @@ var options = []Option{
 		Doc: "bwd adds dw and db to existing gradients",
 		Has: func(p Problem) bool { return p.Accumulate },
 		Set: func(p *Problem) { p.Accumulate = true }},
+	{Name: "nodw", Flag: "no-dw", Var: "no_dw", Noun: "frozen weight", Pass: Bwd,
+		Doc: "bwd computes dx alone: the weight and the bias are frozen, as in LoRA",
+		Has: func(p Problem) bool { return p.NoDW }, Set: func(p *Problem) { p.NoDW = true }},
 }
 
 // Options lists every option.
@@ -127,9 +130,11 @@ func (p Problem) checkOptions() error {
 		}
 	}
 	switch {
-	case !p.HasWeight() && (p.Bias || p.ZeroCentered || p.Accumulate || p.Weight != p.DType):
+	case !p.HasWeight() && (p.Bias || p.ZeroCentered || p.Accumulate || p.NoDW || p.Weight != p.DType):
 		return hint.Errorf("leave out the weight's options", "a problem without a weight has no "+
-			"bias, zero-centered weight, weight dtype or gradient to add to")
+			"bias, zero-centered weight, weight dtype, gradient to add to or frozen weight")
+	case p.NoDW && p.Accumulate:
+		return hint.Errorf("use one of the two", "a frozen weight has no gradient to add to")
 	case p.Transpose && !p.FP8:
 		return hint.Errorf("use fp8 with it", "only fp8 outputs are transposed")
 	}

@@ -16,6 +16,27 @@ type Plan struct {
 	Launches []Launch   `json:"launches"`
 	Scratch  []Scratch  `json:"scratch"`
 	Rounds   []Rounding `json:"-"`
+	// Inplace are the outputs that the launches write over an input, which they take in both places.
+	Inplace []Overwrite `json:"inplace,omitempty"`
+}
+
+// An Overwrite is an output in place of an input of the same type and size. Launches have the input's
+// name among their arguments. It stands for the output's buffer, into which a device copies the input
+// before each run, outside the timed interval.
+type Overwrite struct {
+	Output string `json:"output"`
+	Input  string `json:"input"`
+}
+
+// Buffer is the buffer that an argument's name stands for: an output's, if the plan writes that over the
+// input of the name.
+func (p *Plan) Buffer(name string) string {
+	for _, o := range p.Inplace {
+		if o.Input == name {
+			return o.Output
+		}
+	}
+	return name
 }
 
 // A Rounding is an output whose terms the design rounds on their way, beyond
@@ -248,6 +269,9 @@ func (p *Plan) appendText(b []byte) []byte {
 	for _, r := range p.Rounds {
 		text("rounds ", r.Output, " to ", r.DType.String(), "\n")
 	}
+	for _, o := range p.Inplace {
+		text("inplace ", o.Output, " over ", o.Input, "\n")
+	}
 	for i := range p.Launches {
 		l := &p.Launches[i]
 		text(l.Stage, " ", l.Source, ":", l.Entry)
@@ -305,7 +329,7 @@ func (p Plan) Takes(buffer string) bool {
 // Writes says whether any launch has an output of the problem: the ruler's do not.
 func (p Plan) Writes(of Problem) bool {
 	is := func(t Tensor) bool { return t.Role == Output && p.Takes(t.Name) }
-	return slices.ContainsFunc(of.Tensors(), is)
+	return len(p.Inplace) > 0 || slices.ContainsFunc(of.Tensors(), is)
 }
 
 // ScratchBytes is the size of all scratch buffers, an upper bound of the

@@ -59,6 +59,7 @@ type Problem struct {
 	FP8          bool  // y is e4m3, scaled and clamped, with its amax (TransformerEngine's delayed scaling)
 	Transpose    bool  // with FP8: y is written a second time, transposed
 	Accumulate   bool  // dw and db are added to gradients that are there already (Fast-LLM PR 546)
+	NoDW         bool  // bwd: w and b are frozen, and neither dw nor db is computed
 }
 
 // maxSide bounds M and N, and maxElems their product, so that byte counts stay
@@ -87,7 +88,7 @@ func (p Problem) Validate() error {
 	return p.checkOptions()
 }
 
-// HasWeight says whether p has a weight w, and in the backward its gradient dw.
+// HasWeight says whether p has a weight w, and in the backward, but with NoDW, its gradient dw.
 func (p Problem) HasWeight() bool { return !p.NoWeight && p.Op.Spec().Weight }
 
 // OutType is the type of y: e4m3 or the DType.
@@ -200,7 +201,7 @@ func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 //	bwd: x (M,N), dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)], [dw_in (N)], [db_in (N)] ->
 //	     dx (M,N), [dw (N)], [db (N)]
 //
-// w and dw exist where p.HasWeight, mean for layernorm, b and db where p.Bias,
+// w and dw exist where p.HasWeight, mean for layernorm, b and db where p.Bias, dw and db not with p.NoDW,
 // res, resout and dres where p.Residual (x of such a backward is the forward's
 // resout), scale, amax, scale_inv where p.FP8, yt where p.Transpose, dw_in and
 // db_in where p.Accumulate. The statistics and fp8's scalars are fp32.
@@ -241,8 +242,8 @@ func (p Problem) AppendTensors(ts []Tensor) []Tensor {
 	add(p.Accumulate, "dw_in", Input, p.Weight, 1, p.N)
 	add(p.Accumulate && p.Bias, "db_in", Input, p.Weight, 1, p.N)
 	add(true, "dx", Output, p.DType, p.M, p.N)
-	add(weight, "dw", Output, p.Weight, 1, p.N)
-	add(p.Bias, "db", Output, p.Weight, 1, p.N)
+	add(weight && !p.NoDW, "dw", Output, p.Weight, 1, p.N)
+	add(p.Bias && !p.NoDW, "db", Output, p.Weight, 1, p.N)
 	return ts
 }
 

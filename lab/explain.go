@@ -18,13 +18,20 @@ import (
 )
 
 // Explain is what a tuned table, or with the empty name the program's own map, picks for a shape or
-// a problem on a device, and why: a row for each problem, and below each the cells around its pick.
-func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (*report.Table, error) {
-	t, err := l.ReadTuned(name, d)
+// a problem on a device, and why: a row for each problem, and below each the cells around its pick. Of a
+// family, "" for all, it is what that one picks.
+func (l *Lab) Explain(name, family, shape string, d kernels.DeviceInfo) (*report.Table, error) {
+	t, err := l.ReadTuned(name, family, d)
 	if err != nil {
 		return nil, err
 	}
-	ps, err := shapeProblems(t, shape)
+	r := l.Registry
+	if t.BaseOf != "" {
+		if r, err = r.Against(t.BaseOf); err != nil {
+			return nil, err
+		}
+	}
+	ps, err := shapeProblems(t, r, shape)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +51,7 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (*report.Table, 
 		}
 		v := a.Variant
 		if v.Family == "" {
-			if v, err = l.Registry.Base(p, d); err != nil {
+			if v, err = r.Base(p, d); err != nil {
 				return nil, err
 			}
 		}
@@ -68,7 +75,7 @@ func (l *Lab) Explain(name, shape string, d kernels.DeviceInfo) (*report.Table, 
 		ladder := "the table alone"
 		var lines, nearby []string
 		if t.Book != nil {
-			ladder = t.Book.ForClass(launchmap.ClassOf(p)).String()
+			ladder = t.Book.Step(launchmap.ClassOf(p))
 			lines, nearby = t.Book.Draw(a)
 		}
 		table.Below = append(table.Below, lines)
@@ -88,8 +95,8 @@ func planTexts(plan kernels.Plan) (line, launches, scratch string, err error) {
 }
 
 // shapeProblems are those that a shape means: itself, or one of each op and pass, and of the ops
-// that the table's map has.
-func shapeProblems(t *ref.TunedBook, text string) ([]kernels.Problem, error) {
+// that the table's map has. Of a family they are those that it serves.
+func shapeProblems(t *ref.TunedBook, r *kernels.Registry, text string) ([]kernels.Problem, error) {
 	if strings.Contains(text, "/") {
 		p, err := kernels.ParseProblem(text)
 		return []kernels.Problem{p}, err
@@ -104,7 +111,30 @@ func shapeProblems(t *ref.TunedBook, text string) ([]kernels.Problem, error) {
 			ops = append(ops, string(op.Op))
 		}
 	}
+	if r.Only != "" {
+		return familyProblems(r, list[0])
+	}
 	return (&shapes.Selection{Op: strings.Join(ops, ",")}).LayOut(list[0])
+}
+
+// familyProblems are those of a shape that the one family of a registry serves.
+func familyProblems(r *kernels.Registry, s shapes.Shape) ([]kernels.Problem, error) {
+	f, err := r.Lookup(r.Only)
+	if err != nil {
+		return nil, err
+	}
+	ps, err := (&shapes.Selection{Op: string(f.Op), Pass: string(f.Pass)}).LayOut(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range ps {
+		err = cmp.Or(err, f.CheckServes(p))
+	}
+	ps = slices.DeleteFunc(ps, func(p kernels.Problem) bool { return f.CheckServes(p) != nil })
+	if len(ps) == 0 {
+		return nil, err
+	}
+	return ps, nil
 }
 
 // entryTimes are those of an entry and of the default, with both estimates of how they compare:

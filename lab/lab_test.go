@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"normbench/internal/assert"
 	"normbench/internal/console"
@@ -18,6 +22,7 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
+	"normbench/tune"
 )
 
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
@@ -62,9 +67,16 @@ func TestTimerOfCPUs(t *testing.T) {
 // stderr, and the table.
 func sweepOn(t *testing.T, dev kernels.Device, out, strategy string, shapes ...string) (progress, table string) {
 	t.Helper()
+	return sweepFamilies(t, dev, out, strategy, nil, shapes...)
+}
+
+// sweepFamilies is sweepOn of families, each against itself.
+func sweepFamilies(t *testing.T, dev kernels.Device, out, strategy string, only []string,
+	shapes ...string) (progress, table string) {
+	t.Helper()
 	var said, shown strings.Builder
 	l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
-	s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Out: out}
+	s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Out: out, Only: only}
 	for _, text := range shapes {
 		s.Problems = append(s.Problems, devicetest.Problem(t, text))
 	}
@@ -74,7 +86,7 @@ func sweepOn(t *testing.T, dev kernels.Device, out, strategy string, shapes ...s
 	assert.NoError(t, l.LayOut(s))
 	found, err := l.Sweep(s)
 	assert.Must(t, err == nil && found != nil, "%v: %s", err, &said)
-	assert.NoError(t, report.Render(&shown, found.Comparison, report.FormatText))
+	assert.NoError(t, report.RenderAll(&shown, found.Found, report.FormatText))
 	return said.String(), shown.String()
 }
 
@@ -175,4 +187,69 @@ func TestEmulatedTasks(t *testing.T) {
 		"%v and %v, want %s", got, none, want)
 	tasks, none = l.emulatedTasks(refs, ps[3:], emulatedGPU(), seen)
 	assert.That(t, len(tasks) == 0 && len(none) == 1, "of another op: %v, %v", tasks, none)
+}
+
+// A family that is swept against itself is compared with its own default, also where normbench's default
+// is faster than all of it: that stands beside it, and neither wins nor is the base. What a sweep of all
+// families wrote into the same folder stays, and the second one skips nothing of the first.
+func TestSweepAgainstItself(t *testing.T) {
+	const family, wide = "rms_fwd/two_pass", "rmsnorm/fwd/16x4096/bf16"
+	out, p := t.TempDir(), devicetest.Problem(t, wide)
+	dev := machine(60, 1e-3)
+	own := dev.Registry.Families[slices.IndexFunc(dev.Registry.Families,
+		func(f *kernels.Family) bool { return f.Name == family })].Base(p, dev.DeviceInfo)
+	normbench, err := dev.Registry.Base(p, dev.DeviceInfo)
+	assert.NoError(t, err)
+	all := dev.Seconds
+	dev.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+		s := all(p, v, sample)
+		switch {
+		case v.Family == family && v.Config == own:
+			return s * 90 / 60
+		case v == normbench:
+			return s * 40 / 100
+		}
+		return s
+	}
+	folder := filepath.Join(out, dev.DeviceInfo.ID)
+	_, general := sweepOn(t, dev, out, search.Auto, wide)
+	assert.That(t, strings.Contains(general, "= base"), "normbench's default is the fastest: %s", general)
+	before, err := os.ReadFile(filepath.Join(folder, tune.FileName))
+	assert.NoError(t, err)
+
+	for _, strategy := range []string{search.Auto, search.Grid} {
+		said, table := sweepFamilies(t, dev, out, strategy, []string{family}, wide)
+		assert.That(t, strings.Contains(table, "A = "+family+" by its own default, B = "+family+" at its best"),
+			"%s: %s", strategy, table)
+		assert.That(t, strings.Contains(table, "normbench's default beside them") && strings.Contains(table, normbench.Family),
+			"%s: normbench's default is not beside it: %s", strategy, table)
+		if strategy == search.Auto {
+			assert.That(t, regexp.MustCompile(`1\.50\dx \(1\.[45]\d*-1\.5\d*\) +FASTER`).MatchString(table),
+				"no gain with its interval: %s", table)
+			assert.That(t, regexp.MustCompile(`0\.66\dx \(0\.6\d*-0\.6\d*\)`).MatchString(table),
+				"normbench's default over the family's best: %s", table)
+			assert.That(t, strings.Contains(said, "1.50x base, FASTER) "+family), "progress: %s", said)
+		}
+		now, err := tune.Read(filepath.Join(folder, filepath.FromSlash(family), tune.FileName))
+		assert.NoError(t, err)
+		e := now.Entries[0]
+		assert.That(t, now.BaseOf == family && e.Family == family && e.Config != own && e.Base.Family == family &&
+			e.Base.Config == own && e.Default.Family == normbench.Family && e.RunnerUp.Family == family,
+			"%s: %+v", strategy, e)
+		after, err := os.ReadFile(filepath.Join(folder, tune.FileName))
+		assert.NoError(t, err)
+		assert.Equal(t, string(after), string(before), "the table of all families")
+	}
+	f, err := record.Load(folder)
+	assert.NoError(t, err)
+	bases := map[string]kernels.Variant{}
+	for es := range f.LatestOutcomes().ByProblem() {
+		for _, e := range es {
+			if e.Base {
+				bases[e.BaseOf] = e.Variant
+			}
+		}
+	}
+	assert.Same(t, bases, map[string]kernels.Variant{"": normbench, family: {Family: family, Config: own}}, "bases",
+		cmpopts.EquateComparable(kernels.Config{}))
 }

@@ -31,6 +31,7 @@ const auditFile = "audit.json"
 // A LearnTask is what is to be learned, on devices that are open.
 type LearnTask struct {
 	Policy  *learn.Policy
+	Family  string // the only one, which Policy is for; "" for all
 	Devices []kernels.Device
 	Run     record.Run
 	Budget  time.Duration
@@ -65,7 +66,18 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 		return nil, hint.Errorf("`normbench map fill RECORDS` fills a map from them",
 			"learn draws its problems, and recorded times are of others")
 	}
-	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName, "learn.svg")
+	r, err := l.Against(s.Family)
+	if err != nil {
+		return nil, err
+	}
+	got := &LearnResult{out: tablePlace(s.Out, info, s.Family)}
+	if got.old, err = tune.Read(got.out.String()); err == nil { // the first has none
+		if err := got.old.CheckFamily(got.out.String(), s.Family); err != nil {
+			return nil, err
+		}
+	}
+	folder := filepath.FromSlash(s.Family)
+	w, err := l.OpenWriter(s.Out, info.ID, filepath.Join(folder, tune.FileName), filepath.Join(folder, "learn.svg"))
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +96,7 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Rung)
 	}
-	got := &LearnResult{out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
-	got.old, _ = tune.Read(got.out.String()) // the first has none
-	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
+	got.loop = &learn.Loop{Policy: *p, Registry: r, Devices: s.Devices, Sink: w, Run: s.Run,
 		Seed: s.Seed, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
 		Data: data}
 	begun := time.Now()
@@ -128,7 +138,7 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 	case got.Lost != nil:
 		return got.Lost
 	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
-		there := fmt.Sprintf("`normbench map fill %s` fills the map from them", filepath.Dir(got.out.String()))
+		there := fmt.Sprintf("`normbench map fill %s` fills the map from them", filepath.Dir(records))
 		if got.Map != nil {
 			there = got.out.String() + " has the last whole map"
 		}
@@ -143,7 +153,7 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 
 // keepLearned packs the records, says how the map changed, and draws it.
 func (l *Lab) keepLearned(got *LearnResult, info kernels.DeviceInfo) {
-	got.Lost = l.WithRecords(record.Pack(got.out.Sibling(record.FileName)))
+	got.Lost = l.WithRecords(record.Pack(durable.Place{Root: got.out.Root, Name: filepath.Join(info.ID, record.FileName)}))
 	if got.Lost == nil {
 		l.Saved += ".gz"
 	}
@@ -200,15 +210,18 @@ func regretNotes(m *ab.Experiment) (notes []string) {
 }
 
 // Prior is the step whose map answers where nothing was measured: that of a file, of the program
-// for a device, or none.
-func Prior(text string, info kernels.DeviceInfo) (launchmap.Rung, error) {
-	switch text {
-	case "none":
+// for a device, or none. Of one family the program has none.
+func Prior(text, family string, info kernels.DeviceInfo) (launchmap.Rung, error) {
+	switch {
+	case text == "none", text == "auto" && family != "":
 		return launchmap.Rung{}, nil
-	case "auto":
+	case text == "auto":
 		return families.Rung(info), nil
 	}
 	t, err := tune.Read(text)
+	if err == nil {
+		err = t.CheckFamily("--prior "+text, family)
+	}
 	switch {
 	case err != nil:
 		return launchmap.Rung{}, err
@@ -221,14 +234,38 @@ func Prior(text string, info kernels.DeviceInfo) (launchmap.Rung, error) {
 	return launchmap.RungOf("--prior "+text, t.Map, &info)
 }
 
-// Policy is what a loop knows before it measures anything.
-func (l *Lab) Policy(prior string, info kernels.DeviceInfo, domain shapes.Domain,
+// Policy is what a loop knows before it measures anything. That of a family is for its op and pass.
+func (l *Lab) Policy(prior, family string, info kernels.DeviceInfo, domain shapes.Domain,
 	classes []kernels.Problem) (*learn.Policy, error) {
-	step, err := Prior(prior, info)
+	step, err := Prior(prior, family, info)
 	if err != nil {
 		return nil, err
 	}
-	return learn.NewPolicy(l.Registry, step, info, domain, classes)
+	r, err := l.Against(family)
+	if err != nil {
+		return nil, err
+	}
+	if family != "" {
+		f, err := r.Lookup(family)
+		if err != nil {
+			return nil, err
+		}
+		asked := len(classes)
+		classes = slices.DeleteFunc(slices.Clone(classes),
+			func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
+		if asked > 0 && len(classes) == 0 {
+			return nil, NoProblem(family)
+		}
+	}
+	return learn.NewPolicy(r, step, info, domain, classes)
+}
+
+// Against is the registry for a family against itself, or with "" for all.
+func (l *Lab) Against(family string) (*kernels.Registry, error) {
+	if family == "" {
+		return l.Registry, nil
+	}
+	return l.Registry.Against(family)
 }
 
 // NoteMapChange says how the map that f filled differs from the one that a table had before.

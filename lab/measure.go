@@ -9,9 +9,9 @@ import (
 
 // ExplainMeasured measures what a tuned table, or with the empty name the program's own map, picks for the
 // one problem of a bench, and says why it takes its time.
-func (l *Lab) ExplainMeasured(name string, c *BenchTask) (*report.Table, error) {
+func (l *Lab) ExplainMeasured(name, family string, c *BenchTask) (*report.Table, error) {
 	info, p := c.Devices[0].Info(), c.Problems[0]
-	t, err := l.ReadTuned(name, info)
+	t, err := l.ReadTuned(name, family, info)
 	if err != nil {
 		return nil, err
 	}

@@ -97,6 +97,11 @@ func (l *Lab) OpenWriter(out, id string, others ...string) (*record.Writer, erro
 		return nil, err
 	}
 	for _, name := range others {
+		if dir := filepath.Dir(name); dir != "." { // that of a family
+			if err := record.CheckFolder(out, filepath.Join(id, dir)); err != nil {
+				return nil, err
+			}
+		}
 		if err := CheckPlace(durable.Place{Root: out, Name: filepath.Join(id, name)}); err != nil {
 			return nil, err
 		}

@@ -243,7 +243,7 @@ func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
 	families []string) (notes []string) {
 	for _, r := range refs {
 		if r.Kind == ref.Tuned {
-			if t, err := l.ReadTuned(r.Name, d); err == nil && t.TellOtherDevice(r.Text) != "" {
+			if t, err := l.ReadTuned(r.Name, "", d); err == nil && t.TellOtherDevice(r.Text) != "" {
 				notes = append(notes, t.TellOtherDevice(r.Text))
 			}
 		}

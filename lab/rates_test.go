@@ -141,7 +141,7 @@ func countRates(t *testing.T, sweeps int, slowed float64, open deviceOf) (n rate
 		dev := open(registry, uint64(i+1))
 		l := New(t.Context(), console.New(t.Context(), nil, io.Discard), registry, func() {})
 		s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Problems: ps, Out: t.TempDir(),
-			Tasks: tasks, Variants: 2 * len(tasks)}
+			Tasks: tasks, Variants: 2 * len(tasks), parts: []*part{{registry: registry}}}
 		s.Options = sweep.RunOptions{Seed: uint64(i + 1),
 			Run: l.NewRun(dev.Info(), sweep.ColdProtocol(dev.Info(), 7))}
 		s.Options.Run.Tool = "test"
@@ -149,7 +149,7 @@ func countRates(t *testing.T, sweeps int, slowed float64, open deviceOf) (n rate
 		assert.NoError(t, l.planSearch(s))
 		found, err := l.Sweep(s)
 		assert.Must(t, err == nil && found != nil, "%v", err)
-		n.count(t, found.Comparison, filepath.Join(s.Dir(), record.FileName))
+		n.count(t, found.Found[0], filepath.Join(s.Out, dev.Info().ID, record.FileName))
 		t.Logf("sweep %d, %.0f s: of %d cells so far %d FASTER, %d SLOWER; the rounds tell %d pairs apart", i+1,
 			time.Since(start).Seconds(), n.cells, n.faster, n.slower, n.pairs)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -52,6 +53,7 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 		}
 		return side, hint.Errorf(report.OperandHelp, "no records at %s", path)
 	}
+	path, family := familyFolder(path)
 	f := l.files[path]
 	if f == nil {
 		if f, err = record.Load(path); err != nil {
@@ -64,11 +66,18 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 	if err != nil {
 		return side, err
 	}
+	latest, searched := f.LatestOutcomes(), f.SearchOutcomes()
+	if family == "" {
+		if family, err = chooseFamily(path, selector, slices.Concat(latest, searched)); err != nil {
+			return side, err
+		}
+	}
+	latest, searched = latest.Against(family), searched.Against(family)
 	var won map[kernels.Problem]tune.Entry
 	ahead := map[kernels.Problem]report.Measurement{}
 	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
 		won = map[kernels.Problem]tune.Entry{}
-		for es := range f.LatestOutcomes().ByProblem() {
+		for es := range latest.ByProblem() {
 			for _, x := range tune.Pick(es) {
 				if x.Chosen != "" {
 					won[x.Problem] = x
@@ -79,7 +88,7 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 			}
 		}
 	}
-	side = chosenSide(text, f, keep, won)
+	side = chosenSide(text, f.Path, latest, searched, keep, won)
 	side.Ahead = ahead
 	return side, nil
 }
@@ -89,6 +98,59 @@ func pointers(entries []record.Outcome) (list []*record.Outcome) {
 		list = append(list, &entries[i])
 	}
 	return list
+}
+
+// familyFolder splits OUT/DEVICE/FAMILY, in which the tuned table of a family against itself lies, into
+// the folder of the device's records, which are there beside all others, and the family.
+func familyFolder(path string) (folder, family string) {
+	if _, err := os.Stat(filepath.Join(path, tune.FileName)); err != nil {
+		return path, ""
+	}
+	folder = filepath.Clean(path)
+	for range 2 { // a family's name has up to two parts
+		family = filepath.ToSlash(filepath.Join(filepath.Base(folder), family))
+		folder = filepath.Dir(folder)
+		for _, name := range []string{record.FileName, record.FileName + ".gz"} {
+			if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+				return path, ""
+			}
+			if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
+				return folder, family
+			}
+		}
+	}
+	return path, ""
+}
+
+// chooseFamily says which of a file's measurements an operand means: those against normbench's default,
+// or those of a family against itself, if the selector names that or there is no base but its own.
+func chooseFamily(path, selector string, entries record.Outcomes) (string, error) {
+	var against []string
+	based := false
+	named, _, _ := strings.Cut(selector, "@")
+	for _, e := range entries {
+		switch {
+		case e.BaseOf != "":
+			if !slices.Contains(against, e.BaseOf) {
+				against = append(against, e.BaseOf)
+			}
+		case e.Variant.Family == named:
+			return "", nil
+		default:
+			based = based || e.Base
+		}
+	}
+	slices.Sort(against)
+	switch {
+	case slices.Contains(against, named):
+		return named, nil
+	case based || len(against) == 0 || selector != "" && selector != "base" && selector != "default":
+		return "", nil
+	case len(against) == 1:
+		return against[0], nil
+	}
+	return "", hint.Errorf("name the folder of one: "+filepath.Join(path, filepath.FromSlash(against[0])),
+		"%s has sweeps of %s, each against itself, and no other", path, strings.Join(against, ", "))
 }
 
 // tableSide has the entries of a tuned table.
@@ -117,7 +179,7 @@ func tableSide(text, path string) (report.Side, error) {
 
 // chosenSide is the operand of the entries that keep wants; won is what the finals of a problem
 // chose.
-func chosenSide(text string, f *record.File, keep func(*record.Outcome) bool,
+func chosenSide(text, path string, latest, searching record.Outcomes, keep func(*record.Outcome) bool,
 	won map[kernels.Problem]tune.Entry) report.Side {
 	of := func(entries record.Outcomes, won map[kernels.Problem]tune.Entry) report.Side {
 		configs := map[kernels.Problem]int{}
@@ -137,9 +199,8 @@ func chosenSide(text string, f *record.File, keep func(*record.Outcome) bool,
 		}
 		return s
 	}
-	latest := f.LatestOutcomes()
-	s, searched := of(latest, won), of(f.SearchOutcomes(), nil)
-	s.Records = f.Path
+	s, searched := of(latest, won), of(searching, nil)
+	s.Records = path
 	if len(searched.Cells) == 0 {
 		return s
 	}
@@ -164,10 +225,12 @@ func selectorOf(text string) (func(*record.Outcome) bool, error) {
 		// Peers recorded beside our kernels do not count as ours.
 		return func(x *record.Outcome) bool {
 			_, peer := kernels.PeerName(x.Variant.Family)
-			return peer == (text != "")
+			return peer == (text != "") && x.Rivals()
 		}, nil
 	case "base":
 		return func(x *record.Outcome) bool { return x.Base }, nil
+	case "default":
+		return func(x *record.Outcome) bool { return x.Default }, nil
 	}
 	family, label, exact := strings.Cut(text, "@")
 	if name, ok := strings.CutPrefix(family, "peer:"); ok {

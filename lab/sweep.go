@@ -27,7 +27,7 @@ type SweepTask struct {
 	Config   *OpenOptions
 	Devices  []kernels.Device
 	Problems []kernels.Problem
-	Only     []string // families; nil for all
+	Only     []string // families, each of which is swept against itself; nil for all against the base
 	Knobs    []kernels.Range
 	Out      string
 	Search   SearchPlan
@@ -36,11 +36,26 @@ type SweepTask struct {
 	// What is laid out.
 	Tasks    []sweep.Task
 	Variants int
-	old      *tune.TunedTable // of the results folder; nil for none
+	parts    []*part
 }
 
-// Dir is the results folder of the device.
-func (s *SweepTask) Dir() string { return filepath.Join(s.Out, s.info().ID) }
+// A part is what a sweep finds for one tuned table: that of a family, or the device's.
+type part struct {
+	family   string            // "" for all
+	registry *kernels.Registry // for the family against itself
+	old      *tune.TunedTable  // of the results folder; nil for none
+	fold     *tune.Fold
+}
+
+// place is where the table of the part is.
+func (s *SweepTask) place(x *part) durable.Place {
+	return tablePlace(s.Out, s.info(), x.family)
+}
+
+// tablePlace is where the tuned table of a device lies in a results folder, or that of one family.
+func tablePlace(out string, info kernels.DeviceInfo, family string) durable.Place {
+	return durable.Place{Root: out, Name: filepath.Join(info.ID, filepath.FromSlash(family), tune.FileName)}
+}
 
 func (s *SweepTask) info() kernels.DeviceInfo { return s.Devices[0].Info() }
 
@@ -52,16 +67,22 @@ type SearchPlan struct {
 
 // LayOut lays out the tasks of a sweep.
 func (l *Lab) LayOut(s *SweepTask) (err error) {
-	if s.Tasks, err = sweep.Grid(l.Ctx, l.Registry, s.Problems, s.info(), s.Only, s.Knobs); err != nil {
+	if err := l.layOutTasks(s); err != nil {
 		return err
 	}
 	if d, ok := s.Devices[0].(*replay.Device); ok && len(s.Knobs) == 0 {
-		if gone := sweep.UseRecorded(l.Registry, s.Tasks, d, s.Only); gone > 0 {
+		if gone := sweep.UseRecorded(l.Registry, s.Tasks, d); gone > 0 {
 			l.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
 		}
 	}
 	refused := 0
-	for _, t := range s.Tasks {
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		if t.BaseOf != "" {
+			if err := l.addDefault(s, t); err != nil {
+				return err
+			}
+		}
 		s.Variants += len(t.Variants)
 		refused += t.Refused
 	}
@@ -70,11 +91,63 @@ func (l *Lab) LayOut(s *SweepTask) (err error) {
 	}
 	l.Notef("%s: %s, %s; %s refused by the spaces", s.info().Name, console.Count(len(s.Tasks), "problem"),
 		console.Count(s.Variants, "variant"), console.Count(refused, "config"))
-	s.old, err = tune.Read(filepath.Join(s.Dir(), tune.FileName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-		return err // of a folder that is none, the records' writer says more
+	for _, x := range s.parts {
+		name := s.place(x).String()
+		x.old, err = tune.Read(name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return err // of a folder that is none, the records' writer says more
+		}
+		if err := x.old.CheckFamily(name, x.family); err != nil {
+			return err
+		}
 	}
 	return l.planSearch(s)
+}
+
+// layOutTasks lays out all families against the base, or each family that is named against itself.
+func (l *Lab) layOutTasks(s *SweepTask) (err error) {
+	if len(s.Only) == 0 {
+		s.parts = []*part{{registry: l.Registry}}
+		s.Tasks, err = sweep.Grid(l.Ctx, l.Registry, s.Problems, s.info(), nil, s.Knobs)
+		return err
+	}
+	for i, family := range s.Only {
+		if slices.Contains(s.Only[:i], family) {
+			return hint.Errorf("name it once", "--family %s stands twice", family)
+		}
+		against, err := l.Registry.Against(family)
+		if err != nil {
+			return err
+		}
+		s.parts = append(s.parts, &part{family: family, registry: against})
+	}
+	for _, x := range s.parts {
+		tasks, refused, err := sweep.Against(l.Ctx, l.Registry, s.Problems, s.info(), x.family, s.Knobs)
+		if err != nil {
+			return err
+		}
+		if n := len(refused); n > 0 {
+			l.Notef("%s left out: %s", console.Count(n, "problem"), console.OneLine(refused[0].Error()))
+		}
+		s.Tasks = append(s.Tasks, tasks...)
+	}
+	return nil
+}
+
+// addDefault puts normbench's default beside a family that is swept against itself. A replay may not
+// have it.
+func (l *Lab) addDefault(s *SweepTask, t *sweep.Task) error {
+	v, err := l.Registry.Base(t.Problem, s.info())
+	if err != nil {
+		return err
+	}
+	if d, ok := s.Devices[0].(*replay.Device); ok {
+		if _, timed := d.Variants(t.Problem); !timed[v] {
+			return nil
+		}
+	}
+	t.AddDefault(v)
+	return nil
 }
 
 // planSearch sets a sweep up for a search, if this is to be one.
@@ -100,6 +173,11 @@ func (l *Lab) planSearch(s *SweepTask) error {
 	return nil
 }
 
+// part is that of a family.
+func (s *SweepTask) part(family string) *part {
+	return s.parts[slices.IndexFunc(s.parts, func(x *part) bool { return x.family == family })]
+}
+
 // keepEntries adds the checked-in entries and the variants to keep to the tasks. An entry that this
 // normbench or this device cannot run is passed over with a note.
 func (l *Lab) keepEntries(s *SweepTask) error {
@@ -110,8 +188,8 @@ func (l *Lab) keepEntries(s *SweepTask) error {
 	used, info := make([]bool, len(refs)), s.info()
 	for i := range s.Tasks {
 		t := &s.Tasks[i]
-		if s.old != nil && s.old.Device.ID == info.ID {
-			if entry, ok := s.old.Lookup(t.Problem); ok {
+		if old := s.part(t.BaseOf).old; old != nil && old.Device.ID == info.ID {
+			if entry, ok := old.Lookup(t.Problem); ok {
 				if _, v, _, err := l.Registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
 					l.Notef("the tuned table's %s is left out: %s", entry.Variant(),
 						console.OneLine(err.Error()))
@@ -140,18 +218,23 @@ func (l *Lab) keepEntries(s *SweepTask) error {
 	return nil
 }
 
-// SweepResult is what a sweep found: base against best for its problems.
+// SweepResult is what a sweep found: base against best for its problems, of each family that was
+// swept against itself by itself.
 type SweepResult struct {
-	*report.Comparison
-	Lost error // the table was not written
+	Found []*report.Comparison
+	Lost  error // a table was not written
 }
 
-// Sweep measures, and folds what it finds into the tuned table of the results folder. What it found
+// Sweep measures, and folds what it finds into the tuned tables of the results folder. What it found
 // is there beside an error too, if a sweep that ended early found some.
 func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	o, info := &s.Options, s.info()
 	pr, unit, total := o.Run.Protocol, "variants", s.Variants
-	w, err := l.OpenWriter(s.Out, info.ID, tune.FileName)
+	var tables []string
+	for _, x := range s.parts {
+		tables = append(tables, filepath.Join(filepath.FromSlash(x.family), tune.FileName))
+	}
+	w, err := l.OpenWriter(s.Out, info.ID, tables...)
 	if err != nil {
 		return nil, err
 	}
@@ -159,18 +242,24 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	if o.Search != nil {
 		unit, pr, total = "problems", o.Search.Final.Protocol, len(s.Tasks)
 	}
-	fold, err := tune.NewFold(l.Registry, w.Records(), s.old,
-		&tune.TunedTable{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr},
-		durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)})
-	if err != nil {
-		return nil, err
+	for _, x := range s.parts {
+		x.fold, err = tune.NewFold(x.registry, w.Records(), x.old,
+			&tune.TunedTable{Schema: tune.Schema, Tool: l.Tool, Device: info, BaseOf: x.family, Protocol: pr}, s.place(x))
+		if err != nil {
+			return nil, err
+		}
 	}
 	o.Test = func(run *record.Run) error { return l.TestTimer(run, s.Devices...) }
 	if p := o.Search; p != nil {
-		p.Known = fold.History()
-		o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &p.Final) }
-		if err := fold.Resume(); err != nil {
-			return nil, err
+		p.Known = &search.History{}
+		for _, x := range s.parts {
+			x.fold.AddHistory(p.Known)
+			if err := x.fold.Resume(); err != nil {
+				return nil, err
+			}
+		}
+		o.Finished = func(recs []*record.Record) error {
+			return s.part(recs[0].BaseOf).fold.Add(recs, &p.Final)
 		}
 	}
 	var more []kernels.Device
@@ -194,66 +283,103 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	}
 	if !cut && sum.Short > 0 {
 		if sum.Short == sum.Problems {
-			return nil, search.ErrShort(s.Problems[0], sum.Problems, s.Search.Budget.String(), sum.Wall)
+			return nil, search.ErrShort(s.Tasks[0].Problem, sum.Problems, s.Search.Budget.String(), sum.Wall)
 		}
 		l.Notef("budget %s: on %d of %s no more than the base was measured", s.Search.Budget, sum.Short,
 			console.Count(sum.Problems, "problem"))
 	}
-	// The table has the finished problems and is shown, whatever ended the sweep.
-	found, bad := l.conclude(s, fold, cut)
+	// The tables have the finished problems and are shown, whatever ended the sweep.
+	found, bad := l.conclude(s, cut)
 	return found, cmp.Or(bad, err)
 }
 
-// conclude writes the tuned table of a results folder's records, and compares base with best on the
+// conclude writes the tuned tables of a results folder's records, and compares base with best on the
 // problems at hand. Of a sweep that was cut off there may be nothing at all.
-func (l *Lab) conclude(s *SweepTask, fold *tune.Fold, cut bool) (*SweepResult, error) {
+func (l *Lab) conclude(s *SweepTask, cut bool) (*SweepResult, error) {
+	found := &SweepResult{}
+	some, right := false, false
+	var failed *record.Outcome // the first that is not right
+	for _, x := range s.parts {
+		c, lost := l.concludePart(s, x, cut, func(variants []*record.Outcome, picks []tune.Entry) {
+			some, right = true, right || len(picks) > 0
+			for _, v := range variants {
+				if v.Status != kernels.StatusOK && failed == nil {
+					failed = v
+				}
+			}
+		})
+		if lost != nil {
+			found.Lost = cmp.Or(found.Lost, Exit(ExitTrouble, l.WithRecords(lost)))
+		}
+		if c != nil {
+			found.Found = append(found.Found, c)
+		}
+	}
+	switch {
+	case cut && !some:
+		return nil, nil
+	case some && !right:
+		return nil, cmp.Or(found.Lost, noRightVariant(failed))
+	}
+	return found, nil
+}
+
+// concludePart writes one tuned table, and compares base with best on its problems: nil where a sweep
+// that was cut off has none. each is told of the variants of each problem, with its pick.
+func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.Outcome, []tune.Entry)) (
+	*report.Comparison, error) {
 	var whole map[kernels.Problem]int // variants
 	if cut {
 		whole = map[kernels.Problem]int{}
-		for _, t := range s.Tasks {
-			whole[t.Problem] = len(t.Variants)
-		}
 	}
-	found := &SweepResult{}
-	path := filepath.Join(s.Dir(), record.FileName) // both sides are of one recording
-	base := report.Side{Label: "base", Records: path, Cells: map[kernels.Problem]report.Measurement{}}
-	best := report.Side{Label: "best", Records: path, Cells: map[kernels.Problem]report.Measurement{},
-		Ahead: map[kernels.Problem]report.Measurement{}}
-	some, right := false, false
-	var failed *record.Outcome // the first that is not right
-	notes, lost := fold.Conclude(whole, func(p kernels.Problem, variants []*record.Outcome,
-		picks []tune.Entry) {
-		some, right = true, right || len(picks) > 0
-		for _, x := range variants {
-			if x.Status != kernels.StatusOK && failed == nil {
-				failed = x
+	asked := map[kernels.Problem]bool{}
+	for _, t := range s.Tasks {
+		if t.BaseOf == x.family {
+			if asked[t.Problem] = true; cut {
+				whole[t.Problem] = len(t.Variants)
 			}
 		}
+	}
+	path := filepath.Join(s.Out, s.info().ID, record.FileName) // all sides are of one recording
+	side := func(label string) report.Side {
+		return report.Side{Label: label, Records: path, Cells: map[kernels.Problem]report.Measurement{}}
+	}
+	base, best, beside := side("base"), side("best"), side("normbench's default")
+	if x.family != "" {
+		base.Label, best.Label = x.family+report.OwnDefault, x.family+" at its best"
+	}
+	best.Ahead = map[kernels.Problem]report.Measurement{}
+	some := false
+	notes, lost := x.fold.Conclude(whole, func(p kernels.Problem, variants []*record.Outcome,
+		picks []tune.Entry) {
+		some = true
+		each(variants, picks)
 		add := func(side report.Side, keep func(*record.Outcome) bool) {
 			maps.Copy(side.Cells, report.SideOf("", slices.Values(variants), keep).Cells)
 		}
-		if slices.Contains(s.Problems, p) {
-			add(base, func(x *record.Outcome) bool { return x.Base })
-			add(best, func(x *record.Outcome) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
-			if len(picks) > 0 {
-				if x := report.FasterThanBase(variants, picks[0].Variant()); x != nil {
-					best.Ahead[p] = report.Measurement{Outcome: *x}
-				}
+		if !asked[p] {
+			return
+		}
+		add(base, func(x *record.Outcome) bool { return x.Base })
+		add(best, func(x *record.Outcome) bool {
+			return x.Rivals() && (len(picks) == 0 || x.Variant == picks[0].Variant())
+		})
+		add(beside, func(x *record.Outcome) bool { return x.Default })
+		if len(picks) > 0 {
+			if x := report.FasterThanBase(variants, picks[0].Variant()); x != nil {
+				best.Ahead[p] = report.Measurement{Outcome: *x}
 			}
 		}
 	})
 	if cut && !some {
-		return nil, nil
+		return nil, lost
 	}
 	l.NoteOnce(notes...)
-	if lost != nil {
-		found.Lost = Exit(ExitTrouble, l.WithRecords(lost))
+	c := report.Compare(base, best)
+	if x.family != "" {
+		c.PutBeside(beside, best)
 	}
-	if some && !right {
-		return nil, cmp.Or(found.Lost, noRightVariant(failed))
-	}
-	found.Comparison = report.Compare(base, best)
-	return found, nil
+	return c, lost
 }
 
 // noRightVariant makes the error of a sweep that found no variant of any problem to be right; x is the

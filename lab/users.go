@@ -25,8 +25,8 @@ import (
 
 // UseKernels adds the families of a user's folder to the registry, for commands that have the
 // flag. folders are those of --include. python is --python's, of which peers says whether the
-// command runs some, which want it too.
-func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool) error {
+// command runs some, which want it too. named are the command's operands and families.
+func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool, named []string) error {
 	if len(folders) > 0 {
 		if dir == "" {
 			return hint.Errorf("add --kernels FOLDER",
@@ -60,15 +60,32 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 		}
 	}
 	if dir != "" {
-		r, fs, err := manifest.Load(l.Registry, dir)
-		if err != nil {
+		if err := l.loadKernels(dir, named); err != nil {
 			return err
 		}
-		l.Registry, l.Kernels, l.Users = r, dir, fs
 	}
 	if python != "" && !peers && !l.usesPython() {
 		return hint.Errorf("leave it out", "--python is for kernels of Triton, and --kernels has none")
 	}
+	return nil
+}
+
+// loadKernels loads a folder. A wait is told.
+func (l *Lab) loadKernels(dir string, named []string) error {
+	late := time.AfterFunc(2*time.Second, func() {
+		l.Notef("reading the kernels of %s; what %s finds of them is kept for the next command", dir, triton.Python())
+	})
+	defer late.Stop()
+	r, fs, err := manifest.LoadNamed(l.Registry, dir, func(family string) bool {
+		return slices.ContainsFunc(named, func(text string) bool {
+			name, _, _ := strings.Cut(text, "@")
+			return name == family
+		})
+	}, func(family string, why error) { l.NoteOnce(fmt.Sprintf("%s is left out: %v", family, why)) })
+	if err != nil {
+		return err
+	}
+	l.Registry, l.Kernels, l.Users = r, dir, fs
 	return nil
 }
 
@@ -111,7 +128,7 @@ func (l *Lab) ExplainUnused(why error) error {
 // be made for the problems, and kernels compile. Without REFs it checks all families. It takes
 // families without a host stage out of the REFs, and prints a note for each family. guests are the
 // families that it checked.
-func (l *Lab) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref,
+func (l *Lab) hostCheck(ps []kernels.Problem, all bool, step time.Duration, info kernels.DeviceInfo, refs []*ref.Ref,
 	v *Verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
@@ -133,7 +150,7 @@ func (l *Lab) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 		if len(ours) == 0 {
 			continue
 		}
-		if v.compiled[f.Name], err = l.checkPlans(f, ours, all); err != nil {
+		if v.compiled[f.Name], err = l.checkPlans(f, ours, all, step); err != nil {
 			return nil, nil, err
 		}
 		guests = append(guests, f)
@@ -142,10 +159,10 @@ func (l *Lab) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 }
 
 // checkPlans checks one family for problems of its op and pass without running it, and says
-// whether its kernels were compiled.
-func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool,
+// whether its kernels were compiled. A step of Triton's may take no longer than step, unless it is 0.
+func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool, step time.Duration) (compiled bool,
 	err error) {
-	checker := check.New(l.Registry, launchmap.KnownDevices()[0].DeviceInfo, helper()...)
+	checker := check.New(l.Registry, launchmap.KnownDevices()[0].DeviceInfo, step, helper()...)
 	defer checker.Close()
 	defer context.AfterFunc(l.Ctx, checker.Close)()
 	if checker.NoNVRTC != nil && os.Getenv("NORMBENCH_NVRTC") != "" {

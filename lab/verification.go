@@ -60,7 +60,7 @@ func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo, variants variantsFu
 // add adds the rows and counts of k.
 func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
 	switch {
-	case k.Unrun != "" && k.Code == verify.Peer:
+	case k.Unrun != "" && k.Code == verify.Peer && !k.Unfit:
 		v.Refused++
 	case k.Unrun != "":
 		k.Unrun = strings.TrimPrefix(strings.TrimPrefix(k.Unrun, manifest.Prefix), nvrtc.Module)
@@ -162,7 +162,7 @@ func (l *Lab) Verify(c *VerifyTask) (*Verification, error) {
 	}
 	step := l.Wait("laying out and compiling")
 	defer step.End()
-	refs, guests, err := l.hostCheck(c.Problems, c.All, info, slices.Clone(c.Refs), v)
+	refs, guests, err := l.hostCheck(c.Problems, c.All, c.Config.Timeout, info, slices.Clone(c.Refs), v)
 	if err != nil {
 		return v, err
 	}

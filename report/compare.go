@@ -72,6 +72,7 @@ type Comparison struct {
 
 	steps  []models.Step    // in which the rows are worth something
 	series []picture.Series // of both sides, for plots
+	beside *Comparison      // of what was measured beside both with B; nil for nothing
 	live   *LiveFile        // that it is of, nil for recordings
 }
 
@@ -238,7 +239,7 @@ func FasterThanBase(variants []*record.Outcome, picked kernels.Variant) (fastest
 	}
 	least := base.Median / (1 + verdict.Default().MinEffect)
 	for _, x := range variants {
-		alike := (x.Final == nil) == (base.Final == nil) && (x.Final == nil || x.Run == base.Run)
+		alike := x.Rivals() && (x.Final == nil) == (base.Final == nil) && (x.Final == nil || x.Run == base.Run)
 		if alike && x.Status == kernels.StatusOK && x.Median > 0 && x.Median < least {
 			least, fastest = x.Median, x
 		}

@@ -13,14 +13,66 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Render writes a comparison: the rows, how near both sides come to the stream, of recordings the geometric
-// means and the notes, and what was found. Markdown has the rows last, folded. csv has the first table alone, and json all in one object; both have
-// a row for each one-sided problem too.
+// Render writes a comparison; see RenderAll.
 func Render(w io.Writer, c *Comparison, format string) error {
+	return RenderAll(w, []*Comparison{c}, format)
+}
+
+// RenderAll writes comparisons: of each the rows, what stands beside them, how near both sides come to the
+// stream, and of recordings the geometric means and the notes. csv has the first tables alone, as one,
+// and json one object; both have a row for each one-sided problem too. Markdown has the rows last,
+// folded. Text and Markdown end with what was found.
+func RenderAll(w io.Writer, cs []*Comparison, format string) error {
 	if format == FormatMarkdown {
-		return renderMarkdown(w, c)
+		for i, c := range cs {
+			if i > 0 {
+				if _, err := io.WriteString(w, "\n"); err != nil {
+					return err
+				}
+			}
+			if err := renderMarkdown(w, c); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	var tables []*Table
+	for _, c := range cs {
+		tables = append(tables, c.tables(format)...)
+	}
+	if format == FormatCSV {
+		tables = tables[:1]
+		for _, c := range cs[1:] {
+			tables[0].Data.Rows = append(tables[0].Data.Rows, c.Table().Data.Rows...)
+		}
+	}
+	if format != FormatText {
+		end := cs[len(cs)-1].Ending()
+		end.Found = ""
+		for _, c := range cs {
+			end.Found = strings.TrimSpace(end.Found + " " + c.Found())
+		}
+		return RenderTables(w, format, end, tables...)
+	}
+	for i, c := range cs {
+		if i > 0 {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
+		}
+		if err := RenderTables(w, format, c.Ending(), c.tables(format)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tables are those of a comparison in a format.
+func (c *Comparison) tables(format string) []*Table {
 	tables := []*Table{c.Table()}
+	if c.beside != nil {
+		tables = append(tables, c.besideTable())
+	}
 	if c.live != nil && len(c.live.Judged) > 0 || c.live == nil && len(c.Stream) > 0 {
 		tables = append(tables, StreamTable(c.Stream))
 	}
@@ -33,7 +85,43 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	if c.live == nil && len(c.Rows) == 0 && format == FormatText {
 		tables = tables[1:]
 	}
-	return RenderTables(w, format, c.Ending(), tables...)
+	return tables
+}
+
+// PutBeside puts a side, such as normbench's default beside a family against itself, below the
+// comparison's rows. It takes no part in them.
+func (c *Comparison) PutBeside(side, best Side) {
+	if with := Compare(side, best); len(with.Rows) > 0 {
+		c.beside = with
+	}
+}
+
+// besideTable has a row for each problem of what stands beside a comparison.
+func (c *Comparison) besideTable() *Table {
+	columns := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes },
+		"", "kind", "dtype", "M", "N")
+	columns = append(columns, sideColumns(func(r Row) Measurement { return r.A }, "", "", "status", "us",
+		"stream_percent")...)
+	for i := range columns {
+		switch columns[i].Name {
+		case "us":
+			columns[i].Head = "us"
+			columns[i].Text = func(r Row) string { return cmp.Or(Micros(r.A.medianUS()), string(r.A.Status)) }
+		case "stream_percent":
+			columns[i].Head, columns[i].Format = "%stream", "%.1f"
+		}
+	}
+	columns = append(columns,
+		Column[Row]{Head: "over B", Name: "over_b", Value: func(r Row) any { return NonZero(r.Speedup) },
+			Text: Row.speedup, Means: "its time over B's"},
+		Column[Row]{Name: "over_b_lo", Value: func(r Row) any { lo, _ := r.interval(); return NonZero(lo) }},
+		Column[Row]{Name: "over_b_hi", Value: func(r Row) any { _, hi := r.interval(); return NonZero(hi) }},
+		Column[Row]{Head: "family", Name: "variant", Value: func(r Row) any { return r.A.variant() },
+			Text: func(r Row) string { return r.A.Variant.Family }})
+	t := NewTable(c.beside.A+" beside them: neither base nor winner", c.beside.Rows, columns)
+	t.Name = "beside"
+	t.Group = kindGroup
+	return t
 }
 
 // kindGroup groups rows by their first two columns, the kind and the dtype, under the text of their

@@ -53,6 +53,9 @@ func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 	var below []string
 	if c.live == nil {
 		draw(&above, meanTable(c))
+		if c.beside != nil {
+			draw(&above, c.besideTable())
+		}
 	} else { // its mean and its worst cell are the first of its notes
 		n := 0
 		if c.live.Summary.Cells > 0 {

@@ -19,7 +19,13 @@ type Progress struct {
 	console  *console.Console
 	step     *console.StatusLine
 	unit     string
-	problems map[kernels.Problem]*problemProgress
+	problems map[contest]*problemProgress
+}
+
+// A contest is a problem with the family that is measured against itself on it, if one is.
+type contest struct {
+	problem kernels.Problem
+	baseOf  string
 }
 
 // A problemProgress is what is known of a problem so far.
@@ -35,7 +41,7 @@ type problemProgress struct {
 func NewProgress(c *console.Console, unit string, total int) *Progress {
 	step := c.Wait("measuring the first %s", unit)
 	step.Reach(console.Part{Total: total, Unit: unit})
-	return &Progress{console: c, step: step, unit: unit, problems: map[kernels.Problem]*problemProgress{}}
+	return &Progress{console: c, step: step, unit: unit, problems: map[contest]*problemProgress{}}
 }
 
 // End ends a run.
@@ -44,10 +50,11 @@ func (p *Progress) End() { p.step.End() }
 // Observe is told of every record.
 func (p *Progress) Observe(e sweep.ProgressEvent) {
 	r := e.Record
-	x := p.problems[r.Problem]
+	of := contest{r.Problem, r.BaseOf}
+	x := p.problems[of]
 	if x == nil {
 		x = &problemProgress{runs: map[string]*record.Run{}}
-		p.problems[r.Problem] = x
+		p.problems[of] = x
 	}
 	if r.Family == record.Stream {
 		return
@@ -71,16 +78,17 @@ func (p *Progress) Observe(e sweep.ProgressEvent) {
 }
 
 func (x *problemProgress) note(e sweep.ProgressEvent) {
-	if e.Median == 0 {
+	r := e.Record
+	if e.Median == 0 || r.BaseOf != "" && r.Family != r.BaseOf { // it stands beside the family
 		return
 	}
-	if e.Record.Base {
+	if r.Base {
 		x.base = e
 	}
 	x.entries = append(x.entries, x.entry(e.Record))
 	// What the finals chose may be slower than what the search saw.
 	old := x.best.Record
-	if e.Record.Chosen != "" || old == nil || old.Chosen == "" && e.Median < x.best.Median {
+	if r.Chosen != "" || old == nil || old.Chosen == "" && e.Median < x.best.Median {
 		x.best = e
 	}
 }

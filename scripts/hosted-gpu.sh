@@ -75,7 +75,7 @@ part() {
 			"$python" scripts/hosted-kernels.py "$state/$file.json" "examples/$library" | tee "$state/$file-kernels.txt"
 		;;
 	left-*_bwd)
-		run "$file-sweep" sweep --family "$family" --keep "$family" --budget "${BUDGET:-150configs}" --out "$state/left" "${gpu[@]}" || return
+		run "$file-sweep" sweep --family "$family" --budget "${BUDGET:-150configs}" --out "$state/left" "${gpu[@]}" || return
 		duel "$file" "$family" "$state/left/$card#$family"
 		;;
 	compile-* | verify-* | left-*) ;;

@@ -41,7 +41,7 @@ func (m *searchMeasurer) finals(ctx context.Context, b *search.Board, left float
 	recs []*record.Record, err error) {
 	o := m.v.run.o.Search
 	in := b.Finalists(m.finalists(b, left))
-	f := &finalState{base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base},
+	f := &finalState{task: &m.j.Task, base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base},
 		strict: m.v.run.info.Kind == kernels.KindCPU}
 	for i, k := range in {
 		v := m.j.Variants[k]
@@ -109,6 +109,7 @@ func (m *searchMeasurer) finalists(b *search.Board, left float64) int {
 // A finalState says who is in the finals of a search, and who won. The indices are into its arms, -1 for none.
 type finalState struct {
 	arms        []*Arm
+	task        *Task
 	base, entry int  // what runs untuned; the checked-in entry
 	second      *Arm // another copy of the base
 	strict      bool // the winner must be FASTER
@@ -130,7 +131,7 @@ func (f *finalState) pick() {
 	band := max(tieBand, math.Abs(floor))
 	var ahead []int // the fastest first
 	for i, a := range f.arms {
-		if i == f.base || !runs(i) {
+		if i == f.base || !runs(i) || !f.task.Rivals(a.Variant) {
 			continue
 		}
 		others++

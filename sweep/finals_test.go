@@ -17,7 +17,7 @@ func TestPickWinner(t *testing.T) {
 	rounds := map[byte][]float64{0: {1, 1.001, 0.999, 1, 1, 1}, '~': {0.99, 1.02, 0.98, 1, 1.01, 1},
 		'?': {1, 1, 1, 1.2375, 1.2375, 1}}
 	assert.Lines(t, "testdata/winners.txt", func(input string) string {
-		f, floor := &finalState{base: -1, entry: -1, second: &Arm{}}, 0.0
+		f, floor := &finalState{task: &Task{}, base: -1, entry: -1, second: &Arm{}}, 0.0
 		for _, word := range strings.Fields(input) {
 			if word == "cpu" {
 				f.strict = true
@@ -42,6 +42,11 @@ func TestPickWinner(t *testing.T) {
 			}
 			if strings.Contains(word, "failed:") {
 				a.Failure = kernels.Failf(kernels.StatusWrong, "on fresh inputs")
+			}
+			if strings.Contains(word, "other:") {
+				f.task.BaseOf, a.Variant.Family = "mine", "theirs"
+			} else {
+				a.Variant.Family = "mine"
 			}
 			if strings.Contains(word, "base:") {
 				f.base = len(f.arms)

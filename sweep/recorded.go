@@ -9,10 +9,10 @@ import (
 
 // UseRecorded replaces the variants of each task by those that a replay has of its problem. A search
 // of it is then the same whatever today's spaces hold. Variants of families that are
-// gone stay out, and so do those of families that took no part in the task. The base stays if
+// gone stay out, and so do those of others than the family that is swept against itself. The base stays if
 // it has times; else it is the first of its family that has, or the first of all. A problem
 // that the replay lacks keeps its task, and fails by its name. It counts the variants left out.
-func UseRecorded(r *kernels.Registry, tasks []Task, d *replay.Device, only []string) (gone int) {
+func UseRecorded(r *kernels.Registry, tasks []Task, d *replay.Device) (gone int) {
 	for i := range tasks {
 		t := &tasks[i]
 		all, timed := d.Variants(t.Problem)
@@ -22,7 +22,7 @@ func UseRecorded(r *kernels.Registry, tasks []Task, d *replay.Device, only []str
 			switch {
 			case err != nil || f.CheckServes(t.Problem) != nil:
 				gone++
-			case len(only) == 0 || v == t.Base || slices.Contains(only, v.Family):
+			case t.Rivals(v):
 				vs = append(vs, v)
 			}
 		}

@@ -243,7 +243,7 @@ func (r *runner) layOut(tasks []Task) error {
 // each other, so if one of them is missing it lists all.
 func (r *runner) missingVariants(t Task) (left []kernels.Variant) {
 	for _, v := range t.Variants {
-		if !r.hasRecord(r.key(t.Problem, v, r.o.Run.Protocol)) {
+		if !r.hasRecord(r.key(&t, v, r.o.Run.Protocol)) {
 			left = append(left, v)
 		}
 	}
@@ -266,9 +266,9 @@ func (r *runner) code(p kernels.Problem, v kernels.Variant) (record.CodeHash, er
 }
 
 // key is that of a measurement of the run, whose code was read when it was laid out.
-func (r *runner) key(p kernels.Problem, v kernels.Variant, pr record.Protocol) string {
-	code, _ := r.code(p, v)
-	return record.Key(p, v, r.info, code.String(), pr)
+func (r *runner) key(t *Task, v kernels.Variant, pr record.Protocol) string {
+	code, _ := r.code(t.Problem, v)
+	return record.Key(t.Problem, v, r.info, code.String(), pr, t.BaseOf)
 }
 
 // takeJob removes v's next job from the queue: the one announced to v's device,

@@ -197,7 +197,7 @@ func TestRun(t *testing.T) {
 			f.Info())
 		assert.That(t, err == nil && code.Launch != "" && r.Source == code.Source &&
 			r.Launch == code.Launch && r.Key == record.Key(r.Problem, v, f.Info(), code.String(),
-			o.Run.Protocol) && r.WallMS >= 0 && !r.Time.IsZero(), "%s: %+v, %v", v, r, err)
+			o.Run.Protocol, "") && r.WallMS >= 0 && !r.Time.IsZero(), "%s: %+v, %v", v, r, err)
 		masked := *r
 		masked.Source, masked.Launch, masked.Key = "", "", ""
 		masked.WallMS, masked.Time = 0, time.Time{}

@@ -58,7 +58,7 @@ func (r *runner) unsearchedVariants(t Task) []kernels.Variant {
 	for _, v := range t.Variants {
 		known := false
 		for _, pr := range []record.Protocol{r.o.Run.Protocol, final} {
-			if _, ok := r.sink.Status(r.key(t.Problem, v, pr)); ok {
+			if _, ok := r.sink.Status(r.key(&t, v, pr)); ok {
 				known = true
 				seen++
 			}
@@ -68,7 +68,7 @@ func (r *runner) unsearchedVariants(t Task) []kernels.Variant {
 			return t.Variants
 		}
 	}
-	if !others || !r.hasRecord(r.key(t.Problem, t.Base, final)) {
+	if !others || !r.hasRecord(r.key(&t, t.Base, final)) {
 		return t.Variants
 	}
 	r.sum.Skipped += seen

@@ -19,8 +19,13 @@ import (
 // A Task is a problem with the variants to measure on it, all with complete
 // configs.
 type Task struct {
-	Problem  kernels.Problem
-	Base     kernels.Variant // what runs before any tuning
+	Problem kernels.Problem
+	Base    kernels.Variant // what runs before any tuning
+	// BaseOf is the family that is swept against itself: Base is its own default, and no variant of
+	// another family wins. It is "" where Base is normbench's default.
+	BaseOf string
+	// Default is normbench's default beside such a family, without a family where it is not measured.
+	Default  kernels.Variant
 	Variants []kernels.Variant
 	Refused  int // configs that the spaces gave a reason against
 	// Keep are variants that a search always measures and never eliminates,
@@ -38,6 +43,55 @@ func (t *Task) Add(v kernels.Variant) {
 	if v != t.Base && !slices.Contains(t.Keep, v) {
 		t.Keep = append(t.Keep, v)
 	}
+}
+
+// Rivals says whether a variant may win: of a family against itself no other's does.
+func (t *Task) Rivals(v kernels.Variant) bool { return t.BaseOf == "" || v.Family == t.BaseOf }
+
+// AddDefault puts normbench's default beside a family that is swept against itself.
+func (t *Task) AddDefault(v kernels.Variant) {
+	t.Default = v
+	t.Add(v)
+}
+
+// Against lays out a sweep of one family against itself: each of its configs for every problem that
+// it serves and has a default for, which is the base. refused are the errors of the problems that it
+// has none for. It is an error if none is left.
+func Against(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
+	d kernels.DeviceInfo, family string, override []kernels.Range) (tasks []Task, refused []error, err error) {
+	against, err := r.Against(family)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ps, served []kernels.Problem
+	for _, p := range problems {
+		if len(against.Candidates(p)) == 0 {
+			continue
+		}
+		served = append(served, p)
+		if _, err := against.Base(p, d); err != nil {
+			refused = append(refused, err)
+		} else {
+			ps = append(ps, p)
+		}
+	}
+	switch {
+	case len(ps) > 0:
+		tasks, err = Grid(ctx, against, ps, d, nil, override)
+		return tasks, refused, err
+	case len(served) == 0:
+		return nil, nil, servesNone(family)
+	}
+	f, err := r.Lookup(family)
+	if err == nil {
+		err = refusesAll(f, served, d)
+	}
+	return nil, nil, cmp.Or(err, refused[0])
+}
+
+func servesNone(family string) error {
+	return hint.Errorf("`normbench list families` shows the op and pass of each family",
+		"family %s serves none of the problems asked for", family)
 }
 
 // Grid lays out an exhaustive sweep: for every problem each config of each
@@ -84,7 +138,7 @@ func layOutTask(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, on
 	}
 	// The base takes part whatever was asked for: it is what the others are
 	// compared with.
-	t := Task{Problem: p, Base: base, Variants: []kernels.Variant{base}}
+	t := Task{Problem: p, Base: base, BaseOf: r.Only, Variants: []kernels.Variant{base}}
 	for _, f := range r.Candidates(p, only...) {
 		configs, refused := f.Configs(p, d, override...)
 		t.Refused += refused
@@ -108,8 +162,7 @@ func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []s
 	}
 	for _, name := range only {
 		if !served[name] {
-			return hint.Errorf("`normbench list families` shows the op and pass of each family",
-				"family %s serves none of the problems asked for", name)
+			return servesNone(name)
 		}
 	}
 	for _, o := range override {
@@ -131,31 +184,35 @@ func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []s
 		if err != nil {
 			return err
 		}
-		if why := refusesAll(f, tasks, d); why != nil {
-			next := cmp.Or(hint.Of(why), "`normbench list configs` shows why configs are refused")
-			return hint.Errorf(next, "every config of family %s is refused, at first as %w", name, why)
+		var ps []kernels.Problem
+		for _, t := range tasks {
+			if f.CheckServes(t.Problem) == nil {
+				ps = append(ps, t.Problem)
+			}
+		}
+		if err := refusesAll(f, ps, d); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// refusesAll is the first reason of a family that has no config for any of the problems that it
-// serves, or nil.
-func refusesAll(f *kernels.Family, tasks []Task, d kernels.DeviceInfo) error {
-	for _, t := range tasks {
-		if slices.ContainsFunc(t.Variants, func(v kernels.Variant) bool { return v.Family == f.Name }) {
+// refusesAll says why a family has no config for any of some problems that it serves, or nil.
+func refusesAll(f *kernels.Family, served []kernels.Problem, d kernels.DeviceInfo) (why error) {
+	for _, p := range served {
+		s := f.Space(p, d)
+		if len(s.Configs) > 0 {
 			return nil
 		}
-	}
-	for _, t := range tasks {
-		if f.CheckServes(t.Problem) != nil {
-			continue
-		}
-		if s := f.Space(t.Problem, d); len(s.Refused) > 0 {
-			return f.Refuse(t.Problem, s.Refused[0].Config, d)
+		if why == nil && len(s.Refused) > 0 {
+			why = f.Refuse(p, s.Refused[0].Config, d)
 		}
 	}
-	return nil
+	if why == nil {
+		return nil
+	}
+	next := cmp.Or(hint.Of(why), "`normbench list configs` shows why configs are refused")
+	return hint.Errorf(next, "every config of family %s is refused, at first as %w", f.Name, why)
 }
 
 // ColdProtocol is how a time is taken unless asked otherwise: before every

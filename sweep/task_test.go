@@ -1,12 +1,14 @@
 package sweep
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/devices/devicetest"
+	"normbench/kernels/families"
 )
 
 func parse(t testing.TB, texts ...string) []kernels.Problem {
@@ -81,4 +83,48 @@ func TestGrid(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A family against itself: its own default is the base of the problems that it serves. Those that it refuses
+// its default for are named, and a family that has none for any is refused by its own reason.
+func TestAgainst(t *testing.T) {
+	info := devicetest.CPU()
+	ps := parse(t, "rmsnorm/fwd/8x64/bf16", "rmsnorm/fwd/16x64/bf16", "rmsnorm/fwd/8x96/bf16", "rmsnorm/bwd/8x64/bf16")
+	config := func(w int) kernels.Config {
+		return kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: w})
+	}
+	mine := &kernels.Family{Name: "mine", Op: kernels.RMSNorm, Pass: kernels.Fwd,
+		Knobs: []kernels.Range{kernels.Values(kernels.Warps, 4, 8)},
+		Serves: func(p kernels.Problem) error {
+			if p.M != 8 {
+				return errors.New("eight rows")
+			}
+			return nil
+		},
+		Base: func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return config(8) },
+		Refuse: func(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
+			if p.N == 96 && c == config(8) || p.N == 128 {
+				return errors.New("too wide")
+			}
+			return nil
+		},
+		Plan: func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
+			return kernels.Plan{Launches: []kernels.Launch{{Block: c.Get(kernels.Warps)}}}
+		}}
+	r := families.New()
+	r.Families = append(r.Families, mine)
+	tasks, refused, err := Against(t.Context(), r, ps, info, "mine", nil)
+	assert.NoError(t, err)
+	assert.Must(t, len(tasks) == 1 && len(refused) == 1, "%v, %v", tasks, refused)
+	task := tasks[0]
+	own := kernels.Variant{Family: "mine", Config: config(8)}
+	assert.That(t, task.Problem == ps[0] && task.BaseOf == "mine" && task.Base == own && len(task.Variants) == 1 &&
+		!task.Rivals(kernels.Variant{Family: "rms_fwd/cta_reg"}), "%+v", task)
+	assert.Refused(t, refused[0], "mine refuses its own default w8 for rmsnorm/fwd/8x96/bf16: too wide")
+	_, _, err = Against(t.Context(), r, ps[2:3], info, "mine", nil)
+	assert.Refused(t, err, "mine refuses its own default w8 for rmsnorm/fwd/8x96/bf16: too wide")
+	_, _, err = Against(t.Context(), r, ps[3:], info, "mine", nil)
+	assert.Refused(t, err, "family mine serves none of the problems asked for")
+	_, _, err = Against(t.Context(), r, parse(t, "rmsnorm/fwd/8x128/bf16"), info, "mine", nil)
+	assert.Refused(t, err, "every config of family mine is refused, at first as too wide")
 }

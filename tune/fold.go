@@ -23,12 +23,16 @@ type Fold struct {
 	at       durable.Place
 }
 
-// NewFold begins a table, without entries yet, over an old one, nil for none, of the same device.
+// NewFold begins a table, without entries yet, over an old one, nil for none, of the same device and
+// family. A table of one family takes a registry for that (kernels.Registry.Against).
 func NewFold(r *kernels.Registry, records *record.File, old, table *TunedTable, at durable.Place) (*Fold,
 	error) {
 	if id := table.Device.ID; old != nil && old.Device.ID != id {
 		return nil, hint.Errorf("keep one tuned table per device",
 			"a tuned table of %s does not merge with one of %s", old.Device.ID, id)
+	}
+	if err := old.CheckFamily(at.String(), table.BaseOf); err != nil {
+		return nil, err
 	}
 	return &Fold{r, families.NewIdentity(r, table.Device.Kind), records, old, table, at}, nil
 }

@@ -26,7 +26,7 @@ func beats(e, base *record.Outcome) bool {
 // lowest median time, or the base unless that is faster beyond doubt. The stream, peers and
 // problems without an ok variant are left out. Entries come in the order of record.CompareProblems.
 //
-// If a search has chosen, its choice stands, with the numbers of its finals. The numbers of the
+// In a sweep of one family no other family's variant is picked. If a search has chosen, its choice stands, with the numbers of its finals. The numbers of the
 // search flatter the choice, because it was chosen by them.
 //
 // Pass record.File.LatestOutcomes: of entries that differ only in source or driver,
@@ -67,7 +67,10 @@ func pick(es []record.Outcome) (Entry, bool) {
 	e := entryOf(won)
 	for _, o := range arms {
 		ok := isUsable(o)
-		if e.Variants.add(ok); !ok {
+		if o.Rivals() {
+			e.Variants.add(ok)
+		}
+		if !ok {
 			continue
 		}
 		of, rival := o.Finals(), &Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
@@ -89,7 +92,10 @@ func pick(es []record.Outcome) (Entry, bool) {
 		if of.Entry {
 			e.Held = rival
 		}
-		if o.Variant != won.Variant && e.RunnerUp == nil {
+		if o.Default {
+			e.Default = rival
+		}
+		if o.Variant != won.Variant && e.RunnerUp == nil && o.Rivals() {
 			e.RunnerUp = &RunnerUp{*rival, round(100 * (o.Median/won.Median - 1))}
 		}
 	}
@@ -138,7 +144,7 @@ func pickFastest(es []record.Outcome) (best *record.Outcome, all []*record.Outco
 	var base *record.Outcome
 	for i := range es {
 		e := &es[i]
-		if all = append(all, e); !isUsable(e) {
+		if all = append(all, e); !isUsable(e) || !e.Rivals() {
 			continue
 		}
 		if e.Base {

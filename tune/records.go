@@ -19,7 +19,7 @@ import (
 func (f *Fold) current() iter.Seq[[]record.Outcome] {
 	info := f.table.Device
 	now := f.records.LatestOutcomes(func(x *record.Outcome) bool {
-		return x.Run.Protocol == f.table.Protocol && f.isCurrent(x)
+		return x.BaseOf == f.table.BaseOf && x.Run.Protocol == f.table.Protocol && f.isCurrent(x)
 	})
 	return func(yield func([]record.Outcome) bool) {
 		for es := range now.ByProblem() {
@@ -47,13 +47,13 @@ func (f *Fold) isCurrent(x *record.Outcome) bool {
 	return err == nil && x.Is(code)
 }
 
-// History is what the records know of the same kernels on the same kind of device, for searches to
-// start from.
-func (f *Fold) History() *search.History {
-	h, best := &search.History{}, map[kernels.Problem]float64{}
-	cold := func(x *record.Outcome) bool { return x.Run.Protocol.Cold }
+// AddHistory adds what the records know of the same kernels on the same kind of device, for searches
+// to start from.
+func (f *Fold) AddHistory(h *search.History) {
+	best := map[kernels.Problem]float64{}
+	cold := func(x *record.Outcome) bool { return x.BaseOf == f.table.BaseOf && x.Run.Protocol.Cold }
 	for _, x := range slices.Concat(f.records.LatestOutcomes(cold), f.records.SearchOutcomes(cold)) {
-		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || x.Run.Device.ID != f.table.Device.ID ||
+		if x.Status != kernels.StatusOK || x.StreamUS <= 0 || !x.Rivals() || x.Run.Device.ID != f.table.Device.ID ||
 			x.Variant.Family == record.Stream || f.id.SourceOf(x.Variant.Family) != x.Source {
 			continue
 		}
@@ -62,7 +62,6 @@ func (f *Fold) History() *search.History {
 			h.Found(x.Problem, x.Variant)
 		}
 	}
-	return h
 }
 
 // addSearched counts the variants that the searches before the finals measured.
@@ -72,7 +71,7 @@ func (f *Fold) addSearched() (notes []string) {
 	f.table.countSearched(f.records.SearchOutcomes(func(x *record.Outcome) bool {
 		p := x.Run.Protocol
 		p.Samples = searching.Samples // a search has its own
-		return p == searching && f.isCurrent(x)
+		return x.BaseOf == f.table.BaseOf && x.Rivals() && p == searching && f.isCurrent(x)
 	}))
 	return f.table.describe()
 }

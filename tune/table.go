@@ -33,11 +33,14 @@ const FileName = "tuned.json"
 // sweeps write, and a map of cells for all others, which learn and tune write. Each command
 // replaces its half alone.
 type TunedTable struct {
-	Schema   int                `json:"schema"`
-	Tool     string             `json:"tool"` // version of normbench
-	Created  time.Time          `json:"created"`
-	Device   kernels.DeviceInfo `json:"device"`
-	Protocol record.Protocol    `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
+	Schema  int                `json:"schema"`
+	Tool    string             `json:"tool"` // version of normbench
+	Created time.Time          `json:"created"`
+	Device  kernels.DeviceInfo `json:"device"`
+	// BaseOf is the one family that the table is of: its base is the family's own default, and no
+	// other family answers. It is "" in a table of all families.
+	BaseOf   string          `json:"base_of,omitempty"`
+	Protocol record.Protocol `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
 	// Noise is the middle of what two copies of each base differ by in the finals,
 	// relatively: no margin below it means anything.
 	Noise   float64                `json:"noise,omitempty"`
@@ -94,6 +97,7 @@ type Entry struct {
 	Speedup       float64         `json:"speedup,omitempty"`        // score: base's median over this one's; in finals, of the rounds of both
 	SpeedupCI     []float64       `json:"speedup_ci,omitempty"`     // 95 % interval of it, [lo, hi]; in finals only
 	RunnerUp      *RunnerUp       `json:"runner_up,omitempty"`
+	Default       *Rival          `json:"default,omitempty"`   // in a table of one family: what normbench runs, in the same rounds
 	Held          *Rival          `json:"held,omitempty"`      // what the table held before the search, in the same rounds
 	SearchUS      float64         `json:"search_us,omitempty"` // what the search had seen of it; median_us is from rounds after it
 	Chosen        string          `json:"chosen,omitempty"`    // why it and not another: fastest, or the reason within the band
@@ -204,6 +208,9 @@ func (t *TunedTable) CheckValid() error {
 		if err := e.checkValid(); err != nil {
 			return hint.Errorf(help, "%s: %w", e.Problem, err)
 		}
+		if t.BaseOf != "" && e.Family != t.BaseOf {
+			return hint.Errorf(help, "%s: an entry of %s in a table of %s", e.Problem, e.Family, t.BaseOf)
+		}
 	}
 	if t.Map != nil {
 		return t.Map.CheckValid()
@@ -226,6 +233,8 @@ func (e *Entry) checkValid() error {
 		return fmt.Errorf("a runner-up median time of %g us", e.RunnerUp.MedianUS)
 	case len(e.SpeedupCI) != 0 && (len(e.SpeedupCI) != 2 || !(0 < e.SpeedupCI[0] && e.SpeedupCI[0] <= e.SpeedupCI[1]) || !time(e.SpeedupCI[1])):
 		return fmt.Errorf("an interval %g of its speedup", e.SpeedupCI)
+	case e.Default != nil && !time(e.Default.MedianUS):
+		return fmt.Errorf("a default median time of %g us", e.Default.MedianUS)
 	case e.Held != nil && !time(e.Held.MedianUS):
 		return fmt.Errorf("a held median time of %g us", e.Held.MedianUS)
 	case e.SearchUS != 0 && !time(e.SearchUS):
@@ -234,6 +243,17 @@ func (e *Entry) checkValid() error {
 		return fmt.Errorf("a stream time of %g us", e.StreamUS)
 	}
 	return nil
+}
+
+// CheckFamily says why a table, which may be nil, is not one of a family against itself, or with ""
+// not one of all families.
+func (t *TunedTable) CheckFamily(name, family string) error {
+	of := func(family string) string { return cmp.Or(family, "all families") }
+	if t == nil || t.BaseOf == family {
+		return nil
+	}
+	return hint.Errorf("`normbench sweep --family F` and `normbench map learn --family F` write the table of "+
+		"a family F as OUT/DEVICE/F/"+FileName, "%s is a table of %s, not of %s", name, of(t.BaseOf), of(family))
 }
 
 // Read reads and checks a tuned table. Errors name the file, and the line where

@@ -188,6 +188,8 @@ func fakePython() {
 		switch {
 		case v.Family == "peer/compile":
 			return kernels.Failf(kernels.StatusWrong, "y is wrong")
+		case v.Family == "peer/te" && os.Getenv("NORMBENCH_TEST_PEERS") == "no gpu":
+			return kernels.Failf(kernels.StatusUnfit, "it needs a GPU: it raised RuntimeError: 0 active drivers")
 		case v.Family == "peer/te" && os.Getenv("NORMBENCH_TEST_PEERS") == "crash":
 			os.Exit(3)
 		case v.Family == "peer/te":

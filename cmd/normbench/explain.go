@@ -19,6 +19,7 @@ type explainConfig struct {
 	machineFlags
 	timingFlags
 	tuned   string
+	family  string
 	measure bool
 }
 
@@ -48,6 +49,7 @@ func explainCommand(e *env) *cli.Command {
 			&cli.StringFlag{Destination: &cfg.Device, Name: "device", Category: catWhere,
 				Usage:       "launch on " + knownDevices + "; with --measure auto, cpu, cuda or cuda:N",
 				DefaultText: "h200; with --measure auto"},
+			familyFlag(&cfg.family, "what this `FAMILY` picks: its own default, or with --tuned its own table"),
 			cfg.kernelsFlag(),
 		}, cfg.timingFlags.flags(), cfg.tableFlags()),
 	}, &cfg.commonFlags, func() error { return explain(e, cfg) })
@@ -66,7 +68,7 @@ func explain(e *env, cfg *explainConfig) error {
 	if err != nil {
 		return err
 	}
-	table, err := e.Explain(cfg.tuned, cfg.operands[0], d)
+	table, err := e.Explain(cfg.tuned, cfg.family, cfg.operands[0], d)
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func explainMeasured(e *env, cfg *explainConfig) error {
 	if err != nil {
 		return err
 	}
-	text := "base"
+	text := cmp.Or(cfg.family, "base")
 	if cfg.tuned != "" {
 		text = "tuned:" + cfg.tuned
 	}
@@ -97,7 +99,7 @@ func explainMeasured(e *env, cfg *explainConfig) error {
 		return err
 	}
 	defer lab.Close(devices)
-	table, err := e.ExplainMeasured(cfg.tuned, &lab.BenchTask{Config: &cfg.OpenOptions, Devices: devices,
+	table, err := e.ExplainMeasured(cfg.tuned, cfg.family, &lab.BenchTask{Config: &cfg.OpenOptions, Devices: devices,
 		Problems: []kernels.Problem{p}, Refs: refs, Protocol: cfg.protocol(devices[0].Info()), Seed: cfg.seed})
 	if err != nil {
 		return err

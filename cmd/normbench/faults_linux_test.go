@@ -203,8 +203,7 @@ func (j job) search() bool { return slices.Contains(j.args, search.Auto) }
 // prepare measures what the faults are to disturb.
 func (h *harness) prepare() {
 	shapes := "4096x1024,2048x1024,1024x1024,512x1024,4096x512,2048x512"
-	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
-		"--family", "rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
+	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd", "--samples", "7", "--strategy", "grid"}
 	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
 		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60configs", "--finals",
 		"4", "--rounds", "6"}

@@ -106,6 +106,12 @@ func (x *commonFlags) kernelsFlag() cli.Flag {
 			"docs/kernels.md"}
 }
 
+// familyFlag asks for one family against itself in place of all.
+func familyFlag(to *string, usage string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "family", Category: catWhat, Usage: usage,
+		DefaultText: "all families"}
+}
+
 func (x *commonFlags) pythonFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.python, Name: "python", Category: catWhat, DefaultText: "python3",
 		Usage: "`PROGRAM` that runs the peers and compiles kernels of Triton: a Python 3 that has " +

@@ -164,7 +164,7 @@ func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 
 // judge checks and compares all families. Beside an error stands what it has judged.
 func (cfg *gateConfig) judge(e *env) ([]report.GatePart, error) {
-	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, false); err != nil {
+	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, false, nil); err != nil {
 		return nil, err
 	}
 	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes

@@ -68,7 +68,7 @@ explain 4096x8192
 explain rmsnorm/bwd/64x1024/bf16 --measure
 explain rmsnorm/bwd/4096x8192/bf16 --device b200
 lint results/nvidia-h200/tuned.json
-lint out/tuned.json
+lint results/*/tuned.json
 list families
 list families --kernels examples/kernels --format csv
 list presets

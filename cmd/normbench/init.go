@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -12,10 +13,12 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/compile/triton"
+	"normbench/kernels/launchmap"
 )
 
 func initCommand(e *env) *cli.Command {
 	x := &commonFlags{}
+	var timeout time.Duration
 	return e.command(&cli.Command{
 		Name:      "init",
 		Usage:     "write a manifest for a kernel of Triton",
@@ -23,11 +26,13 @@ func initCommand(e *env) *cli.Command {
 		Description: "It prints a manifest with what the function's signature says; docs/kernels.md " +
 			"explains it. A function under @triton.autotune or @triton.heuristics has its file " +
 			"imported, which runs it. No GPU is needed.",
-		Flags: []cli.Flag{x.pythonFlag()},
-	}, x, func() error { return initKernel(e, x.operands) })
+		Flags: []cli.Flag{x.pythonFlag(), &cli.DurationFlag{Destination: &timeout, Name: "timeout",
+			Usage: "longest time that importing the file may take", Value: time.Minute,
+			Action: positive("timeout", "use a duration such as 30s or 2m")}},
+	}, x, func() error { return initKernel(e, x.operands, timeout) })
 }
 
-func initKernel(e *env, ops []string) error {
+func initKernel(e *env, ops []string, timeout time.Duration) error {
 	const help = "write `normbench init triton FILE.py:FUNCTION`, or MODULE:FUNCTION of an installed module"
 	if len(ops) != 2 || ops[0] != "triton" {
 		return hint.Errorf(help, "init takes triton and a function, got %q", strings.Join(ops, " "))
@@ -37,34 +42,34 @@ func initKernel(e *env, ops []string) error {
 		return hint.Errorf(help, "%q names no function", ops[1])
 	}
 	file, r := ops[1][:at], triton.Request{Module: ops[1][:at], Function: ops[1][at+1:]}
-	src := nvrtc.Source{Name: nvrtc.Module + file}
 	sources := map[string]string{}
 	if strings.HasSuffix(file, ".py") {
-		read := func(name string) (string, error) {
-			text, err := textfile.Read(filepath.Join(filepath.Dir(file), name), 1<<20)
-			return string(text), err
-		}
-		r.Source, r.Module = filepath.Base(file), ""
-		var err error
-		if src, err = nvrtc.ReadSource(read, r.Source); err != nil {
+		text, err := textfile.Read(file, 1<<20)
+		if err != nil {
 			return hint.Errorf(help, "%s: %w", file, err)
 		}
-		sources = maps.Clone(src.Headers)
-		sources[src.Name] = src.Text
+		r.Source, r.Module = filepath.Base(file), ""
+		sources[r.Source] = string(text)
 	}
-	found, err := triton.Probe(sources, []triton.Request{r})
+	found, err := triton.Probe(filepath.Dir(file), sources, []triton.Request{r})
 	if err != nil {
 		return err
 	}
 	f := found[0]
-	if f.Error != "" {
+	switch {
+	case strings.HasPrefix(f.Error, "Python has no module"):
+		return hint.Errorf(triton.ModuleHelp(), "%s", f.Error)
+	case f.Error != "":
 		return hint.Errorf("name a function of @triton.jit", "%s", f.Error)
 	}
 	var d triton.Description
 	var failed error
 	if f.Wrapped {
-		src.Text = f.Text
-		d, failed = triton.Describe(src, r.Function)
+		wait := e.Wait("importing %s", file)
+		card := launchmap.KnownDevices()[0].DeviceInfo
+		d, failed = triton.Describe(f.Source(cmp.Or(r.Source, nvrtc.Module+r.Module)), r.Function,
+			triton.TargetOf(card), timeout)
+		wait.End()
 	}
 	fmt.Fprint(e.out, triton.Manifest(r, f, d, failed))
 	if failed != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/launchmap"
 	"normbench/lab"
@@ -14,49 +15,58 @@ import (
 )
 
 func lintCommand(e *env) *cli.Command {
-	x := &commonFlags{only: "one file"}
+	x := &commonFlags{}
 	var device string
 	return e.command(&cli.Command{
 		Name:      "lint",
-		Usage:     "find faults in a tuned table: unknown, refused, unproven, stale",
-		ArgsUsage: "FILE",
+		Usage:     "find faults in tuned tables: unknown, refused, unproven, stale",
+		ArgsUsage: "FILE...",
 		Description: "Prints one line per finding and exits 1 if there are any: families and knobs that do " +
 			"not exist, configs that the device or family refuses, in a map anywhere in their " +
 			"cell, kernel sources that have changed since.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
-				Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
+				Usage: "check the files for " + knownDevices, DefaultText: "each file's own"},
 			x.kernelsFlag(),
 		}, x.tableFlags()...),
-	}, x, func() error { return lint(e, x.operands[0], device, x.format) })
+	}, x, func() error { return lint(e, x.operands, device, x.format) })
 }
 
-func lint(e *env, file, device, format string) error {
-	var d kernels.DeviceInfo
+// lint checks tuned tables. All are read before the first finding is printed, so that a name that is
+// mistyped costs no wait.
+func lint(e *env, files []string, device, format string) error {
+	if len(files) == 0 {
+		return hint.Errorf("`normbench lint results/*/tuned.json`, for one", "lint takes one or more files, got 0")
+	}
+	var known kernels.DeviceInfo // that the files are checked for; none for their own
 	var err error
 	if device != "" {
-		if d, err = e.KnownDevice(device); err != nil {
+		if known, err = e.KnownDevice(device); err != nil {
 			return err
 		}
 	}
-	t, err := tune.Read(file)
-	if err != nil {
-		return err
-	}
-	if device == "" {
-		d = t.Device
-		for _, k := range launchmap.KnownDevices() {
-			if k.ID == d.ID { // what is written by hand says less
-				d = k.DeviceInfo
-			}
+	tables := make([]*tune.TunedTable, len(files))
+	for i, file := range files {
+		if tables[i], err = tune.Read(file); err != nil {
+			return err
 		}
 	}
 	rows := report.New("", "file", "finding")
-	rows.Device = d.ID
-	for _, text := range t.Lint(e.Registry, d) {
-		rows.Rows = append(rows.Rows, []string{file, console.OneLine(text)})
+	faulty := 0 // files with findings
+	for i, t := range tables {
+		d := known
+		if device == "" {
+			d = ownDevice(t)
+		}
+		findings := t.Lint(e.Registry, d)
+		for _, text := range findings {
+			rows.Rows = append(rows.Rows, []string{files[i], console.OneLine(text)})
+		}
+		if len(findings) > 0 {
+			faulty++
+		}
 		if format == "text" {
-			fmt.Fprintf(e.out, "%s: %s\n", file, console.OneLine(text))
+			printFindings(e, files[i], findings)
 		}
 	}
 	if format != "text" {
@@ -64,12 +74,35 @@ func lint(e *env, file, device, format string) error {
 			return err
 		}
 	}
-	if n := len(rows.Rows); n > 0 {
-		e.Notef("%s in %s", console.Count(n, "finding"), file)
-		return lab.Exit(exitGate, nil)
+	n := console.Count(len(rows.Rows), "finding")
+	switch {
+	case faulty == 0:
+		return nil
+	case len(files) == 1:
+		e.Notef("%s in %s", n, files[0])
+	default:
+		e.Notef("%s in %d of %d files", n, faulty, len(files))
 	}
-	if format == "text" {
+	return lab.Exit(exitGate, nil)
+}
+
+// ownDevice is the device that a table is of. A device that normbench knows replaces one that was
+// written by hand, which says less.
+func ownDevice(t *tune.TunedTable) kernels.DeviceInfo {
+	for _, k := range launchmap.KnownDevices() {
+		if k.ID == t.Device.ID {
+			return k.DeviceInfo
+		}
+	}
+	return t.Device
+}
+
+// printFindings prints the findings of a file, one a line, or that there are none.
+func printFindings(e *env, file string, findings []string) {
+	for _, text := range findings {
+		fmt.Fprintf(e.out, "%s: %s\n", file, console.OneLine(text))
+	}
+	if len(findings) == 0 {
 		fmt.Fprintf(e.out, "%s: no findings\n", file)
 	}
-	return nil
 }

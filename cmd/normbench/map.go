@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/launchmap"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -39,7 +41,7 @@ const maxWidths = 256
 type mapConfig struct {
 	commonFlags
 	shapes.Selection
-	widths, device, out string
+	widths, device, family, out string
 }
 
 // flags choose a part of a map: the widths, classes of problems and a device.
@@ -51,6 +53,7 @@ func (cfg *mapConfig) flags() []cli.Flag {
 	}, classFlags(&cfg.Selection, ""), optionFlags(&cfg.Selection), []cli.Flag{
 		&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
 			Usage: "launch on " + knownDevices, Value: "h200"},
+		familyFlag(&cfg.family, "the map must be of this `FAMILY` alone, as map learn --family writes one"),
 		cfg.kernelsFlag(),
 	})
 }
@@ -76,11 +79,7 @@ func showWidths(e *env, cfg *mapConfig) error {
 	if len(widths) == 0 {
 		return hint.Errorf("`normbench map show base --widths 4096,5120`, for one", "map show needs --widths")
 	}
-	classes, err := cfg.classes(false)
-	if err != nil {
-		return err
-	}
-	book, err := cfg.book(e)
+	book, classes, err := cfg.book(e, false)
 	if err != nil {
 		return err
 	}
@@ -114,11 +113,7 @@ func exportMap(e *env, cfg *mapConfig) error {
 	if err != nil {
 		return err
 	}
-	classes, err := cfg.classes(true)
-	if err != nil {
-		return err
-	}
-	book, err := cfg.book(e)
+	book, classes, err := cfg.book(e, true)
 	if err != nil {
 		return err
 	}
@@ -182,11 +177,16 @@ func (cfg *mapConfig) classes(export bool) (list []launchmap.Class, err error) {
 	return list, nil
 }
 
-// book opens the map of the command's REF on the device of the flags.
-func (cfg *mapConfig) book(e *env) (*launchmap.Book, error) {
+// book opens the map of the command's REF on the device of the flags, with the classes that the flags
+// choose; of the map of one family, with those of its op and pass.
+func (cfg *mapConfig) book(e *env, export bool) (*launchmap.Book, []launchmap.Class, error) {
+	classes, err := cfg.classes(export)
+	if err != nil {
+		return nil, nil, err
+	}
 	d, err := e.KnownDevice(cfg.device)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text := cfg.operands[0]
 	path, file := strings.CutPrefix(text, "tuned:")
@@ -195,24 +195,38 @@ func (cfg *mapConfig) book(e *env) (*launchmap.Book, error) {
 		if strings.HasSuffix(text, ".json") || strings.HasSuffix(text, ".json.gz") {
 			help = "write tuned:" + text
 		}
-		return nil, hint.Errorf(help, "%s is no REF of a map", text)
+		return nil, nil, hint.Errorf(help, "%s is no REF of a map", text)
 	} else if !file {
 		path = ""
 	} else if _, err := tune.Read(path); err != nil { // the empty path is the program's own
-		return nil, err
+		return nil, nil, err
 	}
-	t, err := e.ReadTuned(path, d)
+	t, err := e.ReadTuned(path, cfg.family, d)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case t.Book == nil:
-		return nil, hint.Errorf("`normbench map learn` measures one, `normbench map fill RECORDS` makes it "+
+		return nil, nil, hint.Errorf("`normbench map learn` measures one, `normbench map fill RECORDS` makes it "+
 			"from records", "%s has no map", path)
+	case t.Book.Map == nil && cfg.family != "":
+		return nil, nil, hint.Errorf("name its table: tuned:OUT/"+filepath.Join(d.ID, filepath.FromSlash(cfg.family),
+			tune.FileName), "the program has no map of %s alone", cfg.family)
 	case t.Book.Map == nil:
-		return nil, hint.Errorf("`normbench list devices` says which devices have a map",
+		return nil, nil, hint.Errorf("`normbench list devices` says which devices have a map",
 			"%s launches by %s: there is no map to show", d.ID, t.Book.Rung)
 	case t.Book.Near != launchmap.Own:
 		e.Notef("%s launches by %s", d.ID, t.Book.Rung)
 	}
-	return t.Book, nil
+	if t.BaseOf == "" {
+		return t.Book, classes, nil
+	}
+	f, err := e.Registry.Lookup(t.BaseOf)
+	if err != nil {
+		return nil, nil, err
+	}
+	classes = slices.DeleteFunc(classes, func(c launchmap.Class) bool { return c.Op != f.Op || c.Pass != f.Pass })
+	if len(classes) == 0 {
+		return nil, nil, lab.NoProblem(f.Name)
+	}
+	return t.Book, classes, nil
 }

@@ -21,7 +21,7 @@ import (
 // A fillConfig is what the flags of map fill ask for.
 type fillConfig struct {
 	commonFlags
-	out, prior string
+	out, prior, family string
 }
 
 func mapFillCommand(e *env) *cli.Command {
@@ -43,6 +43,7 @@ func mapFillCommand(e *env) *cli.Command {
 				Usage: "draw the map to `FILE`.svg"},
 			cfg.htmlFlag(),
 			priorFlag(&cfg.prior, "none"),
+			familyFlag(&cfg.family, "fill the map of this `FAMILY` alone, from its times"),
 			cfg.kernelsFlag(),
 		}, cfg.tableFlags()...),
 	}, &cfg.commonFlags, func() error { return fillMap(e, cfg) })
@@ -60,14 +61,17 @@ func fillMap(e *env, cfg *fillConfig) error {
 		return hint.Errorf("name it .json; `normbench map export tuned:FILE --format go` makes code of it",
 			"--out %s is no tuned table", out)
 	}
+	if _, err := e.Against(cfg.family); err != nil {
+		return err
+	}
 	step := e.Wait("reading the records")
 	defer step.End()
-	d, err := learn.Collect(cfg.operands)
+	d, err := learn.Collect(cfg.family, cfg.operands)
 	if err != nil {
 		return err
 	}
 	e.NoteOnce(d.Notes...)
-	p, err := e.Policy(cfg.prior, d.Device, shapes.Everything, nil)
+	p, err := e.Policy(cfg.prior, cfg.family, d.Device, shapes.Everything, nil)
 	if err != nil {
 		return err
 	}

@@ -23,9 +23,9 @@ func priorFlag(to *string, value string) cli.Flag {
 // A learnConfig is what the flags of map learn ask for.
 type learnConfig struct {
 	targetFlags
-	budget             time.Duration
-	audit              int
-	bounds, prior, out string
+	budget                     time.Duration
+	audit                      int
+	bounds, prior, out, family string
 }
 
 func mapLearnCommand(e *env) *cli.Command {
@@ -52,6 +52,7 @@ func mapLearnCommand(e *env) *cli.Command {
 			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain",
 				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag(&cfg.prior, "auto"),
+			familyFlag(&cfg.family, "learn the map of this `FAMILY` alone, into OUT/<device>/FAMILY/tuned.json"),
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` for results", Value: defaultOut},
 			cfg.htmlFlag(),
@@ -71,7 +72,10 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err != nil {
 		return err
 	}
-	if _, err := lab.Prior(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
+	if _, err := e.Against(cfg.family); err != nil {
+		return err
+	}
+	if _, err := lab.Prior(cfg.prior, cfg.family, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
 	devices, err := e.Open(cfg.config(&cfg.commonFlags, "cold"))
@@ -80,11 +84,11 @@ func runLearn(e *env, cfg *learnConfig) error {
 	}
 	defer lab.Close(devices)
 	info := devices[0].Info()
-	p, err := e.Policy(cfg.prior, info, domain, classes)
+	p, err := e.Policy(cfg.prior, cfg.family, info, domain, classes)
 	if err != nil {
 		return err
 	}
-	got, err := e.Learn(&lab.LearnTask{Policy: p, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
+	got, err := e.Learn(&lab.LearnTask{Policy: p, Family: cfg.family, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
 		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {
 		if got != nil { // the map is printed all the same

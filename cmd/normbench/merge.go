@@ -76,7 +76,7 @@ func merge(e *env, files []string, out string) error {
 	if t.Map != nil {
 		rasters = len(t.Map.Rasters)
 	}
-	e.Notef("%s of %s merged: %s, %s", console.Count(len(tables), "table"), t.Device.ID,
-		console.Count(len(t.Entries), "entry"), fmt.Sprintf("a map of %s", console.Count(rasters, "raster")))
-	return nil
+	_, err = fmt.Fprintf(e.out, "%s of %s merged: %s, a map of %s\n", console.Count(len(tables), "table"), t.Device.ID,
+		console.Count(len(t.Entries), "entry"), console.Count(rasters, "raster"))
+	return err
 }

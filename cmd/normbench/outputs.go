@@ -108,7 +108,7 @@ func (e *env) command(c *cli.Command, x *commonFlags, run func() error) *cli.Com
 		if !x.loads {
 			flags := names(c.Flags)
 			if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") ||
-				!slices.Contains(flags, "kernels")); err != nil {
+				!slices.Contains(flags, "kernels"), append(strings.Split(ctx.String("family"), ","), x.operands...)); err != nil {
 				return err
 			}
 		}

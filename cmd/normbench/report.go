@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -65,6 +67,8 @@ func showReport(e *env, cfg *reportConfig) error {
 		c = live.Comparison()
 	} else if c, err = compareRecorded(e, []string{ops[0] + "#base", ops[0]}, wanted); err != nil {
 		return err
+	} else if err = putBeside(e, c, ops[0], wanted); err != nil {
+		return err
 	}
 	page := "report.html"
 	if _, err := os.Stat(defaultOut); err == nil {
@@ -76,4 +80,20 @@ func showReport(e *env, cfg *reportConfig) error {
 	}
 	c.Next = next + "; `normbench sweep` tunes kernels on this machine"
 	return showCompared(e, &cfg.commonFlags, &cfg.Selection, c)
+}
+
+// putBeside puts normbench's default beside what a family against itself has recorded.
+func putBeside(e *env, c *report.Comparison, path string, wanted func(kernels.Problem) bool) error {
+	var sides [2]report.Side
+	for i, text := range []string{path + "#default", path} {
+		s, err := e.Side(text)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Measurement) bool { return !wanted(p) })
+		sides[i] = s
+	}
+	sides[0].Label = "normbench's default"
+	c.PutBeside(sides[0], sides[1])
+	return nil
 }

@@ -511,7 +511,7 @@ func replaceall(ts *testscript.TestScript, neg bool, args []string) {
 			var r record.Record
 			ts.Check(json.Unmarshal([]byte(line), &r))
 			key := record.Key(r.Problem, r.Variant(), run.Device,
-				record.CodeHash{Source: r.Source, Launch: r.Launch}.String(), run.Protocol)
+				record.CodeHash{Source: r.Source, Launch: r.Launch}.String(), run.Protocol, r.BaseOf)
 			line = strings.Replace(line, r.Key, key, 1)
 		} else if ours {
 			ts.Check(json.Unmarshal([]byte(line), &run))

@@ -43,10 +43,13 @@ func sweepCommand(e *env) *cli.Command {
 			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its " +
 			"records when its problem is done. At the end the sweep writes " +
 			"OUT/<device>/tuned.json and prints the table of base against best. A second sweep " +
-			"into the same folder measures only the variants that are missing or have changed.",
+			"into the same folder measures only the variants that are missing or have changed.\n\n" +
+			"With --family each family named is swept against itself: the base is its own default, only its " +
+			"configs win, and OUT/<device>/FAMILY/tuned.json is written. normbench's default stands beside it.",
 		Flags: slices.Concat(cfg.flags(), cfg.timingFlags.flags(), cfg.search.flags(), []cli.Flag{
 			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
-				Usage: "families to sweep, with commas (default: all that serve the problem)"},
+				Usage:       "`FAMILIES` to sweep each against its own default, with commas",
+				DefaultText: "all that serve the problem, against normbench's default"},
 			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat,
 				Usage: "`KNOB=V,V` replaces the values of a knob, such as --knob ctas=66,132; may repeat"},
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
@@ -93,12 +96,23 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	if stepErr != nil { // of a file that has changed meanwhile
 		return stepErr
 	}
-	found.SetSteps(steps)
-	found.Next = nextOf(s, found.Comparison)
-	shown := report.Render(e.out, found.Comparison, cfg.format)
+	problems := 0
+	for _, c := range found.Found {
+		c.SetSteps(steps)
+		problems += len(c.Rows)
+	}
+	if last := found.Found[len(found.Found)-1]; cfg.format != report.FormatCSV {
+		last.Next = nextOf(s, last)
+	}
+	shown := report.RenderAll(e.out, found.Found, cfg.format)
 	if shown == nil && found.Lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {
-			return found.Page("Sweep of " + console.Count(len(found.Rows), "problem") + " on " + cfg.info.Name)
+			title := "Sweep of " + console.Count(problems, "problem") + " on " + cfg.info.Name
+			page := found.Found[0].Page(title)
+			for _, c := range found.Found[1:] {
+				page.Append(c.Page(title))
+			}
+			return page
 		})
 	}
 	return cmp.Or(shown, found.Lost, err)
@@ -114,10 +128,14 @@ func nextOf(s *lab.SweepTask, c *report.Comparison) string {
 		return "stop what else runs here until `normbench selftest` passes, then sweep into another folder: such times " +
 			"prove little"
 	}
-	tuned := filepath.Join(s.Dir(), tune.FileName)
+	family, itself := strings.CutSuffix(c.A, report.OwnDefault)
+	if !itself {
+		family = ""
+	}
+	tuned := filepath.Join(s.Out, s.Devices[0].Info().ID, filepath.FromSlash(family), tune.FileName)
 	if p := c.BestGain(); p != nil {
-		return fmt.Sprintf("`normbench compare base tuned:%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
-			"again, live", quoteWord(tuned), p.M, p.N, p.Op, p.Pass)
+		return fmt.Sprintf("`normbench compare %s tuned:%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
+			"again, live", cmp.Or(family, "base"), quoteWord(tuned), p.M, p.N, p.Op, p.Pass)
 	}
 	return "`normbench sweep --shapes 4096x8192 --op rmsnorm` tunes a shape of your own; on a GPU, with a build of " +
 		"`make cuda`, add --device cuda"

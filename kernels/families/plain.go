@@ -105,7 +105,7 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 	if spec.Statistics() != 0 {
 		k1.Args = append(k1.Args, eps)
 	}
-	if !p.HasWeight() {
+	if !p.HasWeight() || p.NoDW {
 		return kernels.Plan{Launches: []kernels.Launch{k1}}
 	}
 	k2 := k1

@@ -37,6 +37,7 @@ var typical = []string{
 	"rmsnorm/bwd/33x541/bf16-wfp32+zc",
 	"layernorm/bwd/16384x768/fp16+bias",
 	"layernorm/bwd/4096x4096/bf16+bias",
+	"layernorm/bwd/4096x4096/bf16+bias+nodw",
 }
 
 // list holds what is said of the families that serve some problems, on two devices, to a file of each.

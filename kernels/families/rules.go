@@ -57,7 +57,7 @@ func extendRegistry(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Re
 		}
 		return b.(*launchmap.Book)
 	}
-	out := &kernels.Registry{File: r.File}
+	out := &kernels.Registry{File: r.File, Only: r.Only}
 	out.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
 		return book(d).Answer(p).Variant
 	}
@@ -96,7 +96,7 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 })
 
 // AnalyticRegistry has our families, and those of r that are not ours, whose defaults and bases know no
-// map.
+// map. Of a registry for one family against itself the default is that family's.
 func AnalyticRegistry(r *kernels.Registry) *kernels.Registry {
 	out := &kernels.Registry{File: r.File}
 	by := map[string]*kernels.Family{}
@@ -128,13 +128,21 @@ func AnalyticRegistry(r *kernels.Registry) *kernels.Registry {
 		}
 		return v
 	}
+	if r.Only != "" {
+		against, err := out.Against(r.Only)
+		if err != nil {
+			panic(err) // r has the family
+		}
+		return against
+	}
 	return out
 }
 
 // hasDesigns says whether an op is one of the two that designs are for.
 func hasDesigns(op kernels.Op) bool { return op == kernels.RMSNorm || op == kernels.LayerNorm }
 
-// Book answers for a device by a step, with the families of r behind it.
+// Book answers for a device by a step, with the families of r behind it. That of a registry for one family
+// against itself answers with no other.
 func Book(r *kernels.Registry, s launchmap.Rung, d kernels.DeviceInfo) *launchmap.Book {
 	return launchmap.NewBook(s, d, AnalyticRegistry(r))
 }

@@ -267,8 +267,8 @@ func outside() (list []question) {
 		list = append(list, question{text: "rmsnorm fwd " + sides + " bf16 0"})
 	}
 	for _, text := range []string{"rmsnorm fwd 64 4096 int8 0", "rmsnorm fwd 64 4096 fp64 0", "rmsnorm fwd 64 4096 torch.int8 0",
-		"rms_norm fwd 64 4096 bf16 0", "rmsnorm forward 64 4096 bf16 0", "rmsnorm fwd 64 4096 bf16 128",
-		"rmsnorm fwd 64 4096 bf16 4096"} {
+		"rms_norm fwd 64 4096 bf16 0", "rmsnorm forward 64 4096 bf16 0", "rmsnorm fwd 64 4096 bf16 65536",
+		fmt.Sprint("rmsnorm fwd 64 4096 bf16 ", 1<<len(kernels.Options()))} {
 		list = append(list, question{text: text, refused: true})
 	}
 	return list

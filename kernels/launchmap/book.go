@@ -91,10 +91,13 @@ func deviceDistance(m *Map, d *kernels.DeviceInfo) int {
 	return 1000*(d.ArchNumber()-m.Device.ArchNumber()) + max(sms, -sms)
 }
 
+// analyticBase is the name of what answers where no map does.
+const analyticBase = "the analytic base"
+
 // String says it in words.
 func (s Rung) String() string {
 	if s.Map == nil {
-		return "the analytic base"
+		return analyticBase
 	}
 	of, text := s.Map.Device, ""
 	switch s.Near {

@@ -55,18 +55,35 @@ func (b *Book) Draw(a Answer) (lines, nearby []string) {
 var evidence = map[byte]string{Measured: "measured there", Neighbour: "measured in cells nearby",
 	Borrowed: "borrowed", ByHand: "written by hand"}
 
+// behind names what answers where the map does not.
+func (b *Book) behind() string {
+	if family := b.analytic.Only; family != "" {
+		return "the default of " + family
+	}
+	return analyticBase
+}
+
+// Step says which map answers for a class, or what does in its place.
+func (b *Book) Step(c Class) string {
+	if step := b.ForClass(c); step.Map != nil {
+		return step.String()
+	}
+	return b.behind()
+}
+
 // Explain says what the book's answer for a problem rests on.
 func (b *Book) Explain(p kernels.Problem, a *Answer) string {
 	switch {
 	case a.Match == MatchOutside:
-		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; the "+
-			"analytic base answers",
-			MaxM, MinN, MaxN, MaxElems)
+		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; %s answers",
+			MaxM, MinN, MaxN, MaxElems, b.behind())
+	case b.Map == nil && b.analytic.Only != "":
+		return b.behind() + ", as no tuned table is given"
 	case b.Map == nil:
-		return "the analytic base: no map is for the device"
+		return b.behind() + ": no map is for the device"
 	case a.Raster == nil:
-		return fmt.Sprintf("the map has no cell of %s for it: the analytic base's config for the "+
-			"whole cell", ClassOf(p))
+		return fmt.Sprintf("the map has no cell of %s for it: a config of %s for the whole cell", ClassOf(p),
+			b.behind())
 	}
 	box := a.Raster.Box(a.Line, a.Cell, b.Device.SMs)
 	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", box.NLo, box.NHi, box.MLo, box.MHi,

@@ -225,6 +225,10 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 		}
 	}
 	x.About = b.about(families)
+	if x.Chain {
+		x.About = append(x.About, foldText("Comments say what a config rests on: measured there, neighbours, borrowed from "+
+			"another class or device, by hand, or the analytic base.", aboutWidth)...)
+	}
 	configs := x.addConfigs(uses)
 	for i, c := range classes {
 		kind := &exportKind{Class: c}

@@ -26,7 +26,9 @@ type Outcome struct {
 	Time          time.Time
 	Problem       kernels.Problem
 	Variant       kernels.Variant
-	Base          bool // the variant that runs before any tuning
+	Base          bool   // the variant that runs before any tuning
+	BaseOf        string // the family whose own default the base is; "" where it is normbench's
+	Default       bool   // normbench's default beside such a family
 	Status        kernels.Status
 	Reason        string    // why the status is not ok
 	Source        string    // hash of the family's source
@@ -66,7 +68,7 @@ func (e *Outcome) Finals() Final {
 // Summarize is the entry of a record of run, as Load makes it.
 func Summarize(r *Record, run *Run) Outcome {
 	e := Outcome{
-		Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status,
+		Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, BaseOf: r.BaseOf, Default: r.Default, Status: r.Status,
 		Reason: r.Reason, Source: r.Source, launch: r.Launch, Bytes: r.Bytes,
 		Summary: stats.Summarize(r.SamplesUS), SamplesUS: r.SamplesUS, StreamUS: r.StreamUS,
 	}
@@ -123,16 +125,34 @@ func (f *File) Status(key string) (kernels.Status, bool) {
 // file's, and not to be changed.
 type Outcomes []*Outcome
 
+// A contest names entries that were measured against one base: those of a problem, or of a problem
+// and a family against itself.
+type contest struct {
+	kernels.Problem
+	baseOf string
+}
+
+func (e *Outcome) contest() contest { return contest{e.Problem, e.BaseOf} }
+
+// Rivals says whether the entry's variant may win: see sweep.Task.Rivals.
+func (e *Outcome) Rivals() bool { return e.BaseOf == "" || e.Variant.Family == e.BaseOf }
+
+// Against keeps the entries that were measured against the default of a family, or with "" against
+// normbench's.
+func (es Outcomes) Against(family string) Outcomes {
+	return slices.DeleteFunc(slices.Clone(es), func(e *Outcome) bool { return e.BaseOf != family })
+}
+
 // ByProblem goes through copies of the entries of each problem, in the order of the problems' first
-// ones.
+// ones. Those of a family against itself come by themselves.
 func (es Outcomes) ByProblem() iter.Seq[[]Outcome] {
-	at := map[kernels.Problem]int{}
+	at := map[contest]int{}
 	var groups [][]Outcome
 	for _, e := range es {
-		i, ok := at[e.Problem]
+		i, ok := at[e.contest()]
 		if !ok {
 			i, groups = len(groups), append(groups, nil)
-			at[e.Problem] = i
+			at[e.contest()] = i
 		}
 		groups[i] = append(groups[i], *e)
 	}
@@ -142,11 +162,10 @@ func (es Outcomes) ByProblem() iter.Seq[[]Outcome] {
 // LatestOutcomes returns the last outcome of each problem and variant, in the place of the first. It leaves out what
 // was measured with an older source, driver or protocol, warm times where there are cold ones, and what
 // a search saw before its finals (see SearchEntries). Where several variants of a problem were recorded
-// as its base, because the map has changed between runs, only the last counts as the base. With among,
-// it looks at the entries for which among holds.
-func (f *File) LatestOutcomes(among ...func(*Outcome) bool) Outcomes {
-	return f.latestOutcomes(false, among)
-}
+// as its base, because the map has changed between runs, only the last counts as the base. Entries of a
+// family against itself count by themselves: the same variant may stand among them and among the others.
+// With among, it looks at the entries for which among holds.
+func (f *File) LatestOutcomes(among ...func(*Outcome) bool) Outcomes { return f.latestOutcomes(false, among) }
 
 // SearchOutcomes is LatestOutcomes of what searches saw before their finals.
 func (f *File) SearchOutcomes(among ...func(*Outcome) bool) Outcomes {
@@ -155,32 +174,32 @@ func (f *File) SearchOutcomes(among ...func(*Outcome) bool) Outcomes {
 
 func (f *File) latestOutcomes(searched bool, among []func(*Outcome) bool) (es Outcomes) {
 	type slot struct {
-		kernels.Problem
+		contest
 		kernels.Variant
 	}
-	at := map[slot]int{}              // in es
-	base := map[kernels.Problem]int{} // likewise, of the last one
+	at := map[slot]int{}      // in es
+	base := map[contest]int{} // likewise, of the last one
 	for _, e := range f.entries {
 		if e == nil || (e.Run.Protocol.Phase == PhaseSearch) != searched ||
 			slices.ContainsFunc(among, func(holds func(*Outcome) bool) bool { return !holds(e) }) {
 			continue
 		}
-		i, ok := at[slot{e.Problem, e.Variant}]
+		i, ok := at[slot{e.contest(), e.Variant}]
 		switch {
 		case !ok:
 			i, es = len(es), append(es, e)
-			at[slot{e.Problem, e.Variant}] = i
+			at[slot{e.contest(), e.Variant}] = i
 		case es[i].Run.Protocol.Cold && !e.Run.Protocol.Cold:
 			continue
 		default:
 			es[i] = e
 		}
 		if e.Base {
-			base[e.Problem] = i
+			base[e.contest()] = i
 		}
 	}
 	for i, e := range es {
-		if e.Base && base[e.Problem] != i {
+		if e.Base && base[e.contest()] != i {
 			c := *e
 			c.Base, es[i] = false, &c
 		}

@@ -31,12 +31,13 @@ func (c CodeHash) String() string {
 //     again. The UUID is left out, so that equal cards of a CI pool share a
 //     results folder; the run line keeps it,
 //   - the code and the launches: a Code as a string,
-//   - the protocol.
+//   - the protocol,
+//   - the family that was measured against itself, if one was: its search is another one.
 //
 // The seed, the host and the version of normbench do not count.
 func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string,
-	pr Protocol) string {
-	return newKeyer(&Run{Device: d, Protocol: pr}).key(p.String(), v.String(), source)
+	pr Protocol, baseOf string) string {
+	return newKeyer(&Run{Device: d, Protocol: pr}).key(p.String(), v.String(), source, baseOf)
 }
 
 // A keyer makes the keys of a run's records.
@@ -55,9 +56,12 @@ func newKeyer(run *Run) *keyer {
 		appendParts(nil, string(protocol))}
 }
 
-func (k *keyer) key(problem, variant, code string) string {
+func (k *keyer) key(problem, variant, code, baseOf string) string {
 	text := append(appendParts(make([]byte, 0, 1<<10), problem, variant), k.device...)
 	text = append(appendParts(text, code), k.protocol...)
+	if baseOf != "" { // the keys of all others stay as they were
+		text = appendParts(text, baseOf)
+	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:keyLen/2])
 }

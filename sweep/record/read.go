@@ -203,7 +203,7 @@ func (r *lineReader) resolve(it *item) error {
 	if rec.Family == Stream { // its key is of a family that is not recorded
 		return nil
 	}
-	if key := k.key(it.problem, it.variant, it.code); rec.Key == "" {
+	if key := k.key(it.problem, it.variant, it.code, rec.BaseOf); rec.Key == "" {
 		rec.Key = key
 	} else if rec.Key != key {
 		return hint.Errorf(lineHelp,

@@ -145,24 +145,28 @@ func (p Protocol) TimeOptions(n int) kernels.TimeOptions {
 
 // A Record is one variant measured on one problem.
 type Record struct {
-	Run          string          `json:"run"`           // ID of its run
-	Key          string          `json:"key,omitempty"` // made by Key; where a line has none, by its reader
-	Time         time.Time       `json:"time"`
-	Problem      kernels.Problem `json:"problem"`
-	Family       string          `json:"family"` // Stream for the stream
-	Config       kernels.Config  `json:"config"`
-	Base         bool            `json:"base,omitempty"` // the variant that runs before any tuning
-	Status       kernels.Status  `json:"status"`
-	Reason       string          `json:"reason,omitempty"` // why the status is not ok
-	Source       string          `json:"source"`           // hash of the code, families.Identity.Source
-	Launch       string          `json:"launch,omitempty"` // hash of what the plan launches, families.Identity.Launches
-	Seed         uint64          `json:"seed"`             // of the inputs
-	Bytes        int64           `json:"bytes"`            // compulsory traffic
-	ScratchBytes int64           `json:"scratch_bytes,omitempty"`
-	Check        *kernels.Check  `json:"check,omitempty"`
-	SamplesUS    []float64       `json:"samples_us,omitempty"` // microseconds, in the order taken; see Micros
-	Stages       []Stage         `json:"stages,omitempty"`
-	StagesBy     string          `json:"stages_by,omitempty"` // how: kernels.ByExposed and others
+	Run     string          `json:"run"`           // ID of its run
+	Key     string          `json:"key,omitempty"` // made by Key; where a line has none, by its reader
+	Time    time.Time       `json:"time"`
+	Problem kernels.Problem `json:"problem"`
+	Family  string          `json:"family"` // Stream for the stream
+	Config  kernels.Config  `json:"config"`
+	Base    bool            `json:"base,omitempty"` // the variant that runs before any tuning
+	// BaseOf is the family that was measured against itself: Base marks its own default, Default
+	// what normbench runs, beside it. It is "" where the base is normbench's default.
+	BaseOf       string         `json:"base_of,omitempty"`
+	Default      bool           `json:"default,omitempty"`
+	Status       kernels.Status `json:"status"`
+	Reason       string         `json:"reason,omitempty"` // why the status is not ok
+	Source       string         `json:"source"`           // hash of the code, families.Identity.Source
+	Launch       string         `json:"launch,omitempty"` // hash of what the plan launches, families.Identity.Launches
+	Seed         uint64         `json:"seed"`             // of the inputs
+	Bytes        int64          `json:"bytes"`            // compulsory traffic
+	ScratchBytes int64          `json:"scratch_bytes,omitempty"`
+	Check        *kernels.Check `json:"check,omitempty"`
+	SamplesUS    []float64      `json:"samples_us,omitempty"` // microseconds, in the order taken; see Micros
+	Stages       []Stage        `json:"stages,omitempty"`
+	StagesBy     string         `json:"stages_by,omitempty"` // how: kernels.ByExposed and others
 	// Visits are the launches of each visit in SamplesUS, where there was more
 	// than one. Of the finals of a problem, visits of one number were one round.
 	Visits []int `json:"visits,omitempty"`

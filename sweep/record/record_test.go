@@ -62,7 +62,7 @@ func testRecord(run *Run, i int) *Record {
 		return Micros(x)
 	}
 	return &Record{
-		Run: run.ID, Key: Key(p, v, run.Device, "0123456789abcdef", run.Protocol),
+		Run: run.ID, Key: Key(p, v, run.Device, "0123456789abcdef", run.Protocol, ""),
 		Time:    testTime.Add(time.Duration(i) * time.Millisecond),
 		Problem: p, Family: v.Family, Config: v.Config, Base: i == 0, Status: kernels.StatusOK,
 		Source: "0123456789abcdef",
@@ -175,10 +175,11 @@ func TestKey(t *testing.T) {
 			Device   *kernels.DeviceInfo
 			Source   string
 			Protocol *Protocol
-		}{&kernels.Problem{}, kernels.Variant{Family: "f"}, &run.Device, "s", &run.Protocol}
+			BaseOf   string
+		}{&kernels.Problem{}, kernels.Variant{Family: "f"}, &run.Device, "s", &run.Protocol, ""}
 		*x.Problem = testProblem
 		assert.NoError(t, json.Unmarshal([]byte(changes), &x), changes)
-		key := Key(*x.Problem, x.Variant, *x.Device, x.Source, *x.Protocol)
+		key := Key(*x.Problem, x.Variant, *x.Device, x.Source, *x.Protocol, x.BaseOf)
 		assert.That(t, isKey(key), "%q is no key", key)
 		if of, ok := seen[key]; ok {
 			return "that of " + of
@@ -341,7 +342,7 @@ func TestLoad(t *testing.T) {
 	again.Check.Differing, again.SearchUS = 4, 1
 	stale := testRecord(r1, 2)
 	stale.Source, stale.Reason = "fedcba9876543210", ""
-	stale.Key = Key(stale.Problem, stale.Variant(), r1.Device, stale.Source, r1.Protocol)
+	stale.Key = Key(stale.Problem, stale.Variant(), r1.Device, stale.Source, r1.Protocol, "")
 	vs := []Line{r1, testRecord(r1, 0), wrongRecord(r1, 1), stale, testRecord(r1, 2), r2}
 	again.Key = testRecord(r1, 0).Key
 	path := writeFile(t, lines(t, append(vs, again)...))
@@ -399,7 +400,7 @@ func TestReadPrintable(t *testing.T) {
 	rec := testRecord(run, 0)
 	rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusLaunch, evil, nil, nil
 	rec.Family = "my/" + evil
-	rec.Key = Key(rec.Problem, rec.Variant(), run.Device, rec.Source, run.Protocol)
+	rec.Key = Key(rec.Problem, rec.Variant(), run.Device, rec.Source, run.Protocol, "")
 	recs, runs, _, err := readAll(writeFile(t, lines(t, run, rec)))
 	assert.Must(t, err == nil && len(recs) == 1, "%v %v", len(recs), err)
 	texts := []string{recs[0].Reason, recs[0].Family}

@@ -35,7 +35,7 @@ func (r *Run) makePrintable() {
 
 // makePrintable is that of what a user's kernels and peers have named.
 func (r *Record) makePrintable() {
-	makePrintable(&r.Run, &r.Family, (*string)(&r.Status), &r.Reason, &r.Chosen, &r.Source,
+	makePrintable(&r.Run, &r.Family, &r.BaseOf, (*string)(&r.Status), &r.Reason, &r.Chosen, &r.Source,
 		&r.Launch, &r.StagesBy)
 	for i := range r.Stages {
 		makePrintable(&r.Stages[i].Stage)

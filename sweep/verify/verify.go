@@ -85,6 +85,8 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 			k.Unrun = f.Reason
 		case k.Code == Peer && f.Status == kernels.StatusRefused:
 			k.Unrun = f.Error()
+		case k.Code == Peer && f.Status == kernels.StatusUnfit:
+			k.Unrun, k.Unfit = f.Reason, true
 		default:
 			k.fail(v, o.on+f.Error())
 		}
@@ -164,6 +166,7 @@ type Verdicts struct {
 	Family          *kernels.Family
 	Refs, Code      string
 	Unrun           string // what the emulator lacks to run it, or why a peer refuses the problem
+	Unfit           bool   // what Unrun says is of this machine, not of a peer
 	Partly          string // how far the checks of a config came that were stopped
 	Configs, Failed int
 	Order           []string

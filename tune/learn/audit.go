@@ -31,7 +31,10 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 	var ps []kernels.Problem
 	for _, s := range l.Domain.Draw(2*n+8, l.Seed^auditSalt) {
 		p := withShape(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
-		if len(ps) < n && !known[p] && p.CheckFits(info) == nil {
+		if len(ps) == n || known[p] || p.CheckFits(info) != nil {
+			continue
+		}
+		if _, err := reg.Base(p, info); err == nil { // one family does not serve all
 			ps = append(ps, p)
 		}
 	}

@@ -72,7 +72,8 @@ func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
 	for tries := 0; tries < 24 && len(ps) == 0; tries++ {
 		for _, s := range c.draw(of) {
 			p := withShape(of, s.M, s.N)
-			if len(ps) < groupRows && !c.have[p] && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil {
+			if len(ps) < groupRows && !c.have[p] && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil &&
+				len(c.Registry.Candidates(p)) > 0 {
 				c.have[p] = true
 				ps = append(ps, p)
 			}
@@ -191,7 +192,7 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	}
 	chosen := c.choose(ps)
 	for i, p := range ps {
-		t := sweep.Task{Problem: p}
+		t := sweep.Task{Problem: p, BaseOf: c.Registry.Only}
 		plans := map[string]bool{}
 		add := func(v kernels.Variant) {
 			if f := c.family(p, v); f != nil {

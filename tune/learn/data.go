@@ -45,14 +45,16 @@ func (p *Point) OK(v kernels.Variant) bool { return p.US[v] > 0 && !math.IsInf(p
 
 // Gather takes the cold times of records files, of the problems that keep wants. Of a problem and
 // variant the last record counts. Times of several devices, or of several sources of one family, do
-// not compare: they are an error.
-func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, error) {
+// not compare: they are an error. Of a family, "" for all, it takes that family's times alone: those
+// that it has against itself, and for variants without one those among all families. Without a family
+// it leaves out what families have against themselves.
+func Gather(family string, keep func(kernels.Problem) bool, files ...*record.File) (*Data, error) {
 	d := &Data{Sources: map[string]string{}}
 	points := map[kernels.Problem]*Point{}
-	cold := func(e *record.Outcome) bool { return e.Run.Protocol.Cold }
 	for _, f := range files {
 		d.Notes = append(d.Notes, f.Notes...)
-		for _, run := range f.Runs {
+		entries, runs := entriesOf(family, f)
+		for _, run := range runs {
 			if have, now := d.Device, run.Device; len(d.Runs) > 0 &&
 				(have.ID != now.ID || have.Arch != now.Arch || have.SMs != now.SMs) {
 				return nil, hint.Errorf("fill the map of one device at a time",
@@ -63,27 +65,27 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 			}
 			d.Tool, d.Protocol, d.Device = run.Tool, run.Protocol, run.Device
 		}
-		for _, e := range slices.Concat(f.SearchOutcomes(cold), f.LatestOutcomes(cold)) {
+		for _, e := range entries {
 			if e.Time.After(d.Date) {
 				d.Date = e.Time
 			}
 			// Peers are measured beside ours; no map of ours can launch them.
-			family := e.Variant.Family
-			if _, peer := kernels.PeerName(family); peer || family == record.Stream {
+			of := e.Variant.Family
+			if _, peer := kernels.PeerName(of); peer || of == record.Stream {
 				continue
 			}
-			if old := cmp.Or(d.Sources[family], e.Source); old != e.Source {
+			if old := cmp.Or(d.Sources[of], e.Source); old != e.Source {
 				return nil, hint.Errorf("sweep again into the same folder, which measures what "+
 					"has changed, or give records of "+
 					"one version of the kernels", "%s was measured with the sources %s and %s, "+
 					"which do not compare",
-					family, min(old, e.Source), max(old, e.Source))
+					of, min(old, e.Source), max(old, e.Source))
 			}
-			d.Sources[family] = e.Source
+			d.Sources[of] = e.Source
 			if points[e.Problem] == nil {
 				points[e.Problem] = &Point{Problem: e.Problem, US: map[kernels.Variant]float64{}}
 			}
-			points[e.Problem].add(e)
+			points[e.Problem].add(e, family)
 		}
 	}
 	for q, p := range points {
@@ -95,12 +97,40 @@ func Gather(keep func(kernels.Problem) bool, files ...*record.File) (*Data, erro
 	return d, nil
 }
 
-func (p *Point) add(e *record.Outcome) {
+// entriesOf are the cold entries of a file that count for a family, or with "" for all, the later ones
+// last, and the runs that made them or nothing.
+func entriesOf(family string, f *record.File) (entries record.Outcomes, runs []*record.Run) {
+	counts := func(e *record.Outcome) bool {
+		return e.BaseOf == family && e.Rivals() || e.BaseOf == "" && e.Variant.Family == family
+	}
+	of, others := map[*record.Run]bool{}, map[*record.Run]bool{}
+	for _, e := range slices.Concat(f.SearchOutcomes(), f.LatestOutcomes()) {
+		if counts(e) {
+			of[e.Run] = true
+		} else {
+			others[e.Run] = true
+		}
+	}
+	for _, run := range f.Runs {
+		if of[run] || !others[run] {
+			runs = append(runs, run)
+		}
+	}
+	cold := func(e *record.Outcome) bool { return e.Run.Protocol.Cold && counts(e) }
+	entries = slices.Concat(f.SearchOutcomes(cold), f.LatestOutcomes(cold))
+	slices.SortStableFunc(entries, func(a, b *record.Outcome) int { // its own times replace the others
+		return strings.Compare(a.BaseOf, b.BaseOf)
+	})
+	return entries, runs
+}
+
+// add adds an entry. Finals among all families are no full search of one.
+func (p *Point) add(e *record.Outcome, family string) {
 	p.Stream = cmp.Or(e.StreamUS, p.Stream)
 	switch {
 	case e.Status == kernels.StatusOK:
 		p.US[e.Variant] = e.Median
-		if e.Run.Protocol.Phase == record.PhaseFinal {
+		if e.Run.Protocol.Phase == record.PhaseFinal && e.BaseOf == family {
 			if p.finals == nil {
 				p.finals = map[kernels.Variant]bool{}
 			}
@@ -123,7 +153,7 @@ func (p *Point) bestTime() float64 {
 }
 
 // Collect reads records files of one device; see Gather.
-func Collect(paths []string) (*Data, error) {
+func Collect(family string, paths []string) (*Data, error) {
 	var files []*record.File
 	for _, path := range paths {
 		f, err := record.Load(path)
@@ -132,13 +162,23 @@ func Collect(paths []string) (*Data, error) {
 		}
 		files = append(files, f)
 	}
-	d, err := Gather(func(kernels.Problem) bool { return true }, files...)
+	d, err := Gather(family, func(kernels.Problem) bool { return true }, files...)
 	if err != nil {
 		return nil, err
 	}
 	if len(d.Points) == 0 {
-		return nil, hint.Errorf("`normbench sweep` and `normbench map learn` write records",
-			"%s: no problem with a cold time", strings.Join(paths, ", "))
+		of, next := "", "`normbench sweep` and `normbench map learn` write records"
+		if family != "" {
+			of = " of " + family
+		}
+		for _, f := range files {
+			for _, e := range f.LatestOutcomes() {
+				if e.BaseOf != "" && e.BaseOf != family {
+					next = "add --family " + e.BaseOf + ": they have times of it against itself"
+				}
+			}
+		}
+		return nil, hint.Errorf(next, "%s: no problem with a cold time%s", strings.Join(paths, ", "), of)
 	}
 	compiled := map[string]bool{}
 	for _, r := range d.Runs {

@@ -140,7 +140,7 @@ func TestSimulated(t *testing.T) {
 // lose little in the mean: what is known nearby is worth more than the base. That the same points
 // make the same map, and that all of it is accepted, the tests of the map that is checked in show.
 func TestHeldOut(t *testing.T) {
-	d, err := Collect([]string{"../../results/nvidia-h200/learn"})
+	d, err := Collect("", []string{"../../results/nvidia-h200/learn"})
 	assert.NoError(t, err)
 	var in, out []*Point
 	for _, p := range d.Points {
@@ -255,7 +255,7 @@ func TestSmallBudget(t *testing.T) {
 	}
 	assert.That(t, len(seen) >= 3 && seen[0] <= 8 && checkpoints >= 2,
 		"%d checkpoints, %v", checkpoints, seen)
-	d, err := Collect([]string{l.Records.Path})
+	d, err := Collect("", []string{l.Records.Path})
 	assert.NoError(t, err)
 	assert.That(t, len(d.Runs) == 1 && len(d.Points) == len(l.Data.Points),
 		"%d runs, %d of %d problems", len(d.Runs), len(d.Points), len(l.Data.Points))
@@ -300,7 +300,7 @@ func TestBestOfFinals(t *testing.T) {
 		for i, phase := range phases {
 			p.add(&record.Outcome{Status: kernels.StatusOK, Summary: stats.Summary{Median: 3 - float64(i)},
 				Variant: kernels.Variant{Family: string(rune('a' + i))},
-				Run:     &record.Run{Protocol: record.Protocol{Phase: phase}}})
+				Run:     &record.Run{Protocol: record.Protocol{Phase: phase}}}, "")
 		}
 		assert.Equal(t, p.bestTime(), want, phases)
 	}

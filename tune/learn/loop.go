@@ -115,7 +115,7 @@ func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 		batchTime = l.Now().Sub(start)
 		after := <-ready
 		if err == nil {
-			l.Data, err = Gather(l.AsksFor, l.Records)
+			l.Data, err = Gather(l.Policy.Registry.Only, l.AsksFor, l.Records)
 		}
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package ref
 import (
 	"fmt"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/launchmap"
@@ -25,20 +26,57 @@ type tunedKey struct {
 }
 
 // ReadTuned reads a tuned table for a device; the empty path is the program's own map. A map that is
-// no step of the device's ladder is an error, and a config that no family has a note.
-func (s *Resolver) ReadTuned(path string, d kernels.DeviceInfo) (*TunedBook, error) {
+// no step of the device's ladder is an error, and a config that no family has a note. A table of one
+// family answers with no other; the family that is asked for, "" for all or for the table's own, must be
+// its.
+func (s *Resolver) ReadTuned(path, family string, d kernels.DeviceInfo) (*TunedBook, error) {
 	if path == "" {
-		return &TunedBook{&tune.TunedTable{Device: d}, families.Book(s.Registry, families.Rung(d), d), d}, nil
+		return s.builtin(family, d)
 	}
 	key := tunedKey{path, d}
-	if t := s.tuned[key]; t != nil {
+	t := s.tuned[key]
+	if t == nil {
+		table, err := tune.Read(path)
+		if err != nil {
+			return nil, err
+		}
+		if t, err = s.open(path, table, d); err != nil {
+			return nil, err
+		}
+		if s.tuned == nil {
+			s.tuned = map[tunedKey]*TunedBook{}
+		}
+		s.tuned[key] = t
+	}
+	if family != "" {
+		return t, t.CheckFamily(path, family)
+	}
+	return t, nil
+}
+
+// builtin is the program's own map, or the default of a family.
+func (s *Resolver) builtin(family string, d kernels.DeviceInfo) (*TunedBook, error) {
+	t := &TunedBook{TunedTable: &tune.TunedTable{Device: d, BaseOf: family}, device: d}
+	if family == "" {
+		t.Book = families.Book(s.Registry, families.Rung(d), d)
 		return t, nil
 	}
-	table, err := tune.Read(path)
-	if err != nil {
-		return nil, err
+	against, err := s.Registry.Against(family)
+	if err == nil {
+		t.Book = launchmap.NewBook(launchmap.Rung{}, d, against)
 	}
-	t := &TunedBook{TunedTable: table, device: d}
+	return t, err
+}
+
+func (s *Resolver) open(path string, table *tune.TunedTable, d kernels.DeviceInfo) (*TunedBook, error) {
+	t, r := &TunedBook{TunedTable: table, device: d}, s.Registry
+	if table.BaseOf != "" {
+		var err error
+		if r, err = r.Against(table.BaseOf); err != nil {
+			return nil, hint.Errorf("add --kernels FOLDER, if it is yours", "%s is the table of a family that is not "+
+				"there: %w", path, err)
+		}
+	}
 	if m := table.Map; m != nil {
 		step, err := launchmap.RungOf(path, m, &d)
 		if err != nil {
@@ -47,13 +85,9 @@ func (s *Resolver) ReadTuned(path string, d kernels.DeviceInfo) (*TunedBook, err
 		for _, note := range m.UnknownConfigs(s.Registry) {
 			s.Note(path + ": " + note + "; its cells are skipped")
 		}
-		t.Book = families.Book(s.Registry, step, d)
+		t.Book = families.Book(r, step, d)
 	}
 	s.Note(t.TellOtherDevice(path))
-	if s.tuned == nil {
-		s.tuned = map[tunedKey]*TunedBook{}
-	}
-	s.tuned[key] = t
 	return t, nil
 }
 
@@ -84,7 +118,7 @@ func (t *TunedBook) Answer(p kernels.Problem) (a launchmap.Answer, match, why st
 
 // tunedVariant is the variant of a table for a problem, without a family where it has none.
 func (s *Resolver) tunedVariant(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, error) {
-	t, err := s.ReadTuned(r.Name, d)
+	t, err := s.ReadTuned(r.Name, "", d)
 	if err != nil {
 		return kernels.Variant{}, err
 	}

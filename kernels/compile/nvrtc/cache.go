@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ type Cache struct {
 	dir     string
 	version string        // of NVRTC, part of every key of its cubins
 	compile CompileFunc   // by NVRTC; nil without it, where nobody asks for CUDA
-	python  CompileFunc   // by Triton, whose versions are in the options
+	python  Python        // Triton, whose versions are in the options
 	shelf   *includeCache // nil without include folders
 
 	mu     sync.Mutex
@@ -53,9 +54,15 @@ func (c *Cache) UsePool(p *Pool) *Cache {
 	return c
 }
 
-// UsePython has a function compile sources of Python.
-func (c *Cache) UsePython(compile CompileFunc) *Cache {
-	c.python = compile
+// Python compiles sources of Python, whose code may depend on the target.
+type Python interface {
+	Compile(Source, CompileOptions) (*Binary, error)
+	Target() string
+}
+
+// UsePython has p compile sources of Python.
+func (c *Cache) UsePython(p Python) *Cache {
+	c.python = p
 	return c
 }
 
@@ -83,7 +90,7 @@ func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	case src.IsPython() && !utf8.ValidString(src.Text):
 		return nil, &CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
 	case src.IsPython():
-		compile = c.python
+		compile = c.python.Compile
 	}
 	key, err := c.key(src, opt)
 	if err != nil {
@@ -110,7 +117,8 @@ func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
 		src = src.code()
 	}
 	if src.IsPython() {
-		return cacheKey("triton", src, slices.Concat(flags, opt.Names)), err
+		src.Root = ""
+		return cacheKey("triton "+c.python.Target(), src, slices.Concat(flags, opt.Names)), err
 	}
 	flags = slices.Concat(flags, c.shelf.sums(src, opt.Include), opt.Names)
 	return cacheKey(c.version, src, flags), err
@@ -122,7 +130,7 @@ func (s Source) code() Source {
 	for name, text := range s.Headers {
 		headers[name] = StripComments(text)
 	}
-	return Source{s.Name, StripComments(s.Text), headers}
+	return Source{Name: s.Name, Text: StripComments(s.Text), Headers: headers}
 }
 
 // note keeps the first of what Warning says.
@@ -188,6 +196,9 @@ func decodeEntry(key string, data []byte) (*Binary, error) {
 }
 
 var errForeign = errors.New("cache entry of somebody else")
+
+// IsTrusted says whether nobody else may have written a file.
+func IsTrusted(st fs.FileInfo) bool { return foreign(st) == "" || os.Getenv(sharedVariable) != "" }
 
 // read does not trust an entry that somebody else may have written: what is in it runs on the GPU.
 func (c *Cache) read(file, key string) (*Binary, error) {

@@ -2,6 +2,7 @@ package nvrtc
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,8 +109,7 @@ func inclusions(text string) inclusion {
 }
 
 // ReadSource reads a file with the files that it includes or imports by name, which stand beside it,
-// those in inactive lines too, and with those that they do. What a Python file imports may be
-// elsewhere.
+// those in inactive lines too, and with those that they do. Of a Python file they are those of Imports.
 func ReadSource(file func(name string) (string, error), name string) (Source, error) {
 	text, err := file(name)
 	if err != nil {
@@ -120,12 +120,13 @@ func ReadSource(file func(name string) (string, error), name string) (Source, er
 		return src, nil
 	}
 	origin := name[:strings.LastIndexByte(name, ':')+1]
+	if src.IsPython() {
+		return src, src.readImports(file, origin)
+	}
 	var follow func(text string) error
 	follow = func(text string) error {
-		x := inclusion{}
-		if src.IsPython() {
-			x.quoted = imports(text)
-		} else if x = inclusions(text); x.odd != "" {
+		x := inclusions(text)
+		if x.odd != "" {
 			return hint.Errorf(`write #include "FILE" or <FILE>`,
 				"%.60s, which names no file to follow", x.odd)
 		}
@@ -134,9 +135,7 @@ func ReadSource(file func(name string) (string, error), name string) (Source, er
 				continue
 			}
 			text, err := file(origin + name)
-			if err != nil && src.IsPython() {
-				continue
-			} else if err != nil {
+			if err != nil {
 				return fmt.Errorf("%q, which is nowhere", name)
 			}
 			src.Headers[name] = text
@@ -149,19 +148,26 @@ func ReadSource(file func(name string) (string, error), name string) (Source, er
 	return src, follow(text)
 }
 
-var importRE = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+\.?(\w+)|import[ \t]+([\w., \t]+))`)
-
-// imports are the names of files that a Python file may import.
-func imports(text string) (names []string) {
-	for _, m := range importRE.FindAllStringSubmatch(text, -1) {
-		for _, name := range strings.Split(m[1]+m[2], ",") {
-			if word := strings.Fields(name); len(word) > 0 {
-				first, _, _ := strings.Cut(word[0], ".")
-				names = append(names, first+".py")
-			}
+// readImports reads the files of Imports, where a source has been probed.
+func (s *Source) readImports(file func(name string) (string, error), origin string) error {
+	text, err := file(Imports(s.Name))
+	if err != nil {
+		return nil
+	}
+	var found struct {
+		Package, Root string
+		Files         []string
+	}
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		return err
+	}
+	s.Package, s.Root = found.Package, found.Root
+	for _, name := range found.Files {
+		if s.Headers[name], err = file(origin + name); err != nil {
+			return err
 		}
 	}
-	return names
+	return nil
 }
 
 // includesSystem says whether a source includes something in angle brackets. Only such a

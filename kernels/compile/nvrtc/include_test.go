@@ -3,6 +3,7 @@ package nvrtc
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -108,8 +109,22 @@ func TestIncludeCompiles(t *testing.T) {
 	}
 }
 
-func TestImports(t *testing.T) {
-	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n" +
-		"# import k\nx = 'import l'\nimportm")
-	assert.Same(t, got, []string{"a.py", "b.py", "d.py", "f.py", "i.py"})
+// A source of Python has the files that its probe has found, and none without one.
+func TestReadPython(t *testing.T) {
+	files := map[string]string{"user:k.py": "from .tools import SIZE\n"}
+	read := func(name string) (string, error) {
+		if text, ok := files[name]; ok {
+			return text, nil
+		}
+		return "", fs.ErrNotExist
+	}
+	src, err := ReadSource(read, "user:k.py")
+	assert.That(t, err == nil && src.Package == "" && len(src.Headers) == 0, "%+v, %v", src, err)
+	files[Imports("user:k.py")] = `{"Package": "lib.ops", "Files": ["lib/ops/tools.py"]}`
+	_, err = ReadSource(read, "user:k.py")
+	assert.That(t, errors.Is(err, fs.ErrNotExist), "without a file that it imports: %v", err)
+	files["user:lib/ops/tools.py"] = "SIZE = 1\n"
+	src, err = ReadSource(read, "user:k.py")
+	assert.That(t, err == nil && src.Package == "lib.ops" && src.Headers["lib/ops/tools.py"] == "SIZE = 1\n",
+		"%+v, %v", src, err)
 }

@@ -19,7 +19,9 @@ var ErrNotFound = errors.New("NVRTC library not found")
 type Source struct {
 	Name    string            // file name that errors are reported under, such as "rms_fwd.cu"
 	Text    string            // CUDA C++; entry functions are extern "C"
-	Headers map[string]string // text by the name that #include asks for
+	Headers map[string]string // text by the name that #include asks for, or by the path of a module
+	Package string            `json:",omitempty"` // in which a Python source lies, such as "package.kernels"
+	Root    string            `json:",omitempty"` // the folder that the package lies in, which is no part of a key
 }
 
 // IsCompiled says that the text is no source but a cubin or PTX, by the name's ending.
@@ -32,6 +34,10 @@ func (s Source) IsPython() bool {
 	return strings.HasSuffix(s.Name, ".py") || strings.HasPrefix(s.Name, Module) ||
 		strings.Contains(s.Name, ":"+Module)
 }
+
+// Imports is the name of what a probe of a Python source has found: as JSON, its package, where that lies, and
+// the files that it imports of its own, which are named from there.
+func Imports(name string) string { return name + "#imports" }
 
 // Module stands before the name of an installed Python module.
 const Module = "python:"

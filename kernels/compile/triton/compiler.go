@@ -8,31 +8,49 @@ import (
 	"time"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/kernels/compile/nvrtc"
 )
 
 const (
-	// startTimeout is how long a process may take to import a source, such as one with PyTorch, and
-	// compileTimeout how long a kernel may take.
+	// startTimeout is how long a process may take to import Triton, or a source, such as one with
+	// PyTorch, and compileTimeout how long a kernel may take.
 	startTimeout   = 3 * time.Minute
 	compileTimeout = 2 * time.Minute
 )
 
-// A Service has Triton compile. For each Python source it has a process that imports it once, and
-// forks workers that compile: as many as kernels are asked for at once, of some 100 MB each.
+// A Target is the GPU that is compiled for, with the figures that modules ask for when they are
+// imported.
+type Target struct {
+	Name, Arch             string
+	SMs, Shared, Registers int
+	Memory, Cache          int64
+}
+
+// TargetOf is a device as a target.
+func TargetOf(d kernels.DeviceInfo) Target {
+	return Target{Name: d.Name, Arch: d.Arch, SMs: d.SMs, Shared: d.SharedPerBlock,
+		Registers: d.RegsPerSM, Memory: d.MemoryBytes, Cache: d.CacheBytes}
+}
+
+// A Service has Triton compile. One process imports Triton, and forks one for each Python source,
+// which imports it. These fork workers that compile: as many as kernels are asked for at once, of some
+// 100 MB each.
 type Service struct {
-	ctx   context.Context
-	close context.CancelFunc
-	step  time.Duration // see nvrtc.NewPool
+	ctx    context.Context
+	close  context.CancelFunc
+	step   time.Duration // see nvrtc.NewPool
+	target func() Target
 
 	mu      sync.Mutex
-	servers map[string]*server // by the names of their sources
+	now     *server
 	running sync.WaitGroup
 }
 
-// NewService is a Service without processes. The step is nvrtc.NewPool's.
-func NewService(step time.Duration) *Service {
-	c := &Service{step: step, servers: map[string]*server{}}
+// NewService is a Service without processes. The step is nvrtc.NewPool's. The target is asked for once there is
+// something to compile.
+func NewService(step time.Duration, target func() Target) *Service {
+	c := &Service{step: step, target: target}
 	c.ctx, c.close = context.WithCancel(context.Background())
 	return c
 }
@@ -46,17 +64,8 @@ func (c *Service) Compile(src nvrtc.Source, opt nvrtc.CompileOptions) (*nvrtc.Bi
 		start, limit = min(start, c.step*3/5), min(limit, c.step/3)
 		help += "; a longer --timeout gives it longer"
 	}
-	b, failed, err := &nvrtc.Binary{}, (*nvrtc.CompileError)(nil), error(nil)
-	for range 2 { // what ended the process may be what another kernel did to it
-		var s *server
-		if s, err = c.server(src, start); err != nil {
-			break
-		}
-		if failed, err = s.ask(compileRequest{Options: opt, Seconds: limit.Seconds()}, b); err == nil {
-			break
-		}
-		c.forget(src, s)
-	}
+	b := &nvrtc.Binary{}
+	failed, err := c.ask(src, start, compileRequest{Options: opt, Seconds: limit.Seconds()}, b)
 	switch {
 	case c.ctx.Err() != nil:
 		return nil, errors.New("the compilers are closed")
@@ -70,30 +79,48 @@ func (c *Service) Compile(src nvrtc.Source, opt nvrtc.CompileOptions) (*nvrtc.Bi
 	return b, nil
 }
 
-// server is the process of a source, which the first who asks starts. The error goes on from
+// Target is what code depends on beside its texts and options: a module may look at the card's figures.
+func (c *Service) Target() string { return fmt.Sprint(c.target()) }
+
+// ask asks for something of a source, which is imported first, within start. The error goes on from
 // "Triton's process".
-func (c *Service) server(src nvrtc.Source, limit time.Duration) (*server, error) {
-	c.mu.Lock()
-	s := c.servers[src.Name]
-	if s == nil {
-		s = &server{started: make(chan struct{}), done: make(chan struct{})}
-		c.servers[src.Name] = s
-		c.running.Go(func() { s.run(c.ctx, src, limit) })
+func (c *Service) ask(src nvrtc.Source, start time.Duration, r compileRequest, v any) (
+	failed *nvrtc.CompileError, err error) {
+	r.Of = src.Name
+	for range 2 { // what ended the process may be what another kernel did to it
+		s, bad := c.server(start)
+		if bad != nil {
+			return nil, bad
+		}
+		if err = s.open(src, start); err == nil {
+			if failed, err = s.ask(r, v); err == nil {
+				return failed, nil
+			}
+		} else if !s.hasEnded() { // its import is to blame
+			s.forget(src.Name)
+			return nil, err
+		}
+		s.forget(src.Name)
 	}
-	c.mu.Unlock()
-	if <-s.started; s.failed != nil {
-		c.forget(src, s)
-	}
-	return s, s.failed
+	return nil, err
 }
 
-// forget has the next who asks start another.
-func (c *Service) forget(src nvrtc.Source, s *server) {
+// server is the process, which the first who asks starts, and who finds it ended. The error goes on
+// from "Triton's process".
+func (c *Service) server(limit time.Duration) (*server, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.servers[src.Name] == s {
-		delete(c.servers, src.Name)
+	if c.now != nil && c.now.hasEnded() {
+		c.now = nil
 	}
+	s := c.now
+	if s == nil {
+		s = &server{started: make(chan struct{}), done: make(chan struct{}), sources: map[string]*imported{}}
+		c.now = s
+		c.running.Go(func() { s.run(c.ctx, c.target(), limit) })
+	}
+	c.mu.Unlock()
+	<-s.started
+	return s, s.failed
 }
 
 // Close ends Triton's processes. Nothing is compiled behind it.

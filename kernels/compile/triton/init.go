@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"normbench/kernels/compile/nvrtc"
 )
@@ -17,86 +18,34 @@ import (
 type Description struct {
 	Configs    []map[string]json.RawMessage // of @triton.autotune
 	Heuristics map[string]string            // the rules of @triton.heuristics
+	Dropped    []string                     // what else @triton.autotune has, such as "reset_to_zero: DW"
 }
 
-// Describe imports the source of a function, which runs it.
-func Describe(src nvrtc.Source, function string) (d Description, err error) {
-	c := NewService(0)
+// Describe imports the source of a function, which runs it, within limit, for a GPU that need not be there.
+func Describe(src nvrtc.Source, function string, target Target, limit time.Duration) (d Description, err error) {
+	c := NewService(0, func() Target { return target })
 	defer c.Close()
-	s, err := c.server(src, startTimeout)
-	if err != nil {
-		return d, err
-	}
-	failed, err := s.ask(compileRequest{Options: nvrtc.CompileOptions{Names: []string{function}}, Describe: true,
+	failed, err := c.ask(src, limit, compileRequest{Options: nvrtc.CompileOptions{Names: []string{function}}, Describe: true,
 		Seconds: probeTimeout.Seconds()}, &d)
 	if failed != nil {
 		return d, errors.New(strings.TrimPrefix(failed.Error(), "compile "))
 	}
+	if err != nil {
+		err = fmt.Errorf("Triton's process %w", err)
+	}
 	return d, err
 }
 
-// guesses are what parameters are called in published kernels, and what they are given.
-var guesses = []struct {
-	name  *regexp.Regexp
-	value string
-}{
-	{regexp.MustCompile(`^(x|input|inp|in)$`), "x"},
-	{regexp.MustCompile(`^(y|out|output|o)$`), "y"},
-	{regexp.MustCompile(`^(w|weight|weights|gamma|g)$`), "w"},
-	{regexp.MustCompile(`^(b|bias|beta)$`), "b"},
-	{regexp.MustCompile(`^(res|residual)$`), "res"},
-	{regexp.MustCompile(`^(rstd|inv_rms|inv_std|inv_var|rrms)$`), "rstd"},
-	{regexp.MustCompile(`^(mean|mu)$`), "mean"},
-	{regexp.MustCompile(`^(dy|dout|do|grad_output|grad_out|d_y)$`), "dy"},
-	{regexp.MustCompile(`^(dx|din|dinput|grad_input|d_x)$`), "dx"},
-	{regexp.MustCompile(`^(_?dw|dweight|dgamma|grad_weight(_partial)?|partial_dw|dw_partial)$`),
-		"dw_partial"},
-	{regexp.MustCompile(`^(_?db|dbias|dbeta|grad_bias(_partial)?|partial_db|db_partial)$`), "db_partial"},
-	{regexp.MustCompile(`^(w|b|weight|bias|rstd|mean)(_row)?_stride$|^stride_(w|b|rstd|mean)$`), "1"},
-	{regexp.MustCompile(`stride`), "N"},
-	{regexp.MustCompile(`^(n|n_?cols?|cols|d|hidden(_size)?|dim)$`), "N"},
-	{regexp.MustCompile(`^(m|n_?rows?|rows)$`), "M"},
-	{regexp.MustCompile(`^(eps|epsilon)$`), "eps"},
-	{regexp.MustCompile(`^block(_?size)?(_?(n|cols?|d|h))?$`), "pow2(N)"},
-	{regexp.MustCompile(`^has_bias$`), "bias"},
-	{regexp.MustCompile(`^has_(res|residual)$`), "residual"},
-	{regexp.MustCompile(`^has_w(eight)?$|affine`), "weight"},
-	{regexp.MustCompile(`zero_centered`), "zero_centered"},
-	{regexp.MustCompile(`^(x_)?dtype$`), "dtype(x)"},
-}
-
-// guess is what a parameter is given by its name, or "".
-func guess(name string) string {
-	name = strings.ToLower(name)
-	for _, affix := range []string{"_ptrs", "_ptr", "ptr_", "_pointer"} {
-		name = strings.TrimPrefix(strings.TrimSuffix(name, affix), affix)
-	}
-	for _, g := range guesses {
-		if g.name.MatchString(name) {
-			return g.value
-		}
-	}
-	return ""
-}
-
-// Todo stands where a manifest lacks a value. It is no name of an expression, so such a manifest
-// does not load.
-const Todo = "TODO"
-
-// Manifest is a manifest for a function: what its signature and decorators say, guesses by the
-// names of parameters, and marks where nothing is known. d's error, if any, stands in a comment.
+// Manifest is a manifest for a function: what its signature, its text and its decorators say, guesses where all
+// that is known agrees, and marks elsewhere. d's error, if any, stands in a comment.
 func Manifest(r Request, f Signature, d Description, failed error) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	pass, op := "fwd", "rmsnorm"
-	for _, p := range f.Params {
-		switch guess(p.Name) {
-		case "dy", "dx":
-			pass = "bwd"
-		case "mean":
-			op = "layernorm"
-		}
-	}
+	pass, op := passOf(r.Function, f.Params), opOf(r.Function, cmp.Or(r.Source, r.Module), f.Params)
+	g := &guesser{pass: pass, both: strings.HasPrefix(op, "["), params: f.Params, rules: d.Heuristics}
+	var names []string
+	g.knobs, names = knobsOf(d)
+
 	of := r.Source
 	if r.Module != "" {
 		of = "module " + r.Module
@@ -105,30 +54,37 @@ func Manifest(r Request, f Signature, d Description, failed error) string {
 	if failed != nil {
 		line("# Its decorators are not known, as it could not be imported: %v", failed)
 	}
-	line("name: %s\nop: %s # guess\npass: %s # guess\n",
-		strings.ToLower(strings.Trim(r.Function, "_")), op, pass)
-	knobs, names := knobsOf(d)
+	name := strings.ToLower(strings.Trim(r.Function, "_"))
+	if g.both {
+		name = "OP/" + name // one family for each op
+	}
+	line("name: %s\nop: %s%s\npass: %s%s\n", name, op, guessed(op, "rmsnorm, layernorm or l2norm"),
+		pass, guessed(pass, "fwd or bwd"))
 	line("knobs:")
 	for _, k := range names {
-		line("  %s: %s", k, knobs[k].form())
+		line("  %s: %s", k, g.knobs[k].form())
 	}
 	line("base: # what runs untuned: expressions")
 	for _, k := range names {
-		line("  %s: %s", k, knobs[k].values[0])
+		line("  %s: %s", k, g.knobs[k].values[0])
 	}
+
 	line("\nlaunches:")
-	switch {
-	case r.Module != "":
-		line("  - triton: {module: %s, function: %s}", r.Module, r.Function)
-	default:
-		line("  - triton: {source: %s, function: %s}", r.Source, r.Function)
+	for _, what := range d.Dropped {
+		line("  # @triton.autotune has %s%s", what, droppedHelp(what))
 	}
-	line("    grid: M # guess: programs, or up to three numbers")
-	args(line, f, d, knobs)
+	if r.Module != "" {
+		line("  - triton: {module: %s, function: %s}", r.Module, r.Function)
+	} else {
+		line("  - triton: {source: %s, function: %s}", quoted(r.Source), r.Function)
+	}
+	line("    grid: %s", g.grid())
+	g.write(line, "args", false)
+	g.write(line, "constexprs", true)
 	line("    options:")
 	for _, k := range names {
-		if knobs[k].option != "" {
-			line("      %s: %s", knobs[k].option, k)
+		if option := g.knobs[k].option; option != "" {
+			line("      %s: %s", option, k)
 		}
 	}
 	if pass == "bwd" {
@@ -138,52 +94,58 @@ func Manifest(r Request, f Signature, d Description, failed error) string {
 	return b.String()
 }
 
-// args writes the parameters of a kernel as a manifest lists them: args, then constexprs.
-func args(line func(string, ...any), f Signature, d Description, knobs map[string]*manifestKnob) {
-	writeParams(line, "args", false, f, d, knobs)
-	writeParams(line, "constexprs", true, f, d, knobs)
+// guessed is the comment behind an op or a pass.
+func guessed(value, choices string) string {
+	if value == Todo {
+		return " # " + choices
+	}
+	return " # guess"
 }
 
-// writeParams writes a section with those parameters that are constexprs, or those that are not.
-func writeParams(line func(string, ...any), section string, constexpr bool, f Signature, d Description,
-	knobs map[string]*manifestKnob) {
+// droppedHelp says what a manifest has in place of something that it drops.
+func droppedHelp(what string) string {
+	switch name, _, _ := strings.Cut(what, ":"); name {
+	case "reset_to_zero":
+		return ": clear what these are given by `- zero: BUFFER` ahead of the launch"
+	case "restore_value":
+		return ": the kernel overwrites these"
+	case "pre_hook":
+		return ", which Python runs ahead of each launch: see what it does"
+	}
+	return ": write constraints in its place"
+}
+
+// quoted is a file's name as YAML has it.
+func quoted(file string) string {
+	if strings.ContainsAny(file, " ,'\"{}[]&*!|>%@`") {
+		return strconv.Quote(file)
+	}
+	return file
+}
+
+// grid guesses the programs of a launch.
+func (g *guesser) grid() string {
+	whole := slices.ContainsFunc(g.params, func(p Parameter) bool { b := g.buffer(p); return b == "x" || b == "dy" })
+	rows := slices.ContainsFunc(g.params, func(p Parameter) bool { return rowNames.MatchString(strings.ToLower(p.Name)) })
+	if !whole || rows || g.pass != "fwd" {
+		return Todo + " # programs, or up to three numbers; M if each has a row"
+	}
+	return "M # guess: programs, or up to three numbers"
+}
+
+// write writes a section with those parameters that are constexprs, or those that are not.
+func (g *guesser) write(line func(string, ...any), section string, constexpr bool) {
 	line("    %s:", section)
-	for _, p := range f.Params {
+	for _, p := range g.params {
 		if p.Constexpr != constexpr {
 			continue
 		}
-		value, note := paramValue(p, d.Heuristics[p.Name], knobs)
-		if value == "" && note == "" {
+		if x := g.of(p); x.value != "" {
+			line("      %s: %s%s", p.Name, x.value, x.note)
+		} else {
 			line("      # %s: %s by default", p.Name, p.Default)
-			continue
 		}
-		line("      %s: %s%s", p.Name, cmp.Or(value, Todo), note)
 	}
-}
-
-// paramValue guesses what a manifest gives a parameter, with a comment that says how sure that is; both are
-// "" where the kernel's own default stands. heuristic is the text of the parameter's rule in
-// @triton.heuristics, "" without one.
-func paramValue(p Parameter, heuristic string, knobs map[string]*manifestKnob) (value, note string) {
-	value = guess(p.Name)
-	knob := strings.ToLower(p.Name)
-	switch {
-	case p.Descriptor:
-		return Todo, " # a tensor descriptor: not hosted"
-	case p.Constexpr && knobs[knob] != nil:
-		return knob, ""
-	case strings.HasSuffix(heuristic, " is not None"):
-		return value, " # @triton.heuristics: " + heuristic
-	case heuristic != "": // the parameter's name says less than its rule
-		return Todo, " # @triton.heuristics: " + heuristic
-	case value != "":
-		return value, " # guess"
-	case p.Default != "":
-		return "", ""
-	case p.Constexpr:
-		return "", " # an expression, or a literal of Python"
-	}
-	return "", " # a tensor, a scratch buffer or an expression"
 }
 
 // A manifestKnob is a knob of a manifest that is written from a signature.

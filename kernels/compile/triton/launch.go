@@ -159,7 +159,7 @@ func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 
 // Interpreter is the command that runs a launch in Triton's interpreter. It reads and writes what
 // package emulate's programs do: buffers in the order in which the arguments first name them.
-func Interpreter(dir string, src nvrtc.Source, opt nvrtc.CompileOptions, l *kernels.Launch) ([]string, error) {
+func Interpreter(dir string, src nvrtc.Source, opt nvrtc.CompileOptions, target Target, l *kernels.Launch) ([]string, error) {
 	values, buffers, place := map[string]any{}, map[string]int{}, map[string]int{}
 	for i, a := range l.Args {
 		name, told, _ := strings.Cut(l.Params[i], "=")
@@ -178,7 +178,7 @@ func Interpreter(dir string, src nvrtc.Source, opt nvrtc.CompileOptions, l *kern
 			values[name] = a.Int
 		}
 	}
-	text, err := json.Marshal(map[string]any{"Source": src, "Options": opt, "Values": values,
+	text, err := json.Marshal(map[string]any{"Source": src, "Options": opt, "Target": target, "Values": values,
 		"Buffers": buffers})
 	if err != nil {
 		return nil, err

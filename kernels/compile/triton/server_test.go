@@ -25,6 +25,8 @@ import (
 //go:embed testdata/kernel.py
 var kernel string
 
+var card = Target{Name: "a card", Arch: "sm_90", SMs: 132, Shared: 232448, Registers: 65536, Memory: 1 << 30}
+
 // double has python3 find what stands for Triton. Its function compiles a source of that text.
 func double(t *testing.T) (c *Service, dir string, compile func(text, how string) error) {
 	t.Helper()
@@ -40,8 +42,8 @@ func double(t *testing.T) (c *Service, dir string, compile func(text, how string
 		"NORMBENCH_TEST_DIR": dir, "TMPDIR": t.TempDir()} {
 		t.Setenv(name, value)
 	}
-	c = NewService(0)
-	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), nil).UsePython(c.Compile)
+	c = NewService(0, func() Target { return card })
+	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), nil).UsePython(c)
 	t.Cleanup(func() {
 		c.Close()
 		left, err := os.ReadDir(os.TempDir())
@@ -139,11 +141,15 @@ func TestServerOrphans(t *testing.T) {
 	}
 	assert.NoError(t, err)
 	enc := json.NewEncoder(stdin)
-	assert.NoError(t, enc.Encode(nvrtc.Source{Name: "user:k.py", Text: kernel}))
-	line, err := bufio.NewReader(stdout).ReadString('\n')
+	assert.NoError(t, enc.Encode(card))
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadString('\n')
 	assert.Must(t, line == "{}\n", "%q, %v", line, err)
+	assert.NoError(t, enc.Encode(compileRequest{ID: 1, Seconds: 60, Source: &nvrtc.Source{Name: "user:k.py", Text: kernel}}))
+	line, err = lines.ReadString('\n')
+	assert.Must(t, line == "{\"ID\": 1, \"Value\": {}}\n", "%q, %v", line, err)
 	assert.NoError(t,
-		enc.Encode(compileRequest{ID: 1, Seconds: 60, Options: nvrtc.CompileOptions{Arch: "sm_90",
+		enc.Encode(compileRequest{ID: 2, Of: "user:k.py", Seconds: 60, Options: nvrtc.CompileOptions{Arch: "sm_90",
 			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()
@@ -157,10 +163,61 @@ func TestServerImports(t *testing.T) {
 	assert.Lines(t, "testdata/imports.txt", func(text string) string {
 		c, _, compile := double(t)
 		defer c.Close()
-		c.step = 4 * time.Second
+		c.step = 10 * time.Second
 		err := compile(text, "")
 		failed := errors.As(err, new(*nvrtc.CompileError))
 		assert.That(t, err != nil && failed == (hint.Of(err) == ""), "%q: %v (%s)", text, err, hint.Of(err))
 		return err.Error()
 	})
+}
+
+// A source imports as it stands: by the name that it has in its package, whose __init__.py files run for those who
+// want names of them, with what lies beside it, and with the figures of the card. What raises below a function is
+// no fault of it. Sources of one name do not meet, and one that hangs costs itself.
+func TestServerSources(t *testing.T) {
+	c, dir, _ := double(t)
+	c.step = 9 * time.Second
+	assert.Write(t, filepath.Join(dir, "torch.py"), "class cuda:\n    is_available = lambda: False\n")
+	t.Setenv("PYTHONPATH", os.Getenv("PYTHONPATH")+string(os.PathListSeparator)+dir)
+	compile := func(src nvrtc.Source) error {
+		src.Text += "\n" + kernel
+		_, err := c.Compile(src, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"},
+			Extra: []string{"triton=3.6.0 0", "how=''"}})
+		return err
+	}
+	assert.Write(t, filepath.Join(dir, "lib/ops/figures.json"), "{}")
+	assert.Write(t, filepath.Join(dir, "lib/ops/tools.py"), "SIZE = 0 # of another time")
+	inPackage := nvrtc.Source{Name: "user:norm.py", Package: "lib.ops", Root: dir, Text: "from .tools import SIZE\n" +
+		"import os; assert os.path.exists(os.path.join(os.path.dirname(__file__), 'figures.json'))\n" +
+		"from ..more import MORE\nfrom lib.ops import tools\nimport beside\nassert __name__ == 'lib.ops.norm'\n" +
+		"assert (SIZE, MORE, beside.SIZE, tools.SIZE) == (1, 2, 3, 1)",
+		Headers: map[string]string{"lib/ops/tools.py": "SIZE = 1\n", "lib/more/__init__.py": "MORE = 2\n",
+			"lib/ops/beside.py": "SIZE = 3\n"}}
+	assert.NoError(t, compile(inPackage))
+	assert.NoError(t, compile(nvrtc.Source{Name: "user:05-norm.py"}))
+	assert.NoError(t, compile(nvrtc.Source{Name: "user:random.py", Text: "import random; random.random()"}))
+	assert.NoError(t, compile(nvrtc.Source{Name: "user:card.py", Text: `
+import torch, triton.runtime
+assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+assert torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count == 132
+active = triton.runtime.driver.active
+assert active.utils.get_device_properties(active.get_current_device())["max_shared_mem"] == 232448
+`}))
+	assert.NoError(t, compile(nvrtc.Source{Name: "baseline:user:norm.py", Text: "raised = 1"}))
+	src := nvrtc.Source{Name: "user:low.py", Text: kernel + "\nraise RuntimeError('no GPU')"}
+	_, err := c.Compile(src, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0", "how=''"}})
+	assert.NoError(t, err)
+	_, err = c.Compile(src, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"g"}, Extra: []string{"triton=3.6.0 0", "how=''"}})
+	assert.Error(t, err, "compile user:low.py:")
+	assert.Error(t, err, "importing it raises RuntimeError: no GPU")
+
+	var all sync.WaitGroup
+	start := time.Now()
+	all.Go(func() {
+		assert.Error(t, compile(nvrtc.Source{Name: "user:hangs.py", Text: "import time; time.sleep(60)"}),
+			"compile user:hangs.py: Triton's process was killed: no answer within 5.4s")
+	})
+	assert.NoError(t, compile(nvrtc.Source{Name: "user:other.py"}))
+	assert.That(t, time.Since(start) < 5*time.Second, "another waited for it %s", time.Since(start))
+	all.Wait()
 }

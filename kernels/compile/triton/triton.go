@@ -16,6 +16,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/proc"
+	"normbench/kernels/compile/nvrtc"
 )
 
 //go:embed triton.py
@@ -29,6 +30,18 @@ const (
 	probeTimeout = time.Minute
 	maxAnswer    = 1 << 26 // bytes
 )
+
+// ModuleHelp is what to do where Python has no such module.
+func ModuleHelp() string {
+	return "install its package for " + Python() + ", or name a Python that has it with --python; " +
+		"$PYTHONPATH names folders of packages that are not installed"
+}
+
+// ImportHelp is what to do where a source, or its module, does not import.
+func ImportHelp() string {
+	return "correct it, or install what it imports for " + Python() + ", or name a Python that has it with --python; " +
+		"$PYTHONPATH names folders of packages that are not installed"
+}
 
 // Python is the program.
 func Python() string {
@@ -48,8 +61,15 @@ type Signature struct {
 	Text    string // of the file
 	Line    int
 	Params  []Parameter
-	Wrapped bool   // by @triton.autotune or @triton.heuristics
-	Hash    string // of the installed modules that the file imports
+	Wrapped bool // by @triton.autotune or @triton.heuristics
+	// Package is what the folder of a file of Source is to Python, "" where it is none. Files are texts of what
+	// the file imports of its own, by their paths from where its package lies, or from its folder.
+	Package string
+	Root    string // the folder from which its package is imported
+	Files   map[string]string
+	// Hash is of whatever else its code can depend on: distributions that it imports, by name and version,
+	// and texts of modules that no distribution has.
+	Hash string
 	// Compiler names all that the code depends on beside its files: the version of Triton comes
 	// first.
 	Compiler string
@@ -60,26 +80,50 @@ type Parameter struct {
 	Name, Default         string
 	Line                  int
 	Constexpr, Descriptor bool
+	// What the function does with it: loads from it, stores to it, hands it to another function. StrideOf are the
+	// pointers on the way to which it is multiplied, ByLane with what differs from element to element of a block.
+	Loads, Stores, Passed, ByLane bool
+	StrideOf                      []string
 }
 
-// Probe reads functions without running their files, whose texts are in sources by name. The error
-// says that there is no Python, or no Triton.
-func Probe(sources map[string]string, requests []Request) ([]Signature, error) {
+// answer is what a probe finds.
+type answer struct {
+	Version, Error string
+	Settings       []string
+	Functions      []Signature
+	Read           map[string][]int64 // files and folders, each with its size and time of change
+}
+
+// Probe reads functions without running their files, which lie in a folder; their texts are in sources by name.
+// The error says that there is no Python, or no Triton.
+func Probe(folder string, sources map[string]string, requests []Request) ([]Signature, error) {
+	return probe(folder, sources, requests, keeper{})
+}
+
+// ProbeFolder is Probe of all functions of a folder. What it finds is kept for the next command, while nothing of it
+// changes.
+func ProbeFolder(folder string, sources map[string]string, requests []Request) ([]Signature, error) {
+	return probe(folder, sources, requests, keeperOf(absolute(folder), []any{sources, requests}))
+}
+
+func probe(folder string, sources map[string]string, requests []Request, k keeper) ([]Signature, error) {
 	if _, err := exec.LookPath(Python()); err != nil {
 		return nil, hint.Errorf(pythonHelp, "there is no Python %q", Python())
 	}
-	var a struct {
-		Version, Error string
-		Settings       []string
-		Functions      []Signature
+	var a answer
+	if !k.read(&a) {
+		a = answer{}
+		err := ask(map[string]any{"Folder": absolute(folder), "Sources": sources, "Wants": requests,
+			"Uses": k.file == ""}, &a, "probe")
+		switch {
+		case err != nil:
+			return nil, hint.Errorf(pythonHelp, "%s %w", Python(), err)
+		case a.Error != "":
+			return nil, hint.Errorf(pythonHelp, "%s: %s", Python(), a.Error)
+		}
+		k.write(&a)
 	}
-	err := ask(map[string]any{"Sources": sources, "Wants": requests}, &a, "probe")
-	switch {
-	case err != nil:
-		return nil, hint.Errorf(pythonHelp, "%s %w", Python(), err)
-	case a.Error != "":
-		return nil, hint.Errorf(pythonHelp, "%s: %s", Python(), a.Error)
-	case isTooOld(a.Version):
+	if isTooOld(a.Version) {
 		return nil, hint.Errorf("install 3.2 or later", "%s has Triton %s", Python(), a.Version)
 	}
 	for i := range a.Functions {
@@ -88,6 +132,11 @@ func Probe(sources map[string]string, requests []Request) ([]Signature, error) {
 			a.Settings...), " ")
 	}
 	return a.Functions, nil
+}
+
+// Source is a function's file with what it imports of its own, under a name.
+func (f *Signature) Source(name string) nvrtc.Source {
+	return nvrtc.Source{Name: name, Text: f.Text, Headers: f.Files, Package: f.Package, Root: f.Root}
 }
 
 // isTooOld says whether a version of Triton is before 3.2.

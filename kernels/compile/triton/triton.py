@@ -1,7 +1,7 @@
 """What normbench has Triton do: it compiles kernels, and launches none.
 
     python triton.py probe          reads what files say of functions; runs no code of theirs
-    python triton.py serve DIR      imports a source once, and compiles its functions in processes that it forks
+    python triton.py serve DIR      imports Triton once, and each source in a process that it forks, which compiles
     python triton.py interpret DIR FILE    runs a launch in Triton's interpreter, which needs numpy too
 
 Requests and answers are lines of JSON (kernels/compile/triton/triton.go). Needs Triton, neither torch nor a GPU.
@@ -22,6 +22,7 @@ import gc
 import hashlib
 import importlib
 import importlib.machinery
+import importlib.util
 import io
 import json
 import mmap
@@ -52,33 +53,77 @@ class Refusal(Exception):
 # ---- Probe: what the text of a file says ----------------------------------------
 
 
-def module_file(name, path=None):
-    """The file of a module, found without importing it or its packages; None where there is none."""
-    for part in name.split("."):
-        spec = importlib.machinery.PathFinder.find_spec(part, path)
-        if spec is None:
-            return None
-        path = spec.submodule_search_locations
-    return spec.origin if spec.origin and spec.origin.endswith(".py") else None
+class Disk:
+    """What probing reads, each file once, and what tells a later command that none of it has changed."""
+
+    def __init__(self):
+        self.stats, self.texts, self.trees, self.closures = {}, {}, {}, {}
+
+    def look(self, path):
+        """Notes a file or folder. Says whether it is there."""
+        if path not in self.stats:
+            try:
+                st = os.stat(path)
+                self.stats[path] = [st.st_size, st.st_mtime_ns]
+            except OSError:
+                self.stats[path] = []
+        return bool(self.stats[path])
+
+    def is_file(self, path):
+        return os.path.isfile(path) and self.look(path) and self.look(os.path.dirname(path))
+
+    def text(self, path):
+        if path not in self.texts:
+            self.look(path)
+            self.look(os.path.dirname(path))  # where another file may come to stand before it
+            with open(path, encoding="utf-8", errors="replace") as f:
+                self.texts[path] = f.read(1 << 20)
+        return self.texts[path]
+
+    def tree(self, text):
+        """The tree of a text; an empty one where it does not parse, which importing it will say."""
+        if text not in self.trees:
+            try:
+                self.trees[text] = ast.parse(text)
+            except SyntaxError:  # of a later Python, for one
+                self.trees[text] = ast.parse("")
+        return self.trees[text]
+
+    def find(self, name, folders=None):
+        """Path of a module or package, without importing it or its packages: of its file, or of a folder. None where
+        there is none."""
+        if folders is None:
+            for part in name.split("."):
+                spec = importlib.machinery.PathFinder.find_spec(part, folders)
+                if spec is None:
+                    return None
+                folders = spec.submodule_search_locations
+            return spec.origin if spec.has_location else next(iter(folders or ()), None)
+        *parents, last = name.split(".")
+        for folder in folders:
+            at = os.path.join(folder, *parents)
+            for path in (os.path.join(at, last, "__init__.py"), os.path.join(at, last + ".py")):
+                if self.is_file(path):
+                    return path
+        return None
 
 
-def version():
+def version(disk):
     """Triton's version, without importing it."""
-    file = module_file("triton")
-    found = file and re.search(r"""__version__\s*=\s*['"]([^'"]+)""", open(file).read())
+    file = disk.find("triton")
+    found = file and re.search(r"""__version__\s*=\s*['"]([^'"]+)""", disk.text(file))
     if not found:
         raise Refusal("there is no Triton")
     return found.group(1)
 
 
-def settings():
+def settings(disk):
     """Whatever else changes Triton's code: variables, and a ptxas of one's own."""
     mine = [f"{k}={v}" for k, v in sorted(os.environ.items())
             if re.match("TRITON_|DISABLE_|MLIR_|LLVM_|USE_IR_", k) and not re.search("CACHE|HOME|_DIR$|INTERPRET", k)]
     for key in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
-        if os.path.isfile(os.environ.get(key, "")):
-            st = os.stat(os.environ[key])
-            mine.append(f"{st.st_size} {st.st_mtime_ns}")
+        if os.path.isfile(os.environ.get(key, "")) and disk.look(os.environ[key]):
+            mine.append(" ".join(map(str, disk.stats[os.environ[key]])))
     return mine
 
 
@@ -86,84 +131,291 @@ def settings():
 SKIPPED = {"triton", "torch", "numpy", "transformers"} | set(sys.stdlib_module_names)
 
 
+def statements(tree):
+    """All statements of a file, those of its functions too."""
+    rest = [tree]
+    while rest:
+        node = rest.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, field, None)
+            if isinstance(inner, list):
+                rest += inner[::-1]
+
+
 def imported(tree, package):
-    """Names of the modules that a file imports."""
-    for node in ast.walk(tree):
+    """The modules that a file imports, each with the names that it wants of it."""
+    whole = {}  # packages that `import a.b` binds, with the attributes that are used of them
+    for node in statements(tree):
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names)
+            for alias in node.names:
+                yield alias.name, []
+                if "." in alias.name and not alias.asname:
+                    whole.setdefault(alias.name.split(".")[0], set())
         elif isinstance(node, ast.ImportFrom):
             base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([p for p in base if p] + ([node.module] if node.module else []))
-            yield base
-            yield from (f"{base}.{a.name}" for a in node.names)
+            yield base, [a.name for a in node.names]
+    for node in ast.walk(tree) if whole else ():  # expressions too
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in whole:
+            whole[node.value.id].add(node.attr)
+    yield from ((name, sorted(attributes)) for name, attributes in whole.items())
 
 
-def closure(text, package, sources, seen):
-    """The installed files that a text imports, and those that they do, with their hashes."""
-    for name in imported(ast.parse(text), package):
-        if not name or name in seen or name.split(".")[0] in SKIPPED or len(seen) > 2000:
-            continue
-        seen[name] = ""
-        file = None if name.split(".")[0] + ".py" in sources else module_file(name)
-        if file:
-            inner = open(file, encoding="utf-8").read()
-            seen[name] = hashlib.sha256(inner.encode()).hexdigest()
-            with contextlib.suppress(SyntaxError):  # of a later Python, which importing it will say
-                inner = inner if len(inner) < 1 << 20 else ""
-                closure(inner, name if file.endswith("__init__.py") else name.rpartition(".")[0], sources, seen)
+class Closure:
+    """What the code of a source can depend on: texts of its own, which lie beside it or in its package; texts of
+    modules that no distribution has; and distributions, by name and version.
+
+    The __init__.py of a package counts where something wants a name of it. Else it is not run either: the one of a
+    large package imports all of it."""
+
+    def __init__(self, disk, folders=(), top=None):
+        self.disk, self.folders = disk, folders  # where its own code lies
+        self.top = top  # the package of an installed module, within which names are followed
+        self.own, self.texts, self.distributions, self.seen = {}, {}, set(), set()
+
+    def follow(self, text, package):
+        for name, wanted in imported(self.disk.tree(text), package):
+            if name and name.split(".")[0] not in SKIPPED:
+                self.add(name, wanted)
+
+    def add(self, name, wanted):
+        path, own = self.disk.find(name, self.folders), True
+        if path is None and not self.is_own_folder(name):
+            path, own = self.disk.find(name), False
+            if path is None:
+                return
+        if path is None or path.endswith("__init__.py") or os.path.isdir(path):
+            init = self.disk.text(path) if path and path.endswith("__init__.py") else ""
+            rest = []
+            for want in wanted:
+                inner = self.disk.find(f"{name}.{want}", self.folders if own else None) if want != "*" else None
+                if inner:
+                    self.add(f"{name}.{want}", [])
+                if not inner or re.search(rf"\b{want}\b", init):
+                    rest.append(want)
+            if not init or wanted and not rest:
+                return
+        if name not in self.seen and len(self.seen) < 2000:
+            self.seen.add(name)
+            self.take(name, path, own)
+
+    def is_own_folder(self, name):
+        """Says whether a name is a folder of one's own without __init__.py."""
+        return any(os.path.isdir(os.path.join(f, *name.split("."))) for f in self.folders) and not self.disk.find(name)
+
+    def take(self, name, path, own):
+        package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
+        if own:
+            self.own[os.path.relpath(path, self.folders[0])] = self.disk.text(path)
+            self.follow(self.disk.text(path), package)
+            return
+        distribution = self.distribution(name, path)
+        if distribution:
+            self.distributions.add(distribution)
+            if name.split(".")[0] == self.top and path.endswith(".py"):
+                self.follow(self.disk.text(path), package)
+        elif path.endswith(".py"):
+            self.texts[name] = hashlib.sha256(self.disk.text(path).encode()).hexdigest()
+            self.follow(self.disk.text(path), package)
+
+    def distribution(self, name, path):
+        """Name and version of the distribution whose records have a file, or None."""
+        top = self.disk.find(name.split(".")[0]) or path
+        site = os.path.dirname(os.path.dirname(top) if top.endswith("__init__.py") else top)
+        self.disk.look(site)
+        rel = os.path.relpath(path, site).replace(os.sep, "/")
+        like = re.sub(r"[-_.]+", "", name.split(".")[0]).lower()
+        records = [e for e in os.listdir(site) if e.endswith(".dist-info")] if os.path.isdir(site) else []
+        for info in sorted(records, key=lambda e: (re.sub(r"[-_.]+", "", e.split("-")[0]).lower() != like, e)):
+            record = os.path.join(site, info, "RECORD")
+            with contextlib.suppress(OSError), open(record, encoding="utf-8", errors="replace") as f:
+                if f"\n{rel}," in "\n" + f.read():
+                    self.disk.look(record)
+                    return info.removesuffix(".dist-info")
+        return None
+
+    def hash(self):
+        lines = sorted([f"{k} {v}" for k, v in self.texts.items()] + list(self.distributions))
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def parameters(function):
-    """What the signature of a function says, with its defaults as text."""
+def home(disk, folder):
+    """The package that a folder is, "" where it is none, and the folder from which it is imported."""
+    parts, at = [], folder
+    while disk.is_file(os.path.join(at, "__init__.py")) and os.path.basename(at).isidentifier():
+        parts.insert(0, os.path.basename(at))
+        at = os.path.dirname(at)
+    return ".".join(parts), at
+
+
+class Uses:
+    """What a kernel does with its parameters, as far as its text says: which it loads from and stores to, which it
+    hands on to another function, and which it multiplies by, on the way to which pointer."""
+
+    POINTERS = {"make_block_ptr", "multiple_of", "max_contiguous", "advance", "cast", "to", "broadcast_to"}
+
+    def __init__(self, function, names):
+        self.of, self.lanes, self.factors = {n: {n} for n in names}, set(), {}
+        self.loads, self.stores, self.passed, self.strides, self.lane_strides = set(), set(), set(), {}, set()
+        for _ in range(3):  # a name may be used above the line that gives it another value, in a loop
+            for node in ast.walk(function):
+                self.look(node)
+
+    def look(self, node):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in (t.id for t in targets if isinstance(t, ast.Name)):
+                if not (isinstance(node, ast.AugAssign) and self.of.get(name)):
+                    self.of[name] = self.of.get(name, set()) | self.base(node.value)
+                if self.is_lane(node.value):
+                    self.lanes.add(name)
+                self.factors[name] = self.factors.get(name, set()) | set(self.products(node.value))
+                if isinstance(node, ast.AugAssign):
+                    self.add_strides(self.of[name], node.value)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            self.add_strides(self.base(node.left), node.right)
+            self.add_strides(self.base(node.right), node.left)
+        elif isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            first = self.base(node.args[0]) if node.args else set()
+            if name == "load":
+                self.loads |= first
+            elif name == "store" or name.startswith("atomic_"):
+                self.stores |= first
+                self.loads |= first if name.startswith("atomic_") else set()
+            elif isinstance(node.func, ast.Name) and node.func.id not in dir(__builtins__):
+                for a in [*node.args, *(k.value for k in node.keywords)]:
+                    self.passed |= self.base(a)
+
+    def base(self, e):
+        """The parameters that a pointer may come from."""
+        if isinstance(e, ast.Name):
+            return self.of.get(e.id, set())
+        if isinstance(e, ast.BinOp) and isinstance(e.op, (ast.Add, ast.Sub)):
+            return self.base(e.left) or self.base(e.right)
+        if isinstance(e, ast.IfExp):
+            return self.base(e.body) | self.base(e.orelse)
+        if isinstance(e, ast.Call) and isinstance(e.func, ast.Attribute) and e.func.attr in self.POINTERS:
+            keyword = next((k.value for k in e.keywords if k.arg == "base"), None)
+            inner = e.func.value if e.func.attr == "to" else e.args[0] if e.args else keyword
+            return self.base(inner) if inner is not None else set()
+        return set()
+
+    def is_lane(self, e):
+        """Says whether a value differs from one element of a block to the next."""
+        return any(isinstance(n, ast.Attribute) and n.attr == "arange" or isinstance(n, ast.Name) and n.id in self.lanes
+                   for n in ast.walk(e))
+
+    def products(self, e):
+        """The parameters that an offset has as factors, each with whether the other one differs by lane."""
+        if any(isinstance(n, ast.Attribute) and n.attr == "load" for n in ast.walk(e)):
+            return  # it is no offset
+        for node in ast.walk(e):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                for side, other in ((node.left, node.right), (node.right, node.left)):
+                    for name in self.of.get(side.id, set()) if isinstance(side, ast.Name) else ():
+                        yield name, self.is_lane(other)
+            elif isinstance(node, ast.Name):
+                yield from self.factors.get(node.id, ())
+
+    def add_strides(self, pointers, offset):
+        for name, by_lane in list(self.products(offset)):
+            self.strides.setdefault(name, set()).update(pointers - {name})
+            if by_lane:
+                self.lane_strides.add(name)
+
+
+def parameters(function, used):
+    """What the signature of a function says, with its defaults as text, and if used what its text does with each."""
     a = function.args
     every = a.posonlyargs + a.args + a.kwonlyargs
     defaults = [None] * (len(a.posonlyargs + a.args) - len(a.defaults)) + a.defaults + a.kw_defaults
     touched = {n.func.value.id for n in ast.walk(function)
                if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
                and isinstance(n.func.value, ast.Name) and n.func.attr in ("load", "store", "gather", "scatter")}
+    uses = Uses(function, [p.arg for p in every]) if used else None
     for p, default in zip(every, defaults):
         note = ast.unparse(p.annotation) if p.annotation else ""
-        yield {"Name": p.arg, "Line": p.lineno, "Constexpr": "constexpr" in note,
+        use = uses and {"Loads": p.arg in uses.loads, "Stores": p.arg in uses.stores, "Passed": p.arg in uses.passed,
+                        "StrideOf": sorted(uses.strides.get(p.arg, ())), "ByLane": p.arg in uses.lane_strides}
+        yield {"Name": p.arg, "Line": p.lineno, "Constexpr": "constexpr" in note, **(use or {}),
                "Default": ast.unparse(default) if default else "", "Descriptor": p.arg in touched or "descriptor" in note}
 
 
-def read_function(want, sources):
+def definition(tree, name):
+    """The function behind a name, and what decorates it, by lines above it or by assignment: k = triton.jit(f)."""
+    functions, assigned = {}, {}  # by name; of an assignment what it calls, and with which function
+    for node in statements(tree):
+        if isinstance(node, ast.FunctionDef):
+            functions[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            for target in node.targets:
+                call, by = node.value, []
+                while isinstance(call, ast.Call) and call.args:
+                    by.append(ast.unparse(call.func))
+                    call = call.args[0]
+                if isinstance(target, ast.Name) and isinstance(call, ast.Name):
+                    assigned.setdefault(target.id, []).append((call.id, by))
+    decorators, seen = [], set()
+    while name not in seen:
+        seen.add(name)
+        for of, by in assigned.get(name, []):
+            decorators += by
+            if of != name:
+                name = of
+    function = functions.get(name)
+    if function is not None:
+        decorators += [ast.unparse(d) for d in function.decorator_list]
+    # one that another name is given too, such as tuned = triton.autotune(...)(f)
+    wrapped = any(of == name for others in assigned.values() for of, _ in others)
+    return function, decorators, wrapped
+
+
+def read_function(want, request, disk):
     if want["Module"]:
-        file = module_file(want["Module"])
-        if not file:
+        file, package = disk.find(want["Module"]), want["Module"].rpartition(".")[0]
+        if not file or not file.endswith(".py"):
             raise Refusal(f"Python has no module {want['Module']}")
-        text = open(file, encoding="utf-8").read()
+        text = disk.text(file)
     else:
-        file, text = want["Source"], sources[want["Source"]]
+        file, text = want["Source"], request["Sources"][want["Source"]]
+        package, root = home(disk, request["Folder"])
     try:
-        tree = ast.parse(text)
+        tree = disk.trees[text] = disk.trees.get(text) or ast.parse(text)
     except SyntaxError as e:
         raise Refusal(e.msg, f"{file}:{e.lineno}") from None
-    names = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
-    found = [n for n in names if n.name == want["Function"]]
-    if not found:
+    function, decorators, wrapped = definition(tree, want["Function"])
+    if function is None:
         raise Refusal(f"there is no function {want['Function']}", file)
-    function = found[-1]
-    decorators = [ast.unparse(d) for d in function.decorator_list]
     if not any(re.match(r"[\w.]*jit\b", d) for d in decorators):  # or a wrapper of it, such as triton_jit
         raise Refusal(f"{function.name} has no @triton.jit", f"{file}:{function.lineno}")
     if function.args.vararg or function.args.kwarg:
         raise Refusal(f"{function.name} takes *args or **kwargs, which no manifest names", f"{file}:{function.lineno}")
-    seen = {}
-    closure(text, want["Module"].rpartition(".")[0], sources, seen)
-    return {"File": file, "Text": text, "Line": function.lineno, "Params": list(parameters(function)),
-            "Wrapped": any("autotune" in d or "heuristics" in d for d in decorators),
-            "Hash": hashlib.sha256("\n".join(sorted(f"{k} {v}" for k, v in seen.items() if v)).encode()).hexdigest()}
+    code = disk.closures.get(file)
+    if not code and want["Module"]:
+        code = disk.closures[file] = Closure(disk, top=package.split(".")[0] or want["Module"])
+        code.take(want["Module"], file, False)
+    elif not code:
+        code = disk.closures[file] = Closure(disk, [root, request["Folder"]] if package else [root])
+        code.follow(text, package)
+    files = {k: v for k, v in code.own.items() if k != os.path.join(*package.split("."), file)}
+    at = {"Package": "", "Root": ""} if want["Module"] else {"Package": package, "Root": root}
+    return {**at, "Files": files, "File": file, "Text": text, "Line": function.lineno,
+            "Params": list(parameters(function, request["Uses"])),
+            "Wrapped": wrapped or any(not re.match(r"[\w.]*jit\b", d) for d in decorators), "Hash": code.hash()}
 
 
 def probe(request):
-    found = []
+    disk, found = Disk(), []
+    for folder in filter(os.path.isdir, sys.path):
+        disk.look(folder)
     for want in request["Wants"]:
         try:
-            found.append(read_function(want, request["Sources"]))
+            found.append(read_function(want, request, disk))
         except Refusal as e:
             found.append({"Error": e.text()})
-    return {"Version": version(), "Settings": settings(), "Functions": found}
+    return {"Version": version(disk), "Settings": settings(disk), "Functions": found, "Read": disk.stats}
 
 
 # ---- Compile --------------------------------------------------------------------
@@ -182,54 +434,180 @@ class Pointer:
         return 1 << 40
 
 
-def stand_in(arch):
-    """Stands for a GPU of an architecture, so that Triton's own launcher specializes and compiles."""
+def stand_in(target, device=0):
+    """Stands for a GPU, which need not be there: Triton's own launcher specializes and compiles for it, and modules
+    that ask for a card's figures while they are imported get its own. target is what triton.go says of it."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
-    target = GPUTarget("cuda", arch, 32)
+    gpu = GPUTarget("cuda", int(re.match(r"sm_(\d+)", target["Arch"]).group(1)), 32)
+    properties = {"max_shared_mem": target["Shared"], "max_num_regs": target["Registers"], "warpSize": 32,
+                  "multiprocessor_count": target["SMs"], "sm_clock_rate": 1, "mem_clock_rate": 1, "mem_bus_width": 1}
+    torch = lambda: sys.modules["torch"]
     driver.set_active(types.SimpleNamespace(
-        get_current_target=lambda: target, get_current_device=lambda: arch, get_current_stream=lambda device=0: 0,
-        get_benchmarker=lambda: None, get_active_torch_device=lambda: None))
+        get_current_target=lambda: gpu, get_current_device=lambda: device, get_current_stream=lambda device=0: 0,
+        get_benchmarker=lambda: None, get_active_torch_device=lambda: torch().device("cuda", 0),
+        get_device_interface=lambda: torch().cuda, get_device_properties=lambda device=0: properties,
+        is_active=lambda: True, utils=types.SimpleNamespace(get_device_properties=lambda device=0: properties)))
 
 
-def load(folder, source):
-    """Imports a source: a file, of which a copy is in the folder then, or an installed module."""
-    name, text = source["Name"].rpartition(":")[2], source["Text"]
-    home = folder if name.endswith(".py") else ""
-    stem = name.removesuffix(".py")
-    if home:
-        if stem in SKIPPED:
-            raise Refusal(f"rename it: {stem} is a module that kernels import", name)
-        for file, content in [*(source["Headers"] or {}).items(), (name, text)]:
-            if file.removesuffix(".py") not in SKIPPED:
-                with open(os.path.join(home, file), "w", encoding="utf-8") as f:
-                    f.write(content)
-        sys.path.insert(0, home)
-    stand_in(90)  # decorators ask for one
-    if re.search(r"^[ \t]*(import|from) torch\b", text, re.M) and "TRITON_INTERPRET" not in os.environ:
+def stand_in_torch(target):
+    """Has PyTorch answer as it does beside that GPU. Modules leave out what their kernels need otherwise, or stop."""
+    import torch
+    major, minor = divmod(int(re.match(r"sm_(\d+)", target["Arch"]).group(1)), 10)
+    properties = types.SimpleNamespace(
+        name=target["Name"], major=major, minor=minor, multi_processor_count=target["SMs"], total_memory=target["Memory"],
+        L2_cache_size=target["Cache"], shared_memory_per_block=48 << 10, shared_memory_per_block_optin=target["Shared"],
+        shared_memory_per_multiprocessor=target["Shared"] + 1024, regs_per_multiprocessor=target["Registers"],
+        max_threads_per_multi_processor=1536 if minor else 2048, max_threads_per_block=1024, warp_size=32,
+        is_integrated=False, is_multi_gpu_board=False, gcnArchName="")
+    for name, answer in {"is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0,
+                         "get_device_name": target["Name"], "get_device_capability": (major, minor),
+                         "get_device_properties": properties, "is_bf16_supported": True,
+                         "mem_get_info": (target["Memory"], target["Memory"]),
+                         "get_arch_list": [f"sm_{major}{minor}"]}.items():
+        setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
+
+
+class Packages:
+    """Finds the packages of one name so that their __init__.py runs when something first asks for a name of it. Those of
+    large packages import all of them, and all that these need."""
+
+    def __init__(self, top):
+        self.top = top
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] != self.top:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.submodule_search_locations is None or not spec.origin:
+            return spec
+        spec.loader = LaterLoader(spec.loader)
+        return spec
+
+
+class LaterLoader:
+    def __init__(self, loader):
+        self.loader = loader
+
+    def create_module(self, spec):
+        module = LaterPackage(spec.name)
+        module.__dict__["_loader_to_run"] = self.loader
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
+class LaterPackage(types.ModuleType):
+    def __getattr__(self, name):
+        """A submodule that its __init__.py does not mention, or what that makes of the name."""
+        loader = self.__dict__.get("_loader_to_run")
+        if loader is None or name.startswith("__") and name.endswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        inner = f"{self.__name__}.{name}"
+        if importlib.machinery.PathFinder.find_spec(inner, self.__path__) and not re.search(
+                rf"\b{name}\b", loader.get_source(self.__name__) or ""):
+            return importlib.import_module(inner)
+        del self.__dict__["_loader_to_run"]
+        loader.exec_module(self)
+        return getattr(self, name)
+
+
+def link_rest(copy, original):
+    """Links what else a package has: data, and modules that it imports by names that no line says."""
+    for name in os.listdir(original) if os.path.isdir(original) else ():
+        here, there = os.path.join(copy, name), os.path.join(original, name)
+        if not os.path.lexists(here):
+            os.symlink(there, here)
+        elif os.path.isdir(here) and not os.path.islink(here):
+            link_rest(here, there)
+
+
+def copy_source(folder, name, source):
+    """Writes a source and what it imports of its own into a folder. Returns its file, and what it is imported as."""
+    parts, stem = [p for p in source.get("Package", "").split(".") if p], name.removesuffix(".py")
+    for file, content in {**(source["Headers"] or {}), os.path.join(*parts, name): source["Text"]}.items():
+        if file == name and stem in SKIPPED:  # what it imports by this name is elsewhere
+            file = os.path.join("source", name)
+        path = os.path.join(folder, file)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        for at in range(1, len(file.split(os.sep))):  # else another folder of that name may be found first
+            init = os.path.join(folder, *file.split(os.sep)[:at], "__init__.py")
+            if os.path.relpath(init, folder) not in (source["Headers"] or {}):
+                open(init, "w").close()
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(content)
+        written = path
+    if parts and source.get("Root"):
+        link_rest(os.path.join(folder, parts[0]), os.path.join(source["Root"], parts[0]))
+    sys.path.insert(0, folder)
+    if parts:
+        sys.path.append(os.path.join(folder, *parts))
+    if not stem.isidentifier() or stem in SKIPPED:
+        stem = "source_" + re.sub(r"\W", "_", stem)
+    return written, ".".join([*parts, stem])
+
+
+def load(folder, source, target):
+    """Imports a source: a file, of which a copy is in the folder then, or an installed module. An error below the lines
+    that make a function is no hindrance to that function: module.__error__ has it."""
+    name = source["Name"].rpartition(":")[2]
+    stand_in(target)  # decorators ask for one
+    if uses_torch(source):
         with contextlib.suppress(ImportError):
-            import torch
-            torch.cuda.is_available = lambda: True  # or modules leave out what their kernels need
+            stand_in_torch(target)
+    if name.endswith(".py"):
+        path, called = copy_source(folder, name, source)
+        spec = importlib.util.spec_from_file_location(called, path)
+        module = importlib.util.module_from_spec(spec)
+    else:
+        called, module = name, None
+        sys.meta_path.insert(0, Packages(name.split(".")[0]))
     try:
-        return importlib.import_module(stem)
+        if module is None:
+            return importlib.import_module(called)
+        if "." in called:
+            importlib.import_module(called.rpartition(".")[0])
+        sys.modules[called] = module
+        spec.loader.exec_module(module)
     except BaseException as e:
-        frames = [f for f in traceback.extract_tb(e.__traceback__) if home and f.filename.startswith(home)]
-        place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else name
-        raise Refusal(f"importing it raises {type(e).__name__}: {e}", place, traceback.format_exc()) from None
+        frames = [f for f in traceback.extract_tb(e.__traceback__) if not re.match("<|.*/importlib/", f.filename)]
+        mine = [f for f in frames if f.filename.startswith(os.path.join(folder, ""))]
+        place = name
+        if mine:
+            place = os.path.relpath(mine[-1].filename, folder) if mine[-1].filename != path else name
+            place = f"{place}:{mine[-1].lineno}"
+        elif frames:
+            place = f"{frames[-1].filename}:{frames[-1].lineno}"
+        error = Refusal(f"importing it raises {type(e).__name__}: {e}", place, traceback.format_exc())
+        if module is None or isinstance(e, SyntaxError):
+            raise error from None
+        module.__error__ = error
+    return module
+
+
+def uses_torch(source):
+    texts = [source["Text"], *(source["Headers"] or {}).values()]
+    return any(re.search(r"^[ \t]*(import|from) torch\b", text, re.M) for text in texts)
 
 
 def function_of(module, source, options):
     """The function that is asked for, as its decorators leave it."""
     found = getattr(module, options["Names"][0], None)
+    if found is None and getattr(module, "__error__", None):
+        raise module.__error__
     if found is None:
         raise Refusal(f"there is no function {options['Names'][0]}", source["Name"].rpartition(":")[2])
     return found
 
 
+JITTED = ("JITFunction", "InterpretedFunction")
+
+
 def unwrap(fn):
     """The jitted function within, with the configs of @autotune and the names that @heuristics gives."""
     configs, heuristics = [], {}
-    while type(fn).__name__ not in ("JITFunction", "InterpretedFunction"):
+    while type(fn).__name__ not in JITTED:
         if hasattr(fn, "configs"):
             every = [{**c.kwargs, **{k: getattr(c, k, None) for k in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
                      for c in fn.configs]
@@ -282,7 +660,7 @@ def spills(log):
             "SpillLoadBytes": number(r"(\d+) bytes spill loads"), "StackBytes": number(r"(\d+) bytes stack frame")}
 
 
-def compile_kernel(module, source, options):
+def compile_kernel(module, source, options, target):
     import triton
     start, name, function = time.time(), source["Name"].rpartition(":")[2], options["Names"][0]
     fn, _, heuristics = unwrap(function_of(module, source, options))
@@ -292,7 +670,8 @@ def compile_kernel(module, source, options):
     for p in fn.params:
         if p.name not in given and p.name in heuristics:
             raise Refusal(f"{p.name} has no value; @triton.heuristics computes it of tensors: give it one under constexprs", name)
-    stand_in(int(re.match(r"sm_(\d+)", options["Arch"]).group(1)))
+    arch = int(re.match(r"sm_(\d+)", options["Arch"]).group(1))
+    stand_in({**target, "Arch": options["Arch"]}, device=arch)  # each has kernels of its own
     said_by_ptxas = io.StringIO()
     try:
         with contextlib.redirect_stdout(said_by_ptxas):
@@ -316,11 +695,32 @@ def compile_kernel(module, source, options):
                             [said("profile_scratch_size"), said("profile_scratch_align", 1)]]}}
 
 
-def describe(module, source, options):
-    _, configs, heuristics = unwrap(function_of(module, source, options))
-    rules = {k.value: ast.unparse(v) for n in ast.walk(ast.parse(source["Text"])) if isinstance(n, ast.Dict)
-             for k, v in zip(n.keys, n.values) if isinstance(k, ast.Constant)}
-    return {"Configs": configs, "Heuristics": {k: rules.get(k, "a function") for k in heuristics}}
+def rules_of(text):
+    """The rules of @triton.heuristics in a text, by the constexprs that they compute."""
+    calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("heuristics")]
+    tables = [n for c in calls for n in [*c.args, *(k.value for k in c.keywords)] if isinstance(n, ast.Dict)]
+    return {k.value: ast.unparse(v) for t in tables for k, v in zip(t.keys, t.values) if isinstance(k, ast.Constant)}
+
+
+def describe(module, source, options, target):
+    """What the decorators of a function hold, or those of another name of it: tuned = triton.autotune(...)(f)."""
+    found = function_of(module, source, options)
+    inner, configs, heuristics = unwrap(found)
+    if not configs and not heuristics:
+        for other in vars(module).values():
+            if hasattr(other, "configs") and hasattr(other, "fn") and unwrap(other)[0] is inner:
+                found, (_, configs, heuristics) = other, unwrap(other)
+    dropped, rules = [], rules_of(source["Text"])
+    while type(found).__name__ not in JITTED:
+        for what in ("reset_to_zero", "restore_value"):
+            if names := [str(n) for n in getattr(found, what, None) or ()]:
+                dropped.append(f"{what}: {', '.join(names)}")
+        if getattr(found, "user_defined_pre_hook", False) or any(c.pre_hook for c in getattr(found, "configs", ())):
+            dropped.append("pre_hook")
+        if getattr(found, "perf_model", None) or getattr(found, "early_config_prune", None):
+            dropped.append("prune_configs_by")
+        found = found.fn
+    return {"Configs": configs, "Heuristics": {k: rules.get(k, "a function") for k in heuristics}, "Dropped": dropped}
 
 
 # ---- Serve ----------------------------------------------------------------------
@@ -337,7 +737,7 @@ class Worker:
                 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
                 if os.getppid() == parent:
                     self.socket.close()
-                    work(its, server.folder, server.source, server.module)
+                    work(its, server.folder, server.source, server.module, server.target)
             finally:
                 os._exit(0)
         its.close()
@@ -369,7 +769,7 @@ class Worker:
         return f"ended: exit status {code}"
 
 
-def work(its, folder, source, module):
+def work(its, folder, source, module, target):
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, str(os.getpid()))
     for line in its.makefile("rb"):
         request = json.loads(line)
@@ -377,7 +777,7 @@ def work(its, folder, source, module):
             if isinstance(module, Exception):
                 raise module
             make = describe if request["Describe"] else compile_kernel
-            answer = {"Value": make(module, source, request["Options"])}
+            answer = {"Value": make(module, source, request["Options"], target)}
         except Exception as e:
             name, place = source["Name"].rpartition(":")[2], getattr(e, "place", "")
             at = place.removeprefix(name) if place.startswith(name) else f": {place}" if place else ""
@@ -394,36 +794,26 @@ class Server:
     """Imports a source, and gives what is asked for to workers. Nothing of that runs in this process, so it lives on
     whatever a kernel does to its compiler. It has neither threads nor a context of CUDA, which no fork would have."""
 
-    def __init__(self, folder, requests, out):
-        self.folder, self.requests, self.out = folder, requests, out
+    def __init__(self, folder, source, target, line):
+        self.folder, self.source, self.target, self.line = folder, source, target, line
         self.ready, self.idle = selectors.DefaultSelector(), []
 
-    def answer(self, value):
-        self.out.write(json.dumps(value) + "\n")
-        self.out.flush()
-
-    def serve(self):
-        with open(self.requests, "rb", closefd=False) as f:
-            self.source = json.loads(f.readline())
+    def serve(self, first):
+        """Answers what stands on its line, once it has imported the source, which is what its starter waits for."""
         try:
-            import triton  # noqa: F401
-        except Exception as e:
-            self.answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
-            return
-        try:
-            self.module = load(self.folder, self.source)
+            self.module = load(self.folder, self.source, self.target)
         except Refusal as e:
             self.module = e  # the answer to all that is asked
         gc.freeze()
-        self.answer({})
-        self.ready.register(self.requests, selectors.EVENT_READ)
+        self.line.sendall(json.dumps({"ID": first, "Value": {}}).encode() + b"\n")
+        self.ready.register(self.line, selectors.EVENT_READ)
         rest = b""
         while True:
             for key, _ in self.ready.select(self.patience()):
                 if key.data:
                     self.hear(key.data)
                     continue
-                data = os.read(self.requests, 1 << 16)
+                data = self.line.recv(1 << 16)
                 if not data:
                     return
                 *lines, rest = (rest + data).split(b"\n")
@@ -448,8 +838,7 @@ class Server:
     def hear(self, worker):
         line = worker.lines.readline().decode()
         if line.endswith("\n"):
-            self.out.write(line)
-            self.out.flush()
+            self.line.sendall(line.encode())
             worker.request, worker.answers = None, worker.answers + 1
             self.idle.append(worker)
             return
@@ -459,7 +848,149 @@ class Server:
         if request and worker.answers and not worker.late:
             self.ask(request)  # of what it did before it may have died: only a fresh one shows that the source is to blame
         elif request:
-            self.answer({"ID": request["ID"], **failed(self.source, "no answer", f"the compiler {death}")})
+            answer = {"ID": request["ID"], **failed(self.source, "no answer", f"the compiler {death}")}
+            self.line.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class Importer:
+    """A process forked off the one that has imported Triton and torch. It imports one source, and serves it: names of
+    sources do not meet, and one that hangs or dies costs itself alone."""
+
+    def __init__(self, root, request):
+        self.source, self.late, self.said, self.rest = request["Source"], False, b"", b""
+        self.until, self.seconds = time.monotonic() + request["Seconds"], request["Seconds"]
+        self.importing, self.pending = request["ID"], {request["ID"]}
+        self.line, its = socket.socketpair()
+        self.errors, said = os.pipe()
+        os.set_blocking(self.errors, False)
+        parent, self.pid = os.getpid(), os.fork()
+        if self.pid == 0:
+            try:
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+                os.setpgid(0, 0)
+                if os.getppid() == parent:
+                    os.dup2(said, 1)
+                    os.dup2(said, 2)
+                    folder = tempfile.mkdtemp(dir=root.folder)
+                    self.line.close()
+                    Server(folder, self.source, root.target, its).serve(request["ID"])
+                    os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        its.close()
+        os.close(said)
+
+    def listen(self):
+        """Keeps the last of what it says on standard error."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.errors, 1 << 16):
+                self.said = (self.said + data)[-1000:]
+            return False
+        return True
+
+    def death(self):
+        """How it ended, in words that go on from its name."""
+        for kill in (os.killpg, os.kill):  # with its workers
+            with contextlib.suppress(OSError):
+                kill(self.pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.listen()
+        os.close(self.errors)
+        self.line.close()
+        said = " ".join(self.said.decode(errors="replace").split())
+        if self.late:
+            return f"was killed: no answer within {self.seconds:g}s"
+        how = f"signal: {signal.strsignal(-code).lower()}" if code < 0 else f"exit status {code}"
+        return f"ended: {how}" + f" ({said[-300:]})" * bool(said)
+
+
+class Root:
+    """Imports Triton once, and torch with the first source that does. Its importers have both, by the fork."""
+
+    def __init__(self, folder, requests, out):
+        self.folder, self.requests, self.out = folder, requests, out
+        self.ready, self.importers = selectors.DefaultSelector(), {}
+
+    def answer(self, value):
+        self.out.write(json.dumps(value) + "\n")
+        self.out.flush()
+
+    def serve(self):
+        with open(self.requests, "rb", closefd=False) as f:
+            self.target = json.loads(f.readline())
+        try:
+            import triton  # noqa: F401
+        except Exception as e:
+            self.answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
+            return
+        self.answer({})
+        self.ready.register(self.requests, selectors.EVENT_READ)
+        rest = b""
+        while True:
+            for key, _ in self.ready.select(self.patience()):
+                if key.data:
+                    self.hear(*key.data)
+                    continue
+                data = os.read(self.requests, 1 << 16)
+                if not data:
+                    return
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self.ask(json.loads(line))
+
+    def patience(self):
+        """Ends importers that are late. Returns the seconds until one may be."""
+        waiting = [i for i in self.importers.values() if i.importing in i.pending and not i.late]
+        for importer in waiting:
+            if importer.until <= time.monotonic():
+                importer.late = True
+                os.kill(importer.pid, signal.SIGKILL)
+        return min((max(i.until - time.monotonic(), 0) for i in waiting), default=None)
+
+    def ask(self, request):
+        if request.get("Source"):
+            if uses_torch(request["Source"]):
+                with contextlib.suppress(Exception):  # which the source will say
+                    import torch  # noqa: F401
+            gc.freeze()
+            importer = self.importers[request["Source"]["Name"]] = Importer(self, request)
+            self.ready.register(importer.line, selectors.EVENT_READ, (importer, False))
+            self.ready.register(importer.errors, selectors.EVENT_READ, (importer, True))
+            return
+        importer = self.importers.get(request["Of"])
+        if importer is None:
+            self.answer({"ID": request["ID"], "Ended": "ended"})
+            return
+        importer.pending.add(request["ID"])
+        with contextlib.suppress(OSError):  # it died: its line ends
+            importer.line.sendall(json.dumps(request).encode() + b"\n")
+
+    def hear(self, importer, errors):
+        if errors:
+            if not importer.listen():
+                self.ready.unregister(importer.errors)
+            return
+        try:
+            data = importer.line.recv(1 << 16)
+        except OSError:
+            data = b""
+        *lines, importer.rest = (importer.rest + data).split(b"\n")
+        for line in lines:
+            importer.pending.discard(int(re.match(rb'{"ID": (\d+)', line).group(1)))
+            self.out.write(line.decode() + "\n")
+            self.out.flush()
+        if data:
+            return
+        self.ready.unregister(importer.line)
+        with contextlib.suppress(KeyError):
+            self.ready.unregister(importer.errors)
+        if self.importers.get(importer.source["Name"]) is importer:
+            del self.importers[importer.source["Name"]]
+        death = importer.death()
+        for number in importer.pending:
+            self.answer({"ID": number, "Ended": death})
 
 
 # ---- Interpret ------------------------------------------------------------------
@@ -635,7 +1166,8 @@ def interpret(folder, file, out):
         buffers.add(label, element, sys.stdin.buffer.read(size))
     buffers.watch(backward)
     name = source["Name"].rpartition(":")[2]
-    fn, _, _ = unwrap(function_of(load(tempfile.mkdtemp(dir=folder), source), source, options))
+    target = request["Target"]
+    fn, _, _ = unwrap(function_of(load(tempfile.mkdtemp(dir=folder), source, target), source, options))
     given = {}
     for key, text in (line.split("=", 1) for line in options["Extra"]):
         if key == "triton":
@@ -689,7 +1221,7 @@ def main(mode, *folder):
             f.write("800")
     except OSError:
         pass
-    Server(*folder, requests, out).serve()
+    Root(*folder, requests, out).serve()
 
 
 main(*sys.argv[1:])

@@ -5,9 +5,13 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"normbench/internal/assert"
 	"normbench/kernels"
@@ -80,21 +84,86 @@ func TestComplete(t *testing.T) {
 	})
 }
 
-// A manifest has what is known, guesses, and marks; heuristics and defaults are told.
+// A manifest has what is known, guesses where names and lines agree, and marks elsewhere; what else decorators
+// hold is told: testdata/manifests.txt, of testdata/norms.py.
 func TestManifest(t *testing.T) {
-	f := Signature{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"},
-		{Name: "desc", Descriptor: true},
-		{Name: "axis", Default: "None"}, {Name: "stride_x_row"}, {Name: "RSTD_row_stride"},
-		{Name: "BLOCK", Constexpr: true}, {Name: "HAS_BIAS", Constexpr: true}, {Name: "MODE",
-			Constexpr: true}, {Name: "BLOCK_M", Constexpr: true}}}
-	d := Description{Heuristics: map[string]string{"MODE": "lambda args: 1",
-		"BLOCK_M": "lambda args: 16", "HAS_BIAS": "lambda args: args['b'] is not None"}}
-	for _, text := range []string{`{"BLOCK": 1024, "num_warps": 8}`,
-		`{"BLOCK": 2048, "num_warps": 4, "num_stages": 2}`} {
-		var c map[string]json.RawMessage
-		assert.NoError(t, json.Unmarshal([]byte(text), &c))
-		d.Configs = append(d.Configs, c)
+	double(t)
+	text := string(assert.File(t, "testdata/norms.py"))
+	var all []string
+	for _, function := range strings.Fields("rms_fwd gated _ln plain once tuned strange next_power") {
+		r := Request{Source: "norms.py", Function: function}
+		found, err := Probe("testdata", map[string]string{"norms.py": text}, []Request{r})
+		assert.NoError(t, err)
+		f := found[0]
+		if f.Error != "" {
+			all = append(all, f.Error+"\n")
+			continue
+		}
+		var d Description
+		if f.Wrapped {
+			d, err = Describe(f.Source("norms.py"), function, card, time.Minute)
+		}
+		all = append(all, Manifest(r, f, d, err))
 	}
-	assert.Golden(t, "testdata/manifest.yaml",
-		Manifest(Request{Source: "k.py", Function: "_Bwd"}, f, d, errors.New("no torch")))
+	assert.Golden(t, "testdata/manifests.txt", strings.Join(all, "\n"))
+}
+
+// A probe finds what a source can depend on: its package and what it imports of it, other texts without a
+// distribution, and distributions by name and version. What a folder's probe finds is kept while nothing changes.
+func TestProbe(t *testing.T) {
+	double(t)
+	dir := t.TempDir()
+	write := func(name, text string) { assert.Write(t, filepath.Join(dir, name), text) }
+	text := "import beside, installed.part, loose, os\nfrom .tools import SIZE\nfrom .. import more\n" +
+		"from ..named import NAME\nimport triton\n@triton.jit\ndef f(x): pass\n"
+	for name, text := range map[string]string{
+		"lib/__init__.py": "import lib.huge", "lib/huge.py": "import nowhere", "lib/more.py": "MORE = 1",
+		"lib/named/__init__.py": "from .a import NAME", "lib/named/a.py": "NAME = 1", "lib/named/b.py": "",
+		"lib/ops/__init__.py": "", "lib/ops/tools.py": "SIZE = 1", "lib/ops/beside.py": "import loose",
+		"lib/ops/k.py":               text,
+		"site/installed/__init__.py": "import further", "site/installed/part.py": "import absent",
+		"site/installed-1.0.dist-info/RECORD": "installed/__init__.py,,\ninstalled/part.py,,\n",
+		"site/loose.py":                       "from further import x", "site/further.py": "x = 1",
+		"python": "#!/bin/sh\necho >>" + filepath.Join(dir, "runs") + "\nexec " + Python() + " \"$@\"\n",
+	} {
+		write(name, text)
+	}
+	assert.NoError(t, os.Chmod(filepath.Join(dir, "python"), 0o755))
+	t.Setenv(PythonVariable, filepath.Join(dir, "python"))
+	t.Setenv("PYTHONPATH", os.Getenv("PYTHONPATH")+string(os.PathListSeparator)+filepath.Join(dir, "site"))
+	probe := func() Signature {
+		found, err := ProbeFolder(filepath.Join(dir, "lib/ops"), map[string]string{"k.py": text},
+			[]Request{{Source: "k.py", Function: "f"}})
+		assert.NoError(t, err)
+		assert.Equal(t, found[0].Error, "")
+		return found[0]
+	}
+	runs := func() int { return len(assert.File(t, filepath.Join(dir, "runs"))) }
+	first := probe()
+	assert.Equal(t, first.Package, "lib.ops")
+	assert.Same(t, slices.Sorted(maps.Keys(first.Files)), []string{"lib/more.py", "lib/named/__init__.py", "lib/named/a.py",
+		"lib/ops/beside.py", "lib/ops/tools.py"})
+	assert.Same(t, probe(), first)
+	assert.Equal(t, runs(), 1)
+	for _, x := range []struct {
+		name, text string
+		same, kept bool // the hash of what lies elsewhere, and the answer
+	}{
+		{"site/installed/part.py", "import absent # or not", true, true}, // as its version says
+		{"site/unused.py", "", true, false},                              // it might be what a name finds now
+		{"lib/huge.py", "import nowhere, at, all", true, true},
+		{"lib/ops/tools.py", "SIZE = 2", true, false},
+		{"site/further.py", "x = 2 # more", false, false},
+		{"site/installed-1.1.dist-info/RECORD", "installed/__init__.py,,\ninstalled/part.py,,\n", false, false},
+	} {
+		if strings.Contains(x.name, "1.1") {
+			assert.NoError(t, os.RemoveAll(filepath.Join(dir, "site/installed-1.0.dist-info")))
+		}
+		before, f := runs(), probe()
+		write(x.name, x.text)
+		now := probe()
+		assert.Equal(t, now.Hash == f.Hash, x.same, x.name)
+		assert.Equal(t, runs() == before, x.kept, "kept: "+x.name)
+	}
+	assert.Equal(t, probe().Files["lib/ops/tools.py"], "SIZE = 2")
 }

@@ -167,8 +167,8 @@ func (b *bench) prepare(v kernels.Variant) (*preparedVariant, error) {
 	b.makeSavedTensors(plan)
 	r := &preparedVariant{family: f, config: v.Config, plan: plan, launch: b.d.launch,
 		mem: map[string]*kernels.Memory{}}
-	for name, m := range b.mem {
-		r.mem[name] = m
+	for name := range b.mem {
+		r.mem[name] = b.mem[plan.Buffer(name)]
 	}
 	for _, s := range plan.Scratch {
 		r.mem[s.Name] = kernels.NewMemory(s.DType, s.Elems)
@@ -243,6 +243,13 @@ func (r *preparedVariant) runAll(ctx context.Context) error {
 	return nil
 }
 
+// restore copies inputs to where the variant writes over them.
+func (b *bench) restore(r *preparedVariant) {
+	for _, o := range r.plan.Inplace {
+		copy(b.mem[o.Output].Bytes, b.mem[o.Input].Bytes)
+	}
+}
+
 // poison fills outputs and scratch with NaN.
 func (b *bench) poison(r *preparedVariant) {
 	for name := range b.tol {
@@ -286,6 +293,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	first := map[string]*kernels.Memory{}
 	for run := range c.Repeats {
 		b.poison(r)
+		b.restore(r)
 		r.turn = run
 		if err := r.runAll(ctx); err != nil {
 			return kernels.Check{}, err
@@ -339,6 +347,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 		if i == o.Samples-1 && checked {
 			b.poison(r)
 		}
+		b.restore(r)
 		b.d.flushCache(o.Flush)
 		start := time.Now()
 		last := start

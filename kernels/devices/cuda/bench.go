@@ -380,6 +380,7 @@ func (b *bench) makeSaved(plan kernels.Plan) error {
 // bind points the arguments of launch i at the tensors.
 func (b *bench) bind(r *program, i int, step *driver.Command) {
 	for j, a := range r.plan.Launches[i].Args {
+		a.Name = r.plan.Buffer(a.Name)
 		step.Args[j] = b.slot(a, r.offsets)
 	}
 	if step.Kind == driver.CommandCopy {

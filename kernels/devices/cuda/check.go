@@ -79,7 +79,7 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 	steps = append(steps, driver.Command{Kind: driver.CommandMemset8, Ptr: b.results + driver.Ptr(at.bands), Value: 0xff,
 		Bytes: 8 * int64(len(bands))})
 	for run := range c.Repeats {
-		steps = append(steps, b.poison(r)...)
+		steps = append(append(steps, b.poison(r)...), b.restore(r)...)
 		for _, l := range r.launches {
 			steps = append(steps, l.step)
 		}
@@ -360,6 +360,19 @@ func (b *bench) poison(r *program) (steps []driver.Command) {
 	if r.scratch > 0 {
 		steps = append(steps, driver.Command{Kind: driver.CommandMemset8, Ptr: b.d.scratch.ptr,
 			Value: 0xff, Bytes: r.scratch})
+	}
+	return steps
+}
+
+// restore copies inputs to where the variant writes over them.
+func (b *bench) restore(r *program) (steps []driver.Command) {
+	for _, o := range r.plan.Inplace {
+		for _, t := range b.p.Tensors() {
+			if t.Name == o.Input {
+				steps = append(steps, driver.Command{Kind: driver.CommandCopy, Ptr: b.mem[o.Output], Src: b.mem[o.Input],
+					Bytes: t.Bytes()})
+			}
+		}
 	}
 	return steps
 }

@@ -75,8 +75,8 @@ func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string
 			"$NORMBENCH_NVRTC at libnvrtc.so")
 	}
 	d := &Device{registry: r}
-	d.triton = triton.NewService(step)
-	d.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).UsePython(d.triton.Compile)
+	d.triton = triton.NewService(step, func() triton.Target { return triton.TargetOf(d.info) })
+	d.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).UsePython(d.triton)
 	if len(helper) > 0 && processes > 0 {
 		d.pool = nvrtc.NewPool(processes, step, append(slices.Clone(helper), c.Path())...)
 		d.cache.UsePool(d.pool)

@@ -120,10 +120,11 @@ func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) 
 	if err := d.reserveEvents(2 * len(runs) * o.Samples); err != nil {
 		return kernels.Timing{}, err
 	}
-	before, err := d.backlog(o.Flush)
+	flush, err := d.backlog(o.Flush)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
+	before := append(b.restore(r), flush...)
 	checked := !r.family.Stream && r.plan.Writes(b.p)
 	busy, err := b.samples(r, o.Samples, runs, before, checked)
 	if err != nil {

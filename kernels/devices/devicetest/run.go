@@ -38,6 +38,7 @@ var problems = []string{
 	"layernorm/fwd/64x8192/bf16+bias+fp8t",
 	"rmsnorm/fwd/33x2056/fp16+residual",
 	"layernorm/bwd/17x4096/bf16+bias+residual",
+	"layernorm/bwd/33x541/bf16+bias+residual+nodw",
 	"l2norm/fwd/33x541/bf16+residual",
 	"l2norm/bwd/19x1028/fp32",
 }

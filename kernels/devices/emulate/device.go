@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"normbench/kernels"
+	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/cpu"
 )
 
@@ -37,6 +38,7 @@ const poisoned = "scratch starts as NaN, its whole numbers as -1: a lock or a co
 // from last to first.
 func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry,
 	info kernels.DeviceInfo, limit time.Duration) *Device {
+	e.target = triton.TargetOf(info)
 	d := &Device{emulator: e, registry: r, limit: limit, hung: map[kernels.Variant]kernels.Problem{},
 		slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	launch := func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory, run int) error {

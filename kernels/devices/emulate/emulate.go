@@ -63,6 +63,7 @@ const (
 type Emulator struct {
 	compiler, dir string
 	checks, links []string // flags
+	target        triton.Target
 	// alive is a pipe whose other end closes when this process dies, however it does.
 	alive, living *os.File
 	cleaner       *exec.Cmd
@@ -117,7 +118,8 @@ func New(ctx context.Context, dir string) (*Emulator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCompiler, err)
 	}
-	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{}}
+	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{},
+		target: triton.Target{Name: "an emulated GPU", Arch: "sm_90", SMs: 1}}
 	if e.alive, e.living, err = os.Pipe(); err != nil {
 		return nil, err
 	}
@@ -294,7 +296,7 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 		return nil, err
 	}
 	if u.Source.IsPython() {
-		return triton.Interpreter(e.dir, u.Source, u.Options, l)
+		return triton.Interpreter(e.dir, u.Source, u.Options, e.target, l)
 	}
 	file, err := e.program(ctx, u, l)
 	return []string{file}, err

@@ -255,6 +255,10 @@ var faults = []struct{ problem, variant, want string }{
 	{"rmsnorm/fwd/9x541/bf16", "spill@BUG3", "y is wrong in 8 of 4869"},
 	{"rmsnorm/fwd/9x541/fp32", "order@BUG0", ""},
 	{"rmsnorm/fwd/9x541/fp32", "order@BUG1", "elements change from run to run"},
+	{"rmsnorm/fwd/9x541/fp32", "inplace@BUG0", ""},
+	{"rmsnorm/fwd/9x541/fp32+residual", "inplace@BUG0", ""},
+	{"rmsnorm/fwd/9x541/fp32+residual", "inplace@BUG1", "resout is wrong in "},
+	{"rmsnorm/fwd/9x541/fp32", "inplace@BUG2", "it has changed its input w"},
 }
 
 // Faults that only another order of CTAs shows are found, and the right kernel beside them passes.
@@ -288,6 +292,23 @@ func checkFault(t *testing.T, e *Emulator, r *kernels.Registry, problem, variant
 	}
 	assert.That(t, strings.Contains(said, want) && (want != "" || said == ""), "%s: %q, want %q",
 		variant, said, want)
+}
+
+// Timed runs too start from the inputs, where they are overwritten: what the last one leaves is checked.
+func TestInplaceTimed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles programs")
+	}
+	r, _, err := manifest.Load(families.New(), "testdata/faults")
+	assert.NoError(t, err)
+	p := devicetest.Problem(t, "rmsnorm/fwd/3x33/fp32+residual")
+	b, err := device(t, emulator(t), r, small()).Open(t.Context(), p, kernels.Inputs{Seed: today()})
+	assert.NoError(t, err)
+	defer b.Close()
+	_, err = b.Time(t.Context(), devicetest.Variant(t, "inplace@BUG0"), kernels.TimeOptions{Samples: 3})
+	assert.NoError(t, err)
+	_, err = b.Time(t.Context(), devicetest.Variant(t, "inplace@BUG1"), kernels.TimeOptions{Samples: 3})
+	assert.Error(t, err, "after 3 timed runs resout is wrong in ")
 }
 
 // A launch that does not end is ended, and the variant is not run on another problem.

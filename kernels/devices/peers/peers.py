@@ -42,6 +42,11 @@ PROTOCOL = 2
 LOST = re.compile(r"CUDA (driver )?error|Triton Error \[CUDA\]")  # as PyTorch, its driver API and Triton say it
 
 
+# A machine without a GPU, as PyTorch and Triton say it.
+ABSENT = re.compile(r"exchangeDevice|No CUDA GPUs|no NVIDIA (driver|GPU)|not compiled with CUDA|0 active drivers|cpu tensor\?|"
+                    r"Expected a .?cuda.? device|CUDA (unknown error|driver initialization failed)|device is being used.*cpu", re.I)
+
+
 def failure_of(e: BaseException) -> Failure:
     """Sorts what a peer raised into kernels.Status."""
     if isinstance(e, Failure):
@@ -51,6 +56,8 @@ def failure_of(e: BaseException) -> Failure:
     text, where = located(e), type(e).__module__
     if isinstance(e, getattr(sys.modules.get("torch"), "OutOfMemoryError", ())):
         return Failure("resource", text)
+    if os.environ.get("NORMBENCH_PEERS_CPU") == "1" and ABSENT.search(str(e)):
+        return Failure("unfit", f"it needs a GPU: it raised {text}")
     if LOST.search(str(e)) or type(e).__name__ == "AcceleratorError":
         if "out of memory" in str(e):
             return Failure("resource", text)

@@ -23,6 +23,8 @@ type design struct {
 	reduce    *reduction    // k2; nil without one
 	unwritten []string      // statistics of a forward that no launch takes
 	lacking   []string      // other tensors that no launch takes
+	gradients bool          // launches write dw or db
+	frozen    bool          // an expression asks whether the weight is frozen
 	uses      []sources     // of each expression
 }
 
@@ -39,9 +41,10 @@ const (
 )
 
 var (
-	knobRE  = regexp.MustCompile(`^[a-z][a-z_]*$`)
-	nameRE  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	macroRE = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+	knobRE   = regexp.MustCompile(`^[a-z][a-z_]*$`)
+	nameRE   = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	frozenRE = regexp.MustCompile(`\bno_dw\b`)
+	macroRE  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 )
 
 // opPlace stands in names for the short name of the op.
@@ -70,12 +73,14 @@ func check(f fields, op yamldoc.Word) (*design, error) {
 	c := checker{design: d}
 	// Knobs and lettings are variables of what follows them.
 	for _, step := range []func() error{c.options, c.readKnobs, c.let, c.readBase, c.rules, c.scratch,
-		c.readLaunches, c.arguments} {
+		c.readLaunches, c.arguments, c.inplace} {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
 	d.unwritten, d.lacking = c.untaken()
+	writes := func(output string) bool { return c.passes(output) || c.liesOver(output) }
+	d.gradients = d.reduce != nil || writes("dw") || writes("db")
 	return d, nil
 }
 
@@ -86,6 +91,7 @@ func (c *checker) compile(known scope, es ...*expression) error {
 			if err := e.compile(known); err != nil {
 				return err
 			}
+			c.frozen = c.frozen || frozenRE.MatchString(e.text)
 			e.slot = len(c.knobs) + len(c.uses)
 			c.uses = append(c.uses, e.sources)
 		}
@@ -455,7 +461,7 @@ func fullProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
 	p := kernels.Problem{Op: op, Pass: pass, M: 1, N: 1}
 	for _, o := range kernels.Options() {
 		takes := (o.Pass == "" || o.Pass == pass) && slices.Contains(op.Spec().Options, o.Name)
-		if takes && o.Name != "noweight" {
+		if takes && o.Name != "noweight" && o.Name != "nodw" {
 			o.Set(&p)
 		}
 	}
@@ -521,7 +527,7 @@ func (c *checker) untaken() (unwritten, others []string) {
 	}
 	for _, t := range fullProblem(c.Op, c.Pass).Tensors() {
 		switch {
-		case c.passes(t.Name), slices.Contains(unwritten, t.Name):
+		case c.passes(t.Name), slices.Contains(unwritten, t.Name), c.liesOver(t.Name):
 		// it reads y instead
 		case c.Pass == kernels.Bwd && c.passes("y") && (t.Name == "x" || t.Name == "mean"):
 		case c.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's

@@ -24,7 +24,7 @@ import (
 func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Inspector {
 	d := devicetest.H200()
 	d.Arch = arch
-	c := check.New(r, d)
+	c := check.New(r, d, 0)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -41,6 +41,13 @@ const folderHelp = "give a folder of manifests (*.yaml) with their .cu files, su
 // Load is r with the families of the manifests in dir, which it returns too. The
 // files are read once: what is compiled is what was checked.
 func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family, error) {
+	return LoadNamed(r, dir, nil, nil)
+}
+
+// LoadNamed is Load for a command that names families. Where some of them are of the folder, others whose Python
+// cannot be read, such as those of a package that is not there, are left out: leave is told why.
+func LoadNamed(r *kernels.Registry, dir string, named func(family string) bool, leave func(family string, why error)) (
+	*kernels.Registry, []*kernels.Family, error) {
 	files, err := readFolder(dir)
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +64,9 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 		}
 		return r.File(rest)
 	}
-	made, err := assemble(&with, dir, Prefix, files, nil)
+	made, err := assemble(&with, dir, Prefix, files, nil, func(designs []*design) ([]*design, error) {
+		return probeNamed(designs, dir, files, named, leave)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,13 +84,39 @@ type Stages map[kernels.Pass]map[string]kernels.HostStage
 // families of r, which has the files too, and each other. One that names no host has the stages
 // of its own kernels.
 func LoadOwn(r *kernels.Registry, files map[string]string, stages Stages) ([]*kernels.Family, error) {
-	return assemble(r, "", "", files, stages)
+	return assemble(r, "", "", files, stages, func(ds []*design) ([]*design, error) { return ds, nil })
 }
 
-// assemble makes the families of the manifests among files, whose names in r have a prefix.
-func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
-	stages Stages) ([]*kernels.Family, error) {
-	var names []string
+// probeNamed probes designs, and returns those that are not left out.
+func probeNamed(designs []*design, dir string, files map[string]string, named func(family string) bool,
+	leave func(family string, why error)) (left []*design, err error) {
+	some := named != nil && slices.ContainsFunc(designs, func(d *design) bool { return named(d.Name.Text) })
+	hosts := func(name string) bool {
+		return slices.ContainsFunc(designs, func(d *design) bool { return d.Host.Text == name })
+	}
+	errs := probe(designs, dir, files)
+	var out []*design
+	for _, d := range designs {
+		switch err := errs[d]; {
+		case err == nil:
+			left = append(left, d)
+		case !some || named(d.Name.Text) || hosts(d.Name.Text):
+			return nil, err
+		default:
+			out = append(out, d)
+		}
+	}
+	for _, d := range out {
+		leave(d.Name.Text, errs[d])
+	}
+	return left, nil
+}
+
+// assemble makes the families of the manifests among files, whose names in r have a prefix. choose probes their
+// Python, and returns those to make.
+func assemble(r *kernels.Registry, dir, prefix string, files map[string]string, stages Stages,
+	choose func([]*design) ([]*design, error)) ([]*kernels.Family, error) {
+	names := map[*design]string{}
 	var designs []*design
 	places := map[string]yamldoc.Position{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -102,20 +137,21 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
 					"%q is the name of one of normbench's families", d.Name.Text)
 			}
 			places[d.Name.Text] = d.Name.Position
-			names, designs = append(names, name), append(designs, d)
+			names[d], designs = name, append(designs, d)
 		}
 	}
-	if err := probe(designs, files); err != nil {
+	designs, err := choose(designs)
+	if err != nil {
 		return nil, err
 	}
 	var made []*kernels.Family
 	with := *r
 	for _, hosted := range []bool{false, true} { // a host is made before those that it is for
-		for i, d := range designs {
+		for _, d := range designs {
 			if (d.Host.Text != "") != hosted {
 				continue
 			}
-			f, err := link(&with, d, code{prefix: prefix}, dir, names[i], files, stages)
+			f, err := link(&with, d, code{prefix: prefix}, dir, names[d], files, stages)
 			if err != nil {
 				return nil, err
 			}

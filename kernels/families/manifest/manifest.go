@@ -37,6 +37,7 @@ type fields struct {
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
+	Inplace     wordMap        `yaml:"optional" help:"write inplace as OUTPUT: INPUT, such as {y: x}"`
 	Rounds      bindings       `yaml:"optional" min:"0" max:"8" help:"write OUTPUT: how often it is rounded to x's type on its way"`
 	Fragile     *expression    `yaml:"optional" kind:"truth"` // only the compiler knows whether it takes c
 	Unordered   *expression    `yaml:"optional" kind:"truth"` // the bits are others from run to run
@@ -68,6 +69,9 @@ func parse(name string, data []byte) (ds []*design, err error) {
 	}
 	return ds, nil
 }
+
+// A wordMap is NAME: NAME.
+type wordMap = yamldoc.Map[yamldoc.Word]
 
 // Bindings are NAME: EXPRESSION: lets, macros, knobs, or what Triton is told.
 type bindings = yamldoc.Map[*expression]

@@ -32,6 +32,11 @@ var errNoHost = hint.Errorf(
 	"use --device cuda; on a cpu `normbench verify --kernels` checks what can be checked there",
 	"the family has no host stage: it runs on a GPU only")
 
+// errFrozen refuses a frozen weight where a kernel writes its gradient: to a null pointer.
+var errFrozen = hint.Errorf(`say what it does without: if: "!no_dw" leaves a launch or reduce out, and an `+
+	"expression with no_dw tells a kernel that takes a null pointer",
+	"it writes dw, and of a frozen weight there is none")
+
 // newFamily makes the family of a design and its code.
 func newFamily(d *design, c code) *kernels.Family {
 	p := &planner{design: d, code: c}
@@ -69,7 +74,13 @@ func (d *planner) serves(p kernels.Problem) error {
 	if err := x.pass(d.Serves); err != nil {
 		return err
 	}
-	return x.refuseTensors(d.lacking)
+	if err := x.refuseTensors(d.lacking); err != nil {
+		return err
+	}
+	if p.NoDW && d.gradients && !d.frozen {
+		return errFrozen
+	}
+	return d.refuseInplace(p)
 }
 
 // refuse says why a config does not run.
@@ -289,7 +300,7 @@ func (x *env) pass(rules []*rule) error {
 // planEnv is the plan of c, which is not refused, where x holds.
 func (d *planner) planEnv(x *env, c kernels.Config) kernels.Plan {
 	p := x.Problem
-	plan := kernels.Plan{}
+	plan := kernels.Plan{Inplace: d.overwrites(p)}
 	buffers := slices.Concat(p.Tensors(), p.SavedTensors())
 	for _, b := range d.Scratch {
 		if n := int64(b.Elems.int(x)); n > 0 {
@@ -318,7 +329,7 @@ func (d *planner) planEnv(x *env, c kernels.Config) kernels.Plan {
 		return plan
 	}
 	full := common.WithReduce(p, c, partials, plan.Launches...)
-	full.Scratch = append(full.Scratch, plan.Scratch...)
+	full.Scratch, full.Inplace = append(full.Scratch, plan.Scratch...), plan.Inplace
 	full.Rounds = append(full.Rounds, plan.Rounds...)
 	return full
 }

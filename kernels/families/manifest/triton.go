@@ -1,7 +1,10 @@
 package manifest
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,7 +41,7 @@ type tritonFields struct {
 	Stage  string       `yaml:"optional" match:"^[a-z][a-z0-9_]*$" help:"letters a-z, digits and _, such as k1"`
 	If     *expression  `yaml:"optional" kind:"truth"`
 	Triton struct {
-		Source   yamldoc.Word `yaml:"optional" match:"^[A-Za-z_][A-Za-z0-9_]*[.]py$" help:"name a .py file that lies beside the manifest"`
+		Source   yamldoc.Word `yaml:"optional" match:"^[^/\\\\:#]+[.]py$" help:"name a .py file that lies beside the manifest"`
 		Module   yamldoc.Word `yaml:"optional" match:"^[A-Za-z_][A-Za-z0-9_.]*$" help:"name an installed module, such as package.kernels"`
 		Function yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"name a function of @triton.jit"`
 	}
@@ -106,48 +109,63 @@ func (d *design) tritonLaunches() (list []*launchSpec) {
 	return list
 }
 
-// probe finds the functions of all designs, by one process of Python. No code of theirs runs.
-func probe(designs []*design, files map[string]string) error {
-	var launches []*launchSpec
+// probe finds the functions of all designs in a folder, by one process of Python. No code of theirs
+// runs. Of each design that has one that is not as its manifest says, the errors have the first.
+func probe(designs []*design, dir string, files map[string]string) (errs map[*design]error) {
+	errs = map[*design]error{}
+	var requests []triton.Request
 	sources := map[string]string{}
-	for _, d := range designs {
-		for _, l := range d.tritonLaunches() {
-			if name := l.python.request.Source; name != "" {
-				text, ok := files[name]
-				if !ok {
-					return l.Source.Errorf("put it beside the manifest", "no file %s", name)
-				}
-				sources[name] = text
-			}
-			launches = append(launches, l)
-		}
-	}
-	if len(launches) == 0 {
-		return nil
-	}
 	for name, text := range files {
 		if strings.HasSuffix(name, ".py") {
 			sources[name] = text
 		}
 	}
-	var requests []triton.Request
-	for _, l := range launches {
-		requests = append(requests, l.python.request)
-	}
-	found, err := triton.Probe(sources, requests)
-	if err != nil {
-		return launches[0].python.place.Errorf(hint.Of(err), "%v", err)
-	}
-	for i, l := range launches {
-		l.python.function = found[i]
-		if err := l.checkFunction(); err != nil {
-			return err
+	for _, d := range designs {
+		for _, l := range d.tritonLaunches() {
+			name := l.python.request.Source
+			if _, ok := files[name]; name != "" && !ok {
+				errs[d] = l.Source.Errorf("put it beside the manifest", "no file %s", name)
+				break
+			}
 		}
-		if m := l.python.request.Module; m != "" {
-			files[nvrtc.Module+m] = found[i].Text
+		if errs[d] != nil {
+			continue
+		}
+		for _, l := range d.tritonLaunches() {
+			requests = append(requests, l.python.request)
 		}
 	}
-	return nil
+	if len(requests) == 0 {
+		return errs
+	}
+	found, err := triton.ProbeFolder(dir, sources, requests)
+	for _, d := range designs {
+		if errs[d] != nil {
+			continue
+		}
+		for _, l := range d.tritonLaunches() {
+			if err != nil {
+				errs[d] = cmp.Or(errs[d], l.python.place.Errorf(hint.Of(err), "%v", err))
+				continue
+			}
+			l.python.function, found = found[0], found[1:]
+			errs[d] = cmp.Or(errs[d], l.checkFunction())
+			l.addFiles(files)
+		}
+	}
+	return errs
+}
+
+// addFiles adds what a launch's function is made of.
+func (l *launchSpec) addFiles(files map[string]string) {
+	r, f := l.python.request, l.python.function
+	if r.Module != "" {
+		files[nvrtc.Module+r.Module] = f.Text
+		return
+	}
+	listing, _ := json.Marshal(map[string]any{"Package": f.Package, "Root": f.Root, "Files": slices.Sorted(maps.Keys(f.Files))})
+	files[nvrtc.Imports(r.Source)] = string(listing)
+	maps.Copy(files, f.Files)
 }
 
 // checkFunction holds a launch against the signature of its function.
@@ -156,8 +174,7 @@ func (l *launchSpec) checkFunction() error {
 	if f.Error != "" {
 		help := "correct the file, or name a function of @triton.jit, and the file or module that has it"
 		if strings.HasPrefix(f.Error, "Python has no module") {
-			help = "install its package for " + triton.Python() +
-				", or name a Python that has it with --python"
+			help = triton.ModuleHelp()
 		}
 		return l.python.place.Errorf(help, "%s", f.Error)
 	}

@@ -283,7 +283,7 @@ func (s *state) fp8() {
 // its type; b may be nil.
 func SavedOutput(p kernels.Problem, mem map[string]*kernels.Memory,
 	b *kernels.Memory) *kernels.Memory {
-	p.Pass, p.Residual, p.Accumulate = kernels.Fwd, false, false
+	p.Pass, p.Residual, p.Accumulate, p.NoDW = kernels.Fwd, false, false, false
 	y := kernels.NewMemory(p.DType, p.M*p.N)
 	in := map[string]*kernels.Memory{"x": mem["x"], "w": mem["w"], "b": b}
 	for i, v := range ComputeGroundTruth(p, in).Values["y"] {

@@ -17,7 +17,7 @@ from peerbench.trouble import Failure, Trouble, one_line
 
 OPS = ("rmsnorm", "layernorm")
 TENSORS = {"x": "x", "weight": "w", "bias": "b", "residual": "res", "dy": "dy", "dresidual": "dres"}  # by their arguments
-ARGUMENTS = (*TENSORS, "rstd", "mean", "eps", "op", "zero_centered")
+ARGUMENTS = (*TENSORS, "rstd", "mean", "eps", "op", "zero_centered", "no_dw")
 LIBRARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libraries")
 COMPILES, TUNES = "compiles", "tunes"  # BUILDS of a file
 
@@ -33,7 +33,8 @@ class Peer:
     Where it returns a function instead, that one is timed: what came before it was to set up.
 
     A function with a parameter dy has a backward of its own: dy is given in a backward alone. Without one it is
-    differentiated by autograd, and its x, weight and bias require a gradient, in a forward too.
+    differentiated by autograd, and its x, weight and bias require a gradient, in a forward too. Of a frozen weight
+    (no_dw) x alone does, and of a backward's own values dx alone is read.
 
     Attributes before and rounds of what is timed are Call's. NotImplementedError refuses a problem. What a file may
     say of itself: DISTRIBUTIONS, whose versions count; BUILDS, COMPILES where something is compiled ahead (Builder),
@@ -81,7 +82,7 @@ class Peer:
         if p.op not in self.functions:
             raise Failure("refused", f"{self.system} has no {p.op}")
         takes, needs = parameters(self.functions[p.op])
-        there = {n for n, k in TENSORS.items() if k in p.inputs()} | {"op", "eps", "zero_centered"}
+        there = {n for n, k in TENSORS.items() if k in p.inputs()} | {"op", "eps", "zero_centered", "no_dw"}
         if p.pas == "bwd":
             there |= {"rstd", "mean"} if p.op == "layernorm" else {"rstd"}
         lacks = {"forward"} if "dy" in needs - there else {f"{p.op} without {n}" for n in needs - there}

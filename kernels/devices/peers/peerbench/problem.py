@@ -10,7 +10,7 @@ from peerbench.trouble import Trouble
 EPS = 1e-5
 PROBLEM = re.compile(
     r"(rmsnorm|layernorm)/(fwd|bwd)/(\d+)x(\d+)/(fp32|bf16|fp16)(?:-w(fp32|bf16|fp16))?"
-    r"(\+bias)?(\+zc)?(\+noweight)?(\+residual)?(\+fp8t?)?(\+acc)?"
+    r"(\+bias)?(\+zc)?(\+noweight)?(\+residual)?(\+fp8t?)?(\+acc)?(\+nodw)?"
 )
 
 
@@ -29,6 +29,7 @@ class Problem:
     residual: bool
     fp8: bool
     acc: bool
+    nodw: bool
 
     @staticmethod
     def parse(text: str) -> Problem:
@@ -53,4 +54,6 @@ class Problem:
     def outputs(self) -> list[str]:
         if self.pas == "fwd":
             return ["y"] + ["resout"] * self.residual
+        if self.nodw:
+            return ["dx"]
         return ["dx"] + ["dw"] * (not self.noweight) + ["db"] * self.bias

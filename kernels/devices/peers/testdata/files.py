@@ -17,6 +17,7 @@ def fwd(x, weight, eps): return x
 def rest(x, **more): return x
 def bwd(dy, x, weight, rstd): return dy
 def both(x, weight, bias, op, dy=None, mean=None, dresidual=None): return x
+def frozen(dy, x, weight, rstd, no_dw): return dy
 def late(x, weight): raise ValueError("as asked")
 def choosy(x, weight): raise NotImplementedError("only on Sundays")
 def foreign(x, blocks): return x
@@ -57,6 +58,8 @@ with tempfile.TemporaryDirectory() as folder:
         ("fwd", "layernorm/bwd/8x8/bf16+bias", "my.py:fwd has no bias"),
         ("fwd", "rmsnorm/fwd/8x8/bf16+noweight", "my.py:fwd has no rmsnorm without weight"),
         ("fwd", "rmsnorm/bwd/8x8/bf16+acc", "my.py:fwd has no gradient to add to"),
+        ("fwd", "rmsnorm/bwd/8x8/bf16+nodw", ""),
+        ("frozen", "rmsnorm/bwd/8x8/bf16+nodw", ""),
         ("rest", "layernorm/fwd/8x8/bf16+bias+zc+residual", ""),
         ("rest", "rmsnorm/fwd/8x8/bf16+fp8", "my.py:rest has no fp8"),
         ("rest", "rmsnorm/bwd/8x8/bf16+residual", "my.py:rest has no residual"),
@@ -72,9 +75,11 @@ with tempfile.TemporaryDirectory() as folder:
         except peers.Failure as e:
             got = str(e)
         want(got == told, f"{name} on {text}: {got!r}, want {told!r}")
+    for text, outputs in (("layernorm/bwd/8x8/bf16+bias", ["dx", "dw", "db"]), ("layernorm/bwd/8x8/bf16+bias+nodw", ["dx"])):
+        want(Problem.parse(text).outputs() == outputs, f"outputs of {text}")
     for p, text, told in (
         (again, "layernorm/fwd/8x8/bf16+bias", "refused: my.py has no layernorm"),
-        (peer(f"{mine}:late"), "rmsnorm/fwd/8x8/bf16", "launch: it raised ValueError: as asked (my.py:8)"),
+        (peer(f"{mine}:late"), "rmsnorm/fwd/8x8/bf16", "launch: it raised ValueError: as asked (my.py:9)"),
         (peer(f"{mine}:choosy"), "rmsnorm/fwd/8x8/bf16", "refused: only on Sundays"),
     ):
         try:
@@ -84,4 +89,12 @@ with tempfile.TemporaryDirectory() as folder:
         except Exception as e:  # noqa: BLE001
             f = failure_of(e)
             want(f"{f.status}: {f}" == told, f"{p.name}: {f.status}: {f}")
+# Where there is no GPU, a launcher that asks for one says nothing of itself.
+for on, status in (("1", "unfit"), ("0", "launch")):
+    os.environ["NORMBENCH_PEERS_CPU"] = on
+    for text in ("0 active drivers ([]). There should only be one.", "Found no NVIDIA driver on your system",
+                 "Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)", "invalid argument to exchangeDevice"):
+        got = failure_of(RuntimeError(text)).status
+        want(got == status, f"{text} is {got} with NORMBENCH_PEERS_CPU={on}")
+del os.environ["NORMBENCH_PEERS_CPU"]
 finish()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,16 +39,18 @@ type Inspector struct {
 	lack string          // why the first of those that are not is not
 }
 
-// New checks families of r for a device that need not be there. Without
+// New checks families of r for a device that need not be there. A step of Triton's, such as an import, may take no
+// longer than step, or for as long as it does with 0. Without
 // NVRTC it compiles no CUDA: see NoNVRTC. Helper is the command of a compile helper
 // (nvrtc.ServeHelper); without one this process compiles. NVRTC sets handlers of its own for the
 // signals that end a process, with which a signal is a crash of Go's: a program that is to be
 // interrupted gives a helper.
-func New(r *kernels.Registry, d kernels.DeviceInfo, helper ...string) *Inspector {
-	c := &Inspector{registry: r, device: d, triton: triton.NewService(0), seen: map[string]bool{}}
+func New(r *kernels.Registry, d kernels.DeviceInfo, step time.Duration, helper ...string) *Inspector {
+	c := &Inspector{registry: r, device: d, seen: map[string]bool{}}
+	c.triton = triton.NewService(step, func() triton.Target { return triton.TargetOf(d) })
 	n, err := nvrtc.Find()
 	c.NoNVRTC = err
-	c.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).UsePython(c.triton.Compile)
+	c.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).UsePython(c.triton)
 	if processes, bad := nvrtc.Compilers(); err == nil && bad == nil && processes > 0 && len(helper) > 0 {
 		c.pool = nvrtc.NewPool(processes, 0, append(slices.Clone(helper), n.Path())...)
 		c.cache.UsePool(c.pool)
@@ -135,8 +138,7 @@ func (c *Inspector) compile(l *kernels.Launch) error {
 	case hint.Of(err) != "": // it is not the kernel's
 		return err
 	case err != nil && u.Source.IsPython() && strings.Contains(err.Error(), "importing it raises"):
-		return hint.With(err, "correct it, or install what it imports for "+triton.Python()+
-			", or name a Python that has it with --python")
+		return hint.With(err, triton.ImportHelp())
 	case err != nil && u.Source.IsPython():
 		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such "+
 			"configs with a constraint")

@@ -17,4 +17,22 @@ class JITFunction:
                                metadata=SimpleNamespace(name=self.fn.__name__, num_warps=4, shared=0))
 
 
+class Config:
+    def __init__(self, kwargs, num_warps=4, pre_hook=None):
+        self.kwargs, self.num_warps, self.pre_hook = kwargs, num_warps, pre_hook
+
+
+class Tuned:
+    def __init__(self, fn, **held):
+        self.fn, self.__dict__ = fn, {"fn": fn, **held}
+
+
 jit = JITFunction
+
+
+def autotune(configs, key, **rest):
+    return lambda fn: Tuned(fn, configs=configs, **rest)
+
+
+def heuristics(values):
+    return lambda fn: Tuned(fn, values=values)

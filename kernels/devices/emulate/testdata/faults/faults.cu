@@ -41,3 +41,17 @@ __global__ void spin(const float *x, const float *w, float *y, unsigned *seen, i
   while (FAULT && *(volatile unsigned *)seen == 0xffffffffu) {}
   order<0>(x, w, y, seen, n, eps);
 }
+
+// x and res are overwritten by y and their sum. 1: the sum is not stored. 2: changes the weight.
+template <int FAULT>
+__global__ void inplace(float *x, float *res, float *w, int n, float eps) {
+  size_t base = (size_t)blockIdx.x * n;
+  for (int i = threadIdx.x; res && i < n; i += 32) {
+    x[base + i] += res[base + i];
+    if (FAULT != 1) res[base + i] = x[base + i];
+  }
+  float r = inverse(x + base, n, eps);
+  for (int i = threadIdx.x; i < n; i += 32)
+    x[base + i] *= r * w[i];
+  if (FAULT == 2 && blockIdx.x == 0 && threadIdx.x == 0) w[1] += 1.f;
+}

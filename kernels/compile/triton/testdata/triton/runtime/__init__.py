@@ -1,4 +1,4 @@
 class driver:
-    @staticmethod
-    def set_active(driver):
-        pass
+    @classmethod
+    def set_active(cls, active):
+        cls.active = active
