@@ -93,12 +93,11 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 	return side, nil
 }
 
-// pointers has a pointer to each outcome.
-func pointers(list []record.Outcome) (to []*record.Outcome) {
-	for i := range list {
-		to = append(to, &list[i])
+func pointers(entries []record.Outcome) (list []*record.Outcome) {
+	for i := range entries {
+		list = append(list, &entries[i])
 	}
-	return to
+	return list
 }
 
 // familyFolder splits OUT/DEVICE/FAMILY, in which the tuned table of a family against itself lies, into

@@ -52,14 +52,6 @@ func (s *SweepTask) place(x *part) durable.Place {
 	return tablePlace(s.Out, s.info(), x.family)
 }
 
-// TunedFiles lists the tuned tables that the sweep writes: of a family against itself, its own.
-func (s *SweepTask) TunedFiles() (files []string) {
-	for _, x := range s.parts {
-		files = append(files, s.place(x).String())
-	}
-	return files
-}
-
 // tablePlace is where the tuned table of a device lies in a results folder, or that of one family.
 func tablePlace(out string, info kernels.DeviceInfo, family string) durable.Place {
 	return durable.Place{Root: out, Name: filepath.Join(info.ID, filepath.FromSlash(family), tune.FileName)}
@@ -354,7 +346,7 @@ func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.
 	}
 	base, best, beside := side("base"), side("best"), side("normbench's default")
 	if x.family != "" {
-		base.Label, best.Label = x.family+" by its own default", x.family+" at its best"
+		base.Label, best.Label = x.family+report.OwnDefault, x.family+" at its best"
 	}
 	best.Ahead = map[kernels.Problem]report.Measurement{}
 	some := false

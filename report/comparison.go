@@ -20,8 +20,8 @@ func Render(w io.Writer, c *Comparison, format string) error {
 
 // RenderAll writes comparisons: of each the rows, what stands beside them, how near both sides come to the
 // stream, and of recordings the geometric means and the notes. csv has the first tables alone, as one,
-// and json a list of all; both have a row for each one-sided problem too. Markdown has the rows last,
-// folded.
+// and json one object; both have a row for each one-sided problem too. Markdown has the rows last,
+// folded. Text and Markdown end with what was found.
 func RenderAll(w io.Writer, cs []*Comparison, format string) error {
 	if format == FormatMarkdown {
 		for i, c := range cs {
@@ -46,17 +46,13 @@ func RenderAll(w io.Writer, cs []*Comparison, format string) error {
 			tables[0].Data.Rows = append(tables[0].Data.Rows, c.Table().Data.Rows...)
 		}
 	}
-	if format == FormatJSON {
-		var found []string
+	if format != FormatText {
+		end := cs[len(cs)-1].Ending()
+		end.Found = ""
 		for _, c := range cs {
-			if text := c.Found(); text != "" {
-				found = append(found, text)
-			}
+			end.Found = strings.TrimSpace(end.Found + " " + c.Found())
 		}
-		return RenderTables(w, format, Ending{Found: strings.Join(found, "; "), Next: cs[len(cs)-1].Next}, tables...)
-	}
-	if format == FormatCSV {
-		return RenderTables(w, format, Ending{}, tables...)
+		return RenderTables(w, format, end, tables...)
 	}
 	for i, c := range cs {
 		if i > 0 {
@@ -123,6 +119,7 @@ func (c *Comparison) besideTable() *Table {
 		Column[Row]{Head: "family", Name: "variant", Value: func(r Row) any { return r.A.variant() },
 			Text: func(r Row) string { return r.A.Variant.Family }})
 	t := NewTable(c.beside.A+" beside them: neither base nor winner", c.beside.Rows, columns)
+	t.Name = "beside"
 	t.Group = kindGroup
 	return t
 }

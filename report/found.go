@@ -104,7 +104,7 @@ func (c *Comparison) Found() string {
 	if m.N == 0 {
 		return ""
 	}
-	if c.A == "base" && c.B == "best" || c.A == c.B+"#base" {
+	if c.A == "base" && c.B == "best" || c.A == c.B+"#base" || strings.HasSuffix(c.A, OwnDefault) {
 		return c.foundBySweep()
 	}
 	a, b := c.Words()
@@ -134,6 +134,9 @@ func (c *Comparison) Found() string {
 	return text + "."
 }
 
+// OwnDefault stands behind a family's name where its own default is the side that it is held against.
+const OwnDefault = " by its own default"
+
 // foundBySweep says what a sweep found: what it proved, and what it did not.
 func (c *Comparison) foundBySweep() string {
 	var gains []float64
@@ -149,16 +152,19 @@ func (c *Comparison) foundBySweep() string {
 			}
 		}
 	}
-	n := console.Count(c.All.N, "problem")
-	text := fmt.Sprintf("no config is proven faster than the base, in %s", n)
+	n, base := console.Count(c.All.N, "problem"), "the base"
+	if family, ok := strings.CutSuffix(c.A, OwnDefault); ok {
+		base = "the default of " + family
+	}
+	text := fmt.Sprintf("no config is proven faster than %s, in %s", base, n)
 	if len(gains) > 0 {
-		text = fmt.Sprintf("a config faster than the base is proven in %d of %s, by %s", len(gains), n, Ratio(slices.Min(gains)))
+		text = fmt.Sprintf("a config faster than %s is proven in %d of %s, by %s", base, len(gains), n, Ratio(slices.Min(gains)))
 		if len(gains) > 1 {
 			text += " to " + Ratio(slices.Max(gains))
 		}
 	}
 	if kept > 0 {
-		text += fmt.Sprintf("; the base stays in %d", kept)
+		text += fmt.Sprintf("; %s stays in %d", base, kept)
 	}
 	if unproven > 0 {
 		text += fmt.Sprintf(", and in %d of these another config had a shorter median, which chance explains as well", unproven)

@@ -176,27 +176,13 @@ func (c *Comparison) Page(name string) *Page {
 	stream := StreamTable(c.Stream)
 	stream.Title = "Time against the stream's"
 	p.Tables = append(steps, rows, means)
-	if c.beside != nil {
-		p.Tables = append(p.Tables, c.besideTable())
-	}
 	if len(c.Stream) > 0 {
 		p.Tables = append(p.Tables, stream)
 	}
+	if c.beside != nil {
+		p.Tables = append(p.Tables, c.besideTable())
+	}
 	return p
-}
-
-// Append adds the drawings and tables of another page, and what it measured them on, below p's.
-func (p *Page) Append(o *Page) {
-	for _, f := range o.Figures {
-		f.Title += ": " + o.What
-		p.Figures = append(p.Figures, f)
-	}
-	for _, t := range o.Tables {
-		c := *t
-		c.Title += "\n" + o.What
-		p.Tables = append(p.Tables, &c)
-	}
-	p.Runs = distinct(append(p.Runs, o.Runs...))
 }
 
 // verdictFirst is a table of rows as a page shows it: the problem, the verdict and the speedup first, which is
@@ -221,6 +207,20 @@ func (t *Table) verdictFirst() (table *Table, title string) {
 	}
 	c.Rows = shapes
 	return &c, "Every shape of " + heads[0]
+}
+
+// Append adds the drawings and tables of another page, and what it measured them on, below p's.
+func (p *Page) Append(o *Page) {
+	for _, f := range o.Figures {
+		f.Title += ": " + o.What
+		p.Figures = append(p.Figures, f)
+	}
+	for _, t := range o.Tables {
+		c := *t
+		c.Title += "\n" + o.What
+		p.Tables = append(p.Tables, &c)
+	}
+	p.Runs = distinct(append(p.Runs, o.Runs...))
 }
 
 // interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,

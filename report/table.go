@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -399,16 +400,20 @@ func tablesJSON(w io.Writer, tool string, end Ending, tables []*Table) error {
 	}
 	fmt.Fprintf(&b, "  \"schema\": %d,\n  \"tool\": %s,\n  \"device\": %s,\n  \"title\": %s", Schema, jsonText(tool),
 		device, jsonText(first.Title))
-	var notes []string
-	for i, t := range tables {
-		name := "rows"
-		if i > 0 {
-			name = t.Name
+	var names, notes []string
+	rows := map[string][]string{}
+	for _, t := range tables {
+		name := cmp.Or(t.Name, "rows")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		fmt.Fprintf(&b, ",\n  %s: [%s\n  ]", jsonText(name), strings.Join(t.objects(), ","))
+		rows[name] = append(rows[name], t.objects()...)
 		for _, n := range t.Notes {
 			notes = append(notes, "\n    "+jsonText(n))
 		}
+	}
+	for _, name := range names {
+		fmt.Fprintf(&b, ",\n  %s: [%s\n  ]", jsonText(name), strings.Join(rows[name], ","))
 	}
 	fmt.Fprintf(&b, ",\n  \"notes\": [%s\n  ]", strings.Join(notes, ","))
 	if end.Found != "" {

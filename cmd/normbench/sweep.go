@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
+	"normbench/tune"
 )
 
 // A sweepConfig is what the flags of a sweep ask for.
@@ -99,8 +101,9 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		c.SetSteps(steps)
 		problems += len(c.Rows)
 	}
-	last := found.Found[len(found.Found)-1]
-	last.Next = nextOf(s, last)
+	if last := found.Found[len(found.Found)-1]; cfg.format != report.FormatCSV {
+		last.Next = nextOf(s, last)
+	}
 	shown := report.RenderAll(e.out, found.Found, cfg.format)
 	if shown == nil && found.Lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {
@@ -125,11 +128,14 @@ func nextOf(s *lab.SweepTask, c *report.Comparison) string {
 		return "stop what else runs here until `normbench selftest` passes, then sweep into another folder: such times " +
 			"prove little"
 	}
-	files := s.TunedFiles()
-	tuned := files[len(files)-1]
+	family, itself := strings.CutSuffix(c.A, report.OwnDefault)
+	if !itself {
+		family = ""
+	}
+	tuned := filepath.Join(s.Out, s.Devices[0].Info().ID, filepath.FromSlash(family), tune.FileName)
 	if p := c.BestGain(); p != nil {
-		return fmt.Sprintf("`normbench compare base tuned:%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
-			"again, live", quoteWord(tuned), p.M, p.N, p.Op, p.Pass)
+		return fmt.Sprintf("`normbench compare %s tuned:%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
+			"again, live", cmp.Or(family, "base"), quoteWord(tuned), p.M, p.N, p.Op, p.Pass)
 	}
 	return "`normbench sweep --shapes 4096x8192 --op rmsnorm` tunes a shape of your own; on a GPU, with a build of " +
 		"`make cuda`, add --device cuda"
