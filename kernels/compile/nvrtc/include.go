@@ -108,8 +108,8 @@ func inclusions(text string) inclusion {
 }
 
 // ReadSource reads a file with the files that it includes or imports by name, which stand beside it,
-// those in inactive lines too, and with those that they do. What a Python file imports may be
-// elsewhere.
+// those in inactive lines too, and with those that they do. Others are Missing; what a Python file
+// imports may be elsewhere.
 func ReadSource(file func(name string) (string, error), name string) (Source, error) {
 	text, err := file(name)
 	if err != nil {
@@ -134,10 +134,11 @@ func ReadSource(file func(name string) (string, error), name string) (Source, er
 				continue
 			}
 			text, err := file(origin + name)
-			if err != nil && src.IsPython() {
+			if err != nil {
+				if !src.IsPython() && !slices.Contains(src.Missing, name) {
+					src.Missing = append(src.Missing, name)
+				}
 				continue
-			} else if err != nil {
-				return fmt.Errorf("%q, which is nowhere", name)
 			}
 			src.Headers[name] = text
 			if err := follow(text); err != nil {
@@ -164,15 +165,20 @@ func imports(text string) (names []string) {
 	return names
 }
 
-// includesSystem says whether a source includes something in angle brackets. Only such a
+// includesSystem says whether a source includes something that does not lie beside it. Only such a
 // source gets the include folders.
 func includesSystem(src Source) bool {
+	needs := func(text string) bool {
+		x := inclusions(text)
+		elsewhere := func(name string) bool { _, beside := src.Headers[name]; return !beside }
+		return len(x.system) > 0 || slices.ContainsFunc(x.quoted, elsewhere)
+	}
 	for _, text := range src.Headers {
-		if len(inclusions(text).system) > 0 {
+		if needs(text) {
 			return true
 		}
 	}
-	return len(inclusions(src.Text).system) > 0
+	return needs(src.Text)
 }
 
 // An includeCache keeps the files of include folders, by their content.
