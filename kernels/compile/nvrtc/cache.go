@@ -164,7 +164,7 @@ func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
 	flags = slices.Concat(flags, c.shelf.sums(src, opt.Include), opt.Names)
 	version := c.version
 	if opt.NVCC != "" {
-		_, version, _ = strings.Cut(opt.NVCC, " ")
+		_, version = splitVersion(opt.NVCC)
 		version = "nvcc " + version
 	}
 	return cacheKey(version, src, flags), err

@@ -43,12 +43,18 @@ func findNVCC() (string, error) {
 	return path + " " + string(m[1]), nil
 }
 
+// splitVersion takes what FindNVCC returns apart.
+func splitVersion(nvcc string) (path, version string) {
+	at := strings.LastIndexByte(nvcc, ' ')
+	return nvcc[:max(at, 0)], nvcc[at+1:]
+}
+
 // nvccTimeout is how long nvcc may take for one source. Those that include torch take a minute.
 const nvccTimeout = 5 * time.Minute
 
 // compileNVCC has nvcc make a cubin. The entry is made where it is one of a template.
 func compileNVCC(src Source, opt CompileOptions) (*Binary, error) {
-	nvcc, _, _ := strings.Cut(opt.NVCC, " ")
+	nvcc, _ := splitVersion(opt.NVCC)
 	dir, err := os.MkdirTemp("", "normbench-nvcc")
 	if err != nil {
 		return nil, err
@@ -129,7 +135,7 @@ func (o CompileOptions) nvccArgs() ([]string, error) {
 // nvccFolders are the folders of CUDA's headers for an nvcc that has none beside it: those of wheels that
 // were installed elsewhere.
 func (s *includeCache) nvccFolders(nvcc string) []string {
-	path, _, _ := strings.Cut(nvcc, " ")
+	path, _ := splitVersion(nvcc)
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
