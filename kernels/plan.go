@@ -3,6 +3,7 @@ package kernels
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -63,13 +64,19 @@ type Launch struct {
 	Stage  string `json:"stage"`  // "k1", "k2", ...: unique in a plan
 	Source string `json:"source"` // file that holds the entry, among the families' sources; "" for Memcpy
 	Entry  string `json:"entry"`  // extern "C" kernel, and the key of its host stage
+	// NVCC says that nvcc compiles the source, not NVRTC.
+	NVCC bool `json:"nvcc,omitempty"`
+	// Without are headers that only host code needs: they are taken as empty.
+	Without []string `json:"without,omitempty"`
 	// Mangled says that Entry is a C++ name, such as kernel<8, float>, which the compiler makes a
 	// symbol of.
 	Mangled bool   `json:"mangled,omitempty"`
-	Grid    [3]int `json:"grid"`    // CTAs
-	Block   int    `json:"block"`   // threads per CTA
-	Shared  int    `json:"shared"`  // dynamic shared memory per CTA, bytes
-	Cluster int    `json:"cluster"` // neighbouring CTAs that run as one cluster (sm_90); 0 for none
+	Grid    [3]int `json:"grid"`  // CTAs
+	Block   int    `json:"block"` // threads per CTA
+	// BlockDim is how those threads lie along x, y and z. Without it all lie along x.
+	BlockDim [3]int `json:"block_dim,omitzero"`
+	Shared   int    `json:"shared"`  // dynamic shared memory per CTA, bytes
+	Cluster  int    `json:"cluster"` // neighbouring CTAs that run as one cluster (sm_90); 0 for none
 	// Resident says that CTAs wait for each other: all of the grid must fit
 	// on the device at once, or the launch is refused.
 	Resident bool `json:"resident"`
@@ -88,6 +95,14 @@ type Launch struct {
 	// Params are, for each of Args, the parameter that it is for and what the compiler is told of
 	// it, as X=*bf16: of a kernel that puts them in order itself.
 	Params []string `json:"params,omitempty"`
+}
+
+// Threads is the block's extent along x, y and z.
+func (l *Launch) Threads() [3]int {
+	if l.BlockDim == [3]int{} {
+		return [3]int{l.Block, 1, 1}
+	}
+	return l.BlockDim
 }
 
 // Memcpy is the entry of a launch that is no kernel but the driver's own copy:
@@ -118,7 +133,7 @@ type Define struct {
 // ArgKind says what an Arg holds.
 type ArgKind uint8
 
-// The kinds of kernel arguments. Every one takes an 8-byte slot.
+// The kinds of kernel arguments. Every one but a struct takes an 8-byte slot.
 const (
 	ArgBuffer  ArgKind = iota // pointer to the tensor or scratch buffer Name
 	ArgInt64                  // Int
@@ -134,6 +149,7 @@ const (
 	ArgFloat64
 	ArgFP16
 	ArgBF16
+	ArgStruct // Fields, by value
 )
 
 // argKinds are the kinds' names, bytes, and whether they hold Float, else Int.
@@ -146,12 +162,13 @@ var argKinds = [...]struct {
 	{"int32", 4, false}, {"int16", 2, false}, {"int8", 1, false},
 	{"uint64", 8, false}, {"uint32", 4, false}, {"uint16", 2, false}, {"uint8", 1, false},
 	{"bool", 1, false}, {"float64", 8, true}, {"fp16", 2, true}, {"bf16", 2, true},
+	{"struct", 0, false},
 }
 
 // ParseArgKind finds the kind of a number by its name.
 func ParseArgKind(s string) (k ArgKind, ok bool) {
 	for k, x := range argKinds {
-		if x.name == s && k > 0 {
+		if x.name == s && k > 0 && x.bytes > 0 {
 			return ArgKind(k), true
 		}
 	}
@@ -161,7 +178,7 @@ func ParseArgKind(s string) (k ArgKind, ok bool) {
 // String is the name of the type: "buffer", "int64", "float32".
 func (k ArgKind) String() string { return argKinds[k].name }
 
-// Size is in bytes.
+// Size is in bytes; a struct's depends on its fields: see Arg.Size.
 func (k ArgKind) Size() int { return argKinds[k].bytes }
 
 // IsFloat says whether an argument's value is its Float.
@@ -181,10 +198,106 @@ func (k ArgKind) Range() (lo, hi int64) {
 
 // An Arg is one kernel argument.
 type Arg struct {
-	Kind  ArgKind
-	Name  string
-	Int   int64
-	Float float64
+	Kind   ArgKind
+	Name   string
+	Int    int64
+	Float  float64
+	Fields []Arg // of a struct, in their order; they may be structs themselves
+}
+
+// layout is the size and the alignment of an argument, as C has them: a field begins at the next
+// multiple of its alignment, a struct has that of its widest field and is a multiple of it.
+func (a Arg) layout() (size, align int) {
+	if a.Kind != ArgStruct {
+		return a.Kind.Size(), a.Kind.Size()
+	}
+	align = 1
+	for _, f := range a.Fields {
+		n, to := f.layout()
+		size, align = roundUp(size, to)+n, max(align, to)
+	}
+	return roundUp(size, align), align
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// Size is in bytes.
+func (a Arg) Size() int {
+	size, _ := a.layout()
+	return size
+}
+
+// Slots is how many 8-byte slots the argument takes.
+func (a Arg) Slots() int { return max(roundUp(a.Size(), 8)/8, 1) }
+
+// SlotsOf makes the slots of arguments. Where one takes more than one slot, firsts has where each begins.
+func SlotsOf(args []Arg) (slots, firsts []uint64) {
+	n := 0
+	for _, a := range args {
+		firsts = append(firsts, uint64(n))
+		n += a.Slots()
+	}
+	if n == len(args) {
+		firsts = nil
+	}
+	return make([]uint64, n), firsts
+}
+
+// Put writes the argument into its slots, from their lowest byte on. Address tells where a buffer is.
+func (a Arg) Put(slots []uint64, address func(buffer string) uint64) {
+	clear(slots)
+	a.put(slots, 0, address)
+}
+
+func (a Arg) put(slots []uint64, at int, address func(buffer string) uint64) {
+	switch {
+	case a.Kind == ArgStruct:
+		for _, f := range a.Fields {
+			size, align := f.layout()
+			at = roundUp(at, align)
+			f.put(slots, at, address)
+			at += size
+		}
+	case a.Kind == ArgBuffer:
+		slots[at/8] = address(a.Name) // aligned to a slot
+	default:
+		mask := ^uint64(0) >> (64 - 8*a.Kind.Size())
+		slots[at/8] |= a.Bits() & mask << (8 * (at % 8))
+	}
+}
+
+// Pointers lists the buffers that the argument names, "" for the null pointer, with the slots they are in.
+func (a Arg) Pointers() iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) { a.pointers(0, yield) }
+}
+
+func (a Arg) pointers(at int, yield func(int, string) bool) bool {
+	if a.Kind == ArgBuffer {
+		return yield(at/8, a.Name)
+	}
+	for _, f := range a.Fields {
+		size, align := f.layout()
+		at = roundUp(at, align)
+		if !f.pointers(at, yield) {
+			return false
+		}
+		at += size
+	}
+	return true
+}
+
+// BuffersOf lists the buffers that arguments name, in their order, those of structs too. The null
+// pointer "" is not among them.
+func BuffersOf(args []Arg) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, a := range args {
+			for _, name := range a.Pointers() {
+				if name != "" && !yield(name) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Bits is a number as it lies in the argument's slot.
@@ -212,6 +325,8 @@ func (a Arg) MarshalJSON() ([]byte, error) {
 		Value any    `json:"value,omitempty"`
 	}{Name: a.Name, Type: a.Kind.String()}
 	switch {
+	case a.Kind == ArgStruct:
+		v.Value = a.Fields
 	case a.Kind == ArgBuffer && a.Name == "":
 		v.Type = "null"
 	case a.Kind == ArgFloat32:
@@ -278,7 +393,11 @@ func (p *Plan) appendText(b []byte) []byte {
 		number(" grid=", int64(l.Grid[0]))
 		number(",", int64(l.Grid[1]))
 		number(",", int64(l.Grid[2]))
-		number(" block=", int64(l.Block))
+		number(" block=", int64(l.Threads()[0]))
+		if l.Threads()[0] != l.Block {
+			number(",", int64(l.BlockDim[1]))
+			number(",", int64(l.BlockDim[2]))
+		}
 		number(" shared=", int64(l.Shared))
 		if l.Cluster > 0 {
 			number(" cluster=", int64(l.Cluster))
@@ -292,7 +411,10 @@ func (p *Plan) appendText(b []byte) []byte {
 		if l.Apart {
 			text(" apart")
 		}
-		for _, o := range slices.Concat(l.Options, l.Params, l.Include) {
+		if l.NVCC {
+			text(" nvcc")
+		}
+		for _, o := range slices.Concat(l.Options, l.Params, l.Include, l.Without) {
 			text(" ", o)
 		}
 		for _, d := range l.Defines {
@@ -300,30 +422,44 @@ func (p *Plan) appendText(b []byte) []byte {
 			number("=", d.Value)
 		}
 		text(" (")
-		for i, a := range l.Args {
-			if i > 0 {
-				text(", ")
-			}
-			switch text(a.Name); {
-			case a.Kind == ArgInt64:
-				number("=", a.Int)
-			case a.Kind == ArgFloat32:
-				b = fmt.Appendf(b, "=%g", float32(a.Float))
-			case a.Kind.IsFloat():
-				b = fmt.Appendf(b, "=%s %g", a.Kind, a.Float)
-			case a.Kind != ArgBuffer:
-				b = fmt.Appendf(b, "=%s %d", a.Kind, a.Int)
-			}
-		}
+		b = appendArgs(b, l.Args)
 		text(")\n")
+	}
+	return b
+}
+
+// appendArgs appends arguments, those of a struct in braces.
+func appendArgs(b []byte, args []Arg) []byte {
+	for i, a := range args {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		switch b = append(b, a.Name...); {
+		case a.Kind == ArgStruct:
+			b = append(appendArgs(append(b, '{'), a.Fields), '}')
+		case a.Kind == ArgInt64:
+			b = strconv.AppendInt(append(b, '='), a.Int, 10)
+		case a.Kind == ArgFloat32:
+			b = fmt.Appendf(b, "=%g", float32(a.Float))
+		case a.Kind.IsFloat():
+			b = fmt.Appendf(b, "=%s %g", a.Kind, a.Float)
+		case a.Kind != ArgBuffer:
+			b = fmt.Appendf(b, "=%s %d", a.Kind, a.Int)
+		}
 	}
 	return b
 }
 
 // Takes says whether any launch has the buffer as an argument.
 func (p Plan) Takes(buffer string) bool {
-	is := func(a Arg) bool { return a.Kind == ArgBuffer && a.Name == buffer }
-	return slices.ContainsFunc(p.Launches, func(l Launch) bool { return slices.ContainsFunc(l.Args, is) })
+	return slices.ContainsFunc(p.Launches, func(l Launch) bool {
+		for name := range BuffersOf(l.Args) {
+			if name == buffer {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // Writes says whether any launch has an output of the problem: the ruler's do not.

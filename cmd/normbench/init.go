@@ -13,6 +13,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/compile/triton"
+	"normbench/kernels/families/manifest"
 	"normbench/kernels/launchmap"
 )
 
@@ -21,10 +22,10 @@ func initCommand(e *env) *cli.Command {
 	var timeout time.Duration
 	return e.command(&cli.Command{
 		Name:      "init",
-		Usage:     "write a manifest for a kernel of Triton",
-		ArgsUsage: "triton FILE.py:FUNCTION | MODULE:FUNCTION",
+		Usage:     "write a manifest for a kernel of CUDA or Triton",
+		ArgsUsage: "cuda FILE.cu:KERNEL | triton FILE.py:FUNCTION | triton MODULE:FUNCTION",
 		Description: "It prints a manifest with what the function's signature says; docs/kernels.md " +
-			"explains it. A function under @triton.autotune or @triton.heuristics has its file " +
+			"explains it. What that does not say is a TODO. A function under @triton.autotune or @triton.heuristics has its file " +
 			"imported, which runs it. No GPU is needed.",
 		Flags: []cli.Flag{x.pythonFlag(), &cli.DurationFlag{Destination: &timeout, Name: "timeout",
 			Usage: "longest time that importing the file may take", Value: time.Minute,
@@ -33,9 +34,13 @@ func initCommand(e *env) *cli.Command {
 }
 
 func initKernel(e *env, ops []string, timeout time.Duration) error {
-	const help = "write `normbench init triton FILE.py:FUNCTION`, or MODULE:FUNCTION of an installed module"
+	if len(ops) == 2 && ops[0] == "cuda" {
+		return initCUDA(e, ops[1])
+	}
+	const help = "write `normbench init cuda FILE.cu:KERNEL`, or `normbench init triton FILE.py:FUNCTION`, or " +
+		"MODULE:FUNCTION of an installed module"
 	if len(ops) != 2 || ops[0] != "triton" {
-		return hint.Errorf(help, "init takes triton and a function, got %q", strings.Join(ops, " "))
+		return hint.Errorf(help, "init takes cuda or triton and a function, got %q", strings.Join(ops, " "))
 	}
 	at := strings.LastIndexByte(ops[1], ':')
 	if at <= 0 || at == len(ops[1])-1 {
@@ -75,5 +80,26 @@ func initKernel(e *env, ops []string, timeout time.Duration) error {
 	if failed != nil {
 		e.Notef("the decorators of %s are not known: %v", r.Function, failed)
 	}
+	return nil
+}
+
+// initCUDA writes the manifest of FILE.cu:KERNEL.
+func initCUDA(e *env, of string) error {
+	const help = "write `normbench init cuda FILE.cu:KERNEL`"
+	file, kernel, _ := strings.Cut(of, ".cu")
+	suffix, name, ok := strings.Cut(kernel, ":")
+	if !ok || name == "" || suffix != "" && suffix != "h" {
+		return hint.Errorf(help, "%q names no kernel of a .cu file", of)
+	}
+	file += ".cu" + suffix
+	text, err := textfile.Read(file, 1<<20)
+	if err != nil {
+		return hint.With(err, help)
+	}
+	made, err := manifest.InitCUDA(nvrtc.Source{Name: filepath.Base(file), Text: string(text)}, name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(e.out, made)
 	return nil
 }

@@ -78,6 +78,34 @@ func Find[T any](l LibraryQuery, open func(path string) (T, error)) (T, error) {
 		"of Python", strings.Join(l.Sonames, ", "))
 }
 
+// Program finds a program of CUDA's: the file that an environment variable names, that of PATH, of a
+// toolkit, or of Python's wheels.
+func Program(variable, name string) (string, error) {
+	if file := os.Getenv(variable); file != "" {
+		path, err := exec.LookPath(file)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", variable, err)
+		}
+		return path, nil
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, place := range []func() []string{
+		func() []string { return patternsBelow(toolkits(), "bin") },
+		func() []string { return patternsBelow(sitePackages(), "nvidia/*/bin") },
+		func() []string { return patternsBelow(askPython(), "nvidia/*/bin") }} {
+		for _, dir := range place() {
+			for _, file := range Glob(filepath.Join(dir, name)) {
+				if path, err := exec.LookPath(file); err == nil {
+					return path, nil
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("no %s in PATH, CUDA toolkits and the nvidia wheels of Python", name)
+}
+
 // patternsBelow joins each folder with each pattern.
 func patternsBelow(folders []string, patterns ...string) (all []string) {
 	for _, folder := range folders {

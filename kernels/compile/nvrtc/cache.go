@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -91,6 +92,11 @@ func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 		return nil, &CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
 	case src.IsPython():
 		compile = c.python.Compile
+	case opt.NVCC != "":
+		compile = compileNVCC
+		opt.Include = slices.Concat(opt.Include, UserFolders(), c.shelf.nvccFolders(opt.NVCC))
+	case c.shelf != nil:
+		src = c.shelf.withShims(src, slices.Concat(opt.Include, c.shelf.folders))
 	}
 	key, err := c.key(src, opt)
 	if err != nil {
@@ -100,7 +106,7 @@ func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	b, err := c.read(file, key)
 	if err == nil {
 		b.Cached = true
-	} else if b, err = compile(src, opt); err == nil {
+	} else if b, err = compileEntry(src, opt, compile); err == nil {
 		c.write(file, key, b)
 	} else {
 		return nil, err
@@ -109,6 +115,49 @@ func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// compileEntry compiles a source, and finds the symbols of its entries. Headers that are missing are all
+// in the error.
+func compileEntry(src Source, opt CompileOptions, compile CompileFunc) (*Binary, error) {
+	b, err := compile(src, opt)
+	failed := new(CompileError)
+	if src.IsPython() {
+		return b, err
+	}
+	if errors.As(err, &failed) {
+		// The plain name of a template: which kernels there are shows without it.
+		ofName := strings.Contains(failed.Log, "name expression") || strings.Contains(failed.Log, "__nv_name_map")
+		if plain := withoutPlain(opt); ofName && len(plain.Names) < len(opt.Names) {
+			if b, err = compile(src, plain); err != nil {
+				return nil, err
+			}
+			return b, b.resolve(src.Name, opt.Names)
+		}
+		if first := missingHeader(failed.Log); first != "" {
+			told := *failed
+			told.Missing = allMissing(src, first, func(s Source) string {
+				_, err := compile(s, opt)
+				if failed := new(CompileError); errors.As(err, &failed) {
+					return failed.Log
+				}
+				return ""
+			})
+			return nil, &told
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, b.resolve(src.Name, opt.Names)
+}
+
+// withoutPlain is opt without the entries that have no template arguments.
+func withoutPlain(opt CompileOptions) CompileOptions {
+	opt.Names = slices.DeleteFunc(slices.Clone(opt.Names), func(name string) bool {
+		return !strings.Contains(name, "<")
+	})
+	return opt
 }
 
 func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
@@ -121,7 +170,12 @@ func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
 		return cacheKey("triton "+c.python.Target(), src, slices.Concat(flags, opt.Names)), err
 	}
 	flags = slices.Concat(flags, c.shelf.sums(src, opt.Include), opt.Names)
-	return cacheKey(c.version, src, flags), err
+	version := c.version
+	if opt.NVCC != "" {
+		_, version = splitVersion(opt.NVCC)
+		version = "nvcc " + version
+	}
+	return cacheKey(version, src, flags), err
 }
 
 // code is src by what its machine code is made of, so that a comment compiles nothing again.
@@ -130,7 +184,7 @@ func (s Source) code() Source {
 	for name, text := range s.Headers {
 		headers[name] = StripComments(text)
 	}
-	return Source{Name: s.Name, Text: StripComments(s.Text), Headers: headers}
+	return Source{Name: s.Name, Text: StripComments(s.Text), Headers: headers, Missing: s.Missing}
 }
 
 // note keeps the first of what Warning says.

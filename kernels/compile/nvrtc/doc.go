@@ -16,6 +16,10 @@
 // NVRTC gains nothing from more than eight threads of one process. A [Pool] compiles in as many
 // helper processes as there are cores.
 //
+// A file with host code is compiled as far as a kernel reaches (device.go, slice.go), with standard
+// headers that NVRTC lacks (shim.go), or whole by nvcc (nvcc.go). Kernels are found by their names in
+// C++ (symbols.go).
+//
 // # Caching
 //
 // A [Cache] compiles a thing once per directory. The key covers all inputs:

@@ -109,7 +109,8 @@ func inclusions(text string) inclusion {
 }
 
 // ReadSource reads a file with the files that it includes or imports by name, which stand beside it,
-// those in inactive lines too, and with those that they do. Of a Python file they are those of Imports.
+// those in inactive lines too, and with those that they do. Others are Missing. Of a Python file they are those
+// of Imports.
 func ReadSource(file func(name string) (string, error), name string) (Source, error) {
 	text, err := file(name)
 	if err != nil {
@@ -136,7 +137,10 @@ func ReadSource(file func(name string) (string, error), name string) (Source, er
 			}
 			text, err := file(origin + name)
 			if err != nil {
-				return fmt.Errorf("%q, which is nowhere", name)
+				if !src.IsPython() && !slices.Contains(src.Missing, name) {
+					src.Missing = append(src.Missing, name)
+				}
+				continue
 			}
 			src.Headers[name] = text
 			if err := follow(text); err != nil {
@@ -170,15 +174,20 @@ func (s *Source) readImports(file func(name string) (string, error), origin stri
 	return nil
 }
 
-// includesSystem says whether a source includes something in angle brackets. Only such a
+// includesSystem says whether a source includes something that does not lie beside it. Only such a
 // source gets the include folders.
 func includesSystem(src Source) bool {
+	needs := func(text string) bool {
+		x := inclusions(text)
+		elsewhere := func(name string) bool { _, beside := src.Headers[name]; return !beside }
+		return len(x.system) > 0 || slices.ContainsFunc(x.quoted, elsewhere)
+	}
 	for _, text := range src.Headers {
-		if len(inclusions(text).system) > 0 {
+		if needs(text) {
 			return true
 		}
 	}
-	return len(inclusions(src.Text).system) > 0
+	return needs(src.Text)
 }
 
 // An includeCache keeps the files of include folders, by their content.

@@ -75,7 +75,7 @@ func TestIncludeKey(t *testing.T) {
 		assert.Write(t, filepath.Join(dir, "in/b.h"), second)
 		s := &includeCache{folders: []string{dir}}
 		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`,
-			Headers: map[string]string{"k.cuh": text}}, nil), "\n")
+			Headers: map[string]string{"k.cuh": text, "beside.h": ""}}, nil), "\n")
 	}
 	const uses, nested = "# include <a.h>\n", "#include \"in/b.h\"\n#include <a.h>"
 	base := key(uses, "x", nested, "1")
@@ -83,8 +83,9 @@ func TestIncludeKey(t *testing.T) {
 		"the folder's name changes the key")
 	assert.That(t, key(uses, "x", nested+" ", "1") != base && key(uses, "x", nested, "2") != base,
 		"the content does not change the key")
-	assert.Equal(t, key(`#include "a.h"`, "x", nested, "1"), "",
-		"a source without <...>", "in its key")
+	assert.That(t, key(`#include "a.h"`, "x", nested, "1") != "", "a header that does not lie beside the source")
+	assert.Equal(t, key(`#include "beside.h"`, "x", nested, "1"), "",
+		"a source of which all lies beside it", "in its key")
 	assert.Equal(t, key("#include <gone.h>\n", "x", nested, "1"), "", "what is nowhere")
 }
 

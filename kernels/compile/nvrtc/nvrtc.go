@@ -22,6 +22,8 @@ type Source struct {
 	Headers map[string]string // text by the name that #include asks for, or by the path of a module
 	Package string            `json:",omitempty"` // in which a Python source lies, such as "package.kernels"
 	Root    string            `json:",omitempty"` // the folder that the package lies in, which is no part of a key
+	// Missing are the names that it includes and that do not lie beside it; folders may have them.
+	Missing []string `json:"-"`
 }
 
 // IsCompiled says that the text is no source but a cubin or PTX, by the name's ending.
@@ -53,6 +55,7 @@ type CompileOptions struct {
 	Extra   []string // further NVRTC flags, in the order given, such as "--use_fast_math"
 	Include []string // folders in which #include <FILE> is looked for first
 	Names   []string // C++ names of kernels, such as kernel<8, float>, to make and to tell the symbols of
+	NVCC    string   // the nvcc that compiles, with its version; "" for NVRTC
 }
 
 // An EntryReport is what ptxas reported about one entry function. All zero when the log has no
@@ -98,7 +101,13 @@ type CompileError struct {
 	Source string // name of the source
 	Result string // NVRTC's name of the failure, such as "NVRTC_ERROR_COMPILATION"
 	Log    string // the whole log
+	// Missing are all headers that are not found, where that is what fails.
+	Missing []string
 }
+
+// MissingHelp is what to do about missing headers.
+const MissingHelp = "name their folders under include: or with --include; of CUDA's headers the wheels " +
+	"nvidia-cuda-runtime and nvidia-cuda-cccl have all; those that only host code needs stand under without:"
 
 // Error is one line: the first error of the log, which starts with file and line where
 // NVRTC gave them.
@@ -109,6 +118,8 @@ func (e *CompileError) Error() string {
 		line += "; --include names folders of headers, and the wheel nvidia-cuda-runtime has CUDA's"
 	}
 	switch {
+	case len(e.Missing) > 0:
+		return fmt.Sprintf("compile %s: no header %s", e.Source, strings.Join(e.Missing, ", "))
 	case line == "":
 		return fmt.Sprintf("compile %s: %s", e.Source, e.Result)
 	case strings.HasPrefix(line, e.Source):

@@ -20,7 +20,7 @@ func checkCopies(src Source, opt CompileOptions, cubin []byte) error {
 	if n == 0 {
 		return nil
 	}
-	return &CompileError{src.Name, "illegal instruction", fmt.Sprintf(
+	return &CompileError{Source: src.Name, Result: "illegal instruction", Log: fmt.Sprintf(
 		"nvrtc: error: %d asynchronous copies under a cache policy are instructions that %s "+
 			"refuses (a bug of NVRTC 13.0); bulk copies (cp 2) and copies without a policy (ch "+
 			"0, 2) are not", n, opt.Arch)}

@@ -251,8 +251,8 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, err
 		return ld, err
 	}
 	ld.step = driver.Command{Kind: driver.CommandLaunch, Func: fn, Grid: l.Grid,
-		Block: [3]int{l.Block, 1, 1}, Shared: l.Shared,
-		Programmatic: l.Early && b.d.isHopper(), Args: make([]uint64, len(l.Args))}
+		Block: l.Threads(), Shared: l.Shared, Programmatic: l.Early && b.d.isHopper()}
+	ld.step.Args, ld.step.Firsts = kernels.SlotsOf(l.Args)
 	if l.Cluster > 1 {
 		ld.step.Cluster = [3]int{l.Cluster, 1, 1}
 	}
@@ -379,9 +379,12 @@ func (b *bench) makeSaved(plan kernels.Plan) error {
 
 // bind points the arguments of launch i at the tensors.
 func (b *bench) bind(r *program, i int, step *driver.Command) {
-	for j, a := range r.plan.Launches[i].Args {
-		a.Name = r.plan.Buffer(a.Name)
-		step.Args[j] = b.slot(a, r.offsets)
+	address := func(buffer string) uint64 { return b.address(r.plan.Buffer(buffer), r.offsets) }
+	slots := step.Args
+	for _, a := range r.plan.Launches[i].Args {
+		n := a.Slots()
+		a.Put(slots[:n], address)
+		slots = slots[n:]
 	}
 	if step.Kind == driver.CommandCopy {
 		step.Src, step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), driver.Ptr(step.Args[1]),
@@ -392,15 +395,12 @@ func (b *bench) bind(r *program, i int, step *driver.Command) {
 	}
 }
 
-// slot is the 8-byte form of an argument.
-func (b *bench) slot(a kernels.Arg, scratch map[string]int64) uint64 {
-	if a.Kind != kernels.ArgBuffer {
-		return a.Bits()
-	}
-	if off, ok := scratch[a.Name]; ok {
+// address is where a buffer lies: 0 for the null pointer "".
+func (b *bench) address(buffer string, scratch map[string]int64) uint64 {
+	if off, ok := scratch[buffer]; ok {
 		return uint64(b.d.scratch.ptr) + uint64(off)
 	}
-	return uint64(b.mem[a.Name]) // 0 for the null pointer ""
+	return uint64(b.mem[buffer])
 }
 
 // current is prepare, for a context that still stands. Arguments are bound at each visit: to make

@@ -123,13 +123,14 @@ func (c *compileQueue) announce(p kernels.Problem, plans []kernels.Plan) {
 // make is NewUnit with sources as they were when first read.
 func (c *compileQueue) make(l *kernels.Launch) (Unit, error) {
 	if src, ok := c.sources.Load(l.Source); ok {
-		return unitOf(src.(nvrtc.Source), l, c.arch), nil
+		return unitOf(src.(nvrtc.Source), l, c.arch)
 	}
-	u, err := NewUnit(c.registry, l, c.arch)
-	if err == nil {
-		c.sources.Store(l.Source, u.Source)
+	src, err := nvrtc.ReadSource(c.registry.File, l.Source)
+	if err != nil {
+		return Unit{}, err
 	}
-	return u, err
+	c.sources.Store(l.Source, src)
+	return unitOf(src, l, c.arch)
 }
 
 func (c *compileQueue) ask(l *kernels.Launch) *unitState {
@@ -183,7 +184,8 @@ func (u Unit) key() string {
 		b.WriteByte(' ')
 		b.WriteString(d.Name + "=" + d.Value)
 	}
-	for _, s := range slices.Concat(u.Options.Extra, u.Options.Include, u.Options.Names) {
+	for _, s := range slices.Concat(u.Options.Extra, u.Options.Include, u.Options.Names,
+		[]string{u.Options.NVCC}) {
 		b.WriteByte(' ')
 		b.WriteString(s)
 	}

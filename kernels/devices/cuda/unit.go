@@ -28,10 +28,31 @@ type Unit struct {
 // sources of r.
 func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) {
 	src, err := nvrtc.ReadSource(r.File, l.Source)
-	return unitOf(src, l, arch), err
+	if err != nil {
+		return Unit{Source: src}, err
+	}
+	return unitOf(src, l, arch)
 }
 
-func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
+// unitOf makes the unit of a source. Of a file that has host code NVRTC is given what the entry reaches,
+// and nvcc all, unless the launch is without some headers, on which host code rests.
+func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) (Unit, error) {
+	nvcc := ""
+	if l.NVCC {
+		var err error
+		if nvcc, err = nvrtc.FindNVCC(); err != nil {
+			return Unit{}, err
+		}
+	}
+	if l.Mangled && (len(l.Without) > 0 || nvcc == "" && src.HasHostCode(l.Include)) {
+		src = src.DeviceCode(l.Entry, l.Include, l.Without, nil)
+	}
+	u := makeUnit(src, l, arch)
+	u.Options.NVCC = nvcc
+	return u, nil
+}
+
+func makeUnit(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 	u := Unit{Source: src, Options: nvrtc.CompileOptions{Arch: arch, Extra: l.Options, Include: l.Include}}
 	if src.IsPython() {
 		u.Options.Extra = slices.Concat(l.Params, l.Options)
@@ -56,7 +77,7 @@ func CheckArgs(b *nvrtc.Binary, l *kernels.Launch) error {
 	}
 	var given []int
 	for _, a := range l.Args {
-		given = append(given, a.Kind.Size())
+		given = append(given, a.Size())
 	}
 	if slices.Equal(sizes, given) {
 		return nil

@@ -8,7 +8,7 @@ package emulate
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ import (
 
 	"normbench/internal/proc"
 	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/cuda"
 )
@@ -37,6 +39,41 @@ var runtimeText string
 
 //go:embed cxx/narrow.h
 var narrow string
+
+//go:embed cxx/include
+var included embed.FS
+
+// headers are the texts of what kernels may include of CUDA's, by name. The rest of those is in emulate.h.
+var headers = func() map[string]string {
+	all := map[string]string{"cuda_bf16.h": narrow, "cuda_fp16.h": narrow}
+	for file, names := range map[string]string{
+		"": "cuda.h device_launch_parameters.h vector_types.h vector_functions.h device_functions.h math_functions.h " +
+			"device_atomic_functions.h cuda/cmath",
+		"runtime.h":   "cuda_runtime.h cuda_runtime_api.h cuda_device_runtime_api.h driver_types.h",
+		"fp8.h":       "cuda_fp8.h",
+		"assert.h":    "assert.h cassert",
+		"constants.h": "math_constants.h",
+		"groups.h":    "cooperative_groups.h cooperative_groups/reduce.h",
+		"cub.h": "cub/cub.cuh cub/block/block_reduce.cuh cub/warp/warp_reduce.cuh cub/util_type.cuh " +
+			"cub/thread/thread_operators.cuh",
+	} {
+		text, _ := included.ReadFile("cxx/include/" + file) // "" has none
+		for name := range strings.FieldsSeq(names) {
+			all[name] = string(text)
+		}
+	}
+	for name := range strings.FieldsSeq("algorithm array cfloat climits cmath concepts cstddef cstdint functional " +
+		"initializer_list limits numeric optional tuple type_traits utility") {
+		all["cuda/std/"+name] = "#include <" + name + ">\nnamespace cuda { namespace std = ::std; }\n"
+	}
+	return all
+}()
+
+// keeps says whether a header stays as it is included.
+func keeps(name string) bool {
+	_, ok := headers[name]
+	return ok || nvrtc.IsCUDA(name) || nvrtc.IsStandard(name)
+}
 
 var (
 	// ErrNoCompiler says that there is no C++ compiler.
@@ -143,8 +180,11 @@ func (e *Emulator) startCleaner() error {
 
 // prepare compiles what is the same for all launches.
 func (e *Emulator) prepare(ctx context.Context) error {
-	for _, name := range []string{"cuda_bf16.h", "cuda_fp16.h"} {
-		if err := e.write(name, narrow); err != nil {
+	for name, text := range headers {
+		if err := os.MkdirAll(filepath.Dir(e.file(name)), 0o777); err != nil {
+			return e.spaceFor(err, "")
+		}
+		if err := e.write(name, text); err != nil {
 			return err
 		}
 	}
@@ -221,7 +261,7 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errs
 	if err := proc.Run(ctx, cmd); err != nil {
-		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
+		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok {
 			return &UnsupportedError{l.Source, oneLine(why)}
 		}
 		switch {
@@ -253,17 +293,20 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory, backward bool) (*b
 	if backward {
 		order = 1
 	}
-	for _, n := range []int{l.Grid[0], l.Grid[1], l.Grid[2], l.Block, together, l.Shared, order} {
+	block := l.Threads()
+	for _, n := range []int{l.Grid[0], l.Grid[1], l.Grid[2], block[0], block[1], block[2], together,
+		l.Shared, order} {
 		put(uint32(n))
 	}
 	var names []string
-	for _, a := range l.Args {
-		if a.Kind == kernels.ArgBuffer && a.Name != "" && !slices.Contains(names, a.Name) {
-			if mem[a.Name] == nil {
-				return nil, nil, fmt.Errorf("%s: no buffer %q", l.Entry, a.Name)
-			}
-			names = append(names, a.Name)
+	for name := range kernels.BuffersOf(l.Args) {
+		if slices.Contains(names, name) {
+			continue
 		}
+		if mem[name] == nil {
+			return nil, nil, fmt.Errorf("%s: no buffer %q", l.Entry, name)
+		}
+		names = append(names, name)
 	}
 	put(uint32(len(names)))
 	for _, name := range names {
@@ -275,15 +318,18 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory, backward bool) (*b
 	}
 	put(uint32(len(l.Args)))
 	for _, a := range l.Args {
-		kind, v := uint32(0), uint64(0)
-		switch {
-		case a.Kind != kernels.ArgBuffer:
-			v = a.Bits()
-		case a.Name != "":
-			kind, v = 1, uint64(slices.Index(names, a.Name))
+		slots := make([]uint64, a.Slots())
+		a.Put(slots, func(string) uint64 { return 0 })
+		put(uint32(a.Size()))
+		put(slots)
+		var places []uint32 // of pointers: the slot, and the buffer
+		for at, name := range a.Pointers() {
+			if name != "" {
+				places = append(places, uint32(at), uint32(slices.Index(names, name)))
+			}
 		}
-		put(kind)
-		put(v)
+		put(uint32(len(places) / 2))
+		put(places)
 	}
 	return in, names, nil
 }
@@ -291,12 +337,17 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory, backward bool) (*b
 // build compiles a launch's program, once, and returns its command. Of Triton's kernels it is
 // Triton's interpreter.
 func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) ([]string, error) {
-	u, err := cuda.NewUnit(r, l, "sm_90")
+	own := *l
+	own.NVCC, own.Without = false, nil // program sees to them
+	u, err := cuda.NewUnit(r, &own, "sm_90")
 	if err != nil {
 		return nil, err
 	}
 	if u.Source.IsPython() {
 		return triton.Interpreter(e.dir, u.Source, u.Options, e.target, l)
+	}
+	if u.Source, err = nvrtc.ReadSource(r.File, l.Source); err != nil {
+		return nil, err
 	}
 	file, err := e.program(ctx, u, l)
 	return []string{file}, err
@@ -312,10 +363,9 @@ func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) 
 	for _, d := range u.Options.Defines {
 		fmt.Fprintf(&b, "#define %s %s\n", d.Name, d.Value)
 	}
-	text := join(u.Source.Text, u.Source.Headers, map[string]bool{})
-	err := checkIncludes(text)
+	text, err := withoutPTX(textOf(u.Source, l))
 	if err == nil {
-		text, err = withoutPTX(text)
+		err = checkIncludes(text)
 	}
 	if err != nil {
 		return "", &UnsupportedError{l.Source, err.Error()}
@@ -340,6 +390,10 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	}
 	out, err := e.cxx(ctx, slices.Concat(e.checks, []string{"-I", e.dir, "-o", file, file + ".cpp",
 		e.file("runtime.o")}, e.links)...)
+	if _, what, ok := strings.Cut(out, "undefined reference to "); ok {
+		what, _, _ = strings.Cut(what, "\n")
+		out = "error: no definition of " + what
+	}
 	switch _, what, found := strings.Cut(out, "error: "); {
 	case err == nil || ctx.Err() != nil || errors.Is(err, ErrSpace):
 		return err
@@ -348,11 +402,41 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	case strings.Contains(out, "virtual memory exhausted") || strings.Contains(out, "out of memory"):
 		return &UnsupportedError{l.Source, fmt.Sprintf("the compiler needs more than %d GiB",
 			compilerMemory>>20)}
+	case found && strings.Contains(what, "No such file"):
+		names := e.missingHeaders(ctx, file+".cpp")
+		if without := withoutHeaders(source, names); l.NVCC && without != source {
+			return e.compile(ctx, l, file, without) // nvcc finds those, or says so; what they declare is the host's
+		}
+		return &UnsupportedError{l.Source, "no header " + strings.Join(names, ", ")}
 	case found:
 		what, _, _ = strings.Cut(what, "\n")
 		return &UnsupportedError{l.Source, missingNameError(what)}
 	}
 	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
+}
+
+// withoutHeaders is a source without the lines that include some headers.
+func withoutHeaders(source string, names []string) string {
+	return includeRE.ReplaceAllStringFunc(source, func(line string) string {
+		m := includedRE.FindStringSubmatch(includeRE.FindStringSubmatch(line)[1])
+		if m != nil && slices.Contains(names, m[1]+m[2]) {
+			return ""
+		}
+		return line
+	})
+}
+
+// missingHeaders lists all headers that a program includes and that are not there.
+func (e *Emulator) missingHeaders(ctx context.Context, file string) (names []string) {
+	// The compiler makes a rule of make: what is not there stands as it is included.
+	out, _ := e.cxx(ctx, "-I", e.dir, "-M", "-MG", file)
+	_, list, _ := strings.Cut(out, ":")
+	for name := range strings.FieldsSeq(strings.ReplaceAll(list, "\\\n", " ")) {
+		if !filepath.IsAbs(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // guarded runs a command with bounds of its memory, in KiB, and of its processor time, in seconds. It
@@ -387,22 +471,22 @@ func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
 	return out.String(), e.spaceFor(err, out.String())
 }
 
-// join is a source with the headers that it includes by name in their place, each once.
-func join(text string, headers map[string]string, seen map[string]bool) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		name, ok := strings.CutPrefix(strings.TrimSpace(line), `#include "`)
-		if !ok {
-			b.WriteString(line)
-			continue
-		}
-		name = strings.TrimSuffix(name, `"`)
-		if !seen[name] {
-			seen[name] = true
-			b.WriteString(join(headers[name], headers, seen))
-		}
+// textOf is what is compiled of a source, in one file: of one with host code what the entry reaches.
+func textOf(src nvrtc.Source, l *kernels.Launch) string {
+	text := ""
+	if l.NVCC || len(l.Without) > 0 || l.Mangled && src.HasHostCode(l.Include) {
+		text = src.DeviceCode(l.Entry, l.Include, l.Without, keeps).Text
+	} else {
+		text = src.Joined(l.Include, keeps)
 	}
-	return b.String()
+	return staticRE.ReplaceAllString(noinlineRE.ReplaceAllString(text, ""), "__shared__")
 }
+
+var (
+	// noinlineRE finds a word of CUDA's that the standard library uses otherwise.
+	noinlineRE = regexp.MustCompile(`\b__noinline__\b`)
+	// staticRE finds static beside __shared__, which is static in the emulator.
+	staticRE = regexp.MustCompile(`\bstatic\s+__shared__|\b__shared__\s+static\b`)
+)
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

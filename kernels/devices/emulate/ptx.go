@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,10 +24,14 @@ var functions = func() map[string]string {
 	return by
 }()
 
+// alignment is that of a declaration, or nothing.
+const alignment = `(?:(?:__align__|alignas)\s*\((?:[^()]|\([^()]*\))*\)\s+)?`
+
 var (
 	asmRE         = regexp.MustCompile(`\basm\s*(?:volatile)?\s*\(`)
-	dynamicShared = regexp.MustCompile(`extern\s+__shared__\s+((?:(?:__align__|alignas)\(\d+\)\s+)?)` +
-		`((?:unsigned\s+)?[\w:]+)\s+(\w+)\s*\[\s*\]\s*;`)
+	dynamicShared = regexp.MustCompile(`extern\s+(?:volatile\s+)?` + `(` + alignment + `)__shared__\s+(` +
+		alignment + `)(?:volatile\s+)?((?:(?:unsigned|signed|typename)\s+)?[\w:]+(?:\s*<[^;<>]*>)?)\s+(?:` +
+		alignment + `)(\w+)\s*\[\s*\]\s*;`)
 )
 
 // withShared is a source with dynamic shared memory of n bytes. What a function declares are pointers
@@ -36,12 +41,12 @@ func withShared(text string, n int) string {
 	end := 0
 	for _, at := range dynamicShared.FindAllStringSubmatchIndex(text, -1) {
 		before := text[:at[0]]
-		kind, name := text[at[4]:at[5]], text[at[6]:at[7]]
+		kind, name := text[at[6]:at[7]], text[at[8]:at[9]]
 		b.WriteString(text[end:at[0]])
 		if strings.Count(before, "{") > strings.Count(before, "}") {
 			fmt.Fprintf(&b, "%s *const %s = (%s *)emulate::dynamicShared();", kind, name, kind)
 		} else {
-			fmt.Fprintf(&b, "static thread_local %s%s %s[%d / sizeof(%s)];", text[at[2]:at[3]], kind, name,
+			fmt.Fprintf(&b, "static thread_local %s%s %s[%d / sizeof(%s)];", text[at[2]:at[3]]+text[at[4]:at[5]], kind, name,
 				max(n, 16), kind)
 		}
 		end = at[1]
@@ -91,7 +96,8 @@ var (
 		`(?:was not declared|has not been declared|does not name a type)`)
 )
 
-// withoutPTX is a source with a call for each asm statement, of its operands in their order.
+// withoutPTX is a source with a call for each asm statement, of its operands in their order. One that the
+// emulator does not have ends the run where a thread comes to it.
 func withoutPTX(text string) (string, error) {
 	var b strings.Builder
 	for {
@@ -104,12 +110,12 @@ func withoutPTX(text string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		f, ok := functions[instructions]
-		if !ok {
-			return "", fmt.Errorf("the emulator has no %q", instructions)
-		}
 		b.WriteString(text[:at[0]])
-		fmt.Fprintf(&b, "emulate::%s(%s)", f, strings.Join(operands, ", "))
+		if f, ok := functions[instructions]; ok {
+			fmt.Fprintf(&b, "emulate::%s(%s)", f, strings.Join(operands, ", "))
+		} else { // a kernel may have it for another case
+			fmt.Fprintf(&b, "emulate::lacks(%q)", strconv.Quote(instructions))
+		}
 		text = rest
 	}
 }

@@ -352,15 +352,25 @@ func (c *checker) kernel(l *launchSpec) error {
 		return l.Entry.Errorf("give the kernel another name", "%q is the driver's", entry)
 	case len(l.Grid) > 3:
 		return l.Grid[3].Errorf("write one number of CTAs or three", "is one of %d numbers", len(l.Grid))
+	case len(l.Block) > 3:
+		return l.Block[3].Errorf("write one number of threads or three", "is one of %d numbers", len(l.Block))
+	case l.NVCC && l.Source.Text == "":
+		return l.Entry.Errorf("give the launch a source, or leave nvcc out",
+			"is in %s, which is compiled already", l.file().Text)
 	}
 	for _, e := range l.Grid[1:] {
 		e.hi = 65535 // CUDA's limit of all but the first
 	}
-	list := append([]*expression{l.If, l.Block, l.Shared, l.Cluster, l.Resident}, l.Grid...)
+	if len(l.Block) == 3 {
+		l.Block[2].hi = 64 // CUDA's limit
+	}
+	list := slices.Concat([]*expression{l.If, l.Shared, l.Cluster, l.Resident}, l.Block, l.Grid)
 	first := len(list)
 	for _, a := range l.Args {
-		if a.value != nil {
-			list = append(list, a.value)
+		for _, leaf := range a.leaves() {
+			if leaf.value != nil {
+				list = append(list, leaf.value)
+			}
 		}
 	}
 	for _, x := range l.Knobs.Entries {
@@ -443,8 +453,11 @@ func (c *checker) arguments() error {
 	}
 	for _, l := range c.launches {
 		for _, a := range l.Args {
-			if a.kind == kernels.ArgBuffer && !slices.Contains(known, a.name) {
-				return a.Errorf("the buffers are "+strings.Join(known, ", "), "unknown buffer %q", a.name)
+			for _, leaf := range a.leaves() {
+				if leaf.kind == kernels.ArgBuffer && !slices.Contains(known, leaf.name) {
+					return leaf.Errorf("the buffers are "+strings.Join(known, ", "), "unknown buffer %q",
+						leaf.name)
+				}
 			}
 		}
 	}
@@ -501,7 +514,8 @@ func (c *checker) outputs() (names []string) {
 // passes says whether some launch has the buffer as an argument.
 func (c *checker) passes(name string) bool {
 	is := func(a *argument) bool { return a.kind == kernels.ArgBuffer && a.name == name }
-	return slices.ContainsFunc(c.launches, func(l *launchSpec) bool { return slices.ContainsFunc(l.Args, is) })
+	has := func(a *argument) bool { return slices.ContainsFunc(a.leaves(), is) }
+	return slices.ContainsFunc(c.launches, func(l *launchSpec) bool { return slices.ContainsFunc(l.Args, has) })
 }
 
 // macros are the names of the defines that every launch has.

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -225,7 +224,7 @@ func link(r *kernels.Registry, d *design, c code, dir, name string, files map[st
 		if l.zero.Text != "" {
 			continue
 		}
-		included, err := l.find(r, c.prefix, files)
+		included, err := l.find(r, d, c, files)
 		if err != nil {
 			return nil, err
 		}
@@ -277,17 +276,18 @@ func (d *design) findFolders(dir string) (found []string, err error) {
 
 // find finds a launch's kernel. Of a source it returns its name and those of the files that it
 // includes.
-func (l *launchSpec) find(r *kernels.Registry, prefix string, files map[string]string) (
+func (l *launchSpec) find(r *kernels.Registry, d *design, c code, files map[string]string) (
 	included []string, err error) {
-	file, entry := l.file(), l.Entry.Text
+	file, entry, prefix := l.file(), l.Entry.Text, c.prefix
 	text, ok := files[file.Text]
 	if !ok {
 		return nil, file.Errorf("put it beside the manifest", "no file %s", file.Text)
 	}
 	if l.Source.Text == "" {
-		if b := (nvrtc.Binary{Cubin: []byte(text)}); !b.HasKernel(entry) {
-			return nil, l.Entry.Errorf("`cuobjdump -elf FILE` shows the symbols",
-				"%s has no kernel %s", file.Text, entry)
+		b := nvrtc.Binary{Cubin: []byte(text)}
+		if l.symbol, err = b.Find(entry); err != nil {
+			return nil, l.Entry.Errorf("name a kernel as the source has it, or by its symbol",
+				"%s %v", file.Text, err)
 		}
 		return nil, nil
 	}
@@ -301,16 +301,45 @@ func (l *launchSpec) find(r *kernels.Registry, prefix string, files map[string]s
 	}
 	name, _, _ := strings.Cut(entry, "<")
 	name = name[strings.LastIndexByte(name, ':')+1:]
-	if !regexp.MustCompile(`\b` + name + `\s*\(`).MatchString(text) {
+	has := regexp.MustCompile(`\b` + name + `\b`)
+	if !regexp.MustCompile(`\b`+name+`\s*\(`).MatchString(text) && !has.MatchString(src.Joined(c.include, nil)) {
 		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
 			"%s has no kernel %s", file.Text, name)
 	}
 	if bad != nil {
-		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
-		return nil, file.Errorf(cmp.Or(hint.Of(bad), help), "%s includes %v", file.Text, bad)
+		return nil, file.Errorf(hint.Of(bad), "%s includes %v", file.Text, bad)
+	}
+	if missing := d.missing(src, c.include); len(missing) > 0 {
+		return nil, file.Errorf("put them beside the manifest or name their folders under include:; those that "+
+			"only host code needs stand under without:; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh",
+			"%s includes %s, which %s nowhere", file.Text, quotedList(missing),
+			map[bool]string{true: "is", false: "are"}[len(missing) == 1])
 	}
 	l.common = slices.Contains(included, prefix+"common.cuh") || slices.Contains(included, prefix+"plain.cuh")
 	return included, nil
+}
+
+// missing are the headers that a source includes by name and that neither lie beside it nor in a folder,
+// but for those that d is without.
+func (d *design) missing(src nvrtc.Source, include []string) []string {
+	folders := slices.Concat(include, nvrtc.UserFolders())
+	return slices.DeleteFunc(slices.Clone(src.Missing), func(name string) bool {
+		without := func(w yamldoc.Word) bool { return w.Text == name }
+		return slices.ContainsFunc(d.Without, without) || nvrtc.Found(folders, name) || nvrtc.IsCUDA(name) ||
+			nvrtc.IsStandard(name)
+	})
+}
+
+// quotedList is names in quotes.
+func quotedList(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%q", name)
+	}
+	return b.String()
 }
 
 // findHost finds the family whose host stages stand in, or nil.

@@ -44,6 +44,7 @@ type fields struct {
 	Ragged      bool           `yaml:"optional"`              // vectors of 16 bytes may be those around a row
 	Host        yamldoc.Word   `yaml:"optional"`              // the family whose host stages stand in
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
+	Without     []yamldoc.Word `yaml:"optional" one:"" help:"name headers that only host code needs"`
 	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`
 }
 
@@ -183,6 +184,7 @@ type launchSpec struct {
 	knobs  []*kernels.Knob // of Knobs
 	values []*expression   // of its arguments, knobs and macros
 	common bool            // its source includes common.cuh
+	symbol string          // of the entry of compiled code
 }
 
 // isKernel says whether l launches a kernel of the manifest's.
@@ -227,15 +229,16 @@ type kernelSpec struct {
 	PTX    yamldoc.Word `yaml:"optional" match:"^[^/\\\\:]+[.]ptx$" help:"name a .ptx file that lies beside the manifest"`
 
 	Grid     expressions `one:"" min:"1" max:"2147483647" help:"write one number of CTAs or three"`
-	Block    *expression `min:"1" max:"1024"`
+	Block    expressions `one:"" min:"1" max:"1024" help:"write one number of threads or three"`
 	Shared   *expression `yaml:"optional" min:"0" max:"2147483647"`
 	Cluster  *expression `yaml:"optional" min:"0" max:"16"`
 	Resident *expression `yaml:"optional" kind:"truth"`
 	Early    bool        `yaml:"optional"`
+	NVCC     bool        `yaml:"optional"` // nvcc compiles the source
 	Bare     bool        `yaml:"optional"` // its source sees no macros but Defines
 	Knobs    bindings    `yaml:"optional" min:"0" max:"2147483647" help:"write knobs of a launch as KNOB: EXPRESSION"`
 	Defines  bindings    `yaml:"optional" help:"write defines as NAME: EXPRESSION"`
-	Args     []*argument `help:"an argument is the name of a tensor or of scratch, or {TYPE: NAME, value: EXPRESSION}"`
+	Args     []*argument `help:"an argument is the name of a tensor or of scratch, {TYPE: NAME, value: EXPRESSION}, or a list of these for a struct"`
 }
 
 // file is where the code is.
@@ -246,20 +249,48 @@ func (k *kernelSpec) file() yamldoc.Word {
 	return cmp.Or(k.Cubin, k.PTX)
 }
 
-// An argument is a buffer, or a number with its value.
+// An argument is a buffer, a number with its value, or a struct of such fields.
 type argument struct {
 	yamldoc.Position
-	param string // whose it is, where arguments stand by name
-	kind  kernels.ArgKind
-	name  string
-	value *expression
+	param  string // whose it is, where arguments stand by name
+	kind   kernels.ArgKind
+	name   string
+	value  *expression
+	fields []*argument // of a struct
 }
 
-// UnmarshalValue reads NAME or {TYPE: NAME, value: EXPRESSION}.
+// leaves are the buffers and numbers that an argument consists of.
+func (a *argument) leaves() []*argument {
+	if a.kind != kernels.ArgStruct {
+		return []*argument{a}
+	}
+	var all []*argument
+	for _, f := range a.fields {
+		all = append(all, f.leaves()...)
+	}
+	return all
+}
+
+// UnmarshalValue reads NAME, {TYPE: NAME, value: EXPRESSION} or, of a struct, a list of these.
 func (a *argument) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
 	help := tag.Get("help")
-	if a.Position = v.Position; v.TypeName() == yamldoc.Text {
+	switch a.Position = v.Position; v.TypeName() {
+	case yamldoc.Text:
 		a.name, err = v.Text(help)
+		return err
+	case yamldoc.List:
+		items, err := v.Items(help, false)
+		for _, item := range items {
+			f := &argument{}
+			if err := f.UnmarshalValue(item, tag); err != nil {
+				return err
+			}
+			a.fields = append(a.fields, f)
+		}
+		a.kind = kernels.ArgStruct
+		if err == nil && len(a.fields) == 0 {
+			err = a.Errorf(help, "is a struct without fields")
+		}
 		return err
 	}
 	entries, err := v.Entries(help)

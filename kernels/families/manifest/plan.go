@@ -364,13 +364,20 @@ func (l *launchSpec) measure(k *kernels.Launch, x *env) {
 	for _, of := range []struct {
 		to *int
 		e  *expression
-	}{{&k.Block, l.Block}, {&k.Shared, l.Shared}, {&k.Cluster, l.Cluster}} {
+	}{{&k.Shared, l.Shared}, {&k.Cluster, l.Cluster}} {
 		if of.e != nil {
 			*of.to = of.e.int(x)
 		}
 	}
 	for i, e := range l.Grid {
 		k.Grid[i] = e.int(x)
+	}
+	dim := [3]int{1, 1, 1}
+	for i, e := range l.Block {
+		dim[i] = e.int(x)
+	}
+	if k.Block = dim[0] * dim[1] * dim[2]; len(l.Block) > 1 {
+		k.BlockDim = dim
 	}
 }
 
@@ -410,9 +417,13 @@ func (d *planner) launchPlan(l *launchSpec, x *env, c kernels.Config, buffers []
 		return k, true
 	}
 	if l.Source.Text == "" {
+		k.Entry = l.symbol
 		return k, true
 	}
-	k.Mangled, k.Include = d.prefix != "", d.include // ours are extern "C"
+	k.Mangled, k.Include, k.NVCC = d.prefix != "", d.include, l.NVCC // ours are extern "C"
+	for _, w := range d.Without {
+		k.Without = append(k.Without, w.Text)
+	}
 	for _, o := range d.Options {
 		k.Options = append(k.Options, o.Text)
 	}
@@ -449,17 +460,26 @@ func (l *launchSpec) knobsOf(x *env, c kernels.Config) kernels.Config {
 // arguments gives k its arguments.
 func (l *launchSpec) arguments(k *kernels.Launch, x *env, buffers []kernels.Tensor) {
 	for _, a := range l.Args {
-		arg := kernels.Arg{Kind: a.kind, Name: a.name}
-		switch {
-		case a.kind != kernels.ArgBuffer && a.kind.IsFloat():
-			arg.Float = a.value.float(x)
-		case a.kind != kernels.ArgBuffer:
-			arg.Int = int64(a.value.int(x))
-		case indexOf(buffers, a.name) < 0:
-			arg.Name = "" // the null pointer
-		}
-		k.Args = append(k.Args, arg)
+		k.Args = append(k.Args, a.plan(x, buffers))
 	}
+}
+
+// plan is the argument of x.
+func (a *argument) plan(x *env, buffers []kernels.Tensor) kernels.Arg {
+	arg := kernels.Arg{Kind: a.kind, Name: a.name}
+	switch {
+	case a.kind == kernels.ArgStruct:
+		for _, f := range a.fields {
+			arg.Fields = append(arg.Fields, f.plan(x, buffers))
+		}
+	case a.kind != kernels.ArgBuffer && a.kind.IsFloat():
+		arg.Float = a.value.float(x)
+	case a.kind != kernels.ArgBuffer:
+		arg.Int = int64(a.value.int(x))
+	case indexOf(buffers, a.name) < 0:
+		arg.Name = "" // the null pointer
+	}
+	return arg
 }
 
 // refuse holds what the device asks of a launch.
@@ -468,6 +488,9 @@ func (l *launchSpec) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	case dev.SharedPerBlock > 0 && k.Shared > dev.SharedPerBlock:
 		return fmt.Errorf("%s takes %d bytes of shared memory, more than %d",
 			k.Stage, k.Shared, dev.SharedPerBlock)
+	case k.Block > 1024:
+		return &Fault{l.Block[0].Position, fmt.Sprintf("is one of %d, %d and %d: %d threads, more than 1024",
+			k.BlockDim[0], k.BlockDim[1], k.BlockDim[2], k.Block)}
 	case k.Cluster > 0 && dev.ArchNumber() < 90 && dev.Kind != kernels.KindCPU:
 		return fmt.Errorf("clusters need sm_90 or later")
 	case k.Cluster > 0 && k.Grid[0]%k.Cluster != 0:

@@ -73,6 +73,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	for _, steps := range [][]Command{
 		{{Kind: 99}},
 		{{Kind: CommandLaunch, Args: make([]uint64, maxArgs+1)}},
+		{{Kind: CommandLaunch, Args: make([]uint64, 1), Firsts: make([]uint64, maxArgs+1)}},
 		{{Kind: CommandCopy, Bytes: -1}},
 	} {
 		err := c.Enqueue(Stream{}, steps)
@@ -152,6 +153,16 @@ func TestFake(t *testing.T) {
 				"launch", i, "value", j)
 		}
 	}
+
+	// The second argument is a struct of two slots, behind a launch whose arguments have one each.
+	wide := []uint64{uint64(p), 1<<41 + 7, 99, uint64(math.Float32bits(2.5))}
+	assert.NoError(t, c.Enqueue(s, []Command{
+		{Kind: CommandLaunch, Func: f, Grid: grid, Block: block, Args: args(1)},
+		{Kind: CommandLaunch, Func: f, Grid: grid, Block: block, Args: wide, Firsts: []uint64{0, 1, 3}},
+	}))
+	assert.NoError(t, c.CopyFromDevice(data, p))
+	assert.Equal(t, binary.LittleEndian.Uint64(data[64:]), uint64(1<<41+7), "a struct's first slot")
+	assert.Equal(t, binary.LittleEndian.Uint64(data[72:]), uint64(math.Float32bits(2.5)), "what follows it")
 
 	event := must(c.NewEvent())
 	assert.NoError(t, c.Enqueue(s, []Command{{Kind: CommandRecord, Event: event}}))

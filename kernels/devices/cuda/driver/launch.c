@@ -12,7 +12,7 @@
 static CUresult launch(CUstream stream, const nb_step *s, uint64_t *args) {
   void *params[NB_MAX_ARGS]; /* the driver copies what they point to before it returns */
   if (s->nargs > NB_MAX_ARGS) return CUDA_ERROR_INVALID_VALUE;
-  for (uint32_t i = 0; i < s->nargs; i++) params[i] = &args[s->args + i];
+  for (uint32_t i = 0; i < s->nargs; i++) params[i] = &args[s->args + (s->firsts ? args[s->firsts + i] : i)];
   CUfunction f = (CUfunction)(uintptr_t)s->func;
   if (s->cluster[0] == 0 && !s->programmatic) {
     return cuLaunchKernel(f, s->grid[0], s->grid[1], s->grid[2], s->block[0], s->block[1], s->block[2],

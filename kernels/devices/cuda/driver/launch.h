@@ -16,7 +16,8 @@ typedef struct {
   uint32_t programmatic;                  /* may start before the kernel ahead has ended */
   uint32_t nargs;
   uint32_t value; /* of a memset */
-  uint64_t args;  /* index of the first argument */
+  uint64_t args;  /* index of the first slot */
+  uint64_t firsts; /* index of the list of the arguments' first slots, counted from args; 0 where each has one slot */
   uint64_t func, event, ptr, src, bytes;
 } nb_step;
 

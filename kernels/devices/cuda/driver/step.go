@@ -36,7 +36,9 @@ type Command struct {
 	Shared int    // dynamic shared memory in bytes
 	// Args has one 8-byte slot per argument of the kernel. Smaller ones are the low bytes: a
 	// float is uint64(math.Float32bits(x)).
-	Args         []uint64
+	Args []uint64
+	// Firsts is where in Args each argument begins, of a kernel that takes a wider one: a struct.
+	Firsts       []uint64
 	Cluster      [3]int // blocks per cluster; zero for none. Needs compute capability 9.0
 	Programmatic bool   // programmatic stream serialization: may start before the kernel ahead ends
 	Event        Event
@@ -55,14 +57,14 @@ func (c *Context) Enqueue(s Stream, steps []Command) error {
 		if int(st.Kind) >= len(stepCalls) {
 			return fmt.Errorf("step %d: unknown kind %d", i, st.Kind)
 		}
-		if len(st.Args) > maxArgs {
-			return fmt.Errorf("step %d: %d arguments, at most %d", i, len(st.Args), maxArgs)
+		if n := st.count(); n > maxArgs {
+			return fmt.Errorf("step %d: %d arguments, at most %d", i, n, maxArgs)
 		}
 		if st.Bytes < 0 {
 			return fmt.Errorf("step %d: %d bytes", i, st.Bytes)
 		}
 		c.steps = append(c.steps, st.flat(len(c.args)))
-		c.args = append(c.args, st.Args...)
+		c.args = append(append(c.args, st.Args...), st.Firsts...)
 	}
 	r := int64(C.nb_enqueue(handle(s.s), unsafe.SliceData(c.steps), C.int(len(steps)),
 		(*C.uint64_t)(unsafe.SliceData(c.args))))
@@ -77,8 +79,20 @@ func (c *Context) Enqueue(s Stream, steps []Command) error {
 	return fmt.Errorf("step %d: %w", i, newError(call, int(uint32(r))))
 }
 
-// flat is the step in the form of C. Its arguments start at index first.
+// count is the number of arguments.
+func (st *Command) count() int {
+	if st.Firsts != nil {
+		return len(st.Firsts)
+	}
+	return len(st.Args)
+}
+
+// flat is the step in the form of C. Its slots start at index first, and Firsts follows them.
 func (st *Command) flat(first int) C.nb_step {
+	firsts := 0
+	if len(st.Firsts) > 0 {
+		firsts = first + len(st.Args)
+	}
 	return C.nb_step{
 		kind:         C.uint32_t(st.Kind),
 		grid:         dims(st.Grid),
@@ -86,9 +100,10 @@ func (st *Command) flat(first int) C.nb_step {
 		cluster:      dims(st.Cluster),
 		shared:       C.uint32_t(st.Shared),
 		programmatic: flag(st.Programmatic),
-		nargs:        C.uint32_t(len(st.Args)),
+		nargs:        C.uint32_t(st.count()),
 		value:        C.uint32_t(st.Value),
 		args:         C.uint64_t(first),
+		firsts:       C.uint64_t(firsts),
 		_func:        handle(st.Func.f),
 		event:        handle(st.Event.e),
 		ptr:          C.uint64_t(st.Ptr),

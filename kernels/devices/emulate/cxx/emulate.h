@@ -2,43 +2,84 @@
 // includes ahead of their source, whose inline PTX ptx.go has replaced by calls of the
 // functions here. What needs more of C++'s library is in runtime.cpp, compiled once: with it
 // here each launch's program took twice as long to compile.
+#include <cfloat>
+#include <climits>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #define __CUDA_ARCH__ 900
+#define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
+#define __host__
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __grid_constant__
+#define __constant__
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
 // A variable that is used has no value that the compiler knows, though nobody stores one.
 #define __shared__ __attribute__((used)) static thread_local
 #define __builtin_assume(condition) ((condition) ? void() : emulate::fail("an assumption does not hold"))
+#define printf(...) emulate::printed(__VA_ARGS__) // standard output has the buffers
 
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(16) float4 { float x, y, z, w; };
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+// A vector has the alignment of CUDA's.
+#define EMULATE_VECTORS(T, name, two, four)                                                                    \
+  struct name##1 { T x; };                                                                                     \
+  struct alignas(two) name##2 { T x, y; };                                                                     \
+  struct name##3 { T x, y, z; };                                                                               \
+  struct alignas(four) name##4 { T x, y, z, w; };                                                              \
+  inline name##1 make_##name##1(T x) { return {x}; }                                                           \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                                   \
+  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                           \
+  inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
+EMULATE_VECTORS(signed char, char, 2, 4)
+EMULATE_VECTORS(unsigned char, uchar, 2, 4)
+EMULATE_VECTORS(short, short, 4, 8)
+EMULATE_VECTORS(unsigned short, ushort, 4, 8)
+EMULATE_VECTORS(int, int, 8, 16)
+EMULATE_VECTORS(unsigned, uint, 8, 16)
+EMULATE_VECTORS(long, long, 16, 16)
+EMULATE_VECTORS(unsigned long, ulong, 16, 16)
+EMULATE_VECTORS(long long, longlong, 16, 16)
+EMULATE_VECTORS(unsigned long long, ulonglong, 16, 16)
+EMULATE_VECTORS(float, float, 8, 16)
+EMULATE_VECTORS(double, double, 16, 16)
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+  constexpr operator uint3() const { return {x, y, z}; }
+};
 
 namespace emulate {
 
-struct Index { unsigned x, y, z; };
+using Index = uint3;
 
 // Running is where the thread that has its turn is.
 struct Running {
-  Index block;
-  int rank, thread; // of the CTA in its cluster, in the CTA
+  Index block, at;  // of the CTA in the grid, of the thread in the CTA
+  int rank, thread; // of the CTA in its cluster, of the thread in the CTA, which has x the fastest
 };
 extern __thread Running *running;
-extern Index gridSize, blockSize;
+extern dim3 gridSize, blockSize;
 
 [[noreturn]] void fail(const char *what);
+// lacks says what the emulator does not have, where a thread comes to it.
+[[noreturn]] void lacks(const char *what);
+inline int printed(...) { return 0; }
 
 // The memory of a buffer or of dynamic shared memory is beyond what checkRead and checkWrite let pass.
 // misaligned fails of an access to n bytes.
@@ -53,18 +94,31 @@ void happened();
 
 // ---- Barriers and shuffles ----------------------------------------------------
 
+constexpr unsigned FULL = 0xffffffff;
 void syncCTA();
-void syncWarp();
+int countCTA(bool yes); // syncCTA, and of how many threads yes is true
+void syncWarp(unsigned mask = FULL);
 void syncCluster();
-unsigned exchange(unsigned v, int from); // the v of that lane of the warp
-template <typename T> T shuffle(T v, int from) {
-  static_assert(sizeof(T) == 4);
-  unsigned u;
-  memcpy(&u, &v, 4);
-  u = exchange(u, from);
-  memcpy(&v, &u, 4);
+unsigned liveLanes(); // of the warp, as a mask
+// Values are what the lanes of a mask have met with. A lane that does not exist has none.
+struct Values {
+  unsigned of[32], there;
+};
+// meet waits for the lanes of a mask, and returns their values, which stay until a lane meets them again.
+const Values &meet(unsigned mask, unsigned v);
+// exchange is the v of a lane of the mask. Of any other it is what no arithmetic makes.
+inline unsigned exchange(unsigned mask, unsigned v, int from) {
+  const Values &all = meet(mask, v);
+  return all.there >> (from % 32) & 1 ? all.of[from % 32] : 0xffffffff;
+}
+template <typename T> T shuffle(unsigned mask, T v, int from) {
+  unsigned words[(sizeof(T) + 3) / 4] = {};
+  memcpy(words, &v, sizeof(T));
+  for (unsigned &u : words) u = exchange(mask, u, from);
+  memcpy((void *)&v, words, sizeof(T));
   return v;
 }
+inline int laneOf() { return running->thread % 32; }
 
 // ---- PTX: ptx.go names these ---------------------------------------------------
 
@@ -117,6 +171,11 @@ template <unsigned SELECT> void permute(unsigned &r, unsigned a) {
 }
 inline void maxNaN(float &a, float b) { a = a != a || b != b ? NAN : fmaxf(a, b); }
 inline void notNegative(float &a) { maxNaN(a, 0.f); }
+inline void rsqrtApprox(float &r, float f) { r = (float)(1.0 / sqrt((double)f)); }
+inline void rcpApprox(float &r, float f) { r = 1.0f / f; }
+inline void exp2Approx(float &r, float f) { r = exp2f(f); }
+inline void log2Approx(float &r, float f) { r = log2f(f); }
+template <typename T> void butterfly(T &r, T v, int d) { r = shuffle(FULL, v, laneOf() ^ d); }
 inline void policy(unsigned long long &p) { p = 0; }
 template <typename P> void load16(unsigned short &r, P p) { memcpy(&r, (const void *)p, 2); }
 template <typename P> void load32(unsigned &r, P p, unsigned long long = 0) { memcpy(&r, (const void *)p, 4); }
@@ -172,59 +231,99 @@ inline void loadRank(float &v, unsigned from) { v = *(const float *)at(from); }
 
 // ---- Launches -------------------------------------------------------------------
 
-// launch reads a grid, buffers and count arguments from standard input, gives take the
-// arguments, has each thread call kernel, and writes what became of the buffers.
-int launch(size_t count, void (*take)(const uint64_t *), void (*kernel)());
+// An Argument is the bytes of one, at a multiple of 16.
+struct Argument {
+  const void *p;
+  size_t n;
+};
+// launch reads a grid, buffers and as many arguments as have these sizes from standard input, gives take
+// the arguments, has each thread call kernel, and writes what became of the buffers.
+int launch(size_t count, const size_t *sizes, void (*take)(const Argument *), void (*kernel)());
 
+// Entry keeps arguments as bytes: a struct may have no constructor without arguments.
 template <typename... A> struct Entry {
   static inline void (*function)(A...);
-  static inline std::tuple<A...> values;
+  static inline const Argument *values;
 
-  template <size_t... I> static void take(const uint64_t *args, std::index_sequence<I...>) {
-    ((void)memcpy(&std::get<I>(values), args + I, sizeof(std::get<I>(values))), ...);
+  template <size_t... I> static void call(std::index_sequence<I...>) {
+    function(*(std::remove_reference_t<A> *)values[I].p...);
   }
-  static void take(const uint64_t *args) { take(args, std::index_sequence_for<A...>()); }
-  static void call() { std::apply(function, values); }
+  static void take(const Argument *args) { values = args; }
+  static void call() { call(std::index_sequence_for<A...>()); }
 };
 template <typename... A> int main(void (*f)(A...)) {
   Entry<A...>::function = f;
-  return launch(sizeof...(A), Entry<A...>::take, Entry<A...>::call);
+  static const size_t sizes[] = {sizeof(A)..., 0};
+  return launch(sizeof...(A), sizes, Entry<A...>::take, Entry<A...>::call);
 }
 } // namespace emulate
 
-#define threadIdx (emulate::Index{(unsigned)emulate::running->thread, 0, 0})
+#define threadIdx (emulate::running->at)
 #define blockIdx (emulate::running->block)
 #define gridDim (emulate::gridSize)
 #define blockDim (emulate::blockSize)
+constexpr int warpSize = 32;
 
 inline void __syncthreads() { emulate::syncCTA(); }
-inline void __syncwarp() { emulate::syncWarp(); }
+inline int __syncthreads_count(int v) { return emulate::countCTA(v != 0); }
+inline int __syncthreads_or(int v) { return emulate::countCTA(v != 0) > 0; }
+inline int __syncthreads_and(int v) { return emulate::countCTA(v == 0) == 0; }
+inline void __syncwarp(unsigned mask = emulate::FULL) { emulate::syncWarp(mask); }
+[[noreturn]] inline void __trap() { emulate::fail("__trap() is called"); }
 inline void __threadfence() {}
+inline long long clock64() { return 0; }
 inline void __nanosleep(unsigned) { emulate::yield(); }
 // segment is the first lane of those that a shuffle of this width exchanges values with.
-inline int segment(int lane, int width) { return lane / width * width; }
-template <typename T> T __shfl_xor_sync(unsigned, T v, int d, int width = 32) {
-  int lane = emulate::running->thread % 32, from = lane ^ d;
-  return emulate::shuffle(v, from < segment(lane, width) + width ? from : lane);
+inline int segment(int lane, int width) {
+  if (width <= 0 || width > 32 || width & (width - 1)) emulate::fail("the width of a shuffle is no power of two from 1 to 32");
+  return lane / width * width;
 }
-template <typename T> T __shfl_down_sync(unsigned, T v, int d, int width = 32) {
-  int lane = emulate::running->thread % 32, from = lane + d;
-  return emulate::shuffle(v, from < segment(lane, width) + width ? from : lane);
+template <typename T> T __shfl_xor_sync(unsigned mask, T v, int d, int width = 32) {
+  int lane = emulate::laneOf(), from = lane ^ d;
+  return emulate::shuffle(mask, v, from < segment(lane, width) + width ? from : lane);
 }
-template <typename T> T __shfl_up_sync(unsigned, T v, int d, int width = 32) {
-  int lane = emulate::running->thread % 32, from = lane - d;
-  return emulate::shuffle(v, from >= segment(lane, width) ? from : lane);
+template <typename T> T __shfl_down_sync(unsigned mask, T v, unsigned d, int width = 32) {
+  int lane = emulate::laneOf(), from = lane + (int)d;
+  return emulate::shuffle(mask, v, from < segment(lane, width) + width ? from : lane);
 }
-template <typename T> T __shfl_sync(unsigned, T v, int lane, int width = 32) {
-  return emulate::shuffle(v, segment(emulate::running->thread % 32, width) + lane % width);
+template <typename T> T __shfl_up_sync(unsigned mask, T v, unsigned d, int width = 32) {
+  int lane = emulate::laneOf(), from = lane - (int)d;
+  return emulate::shuffle(mask, v, from >= segment(lane, width) ? from : lane);
 }
-inline unsigned __reduce_max_sync(unsigned, unsigned v) {
-  for (int d = 16; d > 0; d /= 2) {
-    unsigned o = emulate::shuffle(v, emulate::running->thread % 32 ^ d);
-    v = o > v ? o : v;
+template <typename T> T __shfl_sync(unsigned mask, T v, int lane, int width = 32) {
+  return emulate::shuffle(mask, v, segment(emulate::laneOf(), width) + (lane & (width - 1)));
+}
+inline unsigned __activemask() { return emulate::liveLanes(); }
+inline unsigned __ballot_sync(unsigned mask, int v) {
+  const emulate::Values &all = emulate::meet(mask, v != 0);
+  unsigned yes = 0;
+  for (int i = 0; i < 32; i++) yes |= (all.there >> i & 1 & all.of[i]) << i;
+  return yes;
+}
+inline int __any_sync(unsigned mask, int v) { return __ballot_sync(mask, v) != 0; }
+inline int __all_sync(unsigned mask, int v) { return __ballot_sync(mask, v == 0) == 0; }
+// reduceLanes goes through the values of a mask's lanes, from the first to the last.
+template <typename T, typename F> T reduceLanes(unsigned mask, T v, F f) {
+  static_assert(sizeof(T) == 4);
+  unsigned u;
+  memcpy(&u, &v, 4);
+  const emulate::Values &all = emulate::meet(mask, u);
+  bool any = false;
+  for (int i = 0; i < 32; i++) {
+    if (!(all.there >> i & 1)) continue;
+    T one;
+    memcpy((void *)&one, &all.of[i], 4);
+    v = any ? f(v, one) : one;
+    any = true;
   }
   return v;
 }
+template <typename T> T __reduce_add_sync(unsigned mask, T v) { return reduceLanes(mask, v, [](T a, T b) { return a + b; }); }
+template <typename T> T __reduce_max_sync(unsigned mask, T v) { return reduceLanes(mask, v, [](T a, T b) { return b > a ? b : a; }); }
+template <typename T> T __reduce_min_sync(unsigned mask, T v) { return reduceLanes(mask, v, [](T a, T b) { return b < a ? b : a; }); }
+template <typename T> T __reduce_or_sync(unsigned mask, T v) { return reduceLanes(mask, v, [](T a, T b) { return a | b; }); }
+template <typename T> T __reduce_and_sync(unsigned mask, T v) { return reduceLanes(mask, v, [](T a, T b) { return a & b; }); }
+template <typename T> T __reduce_xor_sync(unsigned mask, T v) { return reduceLanes(mask, v, [](T a, T b) { return a ^ b; }); }
 template <typename T> const T &aligned(const T *p) {
   if ((uintptr_t)p % sizeof(T)) emulate::misaligned(p, sizeof(T), "an access");
   return *p;
@@ -241,8 +340,13 @@ template <typename T> void __stwt(T *p, std::type_identity_t<T> v) { const_cast<
 template <typename T> void __stwb(T *p, std::type_identity_t<T> v) { const_cast<T &>(aligned(p)) = v; }
 inline float __uint_as_float(unsigned u) { return emulate::number(u); }
 inline unsigned __float_as_uint(float f) { return emulate::bits(f); }
+inline float __int_as_float(int i) { return emulate::number((unsigned)i); }
+inline int __float_as_int(float f) { return (int)emulate::bits(f); }
 inline float __fdividef(float a, float b) { return a / b; }
+inline float fdividef(float a, float b) { return a / b; }
 inline float rsqrtf(float f) { return 1.0f / sqrtf(f); }
+inline double rsqrt(double f) { return 1.0 / sqrt(f); }
+inline float rsqrt(float f) { return rsqrtf(f); }
 inline float __frsqrt_rn(float f) { return (float)(1.0 / sqrt((double)f)); }
 inline float __fsqrt_rn(float f) { return sqrtf(f); }
 inline float __frcp_rn(float f) { return 1.0f / f; }
@@ -251,12 +355,45 @@ inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline float __expf(float f) { return expf(f); }
+inline float __exp2f(float f) { return exp2f(f); }
+inline float __logf(float f) { return logf(f); }
+inline float __log2f(float f) { return log2f(f); }
+inline float __powf(float a, float b) { return powf(a, b); }
+inline float __saturatef(float f) { return f > 0 ? f < 1 ? f : 1 : 0; }
+inline float __int2float_rn(int i) { return (float)i; }
+inline float __uint2float_rn(unsigned i) { return (float)i; }
+inline int __float2int_rn(float f) { return (int)rintf(f); }
+inline int __float2int_rz(float f) { return (int)f; }
+inline unsigned __float2uint_rn(float f) { return (unsigned)rintf(f); }
+inline int __popc(unsigned u) { return __builtin_popcount(u); }
+inline int __popcll(unsigned long long u) { return __builtin_popcountll(u); }
+inline int __ffs(int i) { return __builtin_ffs(i); }
+inline int __clz(int i) { return i ? __builtin_clz((unsigned)i) : 32; }
+inline int __mul24(int a, int b) { return a * b; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
-inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
-inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
-inline int min(int a, int b) { return a < b ? a : b; }
-inline int max(int a, int b) { return a > b ? a : b; }
+#define EMULATE_EXTREMES(T) \
+  inline T min(T a, T b) { return a < b ? a : b; } \
+  inline T max(T a, T b) { return a > b ? a : b; }
+EMULATE_EXTREMES(int)
+EMULATE_EXTREMES(unsigned)
+EMULATE_EXTREMES(long)
+EMULATE_EXTREMES(unsigned long)
+EMULATE_EXTREMES(long long)
+EMULATE_EXTREMES(unsigned long long)
+inline unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
+inline unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
+inline unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
+inline unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
+inline float min(float a, float b) { return fminf(a, b); }
+inline float max(float a, float b) { return fmaxf(a, b); }
+inline double min(double a, double b) { return fmin(a, b); }
+inline double max(double a, double b) { return fmax(a, b); }
+using std::abs;
+using std::isinf;
+using std::isnan;
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s) {
   uint64_t both = (uint64_t)b << 32 | a;
   unsigned r = 0;
@@ -284,12 +421,19 @@ template <typename T> T atomicExch(T *p, Same<T> v) {
 template <typename T> T atomicAdd(T *p, Same<T> v) {
   return changed(__atomic_fetch_add(p, v, __ATOMIC_SEQ_CST), v != 0);
 }
-inline float atomicAdd(float *p, float v) {
-  unsigned *u = (unsigned *)p, old = __atomic_load_n(u, __ATOMIC_SEQ_CST);
-  while (!__atomic_compare_exchange_n(u, &old, emulate::bits(emulate::number(old) + v), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+template <typename W, typename T> T addAtomic(T *p, T v) {
+  W *u = (W *)p, old = __atomic_load_n(u, __ATOMIC_SEQ_CST), want;
+  T was, sum;
+  do {
+    memcpy(&was, &old, sizeof was);
+    sum = was + v;
+    memcpy(&want, &sum, sizeof want);
+  } while (!__atomic_compare_exchange_n(u, &old, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
   emulate::happened();
-  return emulate::number(old);
+  return was;
 }
+inline float atomicAdd(float *p, float v) { return addAtomic<unsigned>(&const_cast<float &>(aligned(p)), v); }
+inline double atomicAdd(double *p, double v) { return addAtomic<unsigned long long>(&const_cast<double &>(aligned(p)), v); }
 template <typename T> T atomicSub(T *p, Same<T> v) { return atomicAdd(p, (T)-v); }
 template <typename T> T atomicBest(T *p, T v, bool largest) {
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);

@@ -3,9 +3,6 @@
 #ifndef EMULATE_NARROW
 #define EMULATE_NARROW
 
-struct alignas(8) float2 { float x, y; };
-inline float2 make_float2(float x, float y) { return {x, y}; }
-
 namespace emulate {
 inline unsigned short roundHalf(float f) {
   _Float16 h = (_Float16)f;
@@ -30,8 +27,23 @@ template <unsigned short ROUND(float), float WIDEN(unsigned short)> struct Narro
   friend Narrow operator-(Narrow a, Narrow b) { return float(a) - float(b); }
   friend Narrow operator*(Narrow a, Narrow b) { return float(a) * float(b); }
   friend Narrow operator/(Narrow a, Narrow b) { return float(a) / float(b); }
+  friend Narrow operator-(Narrow a) { return -float(a); }
+  friend Narrow &operator+=(Narrow &a, Narrow b) { return a = a + b; }
+  friend Narrow &operator-=(Narrow &a, Narrow b) { return a = a - b; }
+  friend Narrow &operator*=(Narrow &a, Narrow b) { return a = a * b; }
+  friend Narrow &operator/=(Narrow &a, Narrow b) { return a = a / b; }
 };
-template <typename T> struct alignas(4) Pair { T x, y; };
+template <typename T> struct alignas(4) Pair {
+  T x, y;
+  friend Pair operator+(Pair a, Pair b) { return {a.x + b.x, a.y + b.y}; }
+  friend Pair operator-(Pair a, Pair b) { return {a.x - b.x, a.y - b.y}; }
+  friend Pair operator*(Pair a, Pair b) { return {a.x * b.x, a.y * b.y}; }
+  friend Pair operator/(Pair a, Pair b) { return {a.x / b.x, a.y / b.y}; }
+  friend Pair operator-(Pair a) { return {-a.x, -a.y}; }
+  friend Pair &operator+=(Pair &a, Pair b) { return a = a + b; }
+  friend Pair &operator-=(Pair &a, Pair b) { return a = a - b; }
+  friend Pair &operator*=(Pair &a, Pair b) { return a = a * b; }
+};
 } // namespace emulate
 
 using __nv_bfloat16 = emulate::Narrow<emulate::roundBF16, emulate::widenBF16>;
@@ -46,14 +58,98 @@ using half2 = __half2;
 inline float __bfloat162float(__nv_bfloat16 v) { return v; }
 inline __nv_bfloat16 __float2bfloat16(float f) { return f; }
 inline __nv_bfloat16 __float2bfloat16_rn(float f) { return f; }
+inline __nv_bfloat16 __double2bfloat16(double f) { return (float)f; }
 inline float2 __bfloat1622float2(__nv_bfloat162 v) { return {v.x, v.y}; }
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {x, y}; }
 inline __nv_bfloat162 __float22bfloat162_rn(float2 v) { return {v.x, v.y}; }
+inline __nv_bfloat162 __float2bfloat162_rn(float f) { return {f, f}; }
+inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 v) { return {v, v}; }
+inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
+inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 v) { return v.x; }
+inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v) { return v.y; }
+inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 v) { return v.bits; }
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short u) {
+  __nv_bfloat16 v;
+  v.bits = u;
+  return v;
+}
 inline float __half2float(__half v) { return v; }
 inline __half __float2half(float f) { return f; }
 inline __half __float2half_rn(float f) { return f; }
+inline __half __double2half(double f) { return (float)f; }
 inline float2 __half22float2(__half2 v) { return {v.x, v.y}; }
 inline __half2 __floats2half2_rn(float x, float y) { return {x, y}; }
 inline __half2 __float22half2_rn(float2 v) { return {v.x, v.y}; }
+inline __half2 __float2half2_rn(float f) { return {f, f}; }
+inline __half2 __half2half2(__half v) { return {v, v}; }
+inline __half2 __halves2half2(__half x, __half y) { return {x, y}; }
+inline __half __low2half(__half2 v) { return v.x; }
+inline __half __high2half(__half2 v) { return v.y; }
+inline __half2 make_half2(__half x, __half y) { return {x, y}; }
+inline __half __int2half_rn(int i) { return (float)i; }
+inline unsigned short __half_as_ushort(__half v) { return v.bits; }
+inline __half __ushort_as_half(unsigned short u) {
+  __half v;
+  v.bits = u;
+  return v;
+}
+template <typename T> float __low2float(emulate::Pair<T> v) { return v.x; }
+template <typename T> float __high2float(emulate::Pair<T> v) { return v.y; }
+template <typename T> emulate::Pair<T> __low2half2(emulate::Pair<T> v) { return {v.x, v.x}; }
+template <typename T> emulate::Pair<T> __high2half2(emulate::Pair<T> v) { return {v.y, v.y}; }
+
+// A function of one value, with the one of pairs.
+#define EMULATE_NARROW_1(name, pair, body)                                                                     \
+  template <unsigned short R(float), float W(unsigned short)> emulate::Narrow<R, W> name(emulate::Narrow<R, W> v) { \
+    float a = v;                                                                                               \
+    return (float)(body);                                                                                      \
+  }                                                                                                            \
+  template <typename T> emulate::Pair<T> pair(emulate::Pair<T> v) { return {name(v.x), name(v.y)}; }
+#define EMULATE_NARROW_2(name, pair, body)                                                                     \
+  template <unsigned short R(float), float W(unsigned short)>                                                  \
+  emulate::Narrow<R, W> name(emulate::Narrow<R, W> v, emulate::Narrow<R, W> w) {                               \
+    float a = v, b = w;                                                                                        \
+    return (float)(body);                                                                                      \
+  }                                                                                                            \
+  template <typename T> emulate::Pair<T> pair(emulate::Pair<T> v, emulate::Pair<T> w) {                        \
+    return {name(v.x, w.x), name(v.y, w.y)};                                                                   \
+  }
+EMULATE_NARROW_1(__hneg, __hneg2, -a)
+EMULATE_NARROW_1(__habs, __habs2, fabsf(a))
+EMULATE_NARROW_1(hsqrt, h2sqrt, sqrtf(a))
+EMULATE_NARROW_1(hrsqrt, h2rsqrt, 1.0 / sqrt((double)a))
+EMULATE_NARROW_1(hrcp, h2rcp, 1.0 / (double)a)
+EMULATE_NARROW_1(hexp, h2exp, expf(a))
+EMULATE_NARROW_2(__hadd, __hadd2, a + b)
+EMULATE_NARROW_2(__hadd_rn, __hadd2_rn, a + b)
+EMULATE_NARROW_2(__hsub, __hsub2, a - b)
+EMULATE_NARROW_2(__hmul, __hmul2, a *b)
+EMULATE_NARROW_2(__hmul_rn, __hmul2_rn, a *b)
+EMULATE_NARROW_2(__hdiv, __h2div, a / b)
+EMULATE_NARROW_2(__hmax, __hmax2, fmaxf(a, b))
+EMULATE_NARROW_2(__hmin, __hmin2, fminf(a, b))
+template <unsigned short R(float), float W(unsigned short)>
+emulate::Narrow<R, W> __hfma(emulate::Narrow<R, W> a, emulate::Narrow<R, W> b, emulate::Narrow<R, W> c) {
+  return (float)((double)float(a) * float(b) + float(c));
+}
+template <typename T> emulate::Pair<T> __hfma2(emulate::Pair<T> a, emulate::Pair<T> b, emulate::Pair<T> c) {
+  return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
+}
+#define EMULATE_NARROW_TEST(name, op)                                                                          \
+  template <unsigned short R(float), float W(unsigned short)>                                                  \
+  bool name(emulate::Narrow<R, W> a, emulate::Narrow<R, W> b) { return float(a) op float(b); }
+EMULATE_NARROW_TEST(__hgt, >)
+EMULATE_NARROW_TEST(__hge, >=)
+EMULATE_NARROW_TEST(__hlt, <)
+EMULATE_NARROW_TEST(__hle, <=)
+EMULATE_NARROW_TEST(__heq, ==)
+EMULATE_NARROW_TEST(__hne, !=)
+template <unsigned short R(float), float W(unsigned short)> bool __hisnan(emulate::Narrow<R, W> v) { return float(v) != float(v); }
+
+inline __half atomicAdd(__half *p, __half v) { return addAtomic<unsigned short>(&const_cast<__half &>(aligned(p)), v); }
+inline __nv_bfloat16 atomicAdd(__nv_bfloat16 *p, __nv_bfloat16 v) { return addAtomic<unsigned short>(&const_cast<__nv_bfloat16 &>(aligned(p)), v); }
+inline __half2 atomicAdd(__half2 *p, __half2 v) { return addAtomic<unsigned>(&const_cast<__half2 &>(aligned(p)), v); }
+inline __nv_bfloat162 atomicAdd(__nv_bfloat162 *p, __nv_bfloat162 v) { return addAtomic<unsigned>(&const_cast<__nv_bfloat162 &>(aligned(p)), v); }
 
 #endif

@@ -42,14 +42,17 @@ static const char STUCK[] =
     "all threads wait, and nothing happens (scratch starts as NaN, its whole numbers as -1: a lock or "
     "a counter is cleared by a launch ahead)";
 
-// fail says what is wrong, once: other threads may fail of it too.
-void fail(const char *what) {
-  static std::atomic<bool> failed{false};
-  if (failed.exchange(true)) pause();
-  fprintf(stderr, "%s\n", what);
+// stop says why, once: other threads may stop for it too.
+[[noreturn]] static void stop(const char *ahead, const char *what) {
+  static std::atomic<bool> stopped{false};
+  if (stopped.exchange(true)) pause();
+  fprintf(stderr, "%s%s\n", ahead, what);
   fflush(stderr);
   _exit(3);
 }
+// fail says what is wrong.
+void fail(const char *what) { stop("", what); }
+void lacks(const char *what) { stop("not run: the emulator has no ", what); }
 
 // A Copy is one that a thread has begun (cp.async), with zeros behind it.
 struct Copy { void *to; const void *from; int bytes, zeros; };
@@ -60,13 +63,18 @@ struct Fiber {
   ucontext_t start;
   jmp_buf state;
   bool begun = false, done = false;
+  Index at;
   std::deque<std::vector<Copy>> groups{1}; // the last is open
 };
 
-// A Warp's lanes meet in generations; values of shuffles take turns.
+// A Meeting is of the lanes of a mask, in generations; their values take turns.
+struct Meeting {
+  unsigned mask, arrived = 0, generation = 0;
+  Values values[2] = {};
+};
 struct Warp {
-  int arrived = 0, live = 32;
-  unsigned generation = 0, value[2][32];
+  unsigned live = FULL;
+  std::deque<Meeting> meetings{{FULL}}; // by mask
 };
 
 // A Bulk is a bulk copy that a thread of the CTA has begun.
@@ -76,6 +84,7 @@ struct CTA {
   Running running;
   int arrived = 0, live = 0;
   unsigned generation = 0;
+  int counts[2] = {}; // of countCTA, by turns
   long moved = 0; // what its threads waited for and got
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
@@ -86,7 +95,7 @@ struct CTA {
 static thread_local CTA *cta;
 __thread Running *running; // the CTA's
 static thread_local char anchor; // shared addresses count from here
-Index gridSize, blockSize;
+dim3 gridSize, blockSize;
 static std::atomic<long> progress;
 
 // Cluster is CTAs that run at a time, and can reach each other's shared memory if they
@@ -119,11 +128,12 @@ template <typename F> static void until(F done) {
 // ---- Barriers and shuffles ----------------------------------------------------
 
 static void release(CTA &p) {
-  if (p.arrived > 0 && p.arrived == p.live) p.arrived = 0, p.generation++;
+  if (p.arrived > 0 && p.arrived == p.live) p.arrived = 0, p.counts[++p.generation & 1] = 0;
 }
-static void release(Warp &w) {
-  if (w.arrived > 0 && w.arrived == w.live) w.arrived = 0, w.generation++;
+static void release(const Warp &w, Meeting &m) {
+  if (m.arrived && m.arrived == (m.mask & w.live)) m.arrived = 0, m.values[++m.generation & 1].there = 0;
 }
+static std::string whose();
 void syncCTA() {
   CTA &p = *cta;
   unsigned g = p.generation;
@@ -131,20 +141,34 @@ void syncCTA() {
   release(p);
   until([&] { return p.generation != g; });
 }
-void syncWarp() {
-  Warp &w = cta->warps[running->thread / 32];
-  unsigned g = w.generation;
-  w.arrived++;
-  release(w);
-  until([&] { return w.generation != g; });
+int countCTA(bool yes) {
+  int &count = cta->counts[cta->generation & 1];
+  count += yes;
+  syncCTA();
+  return count;
 }
-unsigned exchange(unsigned v, int from) {
+unsigned liveLanes() { return cta->warps[running->thread / 32].live; }
+const Values &meet(unsigned mask, unsigned v) {
+  int lane = laneOf();
+  if (!(mask >> lane & 1)) {
+    char text[100];
+    snprintf(text, sizeof text, "a mask of 0x%08x, which lacks its own lane %d", mask, lane);
+    fail((text + whose()).c_str());
+  }
   Warp &w = cta->warps[running->thread / 32];
-  unsigned *values = w.value[w.generation & 1];
-  values[running->thread % 32] = v;
-  syncWarp();
-  return values[from % 32];
+  Meeting *m = nullptr;
+  for (Meeting &other : w.meetings)
+    if (other.mask == mask) m = &other;
+  if (!m) m = &w.meetings.emplace_back(Meeting{mask});
+  unsigned g = m->generation;
+  Values &all = m->values[g & 1];
+  all.of[lane] = v, all.there |= 1u << lane;
+  m->arrived |= 1u << lane;
+  release(w, *m);
+  until([&] { return m->generation != g; });
+  return all;
 }
+void syncWarp(unsigned mask) { meet(mask, 0); }
 void syncCluster() {
   syncCTA();
   if (running->thread == 0) {
@@ -188,7 +212,10 @@ static std::string whose() {
   Index b = running->block;
   std::string at = std::to_string(b.x);
   if (b.y || b.z) at = "(" + at + ", " + std::to_string(b.y) + ", " + std::to_string(b.z) + ")";
-  return ", by thread " + std::to_string(running->thread) + " of CTA " + at;
+  std::string thread = std::to_string(running->thread);
+  if (Index t = running->at; blockSize.y > 1 || blockSize.z > 1)
+    thread = "(" + std::to_string(t.x) + ", " + std::to_string(t.y) + ", " + std::to_string(t.z) + ")";
+  return ", by thread " + thread + " of CTA " + at;
 }
 [[noreturn]] static void beyond(const Buffer &b, const char *p, size_t n, const char *how) {
   std::string text = b.name + " is " + how + " ";
@@ -363,8 +390,9 @@ static void enter(int) {
   int t = running->thread;
   kernel();
   Warp &w = p.warps[t / 32];
-  p.live--, w.live--;
-  release(p), release(w);
+  p.live--, w.live &= ~(1u << t % 32);
+  release(p);
+  for (Meeting &m : w.meetings) release(w, m);
   p.fibers[t].done = true;
   progress++;
   _longjmp(p.scheduler, 1);
@@ -396,13 +424,14 @@ struct Stacks {
 static void run(Index block, int rank, int threads) {
   CTA p;
   cta = &p, running = &p.running;
-  p.running = {block, rank, 0}, p.live = threads;
+  p.running = {block, {}, rank, 0}, p.live = threads;
   p.fibers = std::vector<Fiber>(threads);
   p.warps.resize((threads + 31) / 32);
-  if (threads % 32) p.warps.back().live = threads % 32;
+  if (threads % 32) p.warps.back().live = (1u << threads % 32) - 1;
   Stacks stacks(threads);
   for (int t = 0; t < threads; t++) {
     Fiber &f = p.fibers[t];
+    f.at = {t % blockSize.x, t / blockSize.x % blockSize.y, t / blockSize.x / blockSize.y};
     getcontext(&f.start);
     f.start.uc_stack.ss_sp = stacks.of[t].get();
     f.start.uc_stack.ss_size = STACK;
@@ -421,11 +450,11 @@ static void run(Index block, int rank, int threads) {
       std::swap(order[w - 1], order[(dice >> 8) % w]);
     }
     for (int w : order)
-      for (long before = -1; before != p.moved && p.warps[w].live > 0;) {
+      for (long before = -1; before != p.moved && p.warps[w].live;) {
         before = p.moved;
         for (int t = 32 * w; t < threads && t < 32 * w + 32; t++) {
           if (p.fibers[t].done) continue;
-          running->thread = t;
+          running->thread = t, running->at = p.fibers[t].at;
           resume(p, p.fibers[t]);
         }
       }
@@ -463,8 +492,9 @@ static void poisonShared(int rank) {
 
 // runGrid runs a grid: a cluster at a time or, of CTAs that wait for each other, all. Backward, the
 // last comes first.
-static void runGrid(Index grid, int threads, int together, bool backward) {
-  gridSize = grid, blockSize = {(unsigned)threads, 1, 1};
+static void runGrid(Index grid, int together, bool backward) {
+  int threads = blockSize.x * blockSize.y * blockSize.z;
+  gridSize = grid;
   unsigned ctas = grid.x * grid.y * grid.z;
   for (unsigned begun = 0; begun < ctas; begun += together) {
     unsigned first = backward ? ctas - together - begun : begun;
@@ -523,11 +553,12 @@ static Buffer &add(std::string name, size_t element, size_t n, size_t align) {
   return buffers.back();
 }
 
-int launch(size_t expected, void (*take)(const uint64_t *), void (*entry)()) {
+int launch(size_t expected, const size_t *sizes, void (*take)(const Argument *), void (*entry)()) {
   File in{stdin};
   Index grid;
   grid.x = in.get<uint32_t>(), grid.y = in.get<uint32_t>(), grid.z = in.get<uint32_t>();
-  int threads = in.get<uint32_t>(), together = in.get<uint32_t>();
+  blockSize.x = in.get<uint32_t>(), blockSize.y = in.get<uint32_t>(), blockSize.z = in.get<uint32_t>();
+  int together = in.get<uint32_t>();
   size_t shared = in.get<uint32_t>();
   bool backward = in.get<uint32_t>();
   dynamics = in.get<uint32_t>();
@@ -540,19 +571,29 @@ int launch(size_t expected, void (*take)(const uint64_t *), void (*entry)()) {
     if (n > 0 && fread(b.p, 1, n, stdin) != n) fail("the arguments end early");
   }
   for (int i = 0; i < together; i++) add("dynamic shared memory", 1, shared, 1024);
-  std::vector<uint64_t> args(in.get<uint32_t>());
-  for (uint64_t &a : args) {
-    uint32_t kind = in.get<uint32_t>();
-    a = in.get<uint64_t>();
-    if (kind == 1) a = (uint64_t)buffers[a].p;
+  // An argument is its bytes, in whole slots, with the places of pointers to buffers in them.
+  std::vector<Argument> args(in.get<uint32_t>());
+  for (Argument &a : args) {
+    a.n = in.get<uint32_t>();
+    size_t slots = (a.n + 7) / 8;
+    uint64_t *p = (uint64_t *)aligned_alloc(16, slots * 8 + 15 & ~(size_t)15);
+    for (size_t i = 0; i < slots; i++) p[i] = in.get<uint64_t>();
+    for (uint32_t pointers = in.get<uint32_t>(); pointers > 0; pointers--) {
+      uint32_t at = in.get<uint32_t>();
+      p[at] = (uint64_t)buffers[in.get<uint32_t>()].p;
+    }
+    a.p = p;
   }
   if (args.size() != expected) fail("another number of arguments than the entry has");
+  for (size_t i = 0; i < expected; i++)
+    if (args[i].n != sizes[i])
+      fail(("argument " + std::to_string(i + 1) + " has " + count(sizes[i], "byte") + ", and is given " + std::to_string(args[i].n)).c_str());
   take(args.data());
   kernel = entry;
   struct sigaction action{};
   action.sa_sigaction = onSignal, action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigaction(SIGSEGV, &action, nullptr), sigaction(SIGBUS, &action, nullptr);
-  runGrid(grid, threads, together, backward);
+  runGrid(grid, together, backward);
   for (size_t i = 0; i < dynamics; i++)
     if (buffers[i].n > 0 && fwrite(buffers[i].p, 1, buffers[i].n, stdout) != buffers[i].n)
       fail("what became of the buffers cannot be written");
@@ -573,6 +614,8 @@ EMULATE_ACCESS(16)
 void __asan_loadN_noabort(void *p, size_t n) { emulate::check(p, n, false); }
 void __asan_storeN_noabort(void *p, size_t n) { emulate::check(p, n, true); }
 void __asan_handle_no_return() {}
+void __asan_before_dynamic_init(const char *) {}
+void __asan_after_dynamic_init() {}
 
 // What it calls where a pointer is not aligned, or an index is not in its array.
 struct SourceLocation { const char *file; unsigned line, column; };

@@ -114,12 +114,18 @@ func (c *Inspector) Check(f *kernels.Family, p kernels.Problem, all bool) (confi
 }
 
 func (c *Inspector) compile(l *kernels.Launch) error {
+	if l.NVCC {
+		if _, err := nvrtc.FindNVCC(); err != nil {
+			c.noteUncompiled(l.Source+" of nvcc", yamldoc.OneLine(err.Error()+" ("+hint.Of(err)+")"))
+			return nil
+		}
+	}
 	u, err := cuda.NewUnit(c.registry, l, c.device.Arch)
 	if err != nil {
 		return err
 	}
 	key := fmt.Sprint(u.Source.Name, u.Options)
-	if c.NoNVRTC != nil && !u.Source.IsPython() {
+	if c.NoNVRTC != nil && !u.Source.IsPython() && u.Options.NVCC == "" {
 		c.noteUncompiled(key, yamldoc.OneLine(c.NoNVRTC.Error()))
 		return nil
 	}
@@ -142,8 +148,8 @@ func (c *Inspector) compile(l *kernels.Launch) error {
 	case err != nil && u.Source.IsPython():
 		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such "+
 			"configs with a constraint")
-	case err != nil && strings.Contains(err.Error(), "open source file"):
-		return hint.With(err, "name its folder with --include, or put it beside the source")
+	case err != nil && strings.Contains(err.Error(), ": no header "):
+		return hint.With(err, nvrtc.MissingHelp)
 	case err != nil:
 		var names []string
 		for _, d := range l.Defines {
