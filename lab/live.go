@@ -26,7 +26,7 @@ type CompareTask struct {
 	Refs        []*ref.Ref // A and B
 	Pairs       []ab.Pair
 	Rule        verdict.Rule
-	Policy      ab.Policy // with Gate, what is slower is measured again
+	Policy      ab.GatePolicy // with Gate, what is slower is measured again
 	Out, Resume string
 }
 

@@ -12,7 +12,7 @@ import (
 // A GatePart is one family of a gate: compared with the one of another checkout, or checked alone.
 type GatePart struct {
 	Family     string
-	Outcome    *Outcome
+	Outcome    *GateOutcome
 	Comparison *Comparison // nil where nothing was timed
 	Checks     *Table      // of verify; nil where there are none
 }
@@ -20,7 +20,7 @@ type GatePart struct {
 // GateText is what a pull request is told, in Markdown of up to limit bytes: what came of it, then each
 // family with its rows folded. about says what was compared with what. Where all rows are too many, those
 // of the last families are left out.
-func GateText(mark, about string, o *Outcome, parts []GatePart, limit int) (string, error) {
+func GateText(mark, about string, o *GateOutcome, parts []GatePart, limit int) (string, error) {
 	var all []skim
 	for _, p := range parts {
 		m, err := p.skim(len(parts) > 1)
@@ -44,7 +44,7 @@ func GateText(mark, about string, o *Outcome, parts []GatePart, limit int) (stri
 // longestLine is how many bytes a line about a cell has: a compiler may have said more.
 const longestLine = 300
 
-func gateText(mark, about string, o *Outcome, all []skim, kept int) string {
+func gateText(mark, about string, o *GateOutcome, all []skim, kept int) string {
 	var b bytes.Buffer
 	l := &Layout{Wide: true}
 	short := *o

@@ -63,7 +63,7 @@ func TestOutcome(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Lines(t, "testdata/outcomes.txt", func(input string) string {
 		x := assert.Value[struct {
-			Policy   ab.Policy
+			Policy   ab.GatePolicy
 			Verdicts []verdict.Verdict
 			Statuses []kernels.Status // of the first cells, in place of ok
 			Again    []verdict.Verdict
@@ -114,21 +114,21 @@ func TestOutcome(t *testing.T) {
 
 // Of several comparisons the worst outcome is that of all, with the cells of all.
 func TestJoin(t *testing.T) {
-	pass := &Outcome{Kind: Passed, Reason: "0 of 3 slower", Counts: Counts{3, 1, 2, 0, 0}}
-	fresh := &Outcome{Kind: Passed, Reason: NewFamily}
-	slow := &Outcome{Kind: Slower, Reason: "1 slower, confirmed, of 2 cells", Lines: []string{"gate: x"},
-		Counts: Counts{2, 0, 1, 1, 0}}
-	unfit := &Outcome{Kind: Unfit, Reason: "the machine was unfit in 1 cell"}
+	pass := &GateOutcome{Kind: Passed, Reason: "0 of 3 slower", VerdictCounts: VerdictCounts{3, 1, 2, 0, 0}}
+	fresh := &GateOutcome{Kind: Passed, Reason: NewFamily}
+	slow := &GateOutcome{Kind: Slower, Reason: "1 slower, confirmed, of 2 cells", Lines: []string{"gate: x"},
+		VerdictCounts: VerdictCounts{2, 0, 1, 1, 0}}
+	unfit := &GateOutcome{Kind: Unfit, Reason: "the machine was unfit in 1 cell"}
 	for _, c := range []struct {
-		list []*Outcome
+		list []*GateOutcome
 		want string
 	}{
-		{[]*Outcome{pass, fresh}, "PASS: 0 of 3 slower; new family, nothing to compare {3 1 2 0 0} []"},
-		{[]*Outcome{pass, slow, unfit}, "FAIL: 1 slower, confirmed, of 2 cells {5 1 3 1 0} [gate: x]"},
-		{[]*Outcome{unfit, pass}, "UNDECIDED: the machine was unfit in 1 cell {3 1 2 0 0} []"},
+		{[]*GateOutcome{pass, fresh}, "PASS: 0 of 3 slower; new family, nothing to compare {3 1 2 0 0} []"},
+		{[]*GateOutcome{pass, slow, unfit}, "FAIL: 1 slower, confirmed, of 2 cells {5 1 3 1 0} [gate: x]"},
+		{[]*GateOutcome{unfit, pass}, "UNDECIDED: the machine was unfit in 1 cell {3 1 2 0 0} []"},
 	} {
 		o := Join(c.list)
-		assert.Equal(t, fmt.Sprint(o, " ", o.Counts, " ", o.Lines), c.want)
+		assert.Equal(t, fmt.Sprint(o, " ", o.VerdictCounts, " ", o.Lines), c.want)
 	}
 }
 
@@ -137,13 +137,13 @@ func TestJoin(t *testing.T) {
 func TestGateText(t *testing.T) {
 	whole, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
 	assert.NoError(t, err)
-	whole.Policy = ab.Policy{Gate: true}
+	whole.Policy = ab.GatePolicy{Gate: true}
 	one := GatePart{Family: "a", Outcome: whole.Outcome(), Comparison: whole.Comparison()}
-	broken := GatePart{Family: "b|<i>", Outcome: &Outcome{Kind: Broken, Reason: "it failed",
+	broken := GatePart{Family: "b|<i>", Outcome: &GateOutcome{Kind: Broken, Reason: "it failed",
 		Lines: []string{"x: launch, " + strings.Repeat("é", 9000)}}}
 	const mark = "<!-- mark -->\n"
 	text := func(limit int, parts ...GatePart) string {
-		var list []*Outcome
+		var list []*GateOutcome
 		for _, p := range parts {
 			list = append(list, p.Outcome)
 		}

@@ -32,7 +32,7 @@ type skim struct{ head, above, rows string }
 
 func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 	rows := c.Table()
-	outcome := cmp.Or(rows.Outcome, &Outcome{Reason: c.Found()})
+	outcome := cmp.Or(rows.Outcome, &GateOutcome{Reason: c.Found()})
 	title, notes := rows.Title, rows.Notes
 	rows.Title, rows.Notes, rows.Outcome = "", nil, nil
 	draw := func(b *bytes.Buffer, t *Table) {
@@ -93,7 +93,7 @@ func fold(summary, text string) string {
 var blank = regexp.MustCompile(`\n{3,}`)
 
 // writeOutcome writes an outcome above all else. One without a kind is a sentence, where there is one.
-func (l *Layout) writeOutcome(b *bytes.Buffer, o *Outcome, format string) {
+func (l *Layout) writeOutcome(b *bytes.Buffer, o *GateOutcome, format string) {
 	head := o.Reason
 	if o.Kind != "" {
 		head = o.String()
@@ -111,7 +111,7 @@ func (l *Layout) writeOutcome(b *bytes.Buffer, o *Outcome, format string) {
 }
 
 // outcomeColor colours a headline as the verdicts are.
-func (l *Layout) outcomeColor(o *Outcome, text string) string {
+func (l *Layout) outcomeColor(o *GateOutcome, text string) string {
 	color := map[string]string{"PASS": "32", "FAIL": "31", "UNDECIDED": "33"}[o.Kind.Word()]
 	if !l.Color || o.Kind == "" {
 		return text

@@ -14,33 +14,33 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// An Outcome is what a gate says of a comparison: it stands before everything else, in every format
+// A GateOutcome is what a gate says of a comparison: it stands before everything else, in every format
 // but csv.
-type Outcome struct {
-	Kind   Kind
+type GateOutcome struct {
+	Kind   OutcomeKind
 	Reason string   // "2 slower, confirmed", without its word
 	Lines  []string // a line for each cell that it rests on
-	Counts
+	VerdictCounts
 }
 
-// A Kind is what the reader of an outcome does next.
-type Kind string
+// An OutcomeKind is what the reader of an outcome does next.
+type OutcomeKind string
 
 // The kinds, the worst first: of several comparisons the worst is that of all.
 const (
-	Wrong     Kind = "wrong"     // an answer is wrong
-	Slower    Kind = "slower"    // confirmed by a second run
-	Broken    Kind = "broken"    // something could not be measured
-	Unfit     Kind = "unfit"     // the machine was
-	Undecided Kind = "undecided" // too much noise, or it ended early
-	Passed    Kind = "passed"
+	Wrong     OutcomeKind = "wrong"     // an answer is wrong
+	Slower    OutcomeKind = "slower"    // confirmed by a second run
+	Broken    OutcomeKind = "broken"    // something could not be measured
+	Unfit     OutcomeKind = "unfit"     // the machine was
+	Undecided OutcomeKind = "undecided" // too much noise, or it ended early
+	Passed    OutcomeKind = "passed"
 )
 
 // Kinds are all kinds, the worst first.
-var Kinds = []Kind{Wrong, Slower, Broken, Unfit, Undecided, Passed}
+var Kinds = []OutcomeKind{Wrong, Slower, Broken, Unfit, Undecided, Passed}
 
 // Word is how an outcome begins.
-func (k Kind) Word() string {
+func (k OutcomeKind) Word() string {
 	switch k {
 	case Passed:
 		return "PASS"
@@ -51,14 +51,14 @@ func (k Kind) Word() string {
 }
 
 // String is the headline.
-func (o *Outcome) String() string { return o.Kind.Word() + ": " + o.Reason }
+func (o *GateOutcome) String() string { return o.Kind.Word() + ": " + o.Reason }
 
-// Counts are of cells, by their verdicts.
-type Counts struct{ Cells, Faster, Same, Slower, Inconclusive int }
+// VerdictCounts are of cells, by their verdicts.
+type VerdictCounts struct{ Cells, Faster, Same, Slower, Inconclusive int }
 
 // plus counts the cells of two comparisons.
-func (t Counts) plus(u Counts) Counts {
-	return Counts{t.Cells + u.Cells, t.Faster + u.Faster, t.Same + u.Same, t.Slower + u.Slower,
+func (t VerdictCounts) plus(u VerdictCounts) VerdictCounts {
+	return VerdictCounts{t.Cells + u.Cells, t.Faster + u.Faster, t.Same + u.Same, t.Slower + u.Slower,
 		t.Inconclusive + u.Inconclusive}
 }
 
@@ -69,13 +69,13 @@ const NewFamily = "new family, nothing to compare"
 const mostLines = 10
 
 // Gated says that a gate was asked for: its outcome is shown.
-func (l *LiveFile) Gated() bool { return l.Policy != ab.Policy{} }
+func (l *LiveFile) Gated() bool { return l.Policy != ab.GatePolicy{} }
 
 // Outcome is what a gate says of the cells. Wrong answers and cells without a time are told whatever
 // was asked for.
-func (l *LiveFile) Outcome() *Outcome {
+func (l *LiveFile) Outcome() *GateOutcome {
 	s := l.Summary
-	o := &Outcome{Kind: Passed, Counts: Counts{len(l.Duels), s.Faster, s.Same, s.Slower, s.Inconclusive}}
+	o := &GateOutcome{Kind: Passed, VerdictCounts: VerdictCounts{len(l.Duels), s.Faster, s.Same, s.Slower, s.Inconclusive}}
 	states := map[kernels.Status][]string{}
 	add := func(status kernels.Status, p kernels.Problem, reason string) {
 		states[status] = append(states[status], fmt.Sprintf("%s: %s, %s", p, status, reason))
@@ -153,7 +153,7 @@ func (l *LiveFile) Outcome() *Outcome {
 }
 
 // RenderOutcome writes an outcome without cells in the place of a comparison. In csv it has no rows.
-func RenderOutcome(w io.Writer, o *Outcome, format string) error {
+func RenderOutcome(w io.Writer, o *GateOutcome, format string) error {
 	var b bytes.Buffer
 	switch t := (&Table{Outcome: o}); format {
 	case FormatJSON:
@@ -171,14 +171,14 @@ func RenderOutcome(w io.Writer, o *Outcome, format string) error {
 }
 
 // Join is the outcome of several comparisons: the worst, with the counts of all.
-func Join(list []*Outcome) *Outcome {
+func Join(list []*GateOutcome) *GateOutcome {
 	if len(list) == 1 {
 		return list[0]
 	}
-	all := &Outcome{Kind: Passed}
+	all := &GateOutcome{Kind: Passed}
 	var reasons []string
 	for _, o := range list {
-		all.Counts = all.plus(o.Counts)
+		all.VerdictCounts = all.plus(o.VerdictCounts)
 		if slices.Index(Kinds, o.Kind) < slices.Index(Kinds, all.Kind) {
 			all.Kind, reasons, all.Lines = o.Kind, nil, nil
 		}
@@ -194,7 +194,7 @@ func Join(list []*Outcome) *Outcome {
 }
 
 // lines are those to show.
-func (o *Outcome) lines() []string {
+func (o *GateOutcome) lines() []string {
 	if more := len(o.Lines) - mostLines; more > 0 {
 		return append(slices.Clone(o.Lines[:mostLines]), fmt.Sprintf("and %d more", more))
 	}
@@ -202,12 +202,12 @@ func (o *Outcome) lines() []string {
 }
 
 // json is the outcome as the first value of a table's object.
-func (o *Outcome) json() string {
+func (o *GateOutcome) json() string {
 	var lines []string
 	for _, l := range o.Lines {
 		lines = append(lines, jsonText(l))
 	}
 	return fmt.Sprintf(`{"outcome": %s, "kind": %s, "reason": %s, "cells": %d, "faster": %d, "same": %d, `+
 		`"slower": %d, "inconclusive": %d, "lines": [%s]}`, jsonText(o.Kind.Word()), jsonText(string(o.Kind)),
-		jsonText(o.Reason), o.Cells, o.Faster, o.Same, o.Counts.Slower, o.Inconclusive, strings.Join(lines, ", "))
+		jsonText(o.Reason), o.Cells, o.Faster, o.Same, o.VerdictCounts.Slower, o.Inconclusive, strings.Join(lines, ", "))
 }

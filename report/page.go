@@ -22,10 +22,10 @@ import (
 // without its script, which sorts and filters tables.
 type Page struct {
 	Title   string
-	What    string   // below the title: what is compared with what
-	Outcome *Outcome // of a gate, above the numbers; nil without one
-	Tally   []Tally  // the verdict in numbers
-	Summary []string // and in sentences
+	What    string       // below the title: what is compared with what
+	Outcome *GateOutcome // of a gate, above the numbers; nil without one
+	Tally   []Tally      // the verdict in numbers
+	Summary []string     // and in sentences
 	Figures []Figures
 	Tables  []*Table
 	Runs    []*record.Run // that it was measured in
@@ -36,7 +36,7 @@ type Page struct {
 type Tally struct{ N, Word, Class string }
 
 // Class is the style of an outcome.
-func (o *Outcome) Class() string {
+func (o *GateOutcome) Class() string {
 	return map[string]string{"PASS": "good", "FAIL": "bad", "UNDECIDED": "open"}[o.Kind.Word()]
 }
 

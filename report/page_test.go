@@ -62,7 +62,7 @@ func TestPageOrder(t *testing.T) {
 	c.Rows[0].judged = &verdict.Judgement{Verdict: verdict.Faster, Effect: 0.5, Lo: 0.4, Hi: 0.625}
 	c.Rows[1].Verdict = equalBase
 	p := c.Page("x")
-	p.Outcome = &Outcome{Kind: Passed, Reason: "0 of 3 slower"}
+	p.Outcome = &GateOutcome{Kind: Passed, Reason: "0 of 3 slower"}
 	var b bytes.Buffer
 	assert.NoError(t, p.Write(&b))
 	text := b.String()

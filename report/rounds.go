@@ -65,7 +65,7 @@ func RoundsTable(cells []verdict.NamedRounds, step float64, gate bool) *Table {
 	t := NewTable("", rows, columns)
 	if gate {
 		s := verdict.Summarize(judged)
-		o := &Outcome{Kind: Passed, Counts: Counts{len(rows), s.Faster, s.Same, s.Slower, s.Inconclusive}}
+		o := &GateOutcome{Kind: Passed, VerdictCounts: VerdictCounts{len(rows), s.Faster, s.Same, s.Slower, s.Inconclusive}}
 		for i, r := range rows {
 			if r.Gate == verdict.Slower {
 				o.Kind = Slower

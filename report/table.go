@@ -161,10 +161,10 @@ const (
 
 // A Table is any table that a command prints.
 type Table struct {
-	Outcome *Outcome // of a gate, before all else; nil without one
-	Title   string   // lines above the table, the first of them its name
-	Header  []string // with units: "time us"
-	Align   []Align  // per column; Left where it is shorter than Header
+	Outcome *GateOutcome // of a gate, before all else; nil without one
+	Title   string       // lines above the table, the first of them its name
+	Header  []string     // with units: "time us"
+	Align   []Align      // per column; Left where it is shorter than Header
 	Rows    [][]string
 	Notes   []string // lines below the table; two spaces before one put it under the one before
 	Name    string   // of its rows in json behind another table, whose are "rows"

@@ -88,10 +88,10 @@ func runGate(e *env, cfg *gateConfig) error {
 	case err != nil && cfg.pull == nil && cfg.summary == "":
 		return err
 	case err != nil: // is told: what stands on the pull request is of another commit
-		parts = append(parts, report.GatePart{Family: cfg.kernels, Outcome: &report.Outcome{Kind: report.Broken,
+		parts = append(parts, report.GatePart{Family: cfg.kernels, Outcome: &report.GateOutcome{Kind: report.Broken,
 			Reason: console.OneLine(err.Error())}})
 	}
-	var list []*report.Outcome
+	var list []*report.GateOutcome
 	for _, p := range parts {
 		list = append(list, p.Outcome)
 	}
@@ -243,7 +243,7 @@ func (cfg *gateConfig) compare(e *env, f *kernels.Family) (part report.GatePart,
 	case err != nil:
 		return part, err
 	case run == nil:
-		return report.GatePart{Family: f.Name, Outcome: &report.Outcome{Kind: report.Passed, Reason: nothing}}, nil
+		return report.GatePart{Family: f.Name, Outcome: &report.GateOutcome{Kind: report.Passed, Reason: nothing}}, nil
 	}
 	return report.GatePart{Family: f.Name, Outcome: run.Outcome(), Comparison: run.Comparison()}, nil
 }
@@ -285,7 +285,7 @@ func (cfg *gateConfig) check(e *env, families []*kernels.Family) (part report.Ga
 	if err != nil {
 		return part, err
 	}
-	part = report.GatePart{Family: cfg.kernels, Outcome: &report.Outcome{Kind: report.Passed, Reason: v.Counts()}}
+	part = report.GatePart{Family: cfg.kernels, Outcome: &report.GateOutcome{Kind: report.Passed, Reason: v.Counts()}}
 	if len(v.Findings) > 0 {
 		part.Checks = lab.VerifyTable(repeats, v.Findings)
 	}
@@ -302,7 +302,7 @@ func (cfg *gateConfig) check(e *env, families []*kernels.Family) (part report.Ga
 }
 
 // tell prints what came of it, and writes the report, the step's summary, the comment and the outputs.
-func (cfg *gateConfig) tell(e *env, o *report.Outcome, parts []report.GatePart) error {
+func (cfg *gateConfig) tell(e *env, o *report.GateOutcome, parts []report.GatePart) error {
 	kind := "gate"
 	if cfg.onCPU {
 		kind = "check"
@@ -357,7 +357,7 @@ func (cfg *gateConfig) tell(e *env, o *report.Outcome, parts []report.GatePart) 
 	}
 	if err := addLines(os.Getenv("GITHUB_OUTPUT"), fmt.Sprintf(
 		"verdict=%s\nreason=%s\nfaster=%d\nslower=%d\nsame=%d\ninconclusive=%d\nreport=%s\n",
-		strings.ToLower(o.Kind.Word()), console.OneLine(o.Reason), o.Faster, o.Counts.Slower, o.Same, o.Inconclusive,
+		strings.ToLower(o.Kind.Word()), console.OneLine(o.Reason), o.Faster, o.VerdictCounts.Slower, o.Same, o.Inconclusive,
 		place)); err != nil {
 		return err
 	}
@@ -365,7 +365,7 @@ func (cfg *gateConfig) tell(e *env, o *report.Outcome, parts []report.GatePart) 
 }
 
 // addSummary adds the report to the step's summary.
-func (cfg *gateConfig) addSummary(about string, o *report.Outcome, parts []report.GatePart) error {
+func (cfg *gateConfig) addSummary(about string, o *report.GateOutcome, parts []report.GatePart) error {
 	text, err := report.GateText("", about, o, parts, summaryLimit)
 	if err != nil {
 		return err
@@ -374,7 +374,7 @@ func (cfg *gateConfig) addSummary(about string, o *report.Outcome, parts []repor
 }
 
 // sendComment puts the report onto the pull request. With --comment auto, a host that takes none is no error.
-func (cfg *gateConfig) sendComment(e *env, name, about string, o *report.Outcome, parts []report.GatePart) error {
+func (cfg *gateConfig) sendComment(e *env, name, about string, o *report.GateOutcome, parts []report.GatePart) error {
 	if cfg.pull == nil || cfg.comment == "auto" && cfg.pull.CanComment() != nil {
 		return nil
 	}

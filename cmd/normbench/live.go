@@ -113,13 +113,13 @@ func fightLive(e *env, cfg *compareConfig) (run *report.LiveFile, nothing string
 		}
 	}
 	run, err = e.RunLive(&lab.CompareTask{Config: &cfg.OpenOptions, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
-		Policy: ab.Policy{Gate: flags.gate, Strict: flags.strict}, Out: flags.out, Resume: flags.resume})
+		Policy: ab.GatePolicy{Gate: flags.gate, Strict: flags.strict}, Out: flags.out, Resume: flags.resume})
 	return run, "", err
 }
 
 // passed says why a compare has nothing to measure.
 func passed(e *env, x *commonFlags, reason string) error {
-	o := &report.Outcome{Kind: report.Passed, Reason: reason}
+	o := &report.GateOutcome{Kind: report.Passed, Reason: reason}
 	if err := report.RenderOutcome(e.out, o, x.format); err != nil {
 		return err
 	}
@@ -144,11 +144,11 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 }
 
 // exitOf is the exit code of an outcome.
-func exitOf(o *report.Outcome) error {
+func exitOf(o *report.GateOutcome) error {
 	if o.Kind == report.Passed {
 		return nil
 	}
-	x := map[report.Kind]struct {
+	x := map[report.OutcomeKind]struct {
 		code int
 		help string
 	}{

@@ -51,14 +51,14 @@ type Word struct {
 	Text string
 }
 
-// A Number is a whole number with its place. The tags min and max bound it.
-type Number struct {
+// A WholeNumber is a whole number with its place. The tags min and max bound it.
+type WholeNumber struct {
 	Position
 	N int
 }
 
-// A Map is a mapping in its order, each value decoded by the tags of the field.
-type Map[T any] struct {
+// An OrderedMap is a mapping in its order, each value decoded by the tags of the field.
+type OrderedMap[T any] struct {
 	Position
 	Entries []MapEntry[T]
 }
@@ -85,7 +85,7 @@ func (w *Word) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
 }
 
 // UnmarshalValue implements Unmarshaler.
-func (n *Number) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
+func (n *WholeNumber) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
 	bounds := [2]int64{math.MinInt64, math.MaxInt64}
 	for i, name := range []string{"min", "max"} {
 		if s, ok := tag.Lookup(name); ok {
@@ -100,7 +100,7 @@ func (n *Number) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
 }
 
 // UnmarshalValue implements Unmarshaler.
-func (m *Map[T]) UnmarshalValue(v Value, tag reflect.StructTag) error {
+func (m *OrderedMap[T]) UnmarshalValue(v Value, tag reflect.StructTag) error {
 	m.Position = v.Position
 	entries, err := v.Entries(tag.Get("help"))
 	for _, e := range entries {

@@ -61,7 +61,7 @@ func FuzzDocument(f *testing.F) {
 // their own.
 func TestMap(t *testing.T) {
 	type file struct {
-		Of Map[[]Number] `one:"" min:"1" max:"9" help:"write a list" item:"write 1 to 9"`
+		Of OrderedMap[[]WholeNumber] `one:"" min:"1" max:"9" help:"write a list" item:"write 1 to 9"`
 	}
 	for _, tt := range []struct{ text, want string }{
 		{"of: {b: [2, 3], a: 1}", "b=[2 3] a=[1] "},

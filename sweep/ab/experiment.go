@@ -33,12 +33,12 @@ type Experiment struct {
 	Among   []string            `json:"among,omitempty"`   // that peer:best was among, where not all
 	Peers   []string            `json:"peers,omitempty"`   // a line for each peer in it, with its versions
 	Resumed []record.Run        `json:"resumed,omitempty"` // that went on with it
-	Policy  Policy              `json:"policy,omitzero"`
+	Policy  GatePolicy          `json:"policy,omitzero"`
 	Asked   int                 `json:"asked,omitempty"` // cells that were asked for
 }
 
-// A Policy is what a gate asks of a match.
-type Policy struct {
+// A GatePolicy is what a gate asks of an experiment.
+type GatePolicy struct {
 	Gate   bool `json:"gate,omitempty"`   // no cell is slower, confirmed by a second run
 	Strict bool `json:"strict,omitempty"` // and none is inconclusive
 }

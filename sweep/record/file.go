@@ -161,7 +161,7 @@ func (es Outcomes) ByProblem() iter.Seq[[]Outcome] {
 
 // LatestOutcomes returns the last outcome of each problem and variant, in the place of the first. It leaves out what
 // was measured with an older source, driver or protocol, warm times where there are cold ones, and what
-// a search saw before its finals (see SearchEntries). Where several variants of a problem were recorded
+// a search saw before its finals (see SearchOutcomes). Where several variants of a problem were recorded
 // as its base, because the map has changed between runs, only the last counts as the base. Entries of a
 // family against itself count by themselves: the same variant may stand among them and among the others.
 // With among, it looks at the entries for which among holds.

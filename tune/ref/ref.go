@@ -41,7 +41,7 @@ type Ref struct {
 	Name   string // of the family, preset or peer; of Tuned the file
 	config kernels.Config
 	preset *presets.Preset
-	// recorded are the right variants of Recorded.
+	// isRecording are the right variants of Recorded.
 	recorded map[kernels.Problem]kernels.Variant
 }
 

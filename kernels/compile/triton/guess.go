@@ -18,16 +18,16 @@ type guess struct{ value, note string }
 // todo is a parameter without a value, with what is known of it.
 func todo(note string) guess { return guess{Todo, " # " + note} }
 
-// A role is a tensor that published kernels call by such names. A parameter has it if the kernel also does
+// A parameterRole is a tensor that published kernels call by such names. A parameter has it if the kernel also does
 // with it what the role says.
-type role struct {
+type parameterRole struct {
 	names         *regexp.Regexp
 	fwd, bwd      string // the buffer in each pass, "" where the name says nothing
 	reads, writes bool   // what a forward does with it; see usedAs for a backward
 }
 
 // roles by the names of parameters, in lower case and without what says that they are pointers.
-var roles = []role{
+var roles = []parameterRole{
 	{regexp.MustCompile(`^(x|input|inp|in)$`), "x", "x", true, false},
 	{regexp.MustCompile(`^(y|out|output|o)$`), "y", "", false, true},
 	{regexp.MustCompile(`^(w|weights?|gamma)$`), "w", "w", true, false},
@@ -109,8 +109,8 @@ func use(p Parameter) string {
 }
 
 // roleOf is the role of a parameter by its name, nil where it has none.
-func roleOf(name string) *role {
-	i := slices.IndexFunc(roles, func(r role) bool { return r.names.MatchString(plain(name)) })
+func roleOf(name string) *parameterRole {
+	i := slices.IndexFunc(roles, func(r parameterRole) bool { return r.names.MatchString(plain(name)) })
 	if i < 0 {
 		return nil
 	}

@@ -38,7 +38,7 @@ func Describe(src nvrtc.Source, function string, target Target, limit time.Durat
 
 // Manifest is a manifest for a function: what its signature, its text and its decorators say, guesses where all
 // that is known agrees, and marks elsewhere. d's error, if any, stands in a comment.
-func Manifest(r Request, f Signature, d Description, failed error) string {
+func Manifest(r Request, f FunctionSignature, d Description, failed error) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	pass, op := passOf(r.Function, f.Params), opOf(r.Function, cmp.Or(r.Source, r.Module), f.Params)

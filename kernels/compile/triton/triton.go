@@ -54,8 +54,8 @@ func Python() string {
 // A Request asks for a function: of a file of Source, or of an installed module.
 type Request struct{ Source, Module, Function string }
 
-// A Signature is what its file says of a function.
-type Signature struct {
+// A FunctionSignature is what its file says of a function.
+type FunctionSignature struct {
 	Error   string // instead of all else
 	File    string
 	Text    string // of the file
@@ -90,23 +90,23 @@ type Parameter struct {
 type answer struct {
 	Version, Error string
 	Settings       []string
-	Functions      []Signature
+	Functions      []FunctionSignature
 	Read           map[string][]int64 // files and folders, each with its size and time of change
 }
 
 // Probe reads functions without running their files, which lie in a folder; their texts are in sources by name.
 // The error says that there is no Python, or no Triton.
-func Probe(folder string, sources map[string]string, requests []Request) ([]Signature, error) {
+func Probe(folder string, sources map[string]string, requests []Request) ([]FunctionSignature, error) {
 	return probe(folder, sources, requests, keeper{})
 }
 
 // ProbeFolder is Probe of all functions of a folder. What it finds is kept for the next command, while nothing of it
 // changes.
-func ProbeFolder(folder string, sources map[string]string, requests []Request) ([]Signature, error) {
+func ProbeFolder(folder string, sources map[string]string, requests []Request) ([]FunctionSignature, error) {
 	return probe(folder, sources, requests, keeperOf(absolute(folder), []any{sources, requests}))
 }
 
-func probe(folder string, sources map[string]string, requests []Request, k keeper) ([]Signature, error) {
+func probe(folder string, sources map[string]string, requests []Request, k keeper) ([]FunctionSignature, error) {
 	if _, err := exec.LookPath(Python()); err != nil {
 		return nil, hint.Errorf(pythonHelp, "there is no Python %q", Python())
 	}
@@ -135,7 +135,7 @@ func probe(folder string, sources map[string]string, requests []Request, k keepe
 }
 
 // Source is a function's file with what it imports of its own, under a name.
-func (f *Signature) Source(name string) nvrtc.Source {
+func (f *FunctionSignature) Source(name string) nvrtc.Source {
 	return nvrtc.Source{Name: name, Text: f.Text, Headers: f.Files, Package: f.Package, Root: f.Root}
 }
 

@@ -131,7 +131,7 @@ func TestProbe(t *testing.T) {
 	assert.NoError(t, os.Chmod(filepath.Join(dir, "python"), 0o755))
 	t.Setenv(PythonVariable, filepath.Join(dir, "python"))
 	t.Setenv("PYTHONPATH", os.Getenv("PYTHONPATH")+string(os.PathListSeparator)+filepath.Join(dir, "site"))
-	probe := func() Signature {
+	probe := func() FunctionSignature {
 		found, err := ProbeFolder(filepath.Join(dir, "lib/ops"), map[string]string{"k.py": text},
 			[]Request{{Source: "k.py", Function: "f"}})
 		assert.NoError(t, err)

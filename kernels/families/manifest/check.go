@@ -16,16 +16,16 @@ import (
 // A design is a manifest for one op, with all in it checked that can be without other files.
 type design struct {
 	fields
-	Op        kernels.Op
-	knobs     []kernels.Range
-	base      []choice
-	launches  []*launchSpec // all but k2
-	reduce    *reduction    // k2; nil without one
-	unwritten []string      // statistics of a forward that no launch takes
-	lacking   []string      // other tensors that no launch takes
-	gradients bool          // launches write dw or db
-	frozen    bool          // an expression asks whether the weight is frozen
-	uses      []sources     // of each expression
+	Op                kernels.Op
+	knobs             []kernels.Range
+	base              []choice
+	launches          []*launchSpec // all but k2
+	reduce            *reduction    // k2; nil without one
+	unsavedStatistics []string      // statistics of a forward that no launch takes
+	lacking           []string      // other tensors that no launch takes
+	gradients         bool          // launches write dw or db
+	frozen            bool          // an expression asks whether the weight is frozen
+	uses              []sources     // of each expression
 }
 
 // A choice is a knob's value in the base config, or several that are tried in their order.
@@ -78,7 +78,7 @@ func check(f fields, op yamldoc.Word) (*design, error) {
 			return nil, err
 		}
 	}
-	d.unwritten, d.lacking = c.untaken()
+	d.unsavedStatistics, d.lacking = c.unusedTensors()
 	writes := func(output string) bool { return c.passes(output) || c.liesOver(output) }
 	d.gradients = d.reduce != nil || writes("dw") || writes("db")
 	return d, nil
@@ -533,9 +533,9 @@ func (c *checker) macros() []string {
 	return names
 }
 
-// untaken are the tensors that no launch takes: those statistics that a forward need not save for a
+// unusedTensors lists the tensors that no launch takes: those statistics that a forward need not save for a
 // backward, and all others.
-func (c *checker) untaken() (unwritten, others []string) {
+func (c *checker) unusedTensors() (unwritten, others []string) {
 	if c.Pass == kernels.Fwd {
 		unwritten = slices.DeleteFunc(slices.Clone(c.Op.Spec().Saved), c.passes)
 	}

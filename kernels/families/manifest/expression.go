@@ -446,11 +446,11 @@ func truthOf(b bool) float64 {
 	return 0
 }
 
-// An operation is an operator or a function of two numbers, or of one, which it is given twice.
-type operation func(x *env, a, b float64) float64
+// An operator computes with two numbers, or with one, which it is given twice.
+type operator func(x *env, a, b float64) float64
 
 // operations are all by their names.
-var operations = map[string]operation{
+var operations = map[string]operator{
 	"==":      func(_ *env, a, b float64) float64 { return truthOf(a == b) },
 	"!=":      func(_ *env, a, b float64) float64 { return truthOf(a != b) },
 	"<":       func(_ *env, a, b float64) float64 { return truthOf(a < b) },
@@ -479,7 +479,7 @@ var operations = map[string]operation{
 
 // exactly stand in for operations where all arithmetic is whole, and quotients are exact: of numbers
 // up to 2^53 none is rounded to a whole number.
-var exactly = map[string]operation{
+var exactly = map[string]operator{
 	"+":       func(x *env, a, b float64) float64 { return x.exact(a + b) },
 	"-":       func(x *env, a, b float64) float64 { return x.exact(a - b) },
 	"*":       func(x *env, a, b float64) float64 { return x.exact(a * b) },

@@ -23,15 +23,15 @@ import (
 type fields struct {
 	Name yamldoc.Word `match:"^([a-z]|OP)[a-z0-9_]*(/[a-z0-9_]+)?$" help:"start with a letter a-z; letters, digits and _ may follow, and a second such part behind a /"`
 
-	Op       []yamldoc.Word           `one:"" help:"name an op, or a list of them with OP in the name"`
-	Pass     kernels.Pass             `of:"fwd,bwd"`
-	Base     yamldoc.Map[expressions] `yaml:"optional" min:"0" max:"2147483647" help:"write base as KEY: EXPRESSION, or a list of expressions to try"`
-	Launches launches                 `help:"docs/kernels.md shows a manifest"`
-	Doc      string                   `yaml:"optional" help:"write a text"`
-	Origin   string                   `yaml:"optional" help:"write a text"`
-	Bits     string                   `yaml:"optional" of:"per config,bitwise,none"`
+	Op       []yamldoc.Word                  `one:"" help:"name an op, or a list of them with OP in the name"`
+	Pass     kernels.Pass                    `of:"fwd,bwd"`
+	Base     yamldoc.OrderedMap[expressions] `yaml:"optional" min:"0" max:"2147483647" help:"write base as KEY: EXPRESSION, or a list of expressions to try"`
+	Launches launches                        `help:"docs/kernels.md shows a manifest"`
+	Doc      string                          `yaml:"optional" help:"write a text"`
+	Origin   string                          `yaml:"optional" help:"write a text"`
+	Bits     string                          `yaml:"optional" of:"per config,bitwise,none"`
 
-	Knobs yamldoc.Map[knobFields] "yaml:\"optional\" one:\"\" min:\"0\" max:\"2147483647\" item:\"a knob's value is a whole number from 0 to 2147483647\" help:\"write knobs as KEY: [VALUE, ...] (`normbench list knobs` names the keys), and one of your own as NAME: {values: [VALUE, ...], doc: TEXT}\""
+	Knobs yamldoc.OrderedMap[knobFields] "yaml:\"optional\" one:\"\" min:\"0\" max:\"2147483647\" item:\"a knob's value is a whole number from 0 to 2147483647\" help:\"write knobs as KEY: [VALUE, ...] (`normbench list knobs` names the keys), and one of your own as NAME: {values: [VALUE, ...], doc: TEXT}\""
 
 	Let         bindings       `yaml:"optional" kind:"truth" help:"write let as NAME: EXPRESSION"`
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
@@ -72,10 +72,10 @@ func parse(name string, data []byte) (ds []*design, err error) {
 }
 
 // A wordMap is NAME: NAME.
-type wordMap = yamldoc.Map[yamldoc.Word]
+type wordMap = yamldoc.OrderedMap[yamldoc.Word]
 
 // Bindings are NAME: EXPRESSION: lets, macros, knobs, or what Triton is told.
-type bindings = yamldoc.Map[*expression]
+type bindings = yamldoc.OrderedMap[*expression]
 
 // A binding is one of them.
 type binding = yamldoc.MapEntry[*expression]
@@ -83,7 +83,7 @@ type binding = yamldoc.MapEntry[*expression]
 // knobFields are the values of a knob, and a doc where it is one of the family's own.
 type knobFields struct {
 	own    bool
-	values []yamldoc.Number
+	values []yamldoc.WholeNumber
 	doc    string
 }
 

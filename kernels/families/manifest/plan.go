@@ -42,7 +42,7 @@ func newFamily(d *design, c code) *kernels.Family {
 	p := &planner{design: d, code: c}
 	f := &kernels.Family{
 		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
-		Knobs: slices.Clone(d.knobs), Files: c.files, Unwritten: d.unwritten,
+		Knobs: slices.Clone(d.knobs), Files: c.files, Unwritten: d.unsavedStatistics,
 		Bits: map[string]kernels.Determinism{"bitwise": kernels.Bitwise,
 			"none": kernels.NotBitwise}[d.Bits],
 		Host: c.own, Serves: p.serves, Base: p.baseOf, Refuse: p.refuse, Plan: p.plan,

@@ -20,7 +20,7 @@ import (
 // A tritonCompile is what Triton is told of a launch.
 type tritonCompile struct {
 	request  triton.Request
-	function triton.Signature
+	function triton.FunctionSignature
 	place    yamldoc.Position
 	args     bindings
 	settings []tritonSetting // constexprs, then options
