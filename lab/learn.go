@@ -129,7 +129,7 @@ func (l *Lab) fillMap(got *LearnResult, records string) (err error) {
 		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), loop.Budget,
 			console.Count(problems, "problem"), max(loop.Budget-spent, 0).Round(time.Second))
 		waiting.Set("measuring")
-		waiting.Reach(console.Part{Done: problems, Unit: "problems", Left: max(loop.Budget-spent, time.Second)})
+		waiting.Reach(console.Amount{Done: problems, Unit: "problems", Left: max(loop.Budget-spent, time.Second)})
 	}
 	m, err := loop.Learn(l.Ctx)
 	waiting.End()

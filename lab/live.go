@@ -104,7 +104,7 @@ func (l *Lab) runPairs(c *CompareTask, run *report.LiveFile, file durable.Place,
 	m.Finished = func(r *ab.DuelResult) error {
 		done++
 		step.Set("measuring")
-		step.Reach(console.Part{Done: done, Total: len(left), Unit: "cells"})
+		step.Reach(console.Amount{Done: done, Total: len(left), Unit: "cells"})
 		l.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
 		run.Peers = l.TableNotes(c.Refs, run.Run.Device, run.Families())
 		if file.Name == "" {
@@ -120,7 +120,7 @@ func (l *Lab) runPairs(c *CompareTask, run *report.LiveFile, file durable.Place,
 	again := ""
 	if c.Policy.Gate && broken == nil {
 		step.Set("measuring slower cells again")
-		step.Reach(console.Part{})
+		step.Reach(console.Amount{})
 		if broken = l.confirm(c, run); broken != nil {
 			again = ", but not all of the slower ones again"
 		}

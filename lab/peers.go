@@ -141,7 +141,7 @@ func (l *Lab) Prepare(c *OpenOptions, dev kernels.Device, tasks []sweep.Task) er
 	waiting := l.Wait("%s", prepareText(peers.ProblemVariant{}))
 	o.Progress = func(done, total int, oldest peers.ProblemVariant) {
 		waiting.Set("%s", prepareText(oldest))
-		waiting.Reach(console.Part{Done: done, Total: total, Unit: "cells"})
+		waiting.Reach(console.Amount{Done: done, Total: total, Unit: "cells"})
 	}
 	sum, err := both.Prepare(l.Ctx, cells, o)
 	waiting.End()

@@ -262,7 +262,7 @@ func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*re
 		Refs: l.namesOf(refs, dev.Info(), v.seen.checkedVariants(l))}
 	c.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s", family, p, where)
-		step.Reach(console.Part{Done: done, Total: total, Unit: "checks"})
+		step.Reach(console.Amount{Done: done, Total: total, Unit: "checks"})
 		done++
 	}
 	for _, task := range tasks {

@@ -40,7 +40,7 @@ type problemProgress struct {
 // records come when they are done.
 func NewProgress(c *console.Console, unit string, total int) *Progress {
 	step := c.Wait("measuring the first %s", unit)
-	step.Reach(console.Part{Total: total, Unit: unit})
+	step.Reach(console.Amount{Total: total, Unit: unit})
 	return &Progress{console: c, step: step, unit: unit, problems: map[contest]*problemProgress{}}
 }
 
@@ -74,7 +74,7 @@ func (p *Progress) Observe(e sweep.ProgressEvent) {
 	case x.best.Record != nil:
 		p.step.Set("%s, least median %.1f us", r.Problem, x.best.Median)
 	}
-	p.step.Reach(console.Part{Done: e.Done, Total: e.Total, Unit: p.unit})
+	p.step.Reach(console.Amount{Done: e.Done, Total: e.Total, Unit: p.unit})
 }
 
 func (x *problemProgress) note(e sweep.ProgressEvent) {

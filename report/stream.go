@@ -22,7 +22,7 @@ type StreamScore struct {
 	At    *kernels.Problem // where
 	// Line is the robust line of the times over the stream's, in us; nil of several kinds together, and of
 	// fewer shapes than its interval needs.
-	Line *stats.Line
+	Line *stats.FittedLine
 }
 
 // streamScores scores both sides of rows by kind, and over all where there are several kinds.
@@ -69,16 +69,16 @@ func streamScore(side int, kind string, rows []Row) StreamScore {
 // StreamTable says how near each side comes to the stream.
 func StreamTable(scores []StreamScore) *Table {
 	type column = Column[StreamScore]
-	ofLine := func(name string, of func(*stats.Line) float64) column {
+	ofLine := func(name string, of func(*stats.FittedLine) float64) column {
 		return column{Name: name, Value: func(s StreamScore) any {
-			return ifAny(s.Line, func(l *stats.Line) any { return of(l) })
+			return ifAny(s.Line, func(l *stats.FittedLine) any { return of(l) })
 		}}
 	}
-	constant := ofLine("fit_constant_us", func(l *stats.Line) float64 { return l.Const })
+	constant := ofLine("fit_constant_us", func(l *stats.FittedLine) float64 { return l.Const })
 	constant.Head, constant.Text = "constant us", func(s StreamScore) string { return s.constant() }
 	constant.Means = "time = constant + factor x the stream's time, a robust line through the problems (Theil-Sen, " +
 		"95% over other such shapes); the constant is what a call costs whatever its size"
-	factor := ofLine("fit_stream_factor", func(l *stats.Line) float64 { return l.Slope })
+	factor := ofLine("fit_stream_factor", func(l *stats.FittedLine) float64 { return l.Slope })
 	factor.Head, factor.Text = "factor", func(s StreamScore) string { return s.factor() }
 	if !slices.ContainsFunc(scores, func(s StreamScore) bool { return s.Line != nil }) {
 		constant.Head, factor.Head = "", ""
@@ -90,10 +90,10 @@ func StreamTable(scores []StreamScore) *Table {
 		{Head: "geomean", Name: "stream_percent",
 			Value: func(s StreamScore) any { return NonZero(s.Mean) }, Format: "%.1f"},
 		constant, factor,
-		ofLine("fit_constant_lo_us", func(l *stats.Line) float64 { return l.ConstLo }),
-		ofLine("fit_constant_hi_us", func(l *stats.Line) float64 { return l.ConstHi }),
-		ofLine("fit_stream_factor_lo", func(l *stats.Line) float64 { return l.SlopeLo }),
-		ofLine("fit_stream_factor_hi", func(l *stats.Line) float64 { return l.SlopeHi }),
+		ofLine("fit_constant_lo_us", func(l *stats.FittedLine) float64 { return l.ConstLo }),
+		ofLine("fit_constant_hi_us", func(l *stats.FittedLine) float64 { return l.ConstHi }),
+		ofLine("fit_stream_factor_lo", func(l *stats.FittedLine) float64 { return l.SlopeLo }),
+		ofLine("fit_stream_factor_hi", func(l *stats.FittedLine) float64 { return l.SlopeHi }),
 		{Head: "worst", Name: "worst_stream_percent",
 			Value: func(s StreamScore) any { return NonZero(s.Worst) }, Format: "%.1f"},
 		{Head: "at", Name: "worst_problem",

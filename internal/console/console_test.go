@@ -100,7 +100,7 @@ func TestLine(t *testing.T) {
 		time.Sleep(7500*time.Millisecond - time.Nanosecond)
 		drawn()
 		s.Set("")
-		s.Reach(Part{Done: 1, Total: 10, Unit: "problems"})
+		s.Reach(Amount{Done: 1, Total: 10, Unit: "problems"})
 		c.Notef("a note")
 		assert.Equal(t, drawn(), "|normbench: a note\n")
 		time.Sleep(2 * time.Second)
@@ -130,7 +130,7 @@ func TestDumbTerminal(t *testing.T) {
 		var out bytes.Buffer
 		c := New(t.Context(), nil, Terminal{&out, func() int { return 60 }})
 		s := c.Wait("measuring")
-		s.Reach(Part{Done: 3, Unit: "problems", Left: 20 * time.Second})
+		s.Reach(Amount{Done: 3, Unit: "problems", Left: 20 * time.Second})
 		time.Sleep(6 * time.Second)
 		s.End()
 		assert.Equal(t, out.String(), "normbench: [3, 15s left] measuring, for 5 s\n")

@@ -23,12 +23,12 @@ type StatusLine struct {
 	text  string
 	since time.Time // when the text was set
 	begun time.Time
-	part  Part
+	part  Amount
 	at    time.Time // when the part was set
 }
 
-// A Part is how much of a step is done.
-type Part struct {
+// A Amount is how much of a step is done.
+type Amount struct {
 	Done, Total int    // Total is 0 where it is not known
 	Unit        string // of both: "problems"
 	Left        time.Duration
@@ -126,7 +126,7 @@ func (s *StatusLine) Set(format string, args ...any) {
 }
 
 // Reach says how much of the step is done now.
-func (s *StatusLine) Reach(n Part) {
+func (s *StatusLine) Reach(n Amount) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()
 	s.part, s.at = n, time.Now()

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A Line is y = Const + Slope x, with intervals of both.
-type Line struct {
+// A FittedLine is y = Const + Slope x, with intervals of both.
+type FittedLine struct {
 	Const, ConstLo, ConstHi float64
 	Slope, SlopeLo, SlopeHi float64
 }
@@ -18,7 +18,7 @@ type Line struct {
 // a bootstrap that draws as many clusters with replacement, as GeoMeanCI has it.
 //
 // The same arguments give the same line. All is NaN where no two points differ in x.
-func TheilSen(x, y []float64, clusters []int, level float64, resamples int, seed uint64) Line {
+func TheilSen(x, y []float64, clusters []int, level float64, resamples int, seed uint64) FittedLine {
 	type pair struct {
 		slope float64
 		i, j  int
@@ -72,11 +72,11 @@ func TheilSen(x, y []float64, clusters []int, level float64, resamples int, seed
 	for i := range times {
 		times[i] = 1
 	}
-	var l Line
+	var l FittedLine
 	l.Const, l.Slope = fit(times)
 	if math.IsNaN(l.Slope) {
 		nan := math.NaN()
-		return Line{nan, nan, nan, nan, nan, nan}
+		return FittedLine{nan, nan, nan, nan, nan, nan}
 	}
 	members := map[int][]int{} // points of a cluster
 	var names []int

@@ -71,7 +71,7 @@ func Mean(problems []kernels.Problem, logs []float64) (shapes int, mean, lo, hi 
 
 // Line is the robust line of the times of problems over those of the stream, in us, with intervals at 95% that
 // draw whole shapes.
-func Line(problems []kernels.Problem, stream, us []float64) stats.Line {
+func Line(problems []kernels.Problem, stream, us []float64) stats.FittedLine {
 	clusters, _ := Clusters(problems)
 	return stats.TheilSen(stream, us, clusters, stats.Level, resamples, bootstrapSeed)
 }
