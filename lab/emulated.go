@@ -184,7 +184,7 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *VerifyTask) error
 		return nil
 	}
 	defer emulator.Close()
-	dev := emulate.NewDevice(l.Ctx, emulator, l.Registry, info, asked.Config.limit(emulate.Limit))
+	dev := emulate.NewDevice(l.Ctx, emulator.UsePython(l.loader.Python), l.Registry, info, asked.Config.limit(emulate.Limit))
 	defer dev.Close()
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)

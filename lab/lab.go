@@ -18,7 +18,6 @@ import (
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
-	"normbench/internal/nvlib"
 	"normbench/kernels"
 	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/compile/triton"
@@ -80,10 +79,11 @@ type Lab struct {
 	Baseline string // folder of the baseline's kernels, which the registry then holds too
 	Kernels  string // folder of the user's kernels, likewise
 	Users    []*kernels.Family
-	Among    []string // the peers that peer:best is among
-	Tool     string   // this program's version, for records
-	Command  []string // the whole command line
-	Saved    string   // the file with what this command has measured; "" for none
+	loader   manifest.Loader // what these are compiled with
+	Among    []string        // the peers that peer:best is among
+	Tool     string          // this program's version, for records
+	Command  []string        // the whole command line
+	Saved    string          // the file with what this command has measured; "" for none
 	// Started is called when there is something to end: devices are opened.
 	Started func() bool
 	quit    func() // ends the program, as a signal does before that
@@ -98,9 +98,6 @@ type Lab struct {
 // the end of ctx calls quit: what only reads and computes has nothing to keep, and would otherwise go
 // on to the end and write.
 func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func()) *Lab {
-	if python := nvlib.Python(); python != "" && os.Getenv(triton.PythonVariable) == "" {
-		os.Setenv(triton.PythonVariable, python) //nolint:errcheck // else it is python3
-	}
 	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.NoteOnce},
 		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
 		files: map[string]*record.File{}}
@@ -277,6 +274,7 @@ func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kerne
 	if err != nil {
 		return nil, err
 	}
+	env = append(env, l.compileEnv()...)
 	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
 		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
 			Timeout: c.limit(time.Minute), Stderr: &console.PlainWriter{Writer: l.Err},
@@ -297,6 +295,18 @@ func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kerne
 		return nil, err
 	}
 	return devices, nil
+}
+
+// compileEnv is what workers compile a user's kernels with, for their environment.
+func (l *Lab) compileEnv() (env []string) {
+	if len(l.loader.Include) > 0 {
+		folders := slices.Concat(l.loader.Include, nvrtc.UserFolders())
+		env = append(env, nvrtc.IncludeVariable+"="+strings.Join(folders, string(filepath.ListSeparator)))
+	}
+	if l.loader.Python != "" {
+		env = append(env, triton.PythonVariable+"="+l.loader.Python)
+	}
+	return env
 }
 
 // startAll starts workers at once: a driver takes a second or two for each process on a host with
@@ -327,7 +337,7 @@ func (l *Lab) UseBaseline(dir string) error {
 	manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	switch {
 	case l.Kernels != "" && len(manifests) > 0:
-		old, fs, bad := manifest.Load(families.New(), dir)
+		old, fs, bad := l.loader.Load(families.New(), dir)
 		if bad != nil {
 			return bad
 		}

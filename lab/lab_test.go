@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"normbench/internal/assert"
 	"normbench/internal/console"
 	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
 	"normbench/report"
@@ -24,6 +27,20 @@ import (
 	"normbench/sweep/search"
 	"normbench/tune"
 )
+
+// What --include and --python name goes to workers, and not into this process's environment.
+func TestUseKernelsEnvironment(t *testing.T) {
+	headers, others := t.TempDir(), t.TempDir()
+	t.Setenv(nvrtc.IncludeVariable, others)
+	t.Setenv(triton.PythonVariable, "")
+	l := New(t.Context(), console.New(t.Context(), nil, io.Discard), families.New(), func() {})
+	assert.NoError(t, l.UseKernels("../examples/kernels", []string{headers}, "a-python", true, nil))
+	want := []string{nvrtc.IncludeVariable + "=" + headers + string(filepath.ListSeparator) + others,
+		triton.PythonVariable + "=a-python"}
+	assert.That(t, slices.Equal(l.compileEnv(), want), "workers get %q, want %q", l.compileEnv(), want)
+	assert.Equal(t, os.Getenv(nvrtc.IncludeVariable), others, "the process's folders")
+	assert.Equal(t, os.Getenv(triton.PythonVariable), "", "the process's Python")
+}
 
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
 func TestTimerOfCards(t *testing.T) {

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +66,7 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 // PeerTable has the other libraries that a Python has.
 func (l *Lab) PeerTable(python string) (*report.Table, error) {
 	l.Started() // the peers' worker and its folder must not be left behind
-	theirs, err := l.importPeers(peers.LibraryOptions{Python: cmp.Or(python, triton.Python()),
+	theirs, err := l.importPeers(peers.LibraryOptions{Python: triton.Python(python),
 		Timeout: peers.DefaultTimeout})
 	t := report.New("", "peer", "system", "version, or why it is not there=version")
 	// no PyTorch, or no GPU that it sees: so there is none of them

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -60,7 +59,7 @@ func (l *Lab) importPeers(o peers.LibraryOptions) (*peers.Worker, error) {
 }
 
 func (l *Lab) startPeers(c *OpenOptions, ours kernels.Device, wanted []string) (*peers.Device, error) {
-	o := peers.LibraryOptions{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
+	o := peers.LibraryOptions{Python: triton.Python(c.Python), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
 		func(name string) bool { return name == ref.Best })

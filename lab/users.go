@@ -33,16 +33,13 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 				"--include is for kernels of your own, and there is no --kernels")
 		}
 		for _, folder := range folders {
-			if st, err := os.Stat(folder); err != nil || !st.IsDir() || strings.ContainsRune(folder,
-				filepath.ListSeparator) {
+			abs, err := filepath.Abs(folder)
+			if st, bad := os.Stat(folder); err != nil || bad != nil || !st.IsDir() ||
+				strings.ContainsRune(folder, filepath.ListSeparator) {
 				return hint.Errorf("name a folder of headers",
 					"--include %s is no folder, or has a %c in its name", folder, filepath.ListSeparator)
 			}
-		}
-		list := append(slices.Clone(folders), filepath.SplitList(os.Getenv(nvrtc.IncludeVariable))...)
-		if err := os.Setenv(nvrtc.IncludeVariable,
-			strings.Join(list, string(filepath.ListSeparator))); err != nil {
-			return err
+			l.loader.Include = append(l.loader.Include, abs)
 		}
 	}
 	for _, folder := range nvrtc.UserFolders() {
@@ -54,11 +51,7 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 	if _, err := nvrtc.Compilers(); err != nil {
 		return err
 	}
-	if python != "" { // workers of this command use it too
-		if err := os.Setenv(triton.PythonVariable, python); err != nil {
-			return err
-		}
-	}
+	l.loader.Python = python
 	if dir != "" {
 		if err := l.loadKernels(dir, named); err != nil {
 			return err
@@ -73,15 +66,19 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 // loadKernels loads a folder. A wait is told.
 func (l *Lab) loadKernels(dir string, named []string) error {
 	late := time.AfterFunc(2*time.Second, func() {
-		l.Notef("reading the kernels of %s; what %s finds of them is kept for the next command", dir, triton.Python())
+		l.Notef("reading the kernels of %s; what %s finds of them is kept for the next command", dir,
+			triton.Python(l.loader.Python))
 	})
 	defer late.Stop()
-	r, fs, err := manifest.LoadNamed(l.Registry, dir, func(family string) bool {
+	from := l.loader
+	from.Named = func(family string) bool {
 		return slices.ContainsFunc(named, func(text string) bool {
 			name, _, _ := strings.Cut(text, "@")
 			return name == family
 		})
-	}, func(family string, why error) { l.NoteOnce(fmt.Sprintf("%s is left out: %v", family, why)) })
+	}
+	from.Leave = func(family string, why error) { l.NoteOnce(fmt.Sprintf("%s is left out: %v", family, why)) }
+	r, fs, err := from.Load(l.Registry, dir)
 	if err != nil {
 		return err
 	}
@@ -162,7 +159,8 @@ func (l *Lab) hostCheck(ps []kernels.Problem, all bool, step time.Duration, info
 // whether its kernels were compiled. A step of Triton's may take no longer than step, unless it is 0.
 func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool, step time.Duration) (compiled bool,
 	err error) {
-	checker := check.New(l.Registry, launchmap.KnownDevices()[0].DeviceInfo, step, helper()...)
+	checker := check.New(l.Registry, launchmap.KnownDevices()[0].DeviceInfo, step, helper()...).
+		UsePython(l.loader.Python)
 	defer checker.Close()
 	defer context.AfterFunc(l.Ctx, checker.Close)()
 	if checker.NoNVRTC != nil && os.Getenv("NORMBENCH_NVRTC") != "" {

@@ -30,10 +30,10 @@ func initCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{x.pythonFlag(), &cli.DurationFlag{Destination: &timeout, Name: "timeout",
 			Usage: "longest time that importing the file may take", Value: time.Minute,
 			Action: positive("timeout", "use a duration such as 30s or 2m")}},
-	}, x, func() error { return initKernel(e, x.operands, timeout) })
+	}, x, func() error { return initKernel(e, x.python, x.operands, timeout) })
 }
 
-func initKernel(e *env, ops []string, timeout time.Duration) error {
+func initKernel(e *env, python string, ops []string, timeout time.Duration) error {
 	if len(ops) == 2 && ops[0] == "cuda" {
 		return initCUDA(e, ops[1])
 	}
@@ -56,14 +56,14 @@ func initKernel(e *env, ops []string, timeout time.Duration) error {
 		r.Source, r.Module = filepath.Base(file), ""
 		sources[r.Source] = string(text)
 	}
-	found, err := triton.Probe(filepath.Dir(file), sources, []triton.Request{r})
+	found, err := triton.Probe(python, filepath.Dir(file), sources, []triton.Request{r})
 	if err != nil {
 		return err
 	}
 	f := found[0]
 	switch {
 	case strings.HasPrefix(f.Error, "Python has no module"):
-		return hint.Errorf(triton.ModuleHelp(), "%s", f.Error)
+		return hint.Errorf(triton.ModuleHelp(python), "%s", f.Error)
 	case f.Error != "":
 		return hint.Errorf("name a function of @triton.jit", "%s", f.Error)
 	}
@@ -72,7 +72,7 @@ func initKernel(e *env, ops []string, timeout time.Duration) error {
 	if f.Wrapped {
 		wait := e.Wait("importing %s", file)
 		card := launchmap.KnownDevices()[0].DeviceInfo
-		d, failed = triton.Describe(f.Source(cmp.Or(r.Source, nvrtc.Module+r.Module)), r.Function,
+		d, failed = triton.Describe(python, f.Source(cmp.Or(r.Source, nvrtc.Module+r.Module)), r.Function,
 			triton.TargetOf(card), timeout)
 		wait.End()
 	}

@@ -98,7 +98,8 @@ var rules = []rule{
 	{of: "kernels/launchmap", never: []string{"kernels/families"}},
 	{of: "kernels/compile/nvrtc", only: []string{"kernels/compile/nvrtc", "internal/durable", "internal/hint",
 		"internal/nvlib", "internal/proc"}},
-	{of: "kernels/compile/triton", only: []string{"kernels", "internal/hint", "internal/proc"}},
+	{of: "kernels/compile/triton", only: []string{"kernels", "internal/hint", "internal/nvlib",
+		"internal/proc"}},
 	// Strategies are pure: they ask, and are told.
 	{of: "sweep/search", only: []string{"kernels", "internal/assert", "internal/hint",
 		"sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},

@@ -40,6 +40,7 @@ type Service struct {
 	ctx    context.Context
 	close  context.CancelFunc
 	step   time.Duration // see nvrtc.NewPool
+	python string
 	target func() Target
 
 	mu      sync.Mutex
@@ -52,6 +53,12 @@ type Service struct {
 func NewService(step time.Duration, target func() Target) *Service {
 	c := &Service{step: step, target: target}
 	c.ctx, c.close = context.WithCancel(context.Background())
+	return c
+}
+
+// UsePython has a Python compile, as Python reads its name, and returns c.
+func (c *Service) UsePython(python string) *Service {
+	c.python = python
 	return c
 }
 
@@ -114,7 +121,8 @@ func (c *Service) server(limit time.Duration) (*server, error) {
 	}
 	s := c.now
 	if s == nil {
-		s = &server{started: make(chan struct{}), done: make(chan struct{}), sources: map[string]*imported{}}
+		s = &server{python: c.python, started: make(chan struct{}), done: make(chan struct{}),
+			sources: map[string]*imported{}}
 		c.now = s
 		c.running.Go(func() { s.run(c.ctx, c.target(), limit) })
 	}

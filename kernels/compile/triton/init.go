@@ -21,9 +21,10 @@ type Description struct {
 	Dropped    []string                     // what else @triton.autotune has, such as "reset_to_zero: DW"
 }
 
-// Describe imports the source of a function, which runs it, within limit, for a GPU that need not be there.
-func Describe(src nvrtc.Source, function string, target Target, limit time.Duration) (d Description, err error) {
-	c := NewService(0, func() Target { return target })
+// Describe has a Python import the source of a function, which runs it, within limit, for a GPU that need not be there.
+func Describe(python string, src nvrtc.Source, function string, target Target, limit time.Duration) (
+	d Description, err error) {
+	c := NewService(0, func() Target { return target }).UsePython(python)
 	defer c.Close()
 	failed, err := c.ask(src, limit, compileRequest{Options: nvrtc.CompileOptions{Names: []string{function}}, Describe: true,
 		Seconds: probeTimeout.Seconds()}, &d)

@@ -30,8 +30,8 @@ type kept struct {
 var variablesRE = regexp.MustCompile(`^(PYTHON|VIRTUAL_ENV|TRITON_|DISABLE_|MLIR_|LLVM_|USE_IR_)`)
 
 // keeperOf is the keeper of a folder's probe.
-func keeperOf(folder string, question any) keeper {
-	python, err := exec.LookPath(Python())
+func keeperOf(python, folder string, question any) keeper {
+	python, err := exec.LookPath(python)
 	if err != nil {
 		return keeper{}
 	}

@@ -157,9 +157,10 @@ func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 	return list, nil
 }
 
-// Interpreter is the command that runs a launch in Triton's interpreter. It reads and writes what
+// Interpreter is the command that runs a launch in the interpreter of a Python's Triton. It reads and writes what
 // package emulate's programs do: buffers in the order in which the arguments first name them.
-func Interpreter(dir string, src nvrtc.Source, opt nvrtc.CompileOptions, target Target, l *kernels.Launch) ([]string, error) {
+func Interpreter(python, dir string, src nvrtc.Source, opt nvrtc.CompileOptions, target Target, l *kernels.Launch) (
+	[]string, error) {
 	values, buffers, place := map[string]any{}, map[string]int{}, map[string]int{}
 	for i, a := range l.Args {
 		name, told, _ := strings.Cut(l.Params[i], "=")
@@ -191,5 +192,5 @@ func Interpreter(dir string, src nvrtc.Source, opt nvrtc.CompileOptions, target 
 	if err != nil {
 		return nil, err
 	}
-	return command("interpret", dir, f.Name()), nil
+	return command(python, "interpret", dir, f.Name()), nil
 }

@@ -16,6 +16,7 @@ import (
 // A server is a process of triton.py that has imported Triton. It imports each source in a process
 // that it forks. What it is asked for at once is done at once.
 type server struct {
+	python  string
 	started chan struct{} // closed once Triton is imported, or not
 	failed  error         // then: why it is not
 
@@ -61,7 +62,7 @@ func (s *server) run(ctx context.Context, target Target, limit time.Duration) {
 	dir, err := os.MkdirTemp("", "normbench-triton-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		s.child, err = proc.Start(proc.StartOptions{Command: command("serve", dir), MaxLine: maxAnswer})
+		s.child, err = proc.Start(proc.StartOptions{Command: command(s.python, "serve", dir), MaxLine: maxAnswer})
 	}
 	if err == nil {
 		defer s.child.Kill()

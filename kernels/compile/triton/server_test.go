@@ -130,7 +130,7 @@ func TestServerKilled(t *testing.T) {
 func TestServerOrphans(t *testing.T) {
 	_, dir, _ := double(t)
 	home := t.TempDir()
-	args := command("serve", home)
+	args := command("", "serve", home)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()

@@ -6,6 +6,7 @@
 package triton
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"normbench/internal/hint"
+	"normbench/internal/nvlib"
 	"normbench/internal/proc"
 	"normbench/kernels/compile/nvrtc"
 )
@@ -22,7 +24,7 @@ import (
 //go:embed triton.py
 var program string
 
-// PythonVariable names the Python that has Triton, where it is not python3.
+// PythonVariable names the Python that has Triton, where none is asked for.
 const PythonVariable = "NORMBENCH_PYTHON"
 
 const (
@@ -32,23 +34,21 @@ const (
 )
 
 // ModuleHelp is what to do where Python has no such module.
-func ModuleHelp() string {
-	return "install its package for " + Python() + ", or name a Python that has it with --python; " +
+func ModuleHelp(python string) string {
+	return "install its package for " + Python(python) + ", or name a Python that has it with --python; " +
 		"$PYTHONPATH names folders of packages that are not installed"
 }
 
 // ImportHelp is what to do where a source, or its module, does not import.
-func ImportHelp() string {
-	return "correct it, or install what it imports for " + Python() + ", or name a Python that has it with --python; " +
+func ImportHelp(python string) string {
+	return "correct it, or install what it imports for " + Python(python) + ", or name a Python that has it with --python; " +
 		"$PYTHONPATH names folders of packages that are not installed"
 }
 
-// Python is the program.
-func Python() string {
-	if p := os.Getenv(PythonVariable); p != "" {
-		return p
-	}
-	return "python3"
+// Python is the program that runs Triton: the one asked for or, of "", the one that $NORMBENCH_PYTHON
+// names, that of the virtual environment that normbench is installed in, or python3.
+func Python(asked string) string {
+	return cmp.Or(asked, os.Getenv(PythonVariable), nvlib.Python(), "python3")
 }
 
 // A Request asks for a function: of a file of Source, or of an installed module.
@@ -94,37 +94,38 @@ type answer struct {
 	Read           map[string][]int64 // files and folders, each with its size and time of change
 }
 
-// Probe reads functions without running their files, which lie in a folder; their texts are in sources by name.
+// Probe has a Python read functions without running their files, which lie in a folder; their texts are in sources by name.
 // The error says that there is no Python, or no Triton.
-func Probe(folder string, sources map[string]string, requests []Request) ([]FunctionSignature, error) {
-	return probe(folder, sources, requests, keeper{})
+func Probe(python, folder string, sources map[string]string, requests []Request) ([]FunctionSignature, error) {
+	return probe(Python(python), folder, sources, requests, keeper{})
 }
 
 // ProbeFolder is Probe of all functions of a folder. What it finds is kept for the next command, while nothing of it
 // changes.
-func ProbeFolder(folder string, sources map[string]string, requests []Request) ([]FunctionSignature, error) {
-	return probe(folder, sources, requests, keeperOf(absolute(folder), []any{sources, requests}))
+func ProbeFolder(python, folder string, sources map[string]string, requests []Request) ([]FunctionSignature, error) {
+	python = Python(python)
+	return probe(python, folder, sources, requests, keeperOf(python, absolute(folder), []any{sources, requests}))
 }
 
-func probe(folder string, sources map[string]string, requests []Request, k keeper) ([]FunctionSignature, error) {
-	if _, err := exec.LookPath(Python()); err != nil {
-		return nil, hint.Errorf(pythonHelp, "there is no Python %q", Python())
+func probe(python, folder string, sources map[string]string, requests []Request, k keeper) ([]FunctionSignature, error) {
+	if _, err := exec.LookPath(python); err != nil {
+		return nil, hint.Errorf(pythonHelp, "there is no Python %q", python)
 	}
 	var a answer
 	if !k.read(&a) {
 		a = answer{}
-		err := ask(map[string]any{"Folder": absolute(folder), "Sources": sources, "Wants": requests,
+		err := ask(python, map[string]any{"Folder": absolute(folder), "Sources": sources, "Wants": requests,
 			"Uses": k.file == ""}, &a, "probe")
 		switch {
 		case err != nil:
-			return nil, hint.Errorf(pythonHelp, "%s %w", Python(), err)
+			return nil, hint.Errorf(pythonHelp, "%s %w", python, err)
 		case a.Error != "":
-			return nil, hint.Errorf(pythonHelp, "%s: %s", Python(), a.Error)
+			return nil, hint.Errorf(pythonHelp, "%s: %s", python, a.Error)
 		}
 		k.write(&a)
 	}
 	if isTooOld(a.Version) {
-		return nil, hint.Errorf("install 3.2 or later", "%s has Triton %s", Python(), a.Version)
+		return nil, hint.Errorf("install 3.2 or later", "%s has Triton %s", python, a.Version)
 	}
 	for i := range a.Functions {
 		f := &a.Functions[i]
@@ -147,13 +148,13 @@ func isTooOld(version string) bool {
 }
 
 // command runs triton.py.
-func command(args ...string) []string {
-	return append([]string{Python(), "-c", program}, args...)
+func command(python string, args ...string) []string {
+	return append([]string{Python(python), "-c", program}, args...)
 }
 
 // ask sends one request to a process of its own, and reads its answer.
-func ask(request, answer any, args ...string) error {
-	child, err := proc.Start(proc.StartOptions{Command: command(args...), MaxLine: maxAnswer})
+func ask(python string, request, answer any, args ...string) error {
+	child, err := proc.Start(proc.StartOptions{Command: command(python, args...), MaxLine: maxAnswer})
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func TestManifest(t *testing.T) {
 	var all []string
 	for _, function := range strings.Fields("rms_fwd gated _ln plain once tuned strange next_power") {
 		r := Request{Source: "norms.py", Function: function}
-		found, err := Probe("testdata", map[string]string{"norms.py": text}, []Request{r})
+		found, err := Probe("", "testdata", map[string]string{"norms.py": text}, []Request{r})
 		assert.NoError(t, err)
 		f := found[0]
 		if f.Error != "" {
@@ -101,7 +101,7 @@ func TestManifest(t *testing.T) {
 		}
 		var d Description
 		if f.Wrapped {
-			d, err = Describe(f.Source("norms.py"), function, card, time.Minute)
+			d, err = Describe("", f.Source("norms.py"), function, card, time.Minute)
 		}
 		all = append(all, Manifest(r, f, d, err))
 	}
@@ -124,7 +124,7 @@ func TestProbe(t *testing.T) {
 		"site/installed/__init__.py": "import further", "site/installed/part.py": "import absent",
 		"site/installed-1.0.dist-info/RECORD": "installed/__init__.py,,\ninstalled/part.py,,\n",
 		"site/loose.py":                       "from further import x", "site/further.py": "x = 1",
-		"python": "#!/bin/sh\necho >>" + filepath.Join(dir, "runs") + "\nexec " + Python() + " \"$@\"\n",
+		"python": "#!/bin/sh\necho >>" + filepath.Join(dir, "runs") + "\nexec " + Python("") + " \"$@\"\n",
 	} {
 		write(name, text)
 	}
@@ -132,7 +132,7 @@ func TestProbe(t *testing.T) {
 	t.Setenv(PythonVariable, filepath.Join(dir, "python"))
 	t.Setenv("PYTHONPATH", os.Getenv("PYTHONPATH")+string(os.PathListSeparator)+filepath.Join(dir, "site"))
 	probe := func() FunctionSignature {
-		found, err := ProbeFolder(filepath.Join(dir, "lib/ops"), map[string]string{"k.py": text},
+		found, err := ProbeFolder("", filepath.Join(dir, "lib/ops"), map[string]string{"k.py": text},
 			[]Request{{Source: "k.py", Function: "f"}})
 		assert.NoError(t, err)
 		assert.Equal(t, found[0].Error, "")

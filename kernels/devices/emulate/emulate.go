@@ -98,6 +98,7 @@ const (
 // An Emulator compiles launches with one compiler, into one folder. Many goroutines may use
 // it.
 type Emulator struct {
+	python        string // that interprets kernels of Triton
 	compiler, dir string
 	checks, links []string // flags
 	target        triton.Target
@@ -144,6 +145,12 @@ var (
 )
 
 const sanitize = "-fsanitize=kernel-address,alignment,bounds"
+
+// UsePython has a Python interpret kernels of Triton, as triton.Python reads its name, and returns e.
+func (e *Emulator) UsePython(python string) *Emulator {
+	e.python = python
+	return e
+}
 
 // New finds the compiler, $CXX or g++; dir is for what it makes. Close frees what the Emulator holds.
 func New(ctx context.Context, dir string) (*Emulator, error) {
@@ -344,7 +351,7 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 		return nil, err
 	}
 	if u.Source.IsPython() {
-		return triton.Interpreter(e.dir, u.Source, u.Options, e.target, l)
+		return triton.Interpreter(e.python, e.dir, u.Source, u.Options, e.target, l)
 	}
 	if u.Source, err = nvrtc.ReadSource(r.File, l.Source); err != nil {
 		return nil, err

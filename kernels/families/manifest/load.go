@@ -37,16 +37,25 @@ var extensions = []string{".yaml", ".cu", ".cuh", ".h", ".hpp", ".py"}
 
 const folderHelp = "give a folder of manifests (*.yaml) with their .cu files, such as examples/kernels"
 
-// Load is r with the families of the manifests in dir, which it returns too. The
-// files are read once: what is compiled is what was checked.
-func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family, error) {
-	return LoadNamed(r, dir, nil, nil)
+// A Loader has what the kernels of a folder are compiled with, beside what its manifests name, and what a command
+// asks of them.
+type Loader struct {
+	Include []string // folders of headers, before those of $NORMBENCH_INCLUDE
+	Python  string   // that has Triton, as triton.Python reads it
+	// Named, if set, says whether a command names a family. Where it names some, others whose Python cannot be read,
+	// such as those of a package that is not there, are left out: Leave is told why.
+	Named func(family string) bool
+	Leave func(family string, why error)
 }
 
-// LoadNamed is Load for a command that names families. Where some of them are of the folder, others whose Python
-// cannot be read, such as those of a package that is not there, are left out: leave is told why.
-func LoadNamed(r *kernels.Registry, dir string, named func(family string) bool, leave func(family string, why error)) (
-	*kernels.Registry, []*kernels.Family, error) {
+// Load loads a folder, with what the environment names.
+func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family, error) {
+	return Loader{}.Load(r, dir)
+}
+
+// Load is r with the families of the manifests in dir, which it returns too. The
+// files are read once: what is compiled is what was checked.
+func (from Loader) Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family, error) {
 	files, err := readFolder(dir)
 	if err != nil {
 		return nil, nil, err
@@ -63,9 +72,7 @@ func LoadNamed(r *kernels.Registry, dir string, named func(family string) bool, 
 		}
 		return r.File(rest)
 	}
-	made, err := assemble(&with, dir, Prefix, files, nil, func(designs []*design) ([]*design, error) {
-		return probeNamed(designs, dir, files, named, leave)
-	})
+	made, err := from.assemble(&with, dir, Prefix, files, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,17 +90,17 @@ type Stages map[kernels.Pass]map[string]kernels.HostStage
 // families of r, which has the files too, and each other. One that names no host has the stages
 // of its own kernels.
 func LoadOwn(r *kernels.Registry, files map[string]string, stages Stages) ([]*kernels.Family, error) {
-	return assemble(r, "", "", files, stages, func(ds []*design) ([]*design, error) { return ds, nil })
+	return Loader{}.assemble(r, "", "", files, stages)
 }
 
 // probeNamed probes designs, and returns those that are not left out.
-func probeNamed(designs []*design, dir string, files map[string]string, named func(family string) bool,
-	leave func(family string, why error)) (left []*design, err error) {
+func (from Loader) probeNamed(designs []*design, dir string, files map[string]string) (left []*design, err error) {
+	named := from.Named
 	some := named != nil && slices.ContainsFunc(designs, func(d *design) bool { return named(d.Name.Text) })
 	hosts := func(name string) bool {
 		return slices.ContainsFunc(designs, func(d *design) bool { return d.Host.Text == name })
 	}
-	errs := probe(designs, dir, files)
+	errs := probe(from.Python, designs, dir, files)
 	var out []*design
 	for _, d := range designs {
 		switch err := errs[d]; {
@@ -106,15 +113,14 @@ func probeNamed(designs []*design, dir string, files map[string]string, named fu
 		}
 	}
 	for _, d := range out {
-		leave(d.Name.Text, errs[d])
+		from.Leave(d.Name.Text, errs[d])
 	}
 	return left, nil
 }
 
-// assemble makes the families of the manifests among files, whose names in r have a prefix. choose probes their
-// Python, and returns those to make.
-func assemble(r *kernels.Registry, dir, prefix string, files map[string]string, stages Stages,
-	choose func([]*design) ([]*design, error)) ([]*kernels.Family, error) {
+// assemble makes the families of the manifests among files, whose names in r have a prefix.
+func (from Loader) assemble(r *kernels.Registry, dir, prefix string, files map[string]string,
+	stages Stages) ([]*kernels.Family, error) {
 	names := map[*design]string{}
 	var designs []*design
 	places := map[string]yamldoc.Position{}
@@ -139,7 +145,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string, 
 			names[d], designs = name, append(designs, d)
 		}
 	}
-	designs, err := choose(designs)
+	designs, err := from.probeNamed(designs, dir, files)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +156,7 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string, 
 			if (d.Host.Text != "") != hosted {
 				continue
 			}
-			f, err := link(&with, d, code{prefix: prefix}, dir, names[d], files, stages)
+			f, err := link(&with, d, code{prefix: prefix, include: from.Include}, dir, names[d], files, stages)
 			if err != nil {
 				return nil, err
 			}
@@ -214,10 +220,11 @@ func readFolder(dir string) (map[string]string, error) {
 // them, and the host family.
 func link(r *kernels.Registry, d *design, c code, dir, name string, files map[string]string,
 	stages Stages) (*kernels.Family, error) {
-	var err error
-	if c.include, err = d.findFolders(dir); err != nil {
+	own, err := d.findFolders(dir)
+	if err != nil {
 		return nil, err
 	}
+	c.include = slices.Concat(own, c.include)
 	hashed := []string{c.prefix + name}
 	var binaries []string
 	for _, l := range d.launches {

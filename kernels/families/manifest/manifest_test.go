@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -197,6 +198,26 @@ func TestIncludeFolder(t *testing.T) {
 		seen[sourceHash(t, dir)] = true
 	}
 	assert.Equal(t, len(seen), 2, "hashes of two texts")
+}
+
+// Folders that a Loader is given are searched as those of the environment, and before them.
+func TestLoaderInclude(t *testing.T) {
+	dir := folder(t, "mine.yaml", good, "mine.cu", "#include <near.h>\n"+goodSource)
+	headers, others := folder(t, "near.h", "int a;"), folder(t, "near.h", "int b;")
+	load := func(environment string, include ...string) *kernels.Family {
+		t.Setenv("NORMBENCH_INCLUDE", environment)
+		_, fs, err := Loader{Include: include}.Load(families.New(), dir)
+		assert.NoError(t, err)
+		return fs[0]
+	}
+	f := load(others, headers)
+	assert.That(t, f.Version == load(headers).Version && f.Version != load(others).Version,
+		"the hash is not that of the folder given")
+	p := devicetest.Problem(t, fmt.Sprintf("%s/%s/64x1024/bf16", f.Op, f.Pass))
+	for _, l := range f.Plan(p, f.Base(p, devicetest.H200()), devicetest.H200()).Launches {
+		assert.That(t, !strings.HasPrefix(l.Source, Prefix) || slices.Equal(l.Include, []string{headers}), "%s looks in %v, want %s",
+			l.Entry, l.Include, headers)
+	}
 }
 
 // The manifests in the documentation are some.

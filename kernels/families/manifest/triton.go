@@ -109,9 +109,9 @@ func (d *design) tritonLaunches() (list []*launchSpec) {
 	return list
 }
 
-// probe finds the functions of all designs in a folder, by one process of Python. No code of theirs
+// probe finds the functions of all designs in a folder, by one process of a Python. No code of theirs
 // runs. Of each design that has one that is not as its manifest says, the errors have the first.
-func probe(designs []*design, dir string, files map[string]string) (errs map[*design]error) {
+func probe(python string, designs []*design, dir string, files map[string]string) (errs map[*design]error) {
 	errs = map[*design]error{}
 	var requests []triton.Request
 	sources := map[string]string{}
@@ -138,7 +138,7 @@ func probe(designs []*design, dir string, files map[string]string) (errs map[*de
 	if len(requests) == 0 {
 		return errs
 	}
-	found, err := triton.ProbeFolder(dir, sources, requests)
+	found, err := triton.ProbeFolder(python, dir, sources, requests)
 	for _, d := range designs {
 		if errs[d] != nil {
 			continue
@@ -149,7 +149,7 @@ func probe(designs []*design, dir string, files map[string]string) (errs map[*de
 				continue
 			}
 			l.python.function, found = found[0], found[1:]
-			errs[d] = cmp.Or(errs[d], l.checkFunction())
+			errs[d] = cmp.Or(errs[d], l.checkFunction(python))
 			l.addFiles(files)
 		}
 	}
@@ -169,12 +169,12 @@ func (l *launchSpec) addFiles(files map[string]string) {
 }
 
 // checkFunction holds a launch against the signature of its function.
-func (l *launchSpec) checkFunction() error {
+func (l *launchSpec) checkFunction(python string) error {
 	f := l.python.function
 	if f.Error != "" {
 		help := "correct the file, or name a function of @triton.jit, and the file or module that has it"
 		if strings.HasPrefix(f.Error, "Python has no module") {
-			help = triton.ModuleHelp()
+			help = triton.ModuleHelp(python)
 		}
 		return l.python.place.Errorf(help, "%s", f.Error)
 	}

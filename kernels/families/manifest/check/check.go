@@ -29,6 +29,7 @@ type Inspector struct {
 	registry *kernels.Registry
 	device   kernels.DeviceInfo
 	cache    *nvrtc.Cache
+	python   string
 	triton   *triton.Service
 	pool     *nvrtc.Pool // nil where this process compiles
 	// NoNVRTC is why no CUDA is compiled, or nil.
@@ -55,6 +56,13 @@ func New(r *kernels.Registry, d kernels.DeviceInfo, step time.Duration, helper .
 		c.pool = nvrtc.NewPool(processes, 0, append(slices.Clone(helper), n.Path())...)
 		c.cache.UsePool(c.pool)
 	}
+	return c
+}
+
+// UsePython has a Python compile kernels of Triton, as triton.Python reads its name, and returns c.
+func (c *Inspector) UsePython(python string) *Inspector {
+	c.python = python
+	c.triton.UsePython(python)
 	return c
 }
 
@@ -144,7 +152,7 @@ func (c *Inspector) compile(l *kernels.Launch) error {
 	case hint.Of(err) != "": // it is not the kernel's
 		return err
 	case err != nil && u.Source.IsPython() && strings.Contains(err.Error(), "importing it raises"):
-		return hint.With(err, triton.ImportHelp())
+		return hint.With(err, triton.ImportHelp(c.python))
 	case err != nil && u.Source.IsPython():
 		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such "+
 			"configs with a constraint")
