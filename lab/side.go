@@ -1,15 +1,12 @@
 package lab
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"normbench/internal/hint"
-	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/record"
@@ -17,7 +14,7 @@ import (
 	"normbench/tune/ref"
 )
 
-// recordedVariants are the right variants of a recordedVariants operand.
+// recordedVariants are the right variants of a recorded operand.
 func (l *Lab) recordedVariants(text string) (map[kernels.Problem]kernels.Variant, error) {
 	side, err := l.Side(text)
 	vs := map[kernels.Problem]kernels.Variant{}
@@ -29,31 +26,16 @@ func (l *Lab) recordedVariants(text string) (map[kernels.Problem]kernels.Variant
 	return vs, err
 }
 
-// Side reads a recorded operand: records with an optional selector, or a tuned table.
+// Side reads what a recorded operand has.
 func (l *Lab) Side(text string) (side report.Side, err error) {
-	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
-		return tableSide(text, path)
+	r, err := l.ParseRecording(text)
+	if err != nil {
+		return side, err
 	}
-	path, selector, selects := strings.Cut(text, "#")
-	switch {
-	case selects && selector == "":
-		return side, hint.Errorf(report.OperandHelp, "nothing stands behind the # of %s", text)
-	case textfile.Ext(path) == ".json":
-		if _, err := textfile.Read(path, textfile.Large); hint.Of(err) != "" {
-			return side, fmt.Errorf("%s: %w", path, err)
-		}
-		return side, hint.Errorf("`normbench report "+path+"` prints its table",
-			"%s is a live compare, and no operand of another", path)
+	if r.Tuned {
+		return tableSide(text, r.Path)
 	}
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if _, err := l.Parse(text); err == nil {
-			help := "record it first: `normbench bench " + text + " --out DIR`, then compare DIR"
-			return side, hint.Errorf(help,
-				"%s is not recorded, and compare takes recorded operands", text)
-		}
-		return side, hint.Errorf(report.OperandHelp, "no records at %s", path)
-	}
-	path, family := familyFolder(path)
+	path, family := familyFolder(r.Path)
 	f := l.files[path]
 	if f == nil {
 		if f, err = record.Load(path); err != nil {
@@ -62,20 +44,16 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 		l.Note(f.Notes...)
 		l.files[path] = f
 	}
-	keep, err := selectorOf(selector)
-	if err != nil {
-		return side, err
-	}
 	latest, searched := f.LatestOutcomes(), f.SearchOutcomes()
 	if family == "" {
-		if family, err = chooseFamily(path, selector, slices.Concat(latest, searched)); err != nil {
+		if family, err = chooseFamily(path, &r, slices.Concat(latest, searched)); err != nil {
 			return side, err
 		}
 	}
 	latest, searched = latest.Against(family), searched.Against(family)
 	var won map[kernels.Problem]tune.Entry
 	ahead := map[kernels.Problem]report.Measurement{}
-	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
+	if r.All { // the finals chose among all there is, and not always what was fastest in them
 		won = map[kernels.Problem]tune.Entry{}
 		for es := range latest.ByProblem() {
 			for _, x := range tune.Pick(es) {
@@ -88,7 +66,7 @@ func (l *Lab) Side(text string) (side report.Side, err error) {
 			}
 		}
 	}
-	side = chosenSide(text, f.Path, latest, searched, keep, won)
+	side = chosenSide(text, f.Path, latest, searched, r.Keeps, won)
 	side.Ahead = ahead
 	return side, nil
 }
@@ -124,17 +102,16 @@ func familyFolder(path string) (folder, family string) {
 
 // chooseFamily says which of a file's measurements an operand means: those against normbench's default,
 // or those of a family against itself, if the selector names that or there is no base but its own.
-func chooseFamily(path, selector string, entries record.Outcomes) (string, error) {
+func chooseFamily(path string, r *ref.Recording, entries record.Outcomes) (string, error) {
 	var against []string
 	based := false
-	named, _, _ := strings.Cut(selector, "@")
 	for _, e := range entries {
 		switch {
 		case e.BaseOf != "":
 			if !slices.Contains(against, e.BaseOf) {
 				against = append(against, e.BaseOf)
 			}
-		case e.Variant.Family == named:
+		case e.Variant.Family == r.Family:
 			return "", nil
 		default:
 			based = based || e.Base
@@ -142,9 +119,9 @@ func chooseFamily(path, selector string, entries record.Outcomes) (string, error
 	}
 	slices.Sort(against)
 	switch {
-	case slices.Contains(against, named):
-		return named, nil
-	case based || len(against) == 0 || selector != "" && selector != "base" && selector != "default":
+	case slices.Contains(against, r.Family):
+		return r.Family, nil
+	case based || len(against) == 0 || !r.All && !r.Bases:
 		return "", nil
 	case len(against) == 1:
 		return against[0], nil
@@ -216,38 +193,4 @@ func chosenSide(text, path string, latest, searching record.Outcomes, keep func(
 		return won[p].Chosen != "" || again[at{p, v}]
 	})
 	return s
-}
-
-// selectorOf is what stands behind the # of a recorded operand.
-func selectorOf(text string) (func(*record.Outcome) bool, error) {
-	switch text {
-	case "", "peers", "peer:" + ref.Best:
-		// Peers recorded beside our kernels do not count as ours.
-		return func(x *record.Outcome) bool {
-			_, peer := kernels.PeerName(x.Variant.Family)
-			return peer == (text != "") && x.Rivals()
-		}, nil
-	case "base":
-		return func(x *record.Outcome) bool { return x.Base }, nil
-	case "default":
-		return func(x *record.Outcome) bool { return x.Default }, nil
-	}
-	family, label, exact := strings.Cut(text, "@")
-	if name, ok := strings.CutPrefix(family, "peer:"); ok {
-		family = kernels.PeerVariant(name).Family
-	}
-	if exact && label == "" {
-		return nil, hint.Errorf(report.OperandHelp, "nothing stands behind the @ of #%s", text)
-	}
-	c, err := kernels.ParseConfig(label)
-	if err != nil {
-		return nil, err
-	}
-	return func(x *record.Outcome) bool {
-		return x.Variant.Family == family && !slices.ContainsFunc(c.Settings(),
-			func(set kernels.Setting) bool {
-				v, ok := x.Variant.Config.Lookup(set.Knob)
-				return !ok || v != set.Value
-			})
-	}, nil
 }

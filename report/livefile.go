@@ -32,7 +32,7 @@ func ReadLive(path string) (*LiveFile, error) {
 		"write tuned:FILE for a tuned table; `normbench lint FILE` reads rules"
 	data, err := textfile.Read(path, textfile.Large)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Errorf(OperandHelp, "no records at %s", path)
+		return nil, hint.Errorf(record.OperandHelp, "no records at %s", path)
 	} else if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "live compare %s: %w", path,
 			durable.Cause(err))

@@ -53,10 +53,6 @@ func distinct(runs []*record.Run) []*record.Run {
 	})
 }
 
-// OperandHelp is the grammar of recorded operands in words, for hints.
-const OperandHelp = "an operand is a records file or results folder, with #base, #peers, " +
-	"#FAMILY, #FAMILY@LABEL or #peer:NAME behind it if need be, or tuned:FILE"
-
 // Title names the devices and protocols that a comparison is of.
 func (c *Comparison) Title() string {
 	title := "Speed against the stream"

@@ -15,6 +15,7 @@ import (
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/ab"
+	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/sweep/verdict"
 )
@@ -104,7 +105,7 @@ func compareRecorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Measurement) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
 			return nil, hint.Errorf("leave out --shapes, --model, --op, --pass and --dtype to see all it holds; "+
-				report.OperandHelp, "%s holds no record that fits", text)
+				record.OperandHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}

@@ -10,6 +10,10 @@ import (
 	"normbench/sweep/stats"
 )
 
+// OperandHelp is the grammar of recorded operands in words, for hints.
+const OperandHelp = "an operand is a records file or results folder, with #base, #peers, " +
+	"#FAMILY, #FAMILY@LABEL or #peer:NAME behind it if need be, or tuned:FILE"
+
 // A File is a records file, a summary of each record.
 type File struct {
 	Path  string // of the file itself, also where a folder was asked for

@@ -1,5 +1,5 @@
 // Package ref has the grammar of operands: texts that name variants to run, such as base,
-// rms_fwd/cta_reg@w8, or results/nvidia-h200#base. What recorded ones have is read by package lab.
+// rms_fwd/cta_reg@w8, or results/nvidia-h200#base. What the records of one have is read by package lab.
 package ref
 
 import (
@@ -94,7 +94,7 @@ func (s *Resolver) Parse(text string) (r *Ref, err error) {
 		r.Kind, r.Name = Preset, name
 		r.preset, err = presets.Lookup(name)
 		return r, err
-	case form == "tuned":
+	case form+":" == tunedForm:
 		r.Kind, r.Name = Tuned, name
 		_, err = tune.Read(name)
 		return r, err
@@ -154,19 +154,15 @@ func (s *Resolver) isRecording(text string) bool {
 }
 
 // parseFamily reads FAMILY or FAMILY@LABEL.
-func (s *Resolver) parseFamily(r *Ref) (err error) {
-	family, label, labelled := strings.Cut(r.Text, "@")
-	if labelled && label == "" {
-		return hint.Errorf("write FAMILY for its base config, or FAMILY@LABEL",
-			"nothing stands behind the @ of %s", r.Text)
+func (s *Resolver) parseFamily(r *Ref) error {
+	family, config, err := parseVariant(r.Text, "write FAMILY for its base config, or FAMILY@LABEL")
+	if err != nil {
+		return err
 	}
 	if name, ok := kernels.PeerName(family); ok {
 		return hint.Errorf("write peer:"+name, "%s is no family of ours", family)
 	}
-	r.Kind, r.Name = Family, family
-	if r.config, err = kernels.ParseConfig(label); err != nil {
-		return err
-	}
+	r.Kind, r.Name, r.config = Family, family, config
 	if _, err := s.Registry.Lookup(family); err == nil {
 		return nil
 	}
@@ -177,6 +173,16 @@ func (s *Resolver) parseFamily(r *Ref) (err error) {
 		}
 	}
 	return hint.Errorf(hint.DidYouMean(family, names, RunHelp), "unknown REF %q", r.Text)
+}
+
+// parseVariant reads FAMILY or FAMILY@LABEL.
+func parseVariant(text, help string) (family string, c kernels.Config, err error) {
+	family, label, labelled := strings.Cut(text, "@")
+	if labelled && label == "" {
+		return "", c, hint.Errorf(help, "nothing stands behind the @ of %s", text)
+	}
+	c, err = kernels.ParseConfig(label)
+	return family, c, err
 }
 
 // Peer is the NAME of a peer:NAME, Best where recorded variants of peers are to run, or "".
