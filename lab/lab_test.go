@@ -181,31 +181,6 @@ func TestSweepOfGrid(t *testing.T) {
 		"progress: %s", progress)
 }
 
-// What is emulated is small, three problems of each op and pass to a family, with each set of types
-// in turn; shapes that were asked for come first.
-func TestEmulatedTasks(t *testing.T) {
-	l := New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})
-	refs, err := l.ParseAll("rms_fwd/cta_reg")
-	assert.NoError(t, err)
-	var ps []kernels.Problem
-	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16",
-		"rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
-		p := devicetest.Problem(t, text)
-		ps = append(ps, p)
-	}
-	seen := &coverage{checked: map[coveredShape]bool{}, refused: map[coveredShape]string{}}
-	tasks, none := l.emulatedTasks(refs, ps, emulatedGPU(), seen)
-	var got []string
-	for _, t := range tasks {
-		got = append(got, t.Problem.String())
-	}
-	const want = "rmsnorm/fwd/32x64/bf16 rmsnorm/fwd/21x72/fp16 rmsnorm/fwd/9x541/bf16+bias"
-	assert.That(t, strings.Join(got, " ") == want && len(none) == 0,
-		"%v and %v, want %s", got, none, want)
-	tasks, none = l.emulatedTasks(refs, ps[3:], emulatedGPU(), seen)
-	assert.That(t, len(tasks) == 0 && len(none) == 1, "of another op: %v, %v", tasks, none)
-}
-
 // A family that is swept against itself is compared with its own default, also where normbench's default
 // is faster than all of it: that stands beside it, and neither wins nor is the base. What a sweep of all
 // families wrote into the same folder stays, and the second one skips nothing of the first.

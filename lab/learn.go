@@ -16,6 +16,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/launchmap"
 	"normbench/report"
+	"normbench/sweep"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
@@ -254,7 +255,7 @@ func (l *Lab) Policy(prior, family string, info kernels.DeviceInfo, domain shape
 		classes = slices.DeleteFunc(slices.Clone(classes),
 			func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
 		if asked > 0 && len(classes) == 0 {
-			return nil, NoProblem(family)
+			return nil, sweep.NoProblem(family)
 		}
 	}
 	return learn.NewPolicy(r, step, info, domain, classes)

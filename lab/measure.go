@@ -4,6 +4,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep"
 	"normbench/sweep/record"
 )
 
@@ -35,5 +36,5 @@ func (l *Lab) ExplainMeasured(name, family string, c *BenchTask) (*report.Table,
 		table := report.MeasuredTable(r, b.Run, plan, match+": "+why)
 		return table, nil
 	}
-	return nil, NoProblem(p.String())
+	return nil, sweep.NoProblem(p.String())
 }

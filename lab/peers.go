@@ -187,7 +187,7 @@ func (l *Lab) PreparePeers(c *OpenOptions, dev kernels.Device, refs []*ref.Ref,
 const maxDeaths = 2
 
 // Chooser settles on a variant as ab.Choose does, and says what it saw of peers.
-func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) Chooser {
+func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) sweep.Chooser {
 	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
 		alive := slices.DeleteFunc(slices.Clone(vs), func(v kernels.Variant) bool {
 			name, _ := kernels.PeerName(v.Family)

@@ -212,7 +212,7 @@ func (l *Lab) keepEntries(s *SweepTask) error {
 	}
 	for j, r := range refs {
 		if !used[j] {
-			return NoProblem("--keep " + r.Text)
+			return sweep.NoProblem("--keep " + r.Text)
 		}
 	}
 	return nil

@@ -287,7 +287,7 @@ func (cfg *gateConfig) check(e *env, families []*kernels.Family) (part report.Ga
 	}
 	part = report.GatePart{Family: cfg.kernels, Outcome: &report.GateOutcome{Kind: report.Passed, Reason: v.Counts()}}
 	if len(v.Findings) > 0 {
-		part.Checks = lab.VerifyTable(repeats, v.Findings)
+		part.Checks = report.VerifyTable(repeats, v.Findings)
 	}
 	notRun := v.NotRun()
 	switch o := part.Outcome; {

@@ -13,8 +13,8 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/launchmap"
-	"normbench/lab"
 	"normbench/report"
+	"normbench/sweep"
 	"normbench/sweep/shapes"
 	"normbench/tune"
 )
@@ -226,7 +226,7 @@ func (cfg *mapConfig) book(e *env, export bool) (*launchmap.Book, []launchmap.Cl
 	}
 	classes = slices.DeleteFunc(classes, func(c launchmap.Class) bool { return c.Op != f.Op || c.Pass != f.Pass })
 	if len(classes) == 0 {
-		return nil, nil, lab.NoProblem(f.Name)
+		return nil, nil, sweep.NoProblem(f.Name)
 	}
 	return t.Book, classes, nil
 }

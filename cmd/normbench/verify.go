@@ -27,7 +27,7 @@ type verifyConfig struct {
 
 func verifyCommand(e *env) *cli.Command {
 	cfg := &verifyConfig{}
-	cfg.first = func() *report.Table { return lab.VerifyTable(0, nil) }
+	cfg.first = func() *report.Table { return report.VerifyTable(0, nil) }
 	return e.command(&cli.Command{
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
@@ -80,7 +80,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	stopped := err != nil && e.Ctx.Err() != nil
 	if len(v.Findings) > 0 { // a run that ended early still has its rows
-		table := lab.VerifyTable(cfg.repeats, v.Findings)
+		table := report.VerifyTable(cfg.repeats, v.Findings)
 		table.Device = cfg.info.ID
 		err = cmp.Or(err, report.RenderTable(e.out, table, cfg.format))
 	}

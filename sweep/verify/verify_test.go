@@ -31,7 +31,7 @@ func faulty(t *testing.T, change func(h *kernels.HostRun)) *kernels.Registry {
 	return r
 }
 
-func check(t *testing.T, r *kernels.Registry, text string, hostile bool) *Verdicts {
+func checkTask(t *testing.T, r *kernels.Registry, text string, hostile bool) *Verdicts {
 	t.Helper()
 	p := devicetest.Problem(t, text)
 	c := &Checker{Registry: r, Device: cpu.New(r), Code: Host, Seed: 5, Hostile: hostile, Repeats: 2,
@@ -74,7 +74,7 @@ func TestEveryDrawIsChecked(t *testing.T) {
 		{"tiny", "rmsnorm/fwd/2x64/bf16", "on tiny rows: y is wrong in 1", false, func(x float32) bool { return x > 0 && x < 1e-2 }},
 		{"large", "rmsnorm/fwd/1x64/fp16", "on large rows: y is wrong in 1", false, func(x float32) bool { return x > 500 }},
 	} {
-		k := check(t, spoil(test.when), test.problem, test.hostile)
+		k := checkTask(t, spoil(test.when), test.problem, test.hostile)
 		reasons := strings.Join(k.Reasons, "")
 		_, reason, _ := strings.Cut(reasons, ": ")
 		assert.That(t, k.Configs == 1 && (k.Failed == 1) == (test.want != "") && strings.HasPrefix(reason, test.want) &&
@@ -85,7 +85,7 @@ func TestEveryDrawIsChecked(t *testing.T) {
 
 // A kernel that overwrites an input is named with it, though its outputs are right and their bits too.
 func TestChangedInputFails(t *testing.T) {
-	k := check(t, faulty(t, func(h *kernels.HostRun) {
+	k := checkTask(t, faulty(t, func(h *kernels.HostRun) {
 		if h.Mem["x"].At(3) > 0 { // once: what it has read before is what is compared
 			h.Mem["x"].Set(3, -h.Mem["x"].At(3))
 		}
@@ -97,7 +97,7 @@ func TestChangedInputFails(t *testing.T) {
 // The bits of several runs are compared on the first draw, and as many runs are reported as happened.
 func TestBitsOfRunsAreCompared(t *testing.T) {
 	run := 0
-	k := check(t, faulty(t, func(h *kernels.HostRun) {
+	k := checkTask(t, faulty(t, func(h *kernels.HostRun) {
 		run++
 		rstd := kernels.Elements[uint32](h.Mem["rstd"])
 		rstd[0] ^= uint32(run & 1)

@@ -1,6 +1,7 @@
-package lab
+package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -13,8 +14,6 @@ import (
 	"normbench/kernels/devices/emulate"
 	"normbench/kernels/launchmap"
 	"normbench/sweep"
-	"normbench/sweep/verify"
-	"normbench/tune/ref"
 )
 
 // noSpace helps where the emulator's programs have no room.
@@ -47,8 +46,8 @@ const emulatedRuns = 2
 // ones of its shapes, all that are typed and up to three of others, then at smallShapes until there
 // are three. Where there are several sets of types and options, each shape has another one. none are
 // the REFs without any.
-func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo,
-	seen *coverage) (tasks []sweep.Task, none []string) {
+func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info kernels.DeviceInfo) (
+	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
 	found := map[string]bool{}
 	add := func(p kernels.Problem, vs []kernels.Variant) {
@@ -89,18 +88,18 @@ func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.
 		for _, r := range refs {
 			picked := 0
 			for _, s := range shapes {
-				for i := 0; i < len(classes) && (picked < emulatedShapes || seen.typed[s]); i++ {
+				for i := 0; i < len(classes) && (picked < emulatedShapes || c.isTyped(s[0], s[1])); i++ {
 					p := classes[(picked+i)%len(classes)]
 					p.M, p.N = s[0], s[1]
-					vs, err := seen.checkedVariants(l)(r, p, info)
+					vs, err := r.Variants(p, info)
 					if len(vs) > 0 {
 						add(p, vs)
 						found[r.Text] = true
-						seen.add(r, p)
+						c.seen.add(r, p)
 						picked++
 						break
 					}
-					seen.refuse(r, p, err)
+					c.seen.refuse(r, p, err)
 				}
 			}
 		}
@@ -113,44 +112,45 @@ func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.
 	return tasks, none
 }
 
-// emulatedRefs are the REFs whose CUDA code is emulated beside what the host ran: those asked for.
-// Without REFs they are the families of tasks and the user's guests. Families stand also for REFs
+// emulatedOperands are those whose CUDA code is emulated beside what the host ran: those asked for.
+// Without any they are the families of tasks and the user's guests. Families stand also for operands
 // that are tuned for a device, which have no answer at the small shapes.
-func (l *Lab) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []sweep.Task) (
-	refs []*ref.Ref, err error) {
-	tuned := func(r *ref.Ref) bool { return r.Kind == ref.Tuned || r.Kind == ref.Recorded }
+func (c *run) emulatedOperands(guests []*kernels.Family, tasks []sweep.Task) (operands []sweep.Operand) {
+	recorded := func(r sweep.Operand) bool { return r.Recorded }
 	var names []string
-	if len(asked) == 0 || slices.ContainsFunc(asked, tuned) {
+	if len(c.operands) == 0 || slices.ContainsFunc(c.operands, recorded) {
 		for _, t := range tasks {
 			for _, v := range t.Variants {
 				names = append(names, v.Family)
 			}
 		}
 	}
-	if len(asked) == 0 {
+	if len(c.operands) == 0 {
 		for _, f := range guests {
 			names = append(names, f.Name)
 		}
 	}
-	refs = slices.DeleteFunc(slices.Clone(asked),
-		func(r *ref.Ref) bool { return tuned(r) || r.Kind == ref.Peer })
+	operands = slices.DeleteFunc(slices.Clone(c.operands),
+		func(r sweep.Operand) bool { return r.Recorded || r.Peer })
 	for _, name := range names {
-		if slices.ContainsFunc(refs, func(r *ref.Ref) bool { return r.Text == name }) {
+		named := func(r sweep.Operand) bool { return r.Text == name }
+		if slices.ContainsFunc(operands, named) {
 			continue
 		}
-		r, err := l.Parse(name)
-		if err != nil {
-			return nil, err
+		if i := slices.IndexFunc(c.seen.operands, named); i >= 0 {
+			operands = append(operands, c.seen.operands[i])
+			continue
 		}
-		refs = append(refs, r)
+		operands = append(operands, sweep.FamilyOperand(c.Registry, name))
 	}
-	return refs, nil
+	return operands
 }
 
 // emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
 // nothing, and the verification has them as not run.
-func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *VerifyTask) error {
-	step := l.Wait("building the emulator")
+func (c *run) emulate(refs []sweep.Operand) error {
+	v := c.found
+	step := c.Wait("building the emulator")
 	defer step.End()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
 	if err != nil {
@@ -162,15 +162,15 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *VerifyTask) error
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := l.emulatedTasks(refs, asked.Problems, info, v.seen)
+	tasks, none := c.emulatedTasks(refs, c.Problems, info)
 	for _, name := range none {
 		v.noteUnrun(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
 	}
-	emulator, err := emulate.New(l.Ctx, dir)
+	emulator, err := emulate.New(c.ctx, dir)
 	switch {
-	case l.Ctx.Err() != nil:
-		return l.Ctx.Err()
+	case c.ctx.Err() != nil:
+		return c.ctx.Err()
 	case errors.Is(err, emulate.ErrSpace):
 		return hint.Errorf(noSpace, "%w", err)
 	case err != nil:
@@ -184,12 +184,12 @@ func (l *Lab) emulate(v *Verification, refs []*ref.Ref, asked *VerifyTask) error
 		return nil
 	}
 	defer emulator.Close()
-	dev := emulate.NewDevice(l.Ctx, emulator.UsePython(l.loader.Python), l.Registry, info, asked.Config.limit(emulate.Limit))
+	dev := emulate.NewDevice(c.ctx, emulator.UsePython(c.Python), c.Registry, info, cmp.Or(c.Limit, emulate.Limit))
 	defer dev.Close()
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	err = l.check(v, dev, verify.Emulated, refs, tasks, asked, emulatedRuns)
+	err = c.check(dev, Emulated, refs, tasks, emulatedRuns)
 	if errors.Is(err, emulate.ErrSpace) {
 		err = hint.Errorf(noSpace, "%w", err)
 	}

@@ -1,10 +1,11 @@
-package lab
+package verify
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -12,16 +13,13 @@ import (
 	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/families/manifest"
 	"normbench/sweep"
-	"normbench/sweep/replay"
 	"normbench/sweep/shapes"
-	"normbench/sweep/verify"
-	"normbench/tune/ref"
 )
 
 // codes are what a count says of each.
 var codes = []struct{ code, words string }{
-	{verify.Host, "of host code"}, {verify.CUDA, "of CUDA code"},
-	{verify.Emulated, "of GPU code, emulated"}, {verify.Peer, "of peers"},
+	{Host, "of host code"}, {CUDA, "of CUDA code"},
+	{Emulated, "of GPU code, emulated"}, {Peer, "of peers"},
 }
 
 // A Verification is what a verify has found.
@@ -35,18 +33,16 @@ type Verification struct {
 	Unrun    []string        // families, or REFs, whose CUDA code was not run
 	Missed   []string        // typed shapes that were not checked, each with the REF
 	why      string          // of the first
-	seen     *coverage
-	help     string // how to have them run
+	help     string          // how to have them run
 }
 
-// namesOf are those of several REFs that have a variant, with commas: a row says by which of them it
+// namesOf are those of several operands that have a variant, with commas: a row says by which of them it
 // is there. They are "" where the only one is the family.
-func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo, variants variantsFunc) func(
-	kernels.Problem, kernels.Variant) string {
+func namesOf(refs []sweep.Operand, d kernels.DeviceInfo) func(kernels.Problem, kernels.Variant) string {
 	return func(p kernels.Problem, x kernels.Variant) string {
 		var list []string
 		for _, r := range refs {
-			if vs, _ := variants(r, p, d); len(refs) > 1 && slices.Contains(vs, x) {
+			if vs, _ := r.Variants(p, d); len(refs) > 1 && slices.Contains(vs, x) {
 				list = append(list, r.Text)
 			}
 		}
@@ -58,9 +54,9 @@ func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo, variants variantsFu
 }
 
 // add adds the rows and counts of k.
-func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
+func (v *Verification) add(k *Verdicts, p kernels.Problem) {
 	switch {
-	case k.Unrun != "" && k.Code == verify.Peer && !k.Unfit:
+	case k.Unrun != "" && k.Code == Peer && !k.Unfit:
 		v.Refused++
 	case k.Unrun != "":
 		k.Unrun = strings.TrimPrefix(strings.TrimPrefix(k.Unrun, manifest.Prefix), nvrtc.Module)
@@ -125,115 +121,125 @@ func (v *Verification) NotRun() error {
 func (v *Verification) Failures() (lines []string) {
 	for i := range v.Findings {
 		if f := &v.Findings[i]; f.Failed > 0 && !f.Further {
-			_, _, text := wordOf(f)
+			_, _, text := f.Word()
 			lines = append(lines, fmt.Sprintf("%s of %s: %s", f.Family.Name, f.Problem, text))
 		}
 	}
 	return lines
 }
 
-// A VerifyTask says what to verify, on a device that is open.
-type VerifyTask struct {
-	Config   *OpenOptions
+// A Task says what to verify, on a device that is open.
+type Task struct {
+	Registry *kernels.Registry
+	Users    []*kernels.Family // of the user's folder
+	Folder   string            // itself
 	Device   kernels.Device
 	Problems []kernels.Problem
-	Refs     []*ref.Ref // none stands for every family in its base config
-	All      bool       // every config of the families that Refs are, or of all
-	HostOnly bool       // on a cpu: no CUDA code in the emulator
+	Operands []sweep.Operand // none stands for every family in its base config
+	All      bool            // every config of the families that Operands are, or of all
+	HostOnly bool            // on a cpu: no CUDA code in the emulator
 	Seed     uint64
 	Hostile  bool // add draws of extreme and of non-finite rows
 	Repeats  int
 	Typed    []shapes.Shape // those of Problems that were asked for one by one
+	Limit    time.Duration  // of a launch in the emulator; 0 for its own
+	Helper   []string       // the command of a compile helper
+	Python   string         // that has Triton, as triton.Python reads it
+	// Prepare has peers compile before they are checked.
+	Prepare func() error
 }
 
-// Verify runs the checks. What was found before an error stands beside it.
-func (l *Lab) Verify(c *VerifyTask) (*Verification, error) {
+// A run is a Task in the making.
+type run struct {
+	*Task
+	*console.Console
+	ctx      context.Context
+	operands []sweep.Operand
+	found    *Verification
+	seen     *coverage
+}
+
+// Run runs the checks, and tells the console how far they are. What was found before an error stands
+// beside it.
+func Run(ctx context.Context, out *console.Console, t *Task) (*Verification, error) {
 	v := &Verification{done: map[string]int{}, compiled: map[string]bool{},
 		help: "verify them on a GPU: --device cuda"}
+	c := &run{Task: t, Console: out, ctx: ctx, found: v}
+	for _, o := range t.Operands {
+		c.operands = append(c.operands, c.withFallback(o))
+	}
 	info := c.Device.Info()
 	onHost := info.Kind == kernels.KindCPU
-	if _, replayed := c.Device.(*replay.Device); replayed {
-		return v, hint.Errorf("use --device cpu or --device cuda",
-			"verify runs kernels, and %s has recorded times only", cmp.Or(c.Config.Device, "auto"))
-	}
 	if c.HostOnly && !onHost {
 		return v, hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code",
 			info.Name)
 	}
-	step := l.Wait("laying out and compiling")
+	step := c.Wait("laying out and compiling")
 	defer step.End()
-	refs, guests, err := l.hostCheck(c.Problems, c.All, c.Config.Timeout, info, slices.Clone(c.Refs), v)
+	operands, guests, err := c.hostCheck()
 	if err != nil {
 		return v, err
 	}
-	seen := l.newCoverage(c, guests)
-	v.seen = seen
-	tasks, err := l.layOutChecks(c, refs, seen)
-	if err == nil && len(c.Refs) == 0 {
-		err = l.checkLaidOut(tasks, guests, info)
+	c.seen = c.newCoverage(guests)
+	tasks, err := c.layOut(operands)
+	if err == nil && len(c.operands) == 0 {
+		err = c.checkLaidOut(tasks, guests, info)
 	}
 	if err != nil {
 		return v, err
 	}
-	l.Notef("%s, inputs from --seed %d", info.Name, c.Seed)
-	code := verify.CUDA
+	c.Notef("%s, inputs from --seed %d", info.Name, c.Seed)
+	code := CUDA
 	if onHost {
-		code = verify.Host
+		code = Host
 	}
-	seen.ran(l, refs, info)
-	if err = l.check(v, c.Device, code, refs, tasks, c, c.Repeats); err != nil {
+	c.noteRan(operands, info)
+	if err = c.check(c.Device, code, operands, tasks, c.Repeats); err != nil {
 		return v, err
 	}
-	if !onHost {
-		seen.noteUncovered(l, v)
-		return v, err
-	}
-	if c.HostOnly {
-		if v.Checks() == 0 && len(guests) > 0 {
-			v.noteUnrun(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
+	switch {
+	case onHost && !c.HostOnly:
+		if cuda := c.emulatedOperands(guests, tasks); len(cuda) > 0 {
+			err = c.emulate(cuda)
 		}
-		seen.noteUncovered(l, v)
-		return v, nil
-	}
-	cuda, err := l.emulatedRefs(c.Refs, guests, tasks)
-	if err == nil && len(cuda) > 0 {
-		err = l.emulate(v, cuda, c)
+	case onHost && v.Checks() == 0 && len(guests) > 0:
+		v.noteUnrun(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
 	}
 	if err == nil {
-		seen.noteUncovered(l, v)
+		c.noteUncovered()
 	}
 	return v, err
 }
 
-// layOutChecks lays out what runs on the device: of refs those that it can run.
-func (l *Lab) layOutChecks(c *VerifyTask, refs []*ref.Ref, seen *coverage) ([]sweep.Task, error) {
+// layOut lays out what runs on the device: those of the operands that it can run.
+func (c *run) layOut(operands []sweep.Operand) ([]sweep.Task, error) {
 	info := c.Device.Info()
 	switch {
-	case c.All && (len(c.Refs) == 0 || len(refs) > 0):
+	case c.All && (len(c.operands) == 0 || len(operands) > 0):
 		var only []string
-		for _, r := range refs {
+		for _, r := range operands {
 			only = append(only, r.Text)
 		}
-		return sweep.Grid(l.Ctx, l.Registry, c.Problems, info, only, nil)
-	case len(c.Refs) == 0:
-		return l.baseTasks(c.Problems, info)
+		return sweep.Grid(c.ctx, c.Registry, c.Problems, info, only, nil)
+	case len(c.operands) == 0:
+		return c.baseTasks(c.Problems, info)
 	}
-	if err := l.PreparePeers(c.Config, c.Device, refs, c.Problems); err != nil || len(refs) == 0 {
+	if err := c.Prepare(); err != nil || len(operands) == 0 {
 		return nil, err
 	}
-	return l.tasksOf(c.Problems, refs, info, nil, seen.checkedVariants(l))
+	return sweep.LayOut(c.Registry, c.Problems, operands, info, nil)
 }
 
 // baseTasks is every serving family in its base config, where it has a valid
 // one.
-func (l *Lab) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.Task, error) {
+func (c *run) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
 		}
 		t := sweep.Task{Problem: p}
-		for _, f := range l.Registry.FamiliesFor(p) {
+		for _, f := range c.Registry.FamiliesFor(p) {
 			if base := f.Base(p, info); f.Refuse(p, base, info) == nil {
 				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: base})
 			}
@@ -243,33 +249,32 @@ func (l *Lab) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 	return tasks, nil
 }
 
-// check runs the checks of all tasks of refs on dev, which runs code, and adds their rows: one per
+// check runs the checks of all tasks of operands on dev, which runs code, and adds their rows: one per
 // output of a variant. Beside an error stands what was found before.
-func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*ref.Ref,
-	tasks []sweep.Task, asked *VerifyTask, repeats int) error {
-	step := l.Wait("checking")
+func (c *run) check(dev kernels.Device, code string, operands []sweep.Operand, tasks []sweep.Task,
+	repeats int) error {
+	step := c.Wait("checking")
 	defer step.End()
 	done, total, where := 0, 0, ""
 	for _, task := range tasks {
 		total += len(task.Variants)
 	}
-	v.Total += total
-	if code == verify.Emulated {
+	c.found.Total += total
+	if code == Emulated {
 		where = " in the emulator"
 	}
-	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: asked.Seed,
-		Hostile: asked.Hostile, Repeats: repeats,
-		Refs: l.namesOf(refs, dev.Info(), v.seen.checkedVariants(l))}
-	c.Now = func(p kernels.Problem, family string) {
+	checker := Checker{Registry: c.Registry, Device: dev, Code: code, Seed: c.Seed, Hostile: c.Hostile,
+		Repeats: repeats, Refs: namesOf(operands, dev.Info())}
+	checker.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s", family, p, where)
 		step.Reach(console.Amount{Done: done, Total: total, Unit: "checks"})
 		done++
 	}
 	for _, task := range tasks {
 		step.Set("opening %s%s", task.Problem, where)
-		found, err := c.Check(l.Ctx, task)
+		found, err := checker.Check(c.ctx, task)
 		for _, k := range found {
-			v.add(k, task.Problem)
+			c.found.add(k, task.Problem)
 		}
 		if err != nil {
 			return err
@@ -280,14 +285,14 @@ func (l *Lab) check(v *Verification, dev kernels.Device, code string, refs []*re
 
 // A Finding is one output of verdicts, or none where nothing was computed.
 type Finding struct {
-	*verify.Verdicts
+	*Verdicts
 	Problem kernels.Problem
 	Output  kernels.OutputCheck
 	Further bool // another output stands above it
 }
 
 // findings has one for each output.
-func findings(k *verify.Verdicts, p kernels.Problem) (list []Finding) {
+func findings(k *Verdicts, p kernels.Problem) (list []Finding) {
 	for i, name := range k.Order {
 		list = append(list, Finding{k, p, k.Outputs[name], i > 0})
 	}
@@ -295,4 +300,19 @@ func findings(k *verify.Verdicts, p kernels.Problem) (list []Finding) {
 		list = []Finding{{Verdicts: k, Problem: p}}
 	}
 	return list
+}
+
+// Word is a word, and what is wrong with the first of the configs: apart, and for people.
+func (k *Finding) Word() (word, reason, text string) {
+	switch {
+	case k.Failed > 0:
+		return "FAILED", k.Reasons[0], fmt.Sprintf("%d FAILED, first %s", k.Failed, k.Reasons[0])
+	case k.Unrun != "" && k.Code == Peer:
+		return "refused", k.Unrun, k.Unrun
+	case k.Unrun != "":
+		return "not run", k.Unrun, k.Unrun
+	case k.Partly != "":
+		return "stopped", k.Partly, "stopped: " + k.Partly
+	}
+	return "ok", "", "ok"
 }
