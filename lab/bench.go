@@ -95,7 +95,7 @@ func (l *Lab) benchTasks(c *BenchTask) ([]sweep.Task, error) {
 	if err := l.PreparePeers(c.Config, dev, c.Refs, c.Problems); err != nil {
 		return nil, err
 	}
-	fastest := l.Chooser(dev, c.Protocol)
+	fastest := l.chooser(dev, c.Protocol)
 	if c.All {
 		fastest = nil
 	}

@@ -27,7 +27,6 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/families/manifest"
 	"normbench/kernels/launchmap"
-	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
@@ -88,10 +87,10 @@ type Lab struct {
 	Started func() bool
 	quit    func() // ends the program, as a signal does before that
 
-	peers  []kernels.Peer // once a device with peers is open
-	timed  []*peers.Device
-	deaths map[string]int          // how often a peer took its process down, or hung
-	files  map[string]*record.File // by path: operands may choose from one file
+	peers []kernels.Peer          // once a device with peers is open
+	timed []kernels.Device        // with peers
+	best  *ab.Chooser             // of the variants of one operand
+	files map[string]*record.File // by path: operands may choose from one file
 }
 
 // New makes a lab without devices. Every peer has a family in its registry. Until a device is opened
@@ -99,7 +98,7 @@ type Lab struct {
 // on to the end and write.
 func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func()) *Lab {
 	l := &Lab{Console: c, Resolver: &ref.Resolver{Registry: peers.Register(r, nil), Note: c.NoteOnce},
-		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{},
+		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, best: ab.NewChooser(c),
 		files: map[string]*record.File{}}
 	l.Resolver.Recorded = l.recordedVariants
 	return l
@@ -389,21 +388,4 @@ func (l *Lab) HasBaseline(family string) bool {
 func (l *Lab) AnyBaseline() bool {
 	return slices.ContainsFunc(l.Registry.Families,
 		func(f *kernels.Family) bool { return strings.HasPrefix(f.Name, families.Baseline) })
-}
-
-// WithBaseline are the pairs of whose A the other checkout has the family, or some of its families.
-func (l *Lab) WithBaseline(pairs []ab.Pair) (left []ab.Pair) {
-	for _, p := range pairs {
-		p.Of[0] = slices.DeleteFunc(slices.Clone(p.Of[0]), func(v kernels.Variant) bool {
-			if l.HasBaseline(v.Family) {
-				return false
-			}
-			l.NoteOnce(fmt.Sprintf("%s: %s in %s", v.Family, report.NewFamily, l.Baseline))
-			return true
-		})
-		if len(p.Of[0]) > 0 {
-			left = append(left, p)
-		}
-	}
-	return left
 }

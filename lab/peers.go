@@ -12,12 +12,10 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/peers"
-	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
-	"normbench/sweep/stats"
 	"normbench/tune/ref"
 )
 
@@ -182,60 +180,6 @@ func (l *Lab) PreparePeers(c *OpenOptions, dev kernels.Device, refs []*ref.Ref,
 	return l.Prepare(c, dev, tasks)
 }
 
-// maxDeaths is how often a peer may take its process down or hang, each of which may have cost its
-// whole time limit.
-const maxDeaths = 2
-
-// Chooser settles on a variant as ab.Choose does, and says what it saw of peers.
-func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) sweep.Chooser {
-	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
-		alive := slices.DeleteFunc(slices.Clone(vs), func(v kernels.Variant) bool {
-			name, _ := kernels.PeerName(v.Family)
-			return l.deaths[name] >= maxDeaths
-		})
-		if len(alive) == 0 {
-			return vs[0], nil // measuring it will say why
-		}
-		var visiting func(*sweep.Arm)
-		_, peer := kernels.PeerName(vs[0].Family)
-		if peer && len(alive) > 1 {
-			waiting := l.Wait("peer:best: opening %s", p)
-			defer waiting.End()
-			visiting = func(a *sweep.Arm) {
-				name, _ := kernels.PeerName(a.Variant.Family)
-				waiting.Set("peer:best: timing %s on %s", name, p)
-			}
-		}
-		s := &sweep.Session{Device: dev, Registry: l.Registry, Problem: p, Protocol: pr, Seed: 1}
-		v, arms, err := ab.Choose(l.Ctx, s, alive, visiting)
-		if peer && arms != nil {
-			l.reportPeers(p, arms)
-		}
-		return v, err
-	}
-}
-
-// reportPeers tells how fast the peers of a problem are, and counts those that died.
-func (l *Lab) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
-	var text []string
-	for _, a := range arms {
-		name, _ := kernels.PeerName(a.Variant.Family)
-		f := a.Failure
-		switch {
-		case f == nil:
-			text = append(text, fmt.Sprintf("%s %s us", name, report.Micros(stats.Median(a.Samples))))
-		case f.Status != kernels.StatusRefused:
-			text = append(text, name+" "+console.OneLine(f.Error()))
-		}
-		if f != nil && (f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash) {
-			if l.deaths[name]++; l.deaths[name] == maxDeaths {
-				l.Notef("no more of peer %s: %s", name, console.OneLine(f.Error()))
-			}
-		}
-	}
-	l.Notef("%s: %s", p, strings.Join(text, ", "))
-}
-
 // TableNotes are what a table should say of its operands: tables of another device, and the
 // versions of the peers among the families, each once.
 func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
@@ -247,18 +191,13 @@ func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
 			}
 		}
 	}
-	for _, p := range l.peers {
-		for _, f := range families {
-			if name, ok := kernels.PeerName(f); ok && name == p.Name {
-				notes = append(notes, f+" is "+p.System+": "+p.Version)
-				for _, d := range l.timed {
-					if text := d.HostBound(f); text != "" {
-						notes = append(notes, f+": "+text)
-					}
-				}
-				break
-			}
-		}
+	return append(notes, ab.PeerNotes(l.peers, families, l.timed...)...)
+}
+
+// chooser settles on variants with a protocol, as ab.Chooser does.
+func (l *Lab) chooser(dev kernels.Device, pr record.Protocol) sweep.Chooser {
+	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
+		return l.best.Choose(l.Ctx, &sweep.Session{Device: dev, Registry: l.Registry, Problem: p, Protocol: pr,
+			Seed: ab.ChooseSeed}, vs)
 	}
-	return notes
 }

@@ -1,19 +1,12 @@
 package report
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
 	"normbench/internal/console"
-	"normbench/internal/durable"
-	"normbench/internal/hint"
-	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/launchmap"
@@ -28,32 +21,11 @@ type LiveFile struct{ ab.Experiment }
 
 // ReadLive reads the file of a live compare.
 func ReadLive(path string) (*LiveFile, error) {
-	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; " +
-		"write tuned:FILE for a tuned table; `normbench lint FILE` reads rules"
-	data, err := textfile.Read(path, textfile.Large)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Errorf(record.OperandHelp, "no records at %s", path)
-	} else if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "live compare %s: %w", path,
-			durable.Cause(err))
-	}
-	if err := durable.Verify(data); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	m, err := ab.Parse(data)
+	m, err := ab.Read(path)
 	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "%s is no live compare: %w", path, err)
+		return nil, err
 	}
 	return &LiveFile{*m}, nil
-}
-
-// Write writes the compare to its file, every sample in it, whole or not at all.
-func (l *LiveFile) Write(p durable.Place) error {
-	data, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	return p.Write(durable.SealText(append(data, '\n')))
 }
 
 // Sides are the arms as operands, each round's median a sample.
@@ -81,14 +53,6 @@ func (l *LiveFile) Sides() (sides [2]Side) {
 		}
 	}
 	return sides
-}
-
-// Families are those of both arms, some more than once.
-func (l *LiveFile) Families() (names []string) {
-	for _, d := range l.Duels {
-		names = append(names, d.A.Family, d.B.Family)
-	}
-	return names
 }
 
 // notes are what stands below the table.

@@ -122,7 +122,7 @@ func compareRecorded(e *env, ops []string, wanted func(kernels.Problem) bool) (*
 		for _, r := range c.OneSided {
 			has[r.A.Status == report.Missing] = r.Problem
 		}
-		return nil, lab.NoneInCommon("%s has %s, and %s has %s", ops[0], has[false], ops[1], has[true])
+		return nil, ab.NoneInCommon("%s has %s, and %s has %s", ops[0], has[false], ops[1], has[true])
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {

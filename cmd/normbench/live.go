@@ -108,11 +108,11 @@ func fightLive(e *env, cfg *compareConfig) (run *report.LiveFile, nothing string
 		return nil, sameVariants, nil
 	}
 	if e.Baseline != "" {
-		if pairs = e.WithBaseline(pairs); len(pairs) == 0 {
+		if pairs = ab.WithBaseline(e.Console, e.Registry, e.Baseline, pairs); len(pairs) == 0 {
 			return nil, report.NewFamily, nil
 		}
 	}
-	run, err = e.RunLive(&lab.CompareTask{Config: &cfg.OpenOptions, Compare: m, Refs: refs, Pairs: pairs, Rule: rule,
+	run, err = e.RunLive(&lab.CompareTask{Config: &cfg.OpenOptions, Runner: m, Refs: refs, Pairs: pairs, Rule: rule,
 		Policy: ab.GatePolicy{Gate: flags.gate, Strict: flags.strict}, Out: flags.out, Resume: flags.resume})
 	return run, "", err
 }

@@ -3,8 +3,11 @@ package ab
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
+	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/sweep"
 	"normbench/sweep/stats"
@@ -63,4 +66,94 @@ func rank(a *sweep.Arm) int {
 		return 1
 	}
 	return 0
+}
+
+// maxDeaths is how often a peer may take its process down or hang, each of which may have cost its
+// whole time limit.
+const maxDeaths = 2
+
+// ChooseSeed is that of the inputs with which variants are chosen among.
+const ChooseSeed = 1
+
+// A Chooser chooses among variants, tells the console what it saw of peers, and asks no more of one that
+// died again.
+type Chooser struct {
+	*console.Console
+	deaths map[string]int // how often a peer took its process down, or hung
+}
+
+// NewChooser has seen nobody die.
+func NewChooser(out *console.Console) *Chooser { return &Chooser{out, map[string]int{}} }
+
+// Choose settles on one of the variants of a session's problem, as the function Choose does.
+func (c *Chooser) Choose(ctx context.Context, s *sweep.Session, vs []kernels.Variant) (kernels.Variant, error) {
+	if len(vs) == 1 {
+		return vs[0], nil
+	}
+	alive := slices.DeleteFunc(slices.Clone(vs), func(v kernels.Variant) bool {
+		name, _ := kernels.PeerName(v.Family)
+		return c.deaths[name] >= maxDeaths
+	})
+	if len(alive) == 0 {
+		return vs[0], nil // measuring it will say why
+	}
+	var visiting func(*sweep.Arm)
+	_, peer := kernels.PeerName(vs[0].Family)
+	if peer && len(alive) > 1 {
+		waiting := c.Wait("peer:best: opening %s", s.Problem)
+		defer waiting.End()
+		visiting = func(a *sweep.Arm) {
+			name, _ := kernels.PeerName(a.Variant.Family)
+			waiting.Set("peer:best: timing %s on %s", name, s.Problem)
+		}
+	}
+	v, arms, err := Choose(ctx, s, alive, visiting)
+	if peer && arms != nil {
+		c.reportPeers(s.Problem, arms)
+	}
+	return v, err
+}
+
+// reportPeers tells how fast the peers of a problem are, and counts those that died.
+func (c *Chooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
+	var text []string
+	for _, a := range arms {
+		name, _ := kernels.PeerName(a.Variant.Family)
+		f := a.Failure
+		switch {
+		case f == nil:
+			text = append(text, fmt.Sprintf("%s %s us", name, console.Micros(stats.Median(a.Samples))))
+		case f.Status != kernels.StatusRefused:
+			text = append(text, name+" "+console.OneLine(f.Error()))
+		}
+		if f != nil && (f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash) {
+			if c.deaths[name]++; c.deaths[name] == maxDeaths {
+				c.Notef("no more of peer %s: %s", name, console.OneLine(f.Error()))
+			}
+		}
+	}
+	c.Notef("%s: %s", p, strings.Join(text, ", "))
+}
+
+// PeerNotes are the versions of the peers among families, each once, and what of them the devices found to
+// be bound by the host.
+func PeerNotes(peers []kernels.Peer, families []string, devices ...kernels.Device) (notes []string) {
+	for _, p := range peers {
+		for _, f := range families {
+			if name, ok := kernels.PeerName(f); ok && name == p.Name {
+				notes = append(notes, f+" is "+p.System+": "+p.Version)
+				for _, d := range devices {
+					timed, ok := d.(interface{ HostBound(family string) string })
+					if !ok {
+						continue
+					}
+					if text := timed.HostBound(f); text != "" {
+						notes = append(notes, f+": "+text)
+					}
+				}
+				break
+			}
+		}
+	}
+	return notes
 }

@@ -258,14 +258,16 @@ func peersIn(env map[string]string) map[string]string {
 	return there
 }
 
-// sort puts the cells into the order of the pairs, after the cells that are of none.
-func (m *Experiment) sort(pairs []Pair) {
+// add adds duels, in the order of the pairs and after the cells that are of none, and judges all.
+func (m *Experiment) add(pairs []Pair, duels ...*DuelResult) {
+	m.Duels = append(m.Duels, duels...)
 	place := map[kernels.Problem]int{}
 	for i, p := range pairs {
 		place[p.Problem] = i + 1
 	}
 	slices.SortStableFunc(m.Duels,
 		func(x, y *DuelResult) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })
+	m.Decide()
 }
 
 // A Pair is a problem with what A and what B have for it. Which of several variants it is, is

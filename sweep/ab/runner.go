@@ -6,6 +6,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
 )
@@ -17,8 +18,8 @@ type Runner struct {
 	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
 	// of the inputs, and with the problem of the orders: package verdict's error rates rest on these
 	Seed     uint64
-	Baseline bool // A's kernels are those of another checkout
-	Choose   func(kernels.Problem, []kernels.Variant) (kernels.Variant, error)
+	Baseline bool     // A's kernels are those of another checkout
+	Chooser  *Chooser // settles pairs of several variants
 	// Finished is told of each duel that is done, once the experiment is judged with it. Its error ends
 	// the experiment.
 	Finished func(*DuelResult) error
@@ -28,15 +29,14 @@ type Runner struct {
 // ends early stays in the experiment.
 func (c *Runner) Run(ctx context.Context, m *Experiment, left, all []Pair) error {
 	more := func(cell verdict.PairedRounds) bool { return m.Rule.NeedsMore(cell, len(all)) }
-	defer func() {
-		m.sort(all)
-		m.Decide()
-	}()
+	if len(left) == 0 {
+		m.add(all)
+	}
 	for i, p := range left {
 		if i+1 < len(left) {
 			c.prefetch(left[i+1])
 		}
-		d, err := c.settle(p)
+		d, err := c.settle(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -44,8 +44,7 @@ func (c *Runner) Run(ctx context.Context, m *Experiment, left, all []Pair) error
 		if err != nil {
 			return err
 		}
-		m.Duels = append(m.Duels, res)
-		m.Decide()
+		m.add(all, res)
 		if err := c.Finished(res); err != nil {
 			return err
 		}
@@ -54,13 +53,14 @@ func (c *Runner) Run(ctx context.Context, m *Experiment, left, all []Pair) error
 }
 
 // settle makes a duel of a pair.
-func (c *Runner) settle(p Pair) (d Duel, err error) {
+func (c *Runner) settle(ctx context.Context, p Pair) (d Duel, err error) {
 	d.Problem = p.Problem
-	if d.A, err = c.Choose(p.Problem, p.Of[0]); err != nil {
-		return d, err
-	}
-	if d.B, err = c.Choose(p.Problem, p.Of[1]); err != nil {
-		return d, err
+	for i, v := range []*kernels.Variant{&d.A, &d.B} {
+		s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: p.Problem, Protocol: c.Protocol,
+			Seed: ChooseSeed}
+		if *v, err = c.Chooser.Choose(ctx, s, p.Of[i]); err != nil {
+			return d, err
+		}
 	}
 	if c.Baseline {
 		d.A = c.baseline(p.Problem, d.A)

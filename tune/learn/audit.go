@@ -72,7 +72,6 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 		}
 	}
 	c := &ab.Runner{Registry: reg, Device: l.Devices[0], Protocol: match.Run.Protocol, Seed: l.Seed,
-		Choose: func(_ kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) { return vs[0], nil },
 		Finished: func(*ab.DuelResult) error {
 			progress(fmt.Sprintf("compared %d of %d problems", len(match.Duels), len(pairs)))
 			return nil

@@ -1,4 +1,4 @@
-package lab
+package ab
 
 import (
 	"cmp"
@@ -9,24 +9,24 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/sweep/ab"
-	"normbench/tune/ref"
+	"normbench/kernels/families"
+	"normbench/sweep"
 )
 
 // Pairs are the problems that both operands have a variant for; with changed those of which it
 // differs.
-func (l *Lab) Pairs(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo,
-	changed bool) (pairs []ab.Pair, err error) {
+func Pairs(out *console.Console, operands []sweep.Operand, ps []kernels.Problem, info kernels.DeviceInfo,
+	changed bool) (pairs []Pair, err error) {
 	var missing []error
 	same := 0
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
 		}
-		b := ab.Pair{Problem: p}
+		b := Pair{Problem: p}
 		have := true
-		for i, r := range refs {
-			if b.Of[i], err = l.armVariants(r, p, info); err != nil {
+		for i, r := range operands {
+			if b.Of[i], err = armVariants(r, p, info); err != nil {
 				have, missing = false, append(missing, err)
 			}
 		}
@@ -38,21 +38,21 @@ func (l *Lab) Pairs(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceIn
 		}
 	}
 	if same > 0 {
-		l.NoteOnce("left out " + console.Count(same, "cell") + ": the same variant on both sides")
+		out.NoteOnce("left out " + console.Count(same, "cell") + ": the same variant on both sides")
 	}
 	if len(pairs)+same == 0 {
 		return nil, NoneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
-		l.NoteOnce("left out " + m.Error())
+		out.NoteOnce("left out " + m.Error())
 	}
 	return pairs, nil
 }
 
 // armVariants are the variants of an operand for a problem, or the error why there are none.
-func (l *Lab) armVariants(r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant,
+func armVariants(r sweep.Operand, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant,
 	error) {
-	vs, err := l.Variants(r, p, info)
+	vs, err := r.Variants(p, info)
 	if len(vs) > 0 {
 		return vs, nil
 	}
@@ -71,4 +71,25 @@ func NoneInCommon(format string, args ...any) error {
 	why := fmt.Errorf(format, args...)
 	return hint.Errorf(cmp.Or(hint.Of(why), "check --shapes, --op, --pass and --dtype"),
 		"the operands have no problem in common; %w", why)
+}
+
+// NewFamily is why a comparison passes whose kernels the other checkout lacks.
+const NewFamily = "new family, nothing to compare"
+
+// WithBaseline are the pairs of whose A the other checkout, in a folder, has the family, or some of its
+// families.
+func WithBaseline(out *console.Console, r *kernels.Registry, folder string, pairs []Pair) (left []Pair) {
+	for _, p := range pairs {
+		p.Of[0] = slices.DeleteFunc(slices.Clone(p.Of[0]), func(v kernels.Variant) bool {
+			_, err := r.Lookup(families.Baseline + v.Family)
+			if err != nil {
+				out.NoteOnce(fmt.Sprintf("%s: %s in %s", v.Family, NewFamily, folder))
+			}
+			return err != nil
+		})
+		if len(p.Of[0]) > 0 {
+			left = append(left, p)
+		}
+	}
+	return left
 }
