@@ -89,7 +89,7 @@ type Lab struct {
 
 	peers []kernels.Peer          // once a device with peers is open
 	timed []kernels.Device        // with peers
-	best  *ab.Chooser             // of the variants of one operand
+	best  *ab.FastestChooser      // of the variants of one operand
 	files map[string]*record.File // by path: operands may choose from one file
 }
 

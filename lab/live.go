@@ -36,11 +36,11 @@ func (l *Lab) RunLive(c *CompareTask) (*report.LiveFile, error) {
 		return nil, err
 	}
 	info := c.Runner.Device.Info()
-	c.Runner.Chooser = l.best
-	t := &ab.Task{Runner: c.Runner, Pairs: c.Pairs, Out: c.Out, Resume: c.Resume,
+	c.Runner.FastestChooser = l.best
+	t := &ab.LiveCompare{Runner: c.Runner, Pairs: c.Pairs, Out: c.Out, Resume: c.Resume,
 		Experiment: &ab.Experiment{Schema: ab.Schema, Run: l.NewRun(info, c.Runner.Protocol),
 			A: c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among, Policy: c.Policy},
-		Notes: l.TableNotes(c.Refs, info, nil), Peers: l.peers, Session: &compareSession{l, c}}
+		Notes: l.TableNotes(c.Refs, info, nil), Peers: l.peers, DeviceOpener: &compareSession{l, c}}
 	run, err := t.Run(l.Ctx, l.Console)
 	if saved := t.Saved(); saved != "" {
 		l.Saved = saved

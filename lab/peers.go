@@ -194,8 +194,8 @@ func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
 	return append(notes, ab.PeerNotes(l.peers, families, l.timed...)...)
 }
 
-// chooser settles on variants with a protocol, as ab.Chooser does.
-func (l *Lab) chooser(dev kernels.Device, pr record.Protocol) sweep.Chooser {
+// chooser settles on variants with a protocol, as ab.FastestChooser does.
+func (l *Lab) chooser(dev kernels.Device, pr record.Protocol) sweep.VariantChooser {
 	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
 		return l.best.Choose(l.Ctx, &sweep.Session{Device: dev, Registry: l.Registry, Problem: p, Protocol: pr,
 			Seed: ab.ChooseSeed}, vs)

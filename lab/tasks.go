@@ -8,7 +8,7 @@ import (
 
 // Tasks lays the REFs out over problems, as sweep.LayOut does.
 func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo,
-	choose sweep.Chooser) ([]sweep.Task, error) {
+	choose sweep.VariantChooser) ([]sweep.Task, error) {
 	return sweep.LayOut(l.Registry, ps, l.operands(refs), info, choose)
 }
 

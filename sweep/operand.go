@@ -34,13 +34,13 @@ func FamilyOperand(r *kernels.Registry, family string) Operand {
 		}}
 }
 
-// A Chooser settles on one of the variants that an operand has for a problem.
-type Chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
+// A VariantChooser settles on one of the variants that an operand has for a problem.
+type VariantChooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
 
 // LayOut lays operands out over problems. An operand that fits none of them is an error; problems that
 // no operand fits are left out. Without a chooser all variants of an operand are laid out.
 func LayOut(registry *kernels.Registry, ps []kernels.Problem, operands []Operand, info kernels.DeviceInfo,
-	choose Chooser) ([]Task, error) {
+	choose VariantChooser) ([]Task, error) {
 	var tasks []Task
 	used := make([]bool, len(operands))
 	var refusal error

@@ -75,18 +75,18 @@ const maxDeaths = 2
 // ChooseSeed is that of the inputs with which variants are chosen among.
 const ChooseSeed = 1
 
-// A Chooser chooses among variants, tells the console what it saw of peers, and asks no more of one that
+// A FastestChooser chooses among variants, tells the console what it saw of peers, and asks no more of one that
 // died again.
-type Chooser struct {
+type FastestChooser struct {
 	*console.Console
 	deaths map[string]int // how often a peer took its process down, or hung
 }
 
 // NewChooser has seen nobody die.
-func NewChooser(out *console.Console) *Chooser { return &Chooser{out, map[string]int{}} }
+func NewChooser(out *console.Console) *FastestChooser { return &FastestChooser{out, map[string]int{}} }
 
 // Choose settles on one of the variants of a session's problem, as the function Choose does.
-func (c *Chooser) Choose(ctx context.Context, s *sweep.Session, vs []kernels.Variant) (kernels.Variant, error) {
+func (c *FastestChooser) Choose(ctx context.Context, s *sweep.Session, vs []kernels.Variant) (kernels.Variant, error) {
 	if len(vs) == 1 {
 		return vs[0], nil
 	}
@@ -115,7 +115,7 @@ func (c *Chooser) Choose(ctx context.Context, s *sweep.Session, vs []kernels.Var
 }
 
 // reportPeers tells how fast the peers of a problem are, and counts those that died.
-func (c *Chooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
+func (c *FastestChooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 	var text []string
 	for _, a := range arms {
 		name, _ := kernels.PeerName(a.Variant.Family)

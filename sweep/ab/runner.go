@@ -17,9 +17,9 @@ type Runner struct {
 	Device   kernels.Device
 	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
 	// of the inputs, and with the problem of the orders: package verdict's error rates rest on these
-	Seed     uint64
-	Baseline bool     // A's kernels are those of another checkout
-	Chooser  *Chooser // settles pairs of several variants
+	Seed           uint64
+	Baseline       bool            // A's kernels are those of another checkout
+	FastestChooser *FastestChooser // settles pairs of several variants
 	// Finished is told of each duel that is done, once the experiment is judged with it. Its error ends
 	// the experiment.
 	Finished func(*DuelResult) error
@@ -58,7 +58,7 @@ func (c *Runner) settle(ctx context.Context, p Pair) (d Duel, err error) {
 	for i, v := range []*kernels.Variant{&d.A, &d.B} {
 		s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: p.Problem, Protocol: c.Protocol,
 			Seed: ChooseSeed}
-		if *v, err = c.Chooser.Choose(ctx, s, p.Of[i]); err != nil {
+		if *v, err = c.FastestChooser.Choose(ctx, s, p.Of[i]); err != nil {
 			return d, err
 		}
 	}

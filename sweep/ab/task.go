@@ -15,15 +15,15 @@ import (
 	"normbench/sweep/record"
 )
 
-// A Task is a live compare, on a device that is open.
-type Task struct {
-	Runner      *Runner
-	Experiment  *Experiment // as it is asked for, without a duel
-	Pairs       []Pair
-	Out, Resume string         // a folder to write into, or the file to go on with; "" for neither
-	Notes       []string       // that the experiment keeps beside its peers' versions
-	Peers       []kernels.Peer // that are there
-	Session     Session
+// A LiveCompare is a live compare, on a device that is open.
+type LiveCompare struct {
+	Runner       *Runner
+	Experiment   *Experiment // as it is asked for, without a duel
+	Pairs        []Pair
+	Out, Resume  string         // a folder to write into, or the file to go on with; "" for neither
+	Notes        []string       // that the experiment keeps beside its peers' versions
+	Peers        []kernels.Peer // that are there
+	DeviceOpener DeviceOpener
 
 	place durable.Place // of the file; without a name for none
 	saved bool
@@ -32,8 +32,8 @@ type Task struct {
 	left  []Pair
 }
 
-// A Session has the devices that a compare runs on.
-type Session interface {
+// A DeviceOpener has the devices that a compare runs on.
+type DeviceOpener interface {
 	// Prepare has peers compile for tasks before anything is measured.
 	Prepare(d kernels.Device, tasks []sweep.Task) error
 	// TestTimer tests the timers of devices, and notes in the run what it found.
@@ -54,7 +54,7 @@ func (e *WriteError) Error() string { return e.Err.Error() }
 func (e *WriteError) Unwrap() error { return e.Err }
 
 // Saved is the file with what was measured, "" for none.
-func (t *Task) Saved() string {
+func (t *LiveCompare) Saved() string {
 	if !t.saved {
 		return ""
 	}
@@ -63,7 +63,7 @@ func (t *Task) Saved() string {
 
 // Run runs the compare, judges it and keeps it in its file, and tells the console how far it is. What was
 // measured is there beside an error too, if there is some.
-func (t *Task) Run(ctx context.Context, out *console.Console) (*Experiment, error) {
+func (t *LiveCompare) Run(ctx context.Context, out *console.Console) (*Experiment, error) {
 	if err := t.resume(out); err != nil {
 		return nil, err
 	}
@@ -76,18 +76,18 @@ func (t *Task) Run(ctx context.Context, out *console.Console) (*Experiment, erro
 	}
 	t.step = out.Wait("measuring the first cell")
 	defer t.step.End()
-	if err := t.Session.Prepare(t.Runner.Device, tasks); err != nil {
+	if err := t.DeviceOpener.Prepare(t.Runner.Device, tasks); err != nil {
 		return nil, err
 	}
 	runs := t.Experiment.Runs()
-	if err := t.Session.TestTimer(runs[len(runs)-1], t.Runner.Device); err != nil {
+	if err := t.DeviceOpener.TestTimer(runs[len(runs)-1], t.Runner.Device); err != nil {
 		return nil, err
 	}
 	return t.measure(ctx, out)
 }
 
 // resume goes on with the experiment in a file, if there is one, and says which pairs are left.
-func (t *Task) resume(out *console.Console) error {
+func (t *LiveCompare) resume(out *console.Console) error {
 	if t.left = t.Pairs; t.Resume == "" {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (t *Task) resume(out *console.Console) error {
 }
 
 // choosePlace chooses the place where the experiment is kept, and checks that it can be written.
-func (t *Task) choosePlace() error {
+func (t *LiveCompare) choosePlace() error {
 	run := &t.Experiment.Run
 	switch id := run.Device.ID; {
 	case t.Resume != "":
@@ -122,7 +122,7 @@ func (t *Task) choosePlace() error {
 }
 
 // measure measures the pairs that are left, and with a gate what is slower again.
-func (t *Task) measure(ctx context.Context, out *console.Console) (*Experiment, error) {
+func (t *LiveCompare) measure(ctx context.Context, out *console.Console) (*Experiment, error) {
 	start, run := time.Now(), t.Experiment
 	run.Asked = len(run.Duels) + len(t.left)
 	t.Runner.Finished = func(r *DuelResult) error { return t.keep(out, r) }
@@ -157,7 +157,7 @@ func (t *Task) measure(ctx context.Context, out *console.Console) (*Experiment, 
 }
 
 // keep tells of a duel, and writes the experiment with it: nothing that is measured is lost.
-func (t *Task) keep(out *console.Console, r *DuelResult) error {
+func (t *LiveCompare) keep(out *console.Console, r *DuelResult) error {
 	t.done++
 	t.step.Set("measuring")
 	t.step.Reach(console.Amount{Done: t.done, Total: len(t.left), Unit: "cells"})
@@ -193,13 +193,13 @@ func (m *Experiment) Families() (names []string) {
 }
 
 // confirm compares the cells again that a gate would fail, on a device opened anew.
-func (t *Task) confirm(ctx context.Context, out *console.Console) error {
+func (t *LiveCompare) confirm(ctx context.Context, out *console.Console) error {
 	slower := t.Experiment.SlowerDuels()
 	if len(slower) == 0 {
 		return nil
 	}
 	out.Notef("%s slower, measuring again in a fresh worker", console.Count(len(slower), "cell"))
-	d, registry, err := t.Session.Reopen(t.Runner.Device)
+	d, registry, err := t.DeviceOpener.Reopen(t.Runner.Device)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (t *Task) confirm(ctx context.Context, out *console.Console) error {
 	for _, d := range slower {
 		tasks = append(tasks, sweep.Task{Problem: d.Problem, Variants: []kernels.Variant{d.A, d.B}})
 	}
-	if err := t.Session.Prepare(d, tasks); err != nil {
+	if err := t.DeviceOpener.Prepare(d, tasks); err != nil {
 		return err
 	}
 	return t.Runner.Confirm(ctx, t.Experiment, slower,

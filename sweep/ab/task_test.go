@@ -39,8 +39,8 @@ func TestTask(t *testing.T) {
 	pr, rule := sweep.ColdProtocol(f.Info(), 4), verdict.Default()
 	rule.Plan = verdict.Pocock(rule.Alpha, 12, 24)
 	out, s := console.New(t.Context(), nil, io.Discard), &testSession{}
-	task := &Task{Runner: &Runner{Registry: registry, Device: f, Protocol: pr, Chooser: NewChooser(out)},
-		Pairs: []Pair{{Problem: d.Problem, Of: [2][]kernels.Variant{{d.A}, {d.B}}}}, Out: t.TempDir(), Session: s,
+	task := &LiveCompare{Runner: &Runner{Registry: registry, Device: f, Protocol: pr, FastestChooser: NewChooser(out)},
+		Pairs: []Pair{{Problem: d.Problem, Of: [2][]kernels.Variant{{d.A}, {d.B}}}}, Out: t.TempDir(), DeviceOpener: s,
 		Experiment: &Experiment{Schema: Schema, Run: record.Run{ID: "1", Device: f.Info(), Protocol: pr}, A: "a", B: "b",
 			Rule: rule, Policy: GatePolicy{Gate: true}}}
 	m, err := task.Run(t.Context(), out)

@@ -15,7 +15,7 @@ import (
 // in turn; shapes that were asked for come first.
 func TestEmulatedTasks(t *testing.T) {
 	r := families.New()
-	c := &run{Task: &Task{Registry: r}}
+	c := &run{CheckRequest: &CheckRequest{Registry: r}}
 	c.seen = c.newCoverage(nil)
 	operands := []sweep.Operand{sweep.FamilyOperand(r, "rms_fwd/cta_reg")}
 	var ps []kernels.Problem

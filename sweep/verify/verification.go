@@ -128,8 +128,8 @@ func (v *Verification) Failures() (lines []string) {
 	return lines
 }
 
-// A Task says what to verify, on a device that is open.
-type Task struct {
+// A CheckRequest says what to verify, on a device that is open.
+type CheckRequest struct {
 	Registry *kernels.Registry
 	Users    []*kernels.Family // of the user's folder
 	Folder   string            // itself
@@ -149,9 +149,9 @@ type Task struct {
 	Prepare func() error
 }
 
-// A run is a Task in the making.
+// A run is a CheckRequest in the making.
 type run struct {
-	*Task
+	*CheckRequest
 	*console.Console
 	ctx      context.Context
 	operands []sweep.Operand
@@ -161,10 +161,10 @@ type run struct {
 
 // Run runs the checks, and tells the console how far they are. What was found before an error stands
 // beside it.
-func Run(ctx context.Context, out *console.Console, t *Task) (*Verification, error) {
+func Run(ctx context.Context, out *console.Console, t *CheckRequest) (*Verification, error) {
 	v := &Verification{done: map[string]int{}, compiled: map[string]bool{},
 		help: "verify them on a GPU: --device cuda"}
-	c := &run{Task: t, Console: out, ctx: ctx, found: v}
+	c := &run{CheckRequest: t, Console: out, ctx: ctx, found: v}
 	for _, o := range t.Operands {
 		c.operands = append(c.operands, c.withFallback(o))
 	}
