@@ -56,8 +56,8 @@ func TestLabelsApart(t *testing.T) {
 func TestFile(t *testing.T) {
 	p := Plot{Title: "a<b>\x1b[31m\u202e", Width: 300, Height: 200,
 		X: Axis{Lo: 1, Hi: 1024, Log: true}, Y: Axis{Hi: 10},
-		Lines: []Curve{{Series{"s", "s1", 0, 1, 2},
-			[]PlotPoint{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true},
+		Lines: []Curve{{Series: Series{"s", "s1", 0, 1, 2},
+			Points: []PlotPoint{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true},
 				{X: 1024, Y: 10, Lo: 9, Hi: 10}}}}}
 	text := string(File(strings.Repeat("long ", 40), []Series{{Name: "s", Class: "s1"}},
 		[][]*Drawing{{p.Draw(), p.Draw()}}))
@@ -70,4 +70,19 @@ func TestFile(t *testing.T) {
 		`<polyline points="48,162"/>`: 2, `<polyline points="170,94 292,26"/>`: 2} {
 		assert.Equal(t, strings.Count(text, want), times, want, "stands", "times in", text)
 	}
+}
+
+// A band is the area between the intervals, to the right along the upper ends and back along the lower ones, and a
+// mark is a line across the plot with its label inside.
+func TestBand(t *testing.T) {
+	p := Plot{Width: 300, Height: 200, X: Axis{Hi: 2}, Y: Axis{Hi: 10},
+		Marks: []Tick{{At: 0, Label: "early"}, {At: 2, Label: "late"}},
+		Lines: []Curve{{Series: Series{"s", "s1", 0, 1, 2}, Band: true,
+			Points: []PlotPoint{{X: 0, Y: 5, Lo: 0, Hi: 10}, {X: 2, Y: 5, Lo: 5, Hi: 10}}}}}
+	text := string(p.Draw().Inline())
+	for _, want := range []string{`points="48,26 292,26 292,94 48,162"`, `class="ref" x1="48" x2="48" y1="26" y2="162"`,
+		`x="51" y="38" font-size="11" text-anchor="start">early<`, `x="289" y="51" font-size="11" text-anchor="end">late<`} {
+		assert.That(t, strings.Contains(text, want), "no %s in %s", want, text)
+	}
+	assert.Equal(t, strings.Count(text, `stroke-width="1" x1=`), 0, "bars beside the band")
 }

@@ -13,6 +13,7 @@ type Plot struct {
 	X, Y          Axis
 	Target        float64 // where a dashed line stands on the y axis; 0 for none
 	Lines         []Curve
+	Marks         []Tick // values on the x axis at which something happened
 }
 
 // An Axis goes from Lo to Hi.
@@ -43,6 +44,7 @@ type Series struct {
 type Curve struct {
 	Series
 	Points []PlotPoint
+	Band   bool // intervals are an area around the line, and not bars
 }
 
 // A PlotPoint is a value with its interval, which is 0 and 0 where there is none.
@@ -119,6 +121,19 @@ func (p *Plot) Draw() *Drawing {
 		d.Add(`<line class="ref" x1="%s" x2="%s" y1="%s" y2="%[3]s"/>`, left, right, y(p.Target))
 	}
 	for _, l := range p.Lines {
+		if l.Band {
+			d.band(l, x, y)
+		}
+	}
+	for i, m := range p.Marks {
+		d.Add(`<line class="ref" x1="%s" x2="%[1]s" y1="%s" y2="%s"/>`, x(m.At), top, bottom)
+		anchor, at := "start", x(m.At)+3
+		if m.At > (p.X.Lo+p.X.Hi)/2 {
+			anchor, at = "end", x(m.At)-3
+		}
+		d.Text(at, top+12+13*float64(i%6), 11, anchor, "fg", m.Label)
+	}
+	for _, l := range p.Lines {
 		d.Add(`<g class="%s" stroke-width="%s">`, l.Class, l.Width)
 		piece := ""
 		for i, pt := range l.Points {
@@ -129,7 +144,7 @@ func (p *Plot) Draw() *Drawing {
 			}
 		}
 		for _, pt := range l.Points {
-			if pt.Lo > 0 && pt.Hi > 0 {
+			if pt.Lo > 0 && pt.Hi > 0 && !l.Band {
 				d.Add(`<line stroke-width="1" x1="%s" x2="%[1]s" y1="%s" y2="%s"/>`, x(pt.X),
 					y(pt.Lo), y(pt.Hi))
 			}
@@ -138,6 +153,16 @@ func (p *Plot) Draw() *Drawing {
 		d.Add(`</g>`)
 	}
 	return d
+}
+
+// band fills the area between the intervals of a curve.
+func (d *Drawing) band(l Curve, x, y func(float64) float64) {
+	upper, lower := "", ""
+	for _, pt := range l.Points {
+		upper += number(x(pt.X)) + "," + number(y(pt.Hi)) + " "
+		lower = number(x(pt.X)) + "," + number(y(pt.Lo)) + " " + lower
+	}
+	d.Add(`<polygon class="%s" stroke-width="0" fill-opacity=".15" points="%s"/>`, l.Class, strings.TrimSpace(upper+lower))
 }
 
 // EvenTicks lists the multiples of a round step between lo and hi: unit or 2, 5, 10, ... times as much, so
