@@ -16,6 +16,7 @@ import (
 	"normbench/lab"
 	"normbench/report"
 	"normbench/report/export"
+	"normbench/report/history"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
@@ -414,6 +415,8 @@ func choices(command, flag string) []string {
 			return []string{export.KTCache, export.Benchfmt}
 		case "map export":
 			return launchmap.Formats
+		case "history":
+			return append(report.Formats(), history.ExportFormats()...)
 		}
 		return report.Formats()
 	}

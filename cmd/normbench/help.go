@@ -98,6 +98,10 @@ selftest --device cuda
 judge rounds.csv
 judge --gate rounds.csv
 judge --format json rounds.csv
+history --since 10 --html out/history.html
+history --format github-action-benchmark
+history add results/nvidia-h200/peers/rmsnorm-fwd.json.gz --file out/history.jsonl
+history add out --commit 1f439e0
 completion bash
 completion zsh
 version
@@ -145,7 +149,7 @@ const (
 const commandHelp = `{{fold (print .HelpName " - " .Usage) 0}}
 
 USAGE:
-   {{.HelpName}} {{if .Subcommands}}COMMAND {{end}}[flags]{{with .ArgsUsage}} {{.}}{{end}}
+   {{.HelpName}} {{if .Subcommands}}{{if .SkipFlagParsing}}[COMMAND]{{else}}COMMAND{{end}} {{end}}[flags]{{with .ArgsUsage}} {{.}}{{end}}
 {{with .Description}}
 DESCRIPTION:
    {{fold . 3}}

@@ -57,7 +57,7 @@ func TestHelp(t *testing.T) {
 			words, err := shlex.Split(text)
 			assert.NoError(t, err)
 			cmd := app.Command(words[0])
-			if cmd != nil && len(cmd.Subcommands) > 0 {
+			if cmd != nil && len(cmd.Subcommands) > 0 && !strings.HasPrefix(words[1], "-") {
 				cmd = cmd.Command(words[1])
 			}
 			if cmd == nil {

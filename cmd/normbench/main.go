@@ -119,8 +119,8 @@ func (e *env) app() *cli.App {
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
 			mapCommand(e), mergeCommand(e), explainCommand(e), lintCommand(e), listCommand(e), captureCommand(e),
-			initCommand(e), gateCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), completionCommand(e),
-			versionCommand(e), workerCommand(e), compileHelperCommand(e), completeCommand(e), helpCommand(e),
+			initCommand(e), gateCommand(e), judgeCommand(e), historyCommand(e), exportCommand(e), selftestCommand(e),
+			completionCommand(e), versionCommand(e), workerCommand(e), compileHelperCommand(e), completeCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
