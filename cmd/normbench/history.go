@@ -96,7 +96,7 @@ func addHistory(e *env, cfg *historyConfig) error {
 }
 
 // historyRuns are the lines of a result.
-func historyRuns(e *env, path, commit string) ([]history.Run, error) {
+func historyRuns(e *env, path, commit string) ([]history.Snapshot, error) {
 	const help = "give the file of a live compare, a records file or a results folder"
 	if strings.Contains(path, "#") || strings.HasPrefix(path, "tuned:") {
 		return nil, hint.Errorf(help, "%s is an operand, and history add takes a whole file or folder", path)

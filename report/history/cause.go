@@ -29,8 +29,8 @@ const (
 	Unknown Cause = "unknown"         // too few rounds to say
 )
 
-// An Event is something that moved between two commits.
-type Event struct {
+// A Movement is something that moved between two commits.
+type Movement struct {
 	Device   string
 	Previous string // the commit before it that was measured; "" for none
 	Commit   string
@@ -45,8 +45,8 @@ type Event struct {
 	Note     string // what else changed there
 }
 
-// A Rule says what counts as moved.
-type Rule struct {
+// Thresholds say what counts as moved.
+type Thresholds struct {
 	Window   int     // points before it that a point is compared with
 	Settled  int     // of which so many show what the machine does by itself
 	Rounds   int     // fewer on a cell say nothing
@@ -65,13 +65,13 @@ type Rule struct {
 //   - Factor 5: a point has some 20 arms of kinds that could move. Least 0.5%: half of the least change that is
 //     to be found.
 //   - Unproven is what recordings drift apart by (verdict.Rule.Unpaired).
-func DefaultRule() Rule {
-	return Rule{Window: 8, Settled: 5, Rounds: 10, Cells: 8, Factor: 5, Farthest: 2.5, Least: 0.005, Unproven: verdict.Default().Unpaired,
+func DefaultRule() Thresholds {
+	return Thresholds{Window: 8, Settled: 5, Rounds: 10, Cells: 8, Factor: 5, Farthest: 2.5, Least: 0.005, Unproven: verdict.Default().Unpaired,
 		Single: 0.04, NoiseUp: 3}
 }
 
 // Find finds what moved in a series, the oldest first.
-func (r Rule) Find(s *Series) (events []Event) {
+func (r Thresholds) Find(s *Series) (events []Movement) {
 	t := newTrace(s)
 	for i := range s.Points {
 		events = append(events, r.findAt(t, i)...)
@@ -149,10 +149,10 @@ func (t *trace) window(i, most int) (list []int, changed *record.Protocol) {
 }
 
 // findAt finds what moved at a point.
-func (r Rule) findAt(t *trace, i int) (events []Event) {
+func (r Thresholds) findAt(t *trace, i int) (events []Movement) {
 	p := t.Points[i]
-	event := func(c Cause, arms []string, change float64, note string) Event {
-		e := Event{Device: t.Device, Commit: p.Commit, Time: p.Time, Place: i, Cause: c, Arms: arms, Change: change, Note: note}
+	event := func(c Cause, arms []string, change float64, note string) Movement {
+		e := Movement{Device: t.Device, Commit: p.Commit, Time: p.Time, Place: i, Cause: c, Arms: arms, Change: change, Note: note}
 		if i > 0 {
 			e.Previous = t.Points[i-1].Commit
 		}
@@ -160,15 +160,15 @@ func (r Rule) findAt(t *trace, i int) (events []Event) {
 	}
 	if n := p.rounds(); n < float64(r.Rounds) {
 		t.unclear[i] = true
-		return []Event{event(Unknown, nil, math.NaN(), fmt.Sprintf("%g rounds, and %d are needed", n, r.Rounds))}
+		return []Movement{event(Unknown, nil, math.NaN(), fmt.Sprintf("%g rounds, and %d are needed", n, r.Rounds))}
 	}
 	window, changed := t.window(i, r.Window)
 	if why, noisy := r.isNoisy(t, i, window); noisy {
 		t.unclear[i] = true
-		return []Event{event(Noise, nil, math.NaN(), why)}
+		return []Movement{event(Noise, nil, math.NaN(), why)}
 	}
 	if changed != nil {
-		return []Event{event(Method, nil, math.NaN(), methodNote(*changed, p.Protocol))}
+		return []Movement{event(Method, nil, math.NaN(), methodNote(*changed, p.Protocol))}
 	}
 	if len(window) == 0 {
 		return nil
@@ -200,7 +200,7 @@ func (t *trace) shift(i int, m move) {
 }
 
 // isNoisy says whether two copies of one kernel differ at a point by more than they did, and how.
-func (r Rule) isNoisy(t *trace, i int, window []int) (why string, noisy bool) {
+func (r Thresholds) isNoisy(t *trace, i int, window []int) (why string, noisy bool) {
 	now := t.Points[i].again()
 	var before []float64
 	for _, j := range window {
@@ -270,7 +270,7 @@ func methodNote(was, now record.Protocol) string {
 }
 
 // environmentNote says what else a point differs in from the one before.
-func environmentNote(was, now *Point) string {
+func environmentNote(was, now *Observation) string {
 	var parts []string
 	a, b := was.Runs[len(was.Runs)-1], now.Runs[0]
 	for _, x := range []struct{ name, was, now string }{{"driver", a.Driver, b.Driver},

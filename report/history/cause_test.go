@@ -83,9 +83,9 @@ func scaled(r *rand.Rand, kinds [][]recording, commits int, wobble, times float6
 		problems = append(problems, of)
 	}
 	arms := []string{Stream, Base, Ours, PeerArm + "liger", PeerArm + "quack"}
-	var runs []Run
+	var runs []Snapshot
 	for i := range commits {
-		run := Run{Schema: Schema, ID: fmt.Sprint(i), Commit: fmt.Sprintf("c%02d", i), Device: "card",
+		run := Snapshot{Schema: Schema, ID: fmt.Sprint(i), Commit: fmt.Sprintf("c%02d", i), Device: "card",
 			Time:     time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC),
 			Protocol: record.Protocol{Name: "cold", Samples: 10, Cold: true}}
 		all := wobble * r.NormFloat64()
@@ -154,7 +154,7 @@ func drawPlant(r *rand.Rand) (p plant) {
 }
 
 // isNamed says whether the events are the plant alone, with its arms.
-func (p plant) isNamed(events []Event, last int) bool {
+func (p plant) isNamed(events []Movement, last int) bool {
 	if len(events) != 1 || events[0].Place != last || events[0].Cause != p.cause {
 		return false
 	}

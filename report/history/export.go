@@ -21,11 +21,11 @@ func ExportFormats() []string { return []string{FormatBMF, FormatAction} }
 
 // Export writes the newest point of each device for another server, which has a history of its own: names are
 // the problem and the arm, with the device before them where there are several.
-func Export(w io.Writer, f *File, format string) error {
+func Export(w io.Writer, f *Log, format string) error {
 	type entry struct {
 		name string
 		us   float64
-		p    *Point
+		p    *Observation
 	}
 	var list []entry
 	all := GroupRuns(f.Runs)

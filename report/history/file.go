@@ -38,8 +38,8 @@ const (
 	PeerArm = "peer/"
 )
 
-// A Run is a line of the file: what one run measured, as medians.
-type Run struct {
+// A Snapshot is a line of the file: what one run measured, as medians.
+type Snapshot struct {
 	Schema   int             `json:"schema"`
 	ID       string          `json:"run"`
 	Commit   string          `json:"commit"`
@@ -66,7 +66,7 @@ type Cell struct {
 }
 
 // seal makes the line of a run, with its newline.
-func (r *Run) seal() ([]byte, error) {
+func (r *Snapshot) seal() ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -76,17 +76,17 @@ func (r *Run) seal() ([]byte, error) {
 
 const fileHelp = "`normbench history add RESULT` writes one; --file names another"
 
-// A File is the history that a file holds.
-type File struct {
-	Runs  []Run    // in time's order, each once
-	Notes []string // what a person should know of the file
+// A Log is the history that a file holds.
+type Log struct {
+	Runs  []Snapshot // in time's order, each once
+	Notes []string   // what a person should know of the file
 
 	text []byte // its whole lines
 	torn bool   // its last line was dropped
 }
 
 // Read reads a history. A torn last line is dropped, with a note. Of two lines of one run the later counts.
-func Read(path string) (*File, error) {
+func Read(path string) (*Log, error) {
 	data, err := textfile.Read(path, textfile.Large)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,8 +98,8 @@ func Read(path string) (*File, error) {
 }
 
 // parseFile reads the text of a file; name is for errors.
-func parseFile(name string, data []byte) (*File, error) {
-	f := &File{}
+func parseFile(name string, data []byte) (*Log, error) {
+	f := &Log{}
 	at := map[string]int{}
 	for n := 1; len(data) > 0; n++ {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
@@ -129,8 +129,8 @@ func parseFile(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
-func (f *File) sort() {
-	slices.SortStableFunc(f.Runs, func(a, b Run) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID)) })
+func (f *Log) sort() {
+	slices.SortStableFunc(f.Runs, func(a, b Snapshot) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID)) })
 }
 
 // lineStart begins every line.
@@ -140,7 +140,7 @@ const lineStart = `{"schema":`
 type tornError struct{ error }
 
 // parseLine reads a line. It looks at the schema first, because a newer line may have any form.
-func parseLine(line []byte) (*Run, error) {
+func parseLine(line []byte) (*Snapshot, error) {
 	if !json.Valid(line) {
 		return nil, &tornError{errors.New("is no JSON")}
 	}
@@ -155,7 +155,7 @@ func parseLine(line []byte) (*Run, error) {
 	if err := durable.Verify(line); err != nil {
 		return nil, err
 	}
-	r := &Run{}
+	r := &Snapshot{}
 	if err := json.Unmarshal(line, r); err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func parseLine(line []byte) (*Run, error) {
 const maxText = 256
 
 // validate refuses a run that nothing can be made of, and makes its texts lines that can be printed.
-func (r *Run) validate() error {
+func (r *Snapshot) validate() error {
 	for _, s := range []*string{&r.ID, &r.Commit, &r.Device, &r.Card, &r.UUID, &r.Driver, &r.Compiler, &r.Protocol.Name} {
 		*s = kernels.MakePrintable(*s, maxText)
 	}
@@ -199,7 +199,7 @@ func (r *Run) validate() error {
 
 // Add puts runs into a history's file, which need not be there, and says how many were not in it. The file is
 // replaced as a whole, by one that has the new lines behind the old ones: whoever reads it sees whole lines.
-func Add(path string, runs []Run) (added int, notes []string, err error) {
+func Add(path string, runs []Snapshot) (added int, notes []string, err error) {
 	if strings.HasSuffix(path, ".gz") {
 		return 0, nil, hint.Errorf("unpack it with `gunzip`", "history %s is packed, and cannot be added to", path)
 	}
@@ -208,7 +208,7 @@ func Add(path string, runs []Run) (added int, notes []string, err error) {
 		return 0, nil, err
 	}
 	defer release()
-	f := &File{}
+	f := &Log{}
 	data, err := textfile.Read(path, textfile.Large)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -228,7 +228,7 @@ func Add(path string, runs []Run) (added int, notes []string, err error) {
 		if err != nil {
 			return 0, nil, err
 		}
-		same := func(x Run) bool { return x.ID == r.ID && reflect.DeepEqual(x, *parsed(line)) }
+		same := func(x Snapshot) bool { return x.ID == r.ID && reflect.DeepEqual(x, *parsed(line)) }
 		if slices.ContainsFunc(f.Runs, same) {
 			continue
 		}
@@ -242,7 +242,7 @@ func Add(path string, runs []Run) (added int, notes []string, err error) {
 }
 
 // parsed is a line that was just made, as it will be read.
-func parsed(line []byte) *Run {
+func parsed(line []byte) *Snapshot {
 	r, err := parseLine(bytes.TrimSpace(line))
 	if err != nil {
 		panic(err) // of a run that is valid

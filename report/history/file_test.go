@@ -17,8 +17,8 @@ import (
 )
 
 // testRun is a run of a day of 2026, with a cell of each of some problems.
-func testRun(t *testing.T, day int, problems ...string) Run {
-	r := Run{Schema: Schema, ID: fmt.Sprint("run", day), Commit: fmt.Sprint("c", day), Device: "card", Card: "Card",
+func testRun(t *testing.T, day int, problems ...string) Snapshot {
+	r := Snapshot{Schema: Schema, ID: fmt.Sprint("run", day), Commit: fmt.Sprint("c", day), Device: "card", Card: "Card",
 		Time: time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC), Protocol: record.Protocol{Name: "cold", Samples: 10, Cold: true}}
 	for _, text := range problems {
 		p, err := kernels.ParseProblem(text)
@@ -36,9 +36,9 @@ func TestAdd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	first, second := testRun(t, 1, forward), testRun(t, 2, forward)
 	for _, tc := range []struct {
-		runs        []Run
+		runs        []Snapshot
 		added, have int
-	}{{[]Run{first}, 1, 1}, {[]Run{first}, 0, 1}, {[]Run{first, second}, 1, 2}, {[]Run{second, first}, 0, 2}} {
+	}{{[]Snapshot{first}, 1, 1}, {[]Snapshot{first}, 0, 1}, {[]Snapshot{first, second}, 1, 2}, {[]Snapshot{second, first}, 0, 2}} {
 		added, notes, err := Add(path, tc.runs)
 		assert.NoError(t, err)
 		assert.Equal(t, added, tc.added)
@@ -49,11 +49,11 @@ func TestAdd(t *testing.T) {
 		assert.Equal(t, bytes.Count(assert.File(t, path), []byte("\n")), tc.have)
 	}
 	longer := testRun(t, 1, forward, "rmsnorm/bwd/8192x4096/bf16")
-	_, _, err := Add(path, []Run{longer})
+	_, _, err := Add(path, []Snapshot{longer})
 	assert.NoError(t, err)
 	f, err := Read(path)
 	assert.NoError(t, err)
-	assert.Same(t, f.Runs, []Run{longer, second}, "the run that has gone on")
+	assert.Same(t, f.Runs, []Snapshot{longer, second}, "the run that has gone on")
 }
 
 // A torn last line is dropped, wherever it was torn, and the next run is added behind whole lines; what is
@@ -61,7 +61,7 @@ func TestAdd(t *testing.T) {
 func TestTornAndNewer(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)
-	_, _, err := Add(path, []Run{testRun(t, 1, forward), testRun(t, 2, forward)})
+	_, _, err := Add(path, []Snapshot{testRun(t, 1, forward), testRun(t, 2, forward)})
 	assert.NoError(t, err)
 	whole := assert.File(t, path)
 	end := bytes.IndexByte(whole, '\n') + 1
@@ -71,7 +71,7 @@ func TestTornAndNewer(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Must(t, len(f.Runs) == 1 && len(f.Notes) == 1 &&
 			strings.HasSuffix(f.Notes[0], ":2: dropped the last line, which is incomplete"), "at %d: %q", cut, f.Notes)
-		added, notes, err := Add(path, []Run{testRun(t, 2, forward)})
+		added, notes, err := Add(path, []Snapshot{testRun(t, 2, forward)})
 		assert.Must(t, err == nil && added == 1 && len(notes) == 1, "at %d: %d added, %q, %v", cut, added, notes, err)
 		assert.Equal(t, string(assert.File(t, path)), string(whole), "at", fmt.Sprint(cut))
 	}
@@ -90,7 +90,7 @@ func TestTornAndNewer(t *testing.T) {
 		_, err := Read(path)
 		assert.Must(t, err != nil && strings.Contains(err.Error(), tc.wants) && strings.Contains(hint.Of(err), tc.hints),
 			"%v, hint %q, wants %q, %q", err, hint.Of(err), tc.wants, tc.hints)
-		_, _, err = Add(path, []Run{testRun(t, 3, forward)})
+		_, _, err = Add(path, []Snapshot{testRun(t, 3, forward)})
 		assert.That(t, err != nil && string(assert.File(t, path)) == tc.text, "it was changed: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestTornAndNewer(t *testing.T) {
 // Both servers get what they read: Bencher a latency in nanoseconds, github-action-benchmark a list in which
 // smaller is better.
 func TestExport(t *testing.T) {
-	f := &File{Runs: []Run{testRun(t, 1, forward), testRun(t, 2, forward)}}
+	f := &Log{Runs: []Snapshot{testRun(t, 1, forward), testRun(t, 2, forward)}}
 	f.Runs[1].Noise = 0.001
 	for format, wants := range map[string]string{
 		FormatBMF: `{
@@ -127,7 +127,7 @@ func TestExport(t *testing.T) {
 // The arms of a live compare are those of its operands, and the runs of one commit are one point, unless they
 // measured the same.
 func TestLiveRuns(t *testing.T) {
-	var all []Run
+	var all []Snapshot
 	for _, name := range []string{"rmsnorm-fwd", "rmsnorm-bwd", "rmsnorm-fwd"} {
 		l, err := report.ReadLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", name+".json.gz"))
 		assert.NoError(t, err)

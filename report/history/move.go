@@ -19,7 +19,7 @@ type move struct {
 
 // A comparison is a point beside those before it. An arm's values are less what was expected of each problem.
 type comparison struct {
-	rule    Rule
+	rule    Thresholds
 	settled bool
 	names   []string         // of the arms
 	kinds   map[string][]int // problems of each kind
@@ -44,7 +44,7 @@ const (
 )
 
 // compare makes the comparison of point i with those of a window.
-func (r Rule) compare(t *trace, i int, window []int) *comparison {
+func (r Thresholds) compare(t *trace, i int, window []int) *comparison {
 	c := &comparison{rule: r, settled: len(window) >= r.Settled, names: t.arms, kinds: map[string][]int{},
 		seen: map[seenKey]estimate{}}
 	again := t.Points[i].again()

@@ -12,11 +12,11 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Point is a commit on a device: its runs, one after the other, of which each has other cells.
-type Point struct {
+// A Observation is a commit on a device: its runs, one after the other, of which each has other cells.
+type Observation struct {
 	Commit   string
 	Time     time.Time // of the last run
-	Runs     []*Run
+	Runs     []*Snapshot
 	Cells    map[kernels.Problem]*Cell
 	Protocol record.Protocol
 }
@@ -24,12 +24,12 @@ type Point struct {
 // A Series is what one kind of device measured, the oldest first.
 type Series struct {
 	Device string
-	Points []*Point
+	Points []*Observation
 }
 
 // GroupRuns groups runs, in time's order, by device and commit. A commit that measured a cell again is a new
 // point, so that a night after a night without a commit shows what the machine did.
-func GroupRuns(runs []Run) (all []*Series) {
+func GroupRuns(runs []Snapshot) (all []*Series) {
 	by := map[string]*Series{}
 	for i := range runs {
 		r := &runs[i]
@@ -38,11 +38,11 @@ func GroupRuns(runs []Run) (all []*Series) {
 			s = &Series{Device: r.Device}
 			by[r.Device], all = s, append(all, s)
 		}
-		var p *Point
+		var p *Observation
 		if n := len(s.Points); n > 0 && s.Points[n-1].takes(r) {
 			p = s.Points[n-1]
 		} else {
-			p = &Point{Commit: r.Commit, Cells: map[kernels.Problem]*Cell{}, Protocol: ruler(r.Protocol)}
+			p = &Observation{Commit: r.Commit, Cells: map[kernels.Problem]*Cell{}, Protocol: ruler(r.Protocol)}
 			s.Points = append(s.Points, p)
 		}
 		p.Time, p.Runs = r.Time, append(p.Runs, r)
@@ -61,7 +61,7 @@ func ruler(p record.Protocol) record.Protocol {
 }
 
 // takes says whether a run is of the point.
-func (p *Point) takes(r *Run) bool {
+func (p *Observation) takes(r *Snapshot) bool {
 	if p.Commit != r.Commit || p.Protocol != ruler(r.Protocol) || p.Runs[0].UUID != r.UUID || p.Runs[0].Driver != r.Driver {
 		return false
 	}
@@ -78,7 +78,7 @@ func (p *Point) takes(r *Run) bool {
 }
 
 // join adds a cell, whose arms may be others than those that are there.
-func (p *Point) join(c *Cell) {
+func (p *Observation) join(c *Cell) {
 	old := p.Cells[c.Problem]
 	if old == nil {
 		p.Cells[c.Problem] = &Cell{Problem: c.Problem, Rounds: c.Rounds, US: maps.Clone(c.US), Again: c.Again}
@@ -92,7 +92,7 @@ func (p *Point) join(c *Cell) {
 }
 
 // rounds is the median over the cells.
-func (p *Point) rounds() float64 {
+func (p *Observation) rounds() float64 {
 	var n []float64
 	for _, c := range p.Cells {
 		n = append(n, float64(c.Rounds))
@@ -101,7 +101,7 @@ func (p *Point) rounds() float64 {
 }
 
 // again are the logarithms of second copies over first ones.
-func (p *Point) again() (logs []float64) {
+func (p *Observation) again() (logs []float64) {
 	for _, c := range p.Cells {
 		if c.Again > 0 {
 			logs = append(logs, math.Log(c.Again))

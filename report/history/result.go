@@ -16,18 +16,18 @@ import (
 
 // A builder collects the cells of runs.
 type builder struct {
-	runs  map[string]*Run
+	runs  map[string]*Snapshot
 	cells map[string]map[kernels.Problem]*Cell // by run
 }
 
 // cell is that of a problem in a run.
 func (b *builder) cell(of *record.Run, p kernels.Problem) *Cell {
 	if b.runs == nil {
-		b.runs, b.cells = map[string]*Run{}, map[string]map[kernels.Problem]*Cell{}
+		b.runs, b.cells = map[string]*Snapshot{}, map[string]map[kernels.Problem]*Cell{}
 	}
 	if b.runs[of.ID] == nil {
 		d := of.Device
-		b.runs[of.ID] = &Run{Schema: Schema, ID: of.ID, Commit: of.Tool, Time: of.Time.UTC(), Device: d.ID, Card: d.Name,
+		b.runs[of.ID] = &Snapshot{Schema: Schema, ID: of.ID, Commit: of.Tool, Time: of.Time.UTC(), Device: d.ID, Card: d.Name,
 			UUID: d.UUID, Driver: cmp.Or(d.DriverVersion, d.Driver), Compiler: d.Compiler, Protocol: of.Protocol}
 		b.cells[of.ID] = map[kernels.Problem]*Cell{}
 	}
@@ -38,7 +38,7 @@ func (b *builder) cell(of *record.Run, p kernels.Problem) *Cell {
 }
 
 // finish makes the runs, the oldest first. commit stands in place of the build's, where it is not empty.
-func (b *builder) finish(commit string) (runs []Run) {
+func (b *builder) finish(commit string) (runs []Snapshot) {
 	for id, r := range b.runs {
 		for _, p := range slices.SortedFunc(maps.Keys(b.cells[id]), record.CompareProblems) {
 			r.Cells = append(r.Cells, *b.cells[id][p])
@@ -47,7 +47,7 @@ func (b *builder) finish(commit string) (runs []Run) {
 		r.Commit = cmp.Or(commit, r.Commit, "unknown")
 		runs = append(runs, *r)
 	}
-	slices.SortFunc(runs, func(x, y Run) int { return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.ID, y.ID)) })
+	slices.SortFunc(runs, func(x, y Snapshot) int { return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.ID, y.ID)) })
 	return runs
 }
 
@@ -69,7 +69,7 @@ func noise(cells []Cell) float64 {
 func round(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
 // LiveRuns are the lines of a live compare. (One that was resumed is one line.)
-func LiveRuns(l *report.LiveFile, commit string) ([]Run, error) {
+func LiveRuns(l *report.LiveFile, commit string) ([]Snapshot, error) {
 	b := &builder{}
 	for _, d := range l.Duels {
 		if d.Status != kernels.StatusOK {
@@ -131,7 +131,7 @@ func (c *Cell) fill(d *ab.DuelResult, a, b string) {
 }
 
 // SideRuns are the lines of recorded sides, by the arm of each: a line for each run that measured a part.
-func SideRuns(sides map[string]report.Side, commit string) ([]Run, error) {
+func SideRuns(sides map[string]report.Side, commit string) ([]Snapshot, error) {
 	b := &builder{}
 	for arm, s := range sides {
 		for p, x := range s.Cells {

@@ -17,14 +17,14 @@ import (
 // A View is what a history says of its last commits.
 type View struct {
 	Series []*Series
-	Events []Event // the newest first
-	Since  int     // points looked at, of each device; 0 for all
+	Events []Movement // the newest first
+	Since  int        // points looked at, of each device; 0 for all
 	Notes  []string
-	rule   Rule
+	rule   Thresholds
 }
 
 // NewView finds what moved in the last commits of each device; since is how many, 0 for all.
-func NewView(f *File, since int, rule Rule) *View {
+func NewView(f *Log, since int, rule Thresholds) *View {
 	v := &View{Series: GroupRuns(f.Runs), Since: since, Notes: f.Notes, rule: rule}
 	for _, s := range v.Series {
 		for _, e := range rule.Find(s) {
@@ -33,7 +33,7 @@ func NewView(f *File, since int, rule Rule) *View {
 			}
 		}
 	}
-	slices.SortStableFunc(v.Events, func(a, b Event) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(v.Events, func(a, b Movement) int { return b.Time.Compare(a.Time) })
 	return v
 }
 
@@ -46,7 +46,7 @@ func (v *View) first(s *Series) int {
 }
 
 // Commits are the range in which an event came, as git writes it.
-func (e Event) Commits() string {
+func (e Movement) Commits() string {
 	if e.Previous == "" || e.Previous == e.Commit {
 		return e.Commit
 	}
@@ -54,7 +54,7 @@ func (e Event) Commits() string {
 }
 
 // What is the cause in words.
-func (e Event) What() string {
+func (e Movement) What() string {
 	switch e.Cause {
 	case Peer:
 		return strings.TrimPrefix(e.Arms[0], PeerArm)
@@ -65,7 +65,7 @@ func (e Event) What() string {
 }
 
 // Where is the part of the problems on which it moved.
-func (e Event) Where() string {
+func (e Movement) Where() string {
 	switch n := len(e.Problems); {
 	case math.IsNaN(e.Change):
 		return ""
@@ -81,29 +81,29 @@ func (e Event) Where() string {
 
 // Table is a row for each event.
 func (v *View) Table() *report.Table {
-	text := func(head, name string, of func(Event) string) report.Column[Event] {
-		return report.Column[Event]{Head: head, Name: name, Value: func(e Event) any {
+	text := func(head, name string, of func(Movement) string) report.Column[Movement] {
+		return report.Column[Movement]{Head: head, Name: name, Value: func(e Movement) any {
 			if s := of(e); s != "" {
 				return s
 			}
 			return nil
 		}}
 	}
-	columns := []report.Column[Event]{
-		text("commits", "commits", Event.Commits),
-		text("date", "date", func(e Event) string { return e.Time.Format(time.DateOnly) }),
-		text("device", "device", func(e Event) string { return e.Device }),
-		text("cause", "", Event.What),
-		text("", "cause", func(e Event) string { return string(e.Cause) }),
-		text("", "arms", func(e Event) string { return strings.Join(e.Arms, " ") }),
-		{Head: "time", Name: "change_percent", Value: func(e Event) any {
+	columns := []report.Column[Movement]{
+		text("commits", "commits", Movement.Commits),
+		text("date", "date", func(e Movement) string { return e.Time.Format(time.DateOnly) }),
+		text("device", "device", func(e Movement) string { return e.Device }),
+		text("cause", "", Movement.What),
+		text("", "cause", func(e Movement) string { return string(e.Cause) }),
+		text("", "arms", func(e Movement) string { return strings.Join(e.Arms, " ") }),
+		{Head: "time", Name: "change_percent", Value: func(e Movement) any {
 			if math.IsNaN(e.Change) {
 				return nil
 			}
 			return 100 * e.Change
 		}, Format: "%+.1f%%", Means: "how much longer it takes; of several problems that which moved most"},
-		text("where", "where", Event.Where),
-		text("also", "note", func(e Event) string { return e.Note }),
+		text("where", "where", Movement.Where),
+		text("also", "note", func(e Movement) string { return e.Note }),
 	}
 	t := report.NewTable(v.title(), v.Events, columns)
 	if len(v.Events) == 0 {
@@ -164,7 +164,7 @@ func (v *View) Page() *report.Page {
 
 // facts are what the history was measured on, and when.
 func (v *View) facts() (list []report.Fact) {
-	add := func(name string, of func(*Run) string) {
+	add := func(name string, of func(*Snapshot) string) {
 		var words []string
 		for _, s := range v.Series {
 			for _, p := range s.Points[v.first(s):] {
@@ -182,12 +182,12 @@ func (v *View) facts() (list []report.Fact) {
 			list = append(list, report.Fact{Name: name, Value: strings.Join(words, "; ")})
 		}
 	}
-	add("device", func(r *Run) string { return cmp.Or(r.Card, r.Device) })
-	add("driver", func(r *Run) string { return r.Driver })
-	add("compiler", func(r *Run) string { return r.Compiler })
-	add("protocol", func(r *Run) string { return fmt.Sprintf("%s: %d samples", r.Protocol.Name, r.Protocol.Samples) })
-	add("date", func(r *Run) string { return r.Time.Format(time.DateOnly) })
-	add("commit", func(r *Run) string { return r.Commit })
+	add("device", func(r *Snapshot) string { return cmp.Or(r.Card, r.Device) })
+	add("driver", func(r *Snapshot) string { return r.Driver })
+	add("compiler", func(r *Snapshot) string { return r.Compiler })
+	add("protocol", func(r *Snapshot) string { return fmt.Sprintf("%s: %d samples", r.Protocol.Name, r.Protocol.Samples) })
+	add("date", func(r *Snapshot) string { return r.Time.Format(time.DateOnly) })
+	add("commit", func(r *Snapshot) string { return r.Commit })
 	return list
 }
 
@@ -275,7 +275,7 @@ func (v *View) plot(t *trace, kind string, of []int) *picture.Plot {
 	return p
 }
 
-func change(e Event) string {
+func change(e Movement) string {
 	if math.IsNaN(e.Change) {
 		return ""
 	}
