@@ -277,7 +277,8 @@ func TestFaults(t *testing.T) {
 // checkFault checks a variant over two runs and holds what is said of it to want.
 func checkFault(t *testing.T, e *Emulator, r *kernels.Registry, problem, variant, want string) {
 	t.Helper()
-	b, err := device(t, e, r, small()).Open(t.Context(), devicetest.Problem(t, problem), kernels.Inputs{Seed: today()})
+	b, err := device(t, e, r, small()).Open(t.Context(), devicetest.Problem(t, problem),
+		kernels.Inputs{Seed: 7}) // of others a last row of zeros hides order
 	assert.NoError(t, err)
 	defer b.Close()
 	c, err := b.Check(t.Context(), devicetest.Variant(t, variant), 2)
