@@ -71,7 +71,7 @@ func DefaultRule() Thresholds {
 }
 
 // Find finds what moved in a series, the oldest first.
-func (r Thresholds) Find(s *Series) (events []Movement) {
+func (r Thresholds) Find(s *DeviceHistory) (events []Movement) {
 	t := newTrace(s)
 	for i := range s.Points {
 		events = append(events, r.findAt(t, i)...)
@@ -82,7 +82,7 @@ func (r Thresholds) Find(s *Series) (events []Movement) {
 // A trace is a series as logarithms of times, which events shift, so that a point is compared with what was
 // expected of it after all that is known.
 type trace struct {
-	*Series
+	*DeviceHistory
 	problems []kernels.Problem // of all points, in order
 	kinds    []string          // of each problem
 	arms     []string          // of all points; the first is the stream
@@ -90,8 +90,8 @@ type trace struct {
 	unclear  []bool            // points that say nothing
 }
 
-func newTrace(s *Series) *trace {
-	t := &trace{Series: s, unclear: make([]bool, len(s.Points))}
+func newTrace(s *DeviceHistory) *trace {
+	t := &trace{DeviceHistory: s, unclear: make([]bool, len(s.Points))}
 	problems, arms := map[kernels.Problem]bool{}, map[string]bool{}
 	for _, p := range s.Points {
 		for k, c := range p.Cells {

@@ -64,12 +64,12 @@ type plant struct {
 
 // synthesize makes a history of some commits on two kinds of problems, at whose last one a plant happens. All
 // noise is drawn again from the rounds of real runs; wobble is what a machine adds to all times of a run.
-func synthesize(r *rand.Rand, kinds [][]recording, commits int, wobble float64, p plant) *Series {
+func synthesize(r *rand.Rand, kinds [][]recording, commits int, wobble float64, p plant) *DeviceHistory {
 	return scaled(r, kinds, commits, wobble, 1, p)
 }
 
 // scaled is synthesize with so many times the noise of the rounds, and few problems where that is not 1.
-func scaled(r *rand.Rand, kinds [][]recording, commits int, wobble, times float64, p plant) *Series {
+func scaled(r *rand.Rand, kinds [][]recording, commits int, wobble, times float64, p plant) *DeviceHistory {
 	var problems [][]recording
 	for _, k := range r.Perm(len(kinds))[:2] {
 		n := min(8+r.IntN(8), len(kinds[k]))

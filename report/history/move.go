@@ -18,7 +18,7 @@ type move struct {
 }
 
 // A comparison is a point beside those before it. An arm's values are less what was expected of each problem.
-type comparison struct {
+type snapshotPair struct {
 	rule    Thresholds
 	settled bool
 	names   []string         // of the arms
@@ -44,8 +44,8 @@ const (
 )
 
 // compare makes the comparison of point i with those of a window.
-func (r Thresholds) compare(t *trace, i int, window []int) *comparison {
-	c := &comparison{rule: r, settled: len(window) >= r.Settled, names: t.arms, kinds: map[string][]int{},
+func (r Thresholds) compare(t *trace, i int, window []int) *snapshotPair {
+	c := &snapshotPair{rule: r, settled: len(window) >= r.Settled, names: t.arms, kinds: map[string][]int{},
 		seen: map[seenKey]estimate{}}
 	again := t.Points[i].again()
 	for _, j := range window {
@@ -124,7 +124,7 @@ func (e estimate) moved() bool { return e.known && math.Abs(e.shift) > e.limit }
 
 // estimate is that of an arm on problems. What it goes by itself is seen twice: by the scatter of single
 // problems, of which there are many, and by that of whole points, which a machine moves as one.
-func (c *comparison) estimate(of []int, arm, way int) estimate {
+func (c *snapshotPair) estimate(of []int, arm, way int) estimate {
 	key := seenKey{&of[0], len(of), arm, way}
 	e, ok := c.seen[key]
 	if !ok {
@@ -134,7 +134,7 @@ func (c *comparison) estimate(of []int, arm, way int) estimate {
 	return e
 }
 
-func (c *comparison) makeEstimate(of []int, arm, way int) estimate {
+func (c *snapshotPair) makeEstimate(of []int, arm, way int) estimate {
 	now := pick(nil, c.now[way][arm], of)
 	if len(now) == 0 {
 		return estimate{}
@@ -182,7 +182,7 @@ func owner(arm string) string {
 }
 
 // moves says what moved: in all kinds alike, else kind by kind, then single problems of ours.
-func (c *comparison) moves() (list []move) {
+func (c *snapshotPair) moves() (list []move) {
 	list = c.explain(c.all)
 	if len(c.kinds) > 1 && !c.isUniform() {
 		list = nil
@@ -211,7 +211,7 @@ func (c *comparison) moves() (list []move) {
 }
 
 // isUniform says that no kind moved otherwise than all together.
-func (c *comparison) isUniform() bool {
+func (c *snapshotPair) isUniform() bool {
 	for arm := range c.names {
 		for _, way := range []int{alone, beside} {
 			pooled := c.estimate(c.all, arm, way)
@@ -233,7 +233,7 @@ type armMove struct {
 }
 
 // explain names the causes on some problems, from which arms moved.
-func (c *comparison) explain(of []int) []move {
+func (c *snapshotPair) explain(of []int) []move {
 	list := c.causes(of)
 	for i := range list {
 		list[i].by = map[int]float64{}
@@ -244,7 +244,7 @@ func (c *comparison) explain(of []int) []move {
 	return list
 }
 
-func (c *comparison) causes(of []int) (list []move) {
+func (c *snapshotPair) causes(of []int) (list []move) {
 	stream := c.estimate(of, 0, alone)
 	var moved, still []armMove // relative to the stream
 	for i, arm := range c.names[1:] {
@@ -338,7 +338,7 @@ func own(arms []armMove) (list []move) {
 }
 
 // singles are problems on which ours moved beyond what their kinds did.
-func (c *comparison) singles(found []move) (list []move) {
+func (c *snapshotPair) singles(found []move) (list []move) {
 	if !c.settled {
 		return nil
 	}

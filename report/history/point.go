@@ -21,21 +21,21 @@ type Observation struct {
 	Protocol record.Protocol
 }
 
-// A Series is what one kind of device measured, the oldest first.
-type Series struct {
+// A DeviceHistory is what one kind of device measured, the oldest first.
+type DeviceHistory struct {
 	Device string
 	Points []*Observation
 }
 
 // GroupRuns groups runs, in time's order, by device and commit. A commit that measured a cell again is a new
 // point, so that a night after a night without a commit shows what the machine did.
-func GroupRuns(runs []Snapshot) (all []*Series) {
-	by := map[string]*Series{}
+func GroupRuns(runs []Snapshot) (all []*DeviceHistory) {
+	by := map[string]*DeviceHistory{}
 	for i := range runs {
 		r := &runs[i]
 		s := by[r.Device]
 		if s == nil {
-			s = &Series{Device: r.Device}
+			s = &DeviceHistory{Device: r.Device}
 			by[r.Device], all = s, append(all, s)
 		}
 		var p *Observation
@@ -50,7 +50,7 @@ func GroupRuns(runs []Snapshot) (all []*Series) {
 			p.join(&r.Cells[k])
 		}
 	}
-	slices.SortFunc(all, func(a, b *Series) int { return strings.Compare(a.Device, b.Device) })
+	slices.SortFunc(all, func(a, b *DeviceHistory) int { return strings.Compare(a.Device, b.Device) })
 	return all
 }
 

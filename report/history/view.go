@@ -16,17 +16,17 @@ import (
 
 // A View is what a history says of its last commits.
 type View struct {
-	Series []*Series
-	Events []Movement // the newest first
-	Since  int        // points looked at, of each device; 0 for all
-	Notes  []string
-	rule   Thresholds
+	DeviceHistory []*DeviceHistory
+	Events        []Movement // the newest first
+	Since         int        // points looked at, of each device; 0 for all
+	Notes         []string
+	rule          Thresholds
 }
 
 // NewView finds what moved in the last commits of each device; since is how many, 0 for all.
 func NewView(f *Log, since int, rule Thresholds) *View {
 	v := &View{Series: GroupRuns(f.Runs), Since: since, Notes: f.Notes, rule: rule}
-	for _, s := range v.Series {
+	for _, s := range v.DeviceHistory {
 		for _, e := range rule.Find(s) {
 			if e.Place >= v.first(s) {
 				v.Events = append(v.Events, e)
@@ -38,7 +38,7 @@ func NewView(f *Log, since int, rule Thresholds) *View {
 }
 
 // first is the place of the first point that is looked at.
-func (v *View) first(s *Series) int {
+func (v *View) first(s *DeviceHistory) int {
 	if v.Since == 0 {
 		return 0
 	}
@@ -116,7 +116,7 @@ func (v *View) Table() *report.Table {
 
 func (v *View) title() string {
 	var parts []string
-	for _, s := range v.Series {
+	for _, s := range v.DeviceHistory {
 		n := len(s.Points) - v.first(s)
 		first, last := s.Points[v.first(s)], s.Points[len(s.Points)-1]
 		parts = append(parts, fmt.Sprintf("%s: %s, %s to %s", s.Device, console.Count(n, "point"), first.Commit, last.Commit))
@@ -126,7 +126,7 @@ func (v *View) title() string {
 
 // notes say what could not be judged.
 func (v *View) notes() (notes []string) {
-	for _, s := range v.Series {
+	for _, s := range v.DeviceHistory {
 		if n := len(s.Points); n <= v.rule.Settled {
 			notes = append(notes, fmt.Sprintf("%s has %s before its last; below %d, changes up to %g%% are not named",
 				s.Device, console.Count(n-1, "point"), v.rule.Settled, 100*v.rule.Unproven))
@@ -152,7 +152,7 @@ func (v *View) Page() *report.Page {
 			p.Tally = append(p.Tally, report.Tally{N: fmt.Sprint(n), Word: string(c), Class: class})
 		}
 	}
-	for _, s := range v.Series {
+	for _, s := range v.DeviceHistory {
 		p.Figures = append(p.Figures, v.figures(s))
 	}
 	p.More = v.facts()
@@ -166,7 +166,7 @@ func (v *View) Page() *report.Page {
 func (v *View) facts() (list []report.Fact) {
 	add := func(name string, of func(*Snapshot) string) {
 		var words []string
-		for _, s := range v.Series {
+		for _, s := range v.DeviceHistory {
 			for _, p := range s.Points[v.first(s):] {
 				for _, r := range p.Runs {
 					if text := of(r); text != "" && !slices.Contains(words, text) {
@@ -193,18 +193,18 @@ func (v *View) facts() (list []report.Fact) {
 
 func (v *View) names() string {
 	var names []string
-	for _, s := range v.Series {
+	for _, s := range v.DeviceHistory {
 		names = append(names, s.Device)
 	}
 	return strings.Join(names, ", ")
 }
 
 // figures are a plot for each kind of a series.
-func (v *View) figures(s *Series) report.Figures {
+func (v *View) figures(s *DeviceHistory) report.Figures {
 	t := newTrace(s)
 	f := report.Figures{Title: s.Device, Help: "Lower is faster. A dashed line is an event; the table below names it.", Wide: true}
 	for a, arm := range t.arms {
-		f.Series = append(f.Series, seriesOf(a, arm))
+		f.Series = append(f.DeviceHistory, seriesOf(a, arm))
 	}
 	byKind := map[string][]int{}
 	var kinds []string
@@ -226,7 +226,7 @@ func seriesOf(a int, arm string) picture.Series {
 
 // plot draws the arms on the problems of a kind over the commits.
 func (v *View) plot(t *trace, kind string, of []int) *picture.Plot {
-	first, n := v.first(t.Series), len(t.Points)
+	first, n := v.first(t.DeviceHistory), len(t.Points)
 	p := &picture.Plot{Title: kind, Width: 520, Height: 300,
 		X: picture.Axis{Label: "commit", Lo: float64(first) - 0.3, Hi: float64(n) - 0.7, Slant: true},
 		Y: picture.Axis{Label: "% of the usual time", Lo: 99, Hi: 101}}
