@@ -25,7 +25,7 @@ type View struct {
 
 // NewView finds what moved in the last commits of each device; since is how many, 0 for all.
 func NewView(f *Log, since int, rule Thresholds) *View {
-	v := &View{Series: GroupRuns(f.Runs), Since: since, Notes: f.Notes, rule: rule}
+	v := &View{DeviceHistory: GroupRuns(f.Runs), Since: since, Notes: f.Notes, rule: rule}
 	for _, s := range v.DeviceHistory {
 		for _, e := range rule.Find(s) {
 			if e.Place >= v.first(s) {
@@ -204,7 +204,7 @@ func (v *View) figures(s *DeviceHistory) report.Figures {
 	t := newTrace(s)
 	f := report.Figures{Title: s.Device, Help: "Lower is faster. A dashed line is an event; the table below names it.", Wide: true}
 	for a, arm := range t.arms {
-		f.Series = append(f.DeviceHistory, seriesOf(a, arm))
+		f.Series = append(f.Series, seriesOf(a, arm))
 	}
 	byKind := map[string][]int{}
 	var kinds []string
