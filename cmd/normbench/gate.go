@@ -81,7 +81,7 @@ func runGate(e *env, cfg *gateConfig) error {
 		}
 		defer old.Close()
 	}
-	parts, err := cfg.judge(e)
+	parts, err := cfg.gateFamilies(e)
 	switch {
 	case e.Ctx.Err() != nil:
 		return cmp.Or(err, e.Ctx.Err())
@@ -162,8 +162,8 @@ func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 	return old, nil
 }
 
-// judge checks and compares all families. Beside an error stands what it has judged.
-func (cfg *gateConfig) judge(e *env) ([]report.GatePart, error) {
+// gateFamilies checks and compares all families. Beside an error it returns the parts that are done.
+func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, false, nil); err != nil {
 		return nil, err
 	}
