@@ -121,7 +121,9 @@ func (t *LiveCompare) choosePlace() error {
 	return nil
 }
 
-// measure measures the pairs that are left, and with a gate what is slower again.
+// measure runs the rounds of the pairs that are left. With a gate it then measures each pair whose B is slower
+// again, on a device that is opened anew, so that a slow placement of code fails nobody. What there is gets
+// written also if an error or a signal ends it early.
 func (t *LiveCompare) measure(ctx context.Context, out *console.Console) (*Experiment, error) {
 	start, run := time.Now(), t.Experiment
 	run.Asked = len(run.Duels) + len(t.left)

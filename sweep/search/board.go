@@ -82,10 +82,10 @@ func (b *Board) Order() []int { return b.order }
 // CountMeasured counts the variants that were measured, or failed.
 func (b *Board) CountMeasured() int { return len(b.order) }
 
-// Noise is the relative standard deviation of one launch: the larger of the
-// stream's and the middle of what the variants with 3 launches or more show.
-// Ranges of 3 are 1.69 standard deviations on average (Tippett 1925); so few
-// samples have no quartiles.
+// Noise estimates the relative standard deviation of one launch. It is the median over the variants that have
+// 3 samples or more, and at least 0.2%. Of each it takes the range of the first 3: that is 1.69 standard deviations
+// on average (Tippett 1925), and so few samples have no quartiles. Below 3 such variants it is what the task's
+// stream has shown.
 func (b *Board) Noise() float64 {
 	var all []float64
 	for _, v := range b.order {

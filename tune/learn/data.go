@@ -43,11 +43,13 @@ type Point struct {
 // OK says whether there is a time of a variant.
 func (p *Point) OK(v kernels.Variant) bool { return p.US[v] > 0 && !math.IsInf(p.US[v], 1) }
 
-// Gather takes the cold times of records files, of the problems that keep wants. Of a problem and
-// variant the last record counts. Times of several devices, or of several sources of one family, do
-// not compare: they are an error. Of a family, "" for all, it takes that family's times alone: those
-// that it has against itself, and for variants without one those among all families. Without a family
-// it leaves out what families have against themselves.
+// Gather reads the times of records files into one point for each problem, for maps to be filled from. It takes
+// times with a flushed cache alone, of the problems that keep wants, and of a variant the last record. Times of
+// several devices, or of several sources of one family, do not compare: they are an error.
+//
+// With a family it takes the times of that family alone. Those of a sweep of the family against itself come first;
+// a variant that has none there has its times from sweeps of all families. Without a family it leaves sweeps of a
+// family against itself out.
 func Gather(family string, keep func(kernels.Problem) bool, files ...*record.File) (*Data, error) {
 	d := &Data{Sources: map[string]string{}}
 	points := map[kernels.Problem]*Point{}

@@ -133,7 +133,6 @@ func (f *flat) text() string { return strings.Join(f.lines, "\n") + "\n" }
 var (
 	conditionRE = regexp.MustCompile(`^\s*#\s*(if|ifdef|ifndef|endif)\b\s*(\w*)`)
 	onceRE      = regexp.MustCompile(`^\s*#\s*pragma\s+once\b`)
-	commentRE   = regexp.MustCompile(`^\s*(//.*)?$`)
 	macroDefRE  = regexp.MustCompile(`^\s*#\s*define\s+(\w+)\s*$`)
 )
 

@@ -32,7 +32,7 @@ func Describe(python string, src nvrtc.Source, function string, target Target, l
 		return d, errors.New(strings.TrimPrefix(failed.Error(), "compile "))
 	}
 	if err != nil {
-		err = fmt.Errorf("Triton's process %w", err)
+		err = fmt.Errorf("the process of Triton %w", err)
 	}
 	return d, err
 }
