@@ -1157,7 +1157,7 @@ def interpret(folder, file, out):
         request = json.load(f)
     source, options = request["Source"], request["Options"]
     take = lambda code: struct.unpack("<" + code, sys.stdin.buffer.read(struct.calcsize("<" + code)))
-    *grid, _, _, _, backward = take("7I")
+    *grid, _, _, _, _, _, backward = take("9I")  # grid, block, CTAs together, shared bytes, order
     count, = take("I")
     buffers = Buffers(count)
     for _ in range(count):

@@ -71,7 +71,7 @@ func TestCheckFails(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16")
 	for _, test := range []struct{ manifest, source, want string }{
 		{good, strings.Replace(goodSource, "const X *x", "const Q *x", 1), "mine.cu(2)"},
-		{good, "#include <nosuch.h>\n" + goodSource, "open source file"},
+		{good, "#include <nosuch.h>\n" + goodSource, "no header nosuch.h"},
 		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1),
 			"user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and " +
 				"is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
