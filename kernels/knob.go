@@ -128,7 +128,7 @@ func UserKnob(name, doc string) (*Knob, error) {
 	return k, nil
 }
 
-// knobOf is the knob of a key or a name in a label. A key in capitals is of a user's family, which
+// knobOf returns the knob of a key or a name in a label. A key in capitals is of a user's family, which
 // need not be loaded.
 func knobOf(key string) (*Knob, error) {
 	if at, ok := place[key]; ok {

@@ -51,7 +51,7 @@ var specs = []OpSpec{
 		Options: []string{"residual"}, Unit: true},
 }
 
-// Statistics is how the numbers of a row come about, as rows of support.cu has its cases: 0 around the
+// Statistics returns how the numbers of a row come about, as rows of support.cu has its cases: 0 around the
 // mean of squares, 1 by the norm, others of one op each.
 func (s *OpSpec) Statistics() int {
 	if s.Unit {

@@ -29,7 +29,7 @@ type Overwrite struct {
 	Input  string `json:"input"`
 }
 
-// Buffer is the buffer that an argument's name stands for: an output's, if the plan writes that over the
+// Buffer returns the buffer that an argument's name stands for: an output's, if the plan writes that over the
 // input of the name.
 func (p *Plan) Buffer(name string) string {
 	for _, o := range p.Inplace {
@@ -97,7 +97,7 @@ type Launch struct {
 	Params []string `json:"params,omitempty"`
 }
 
-// Threads is the block's extent along x, y and z.
+// Threads returns the block's extent along x, y and z.
 func (l *Launch) Threads() [3]int {
 	if l.BlockDim == [3]int{} {
 		return [3]int{l.Block, 1, 1}
@@ -205,7 +205,7 @@ type Arg struct {
 	Fields []Arg // of a struct, in their order; they may be structs themselves
 }
 
-// layout is the size and the alignment of an argument, as C has them: a field begins at the next
+// layout returns the size and the alignment of an argument, as C has them: a field begins at the next
 // multiple of its alignment, a struct has that of its widest field and is a multiple of it.
 func (a Arg) layout() (size, align int) {
 	if a.Kind != ArgStruct {
@@ -227,7 +227,7 @@ func (a Arg) Size() int {
 	return size
 }
 
-// Slots is how many 8-byte slots the argument takes.
+// Slots returns how many 8-byte slots the argument takes.
 func (a Arg) Slots() int { return max(roundUp(a.Size(), 8)/8, 1) }
 
 // SlotsOf makes the slots of arguments. Where one takes more than one slot, firsts has where each begins.

@@ -117,7 +117,7 @@ func shapeProblems(t *ref.TunedBook, r *kernels.Registry, text string) ([]kernel
 	return (&shapes.Selection{Op: strings.Join(ops, ",")}).LayOut(list[0])
 }
 
-// familyProblems are those of a shape that the one family of a registry serves.
+// familyProblems returns those of a shape that the one family of a registry serves.
 func familyProblems(r *kernels.Registry, s shapes.Shape) ([]kernels.Problem, error) {
 	f, err := r.Lookup(r.Only)
 	if err != nil {

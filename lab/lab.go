@@ -296,7 +296,7 @@ func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kerne
 	return devices, nil
 }
 
-// compileEnv is what workers compile a user's kernels with, for their environment.
+// compileEnv returns what workers compile a user's kernels with, for their environment.
 func (l *Lab) compileEnv() (env []string) {
 	if len(l.loader.Include) > 0 {
 		folders := slices.Concat(l.loader.Include, nvrtc.UserFolders())
@@ -366,7 +366,7 @@ func isBefore(dir, kernels string) bool {
 	return top != "" && top != checkoutOf(kernels)
 }
 
-// checkoutOf is the folder of the checkout that a path is in, also where the path is not there; "" of none.
+// checkoutOf returns the folder of the checkout that a path is in, also where the path is not there; "" of none.
 func checkoutOf(path string) string {
 	dir, err := filepath.Abs(path)
 	for err == nil && dir != filepath.Dir(dir) {

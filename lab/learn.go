@@ -235,7 +235,7 @@ func Prior(text, family string, info kernels.DeviceInfo) (launchmap.Rung, error)
 	return launchmap.RungOf("--prior "+text, t.Map, &info)
 }
 
-// Policy is what a loop knows before it measures anything. That of a family is for its op and pass.
+// Policy returns what a loop knows before it measures anything. That of a family is for its op and pass.
 func (l *Lab) Policy(prior, family string, info kernels.DeviceInfo, domain shapes.Domain,
 	classes []kernels.Problem) (*learn.Policy, error) {
 	step, err := Prior(prior, family, info)
@@ -261,7 +261,7 @@ func (l *Lab) Policy(prior, family string, info kernels.DeviceInfo, domain shape
 	return learn.NewPolicy(r, step, info, domain, classes)
 }
 
-// Against is the registry for a family against itself, or with "" for all.
+// Against returns the registry for a family against itself, or with "" for all.
 func (l *Lab) Against(family string) (*kernels.Registry, error) {
 	if family == "" {
 		return l.Registry, nil

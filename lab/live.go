@@ -23,7 +23,7 @@ type CompareTask struct {
 	Out, Resume string
 }
 
-// Pairs are the problems that both REFs have a variant for; with changed those of which it differs.
+// Pairs returns the problems that both REFs have a variant for; with changed those of which it differs.
 func (l *Lab) Pairs(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo, changed bool) ([]ab.Pair, error) {
 	return ab.Pairs(l.Console, l.operands(refs), ps, info, changed)
 }

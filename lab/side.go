@@ -14,7 +14,7 @@ import (
 	"normbench/tune/ref"
 )
 
-// recordedVariants are the right variants of a recorded operand.
+// recordedVariants returns the right variants of a recorded operand.
 func (l *Lab) recordedVariants(text string) (map[kernels.Problem]kernels.Variant, error) {
 	side, err := l.Side(text)
 	vs := map[kernels.Problem]kernels.Variant{}

@@ -47,12 +47,12 @@ type part struct {
 	fold     *tune.Fold
 }
 
-// place is where the table of the part is.
+// place returns where the table of the part is.
 func (s *SweepTask) place(x *part) durable.Place {
 	return tablePlace(s.Out, s.info(), x.family)
 }
 
-// tablePlace is where the tuned table of a device lies in a results folder, or that of one family.
+// tablePlace returns where the tuned table of a device lies in a results folder, or that of one family.
 func tablePlace(out string, info kernels.DeviceInfo, family string) durable.Place {
 	return durable.Place{Root: out, Name: filepath.Join(info.ID, filepath.FromSlash(family), tune.FileName)}
 }
@@ -173,7 +173,7 @@ func (l *Lab) planSearch(s *SweepTask) error {
 	return nil
 }
 
-// part is that of a family.
+// part returns that of a family.
 func (s *SweepTask) part(family string) *part {
 	return s.parts[slices.IndexFunc(s.parts, func(x *part) bool { return x.family == family })]
 }

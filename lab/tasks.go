@@ -12,7 +12,7 @@ func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceIn
 	return sweep.LayOut(l.Registry, ps, l.operands(refs), info, choose)
 }
 
-// operands are REFs with their variants.
+// operands returns REFs with their variants.
 func (l *Lab) operands(refs []*ref.Ref) (list []sweep.Operand) {
 	for _, r := range refs {
 		list = append(list, l.operand(r))

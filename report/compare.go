@@ -390,7 +390,7 @@ func newMean(kind string, rows []Row) Mean {
 	return m
 }
 
-// kind is a problem's text without its shape and types: "rmsnorm/bwd", "layernorm/fwd+bias".
+// kind returns a problem's text without its shape and types: "rmsnorm/bwd", "layernorm/fwd+bias".
 func kind(p kernels.Problem) string {
 	return strings.Join(append([]string{string(p.Op) + "/" + string(p.Pass)}, p.Options()...), "+")
 }
@@ -406,5 +406,5 @@ func dtypes(p kernels.Problem) string {
 // shape is the rows and columns of a problem.
 func shape(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
 
-// withoutShape is a problem's text without its shape, "layernorm/fwd/bf16+bias".
+// withoutShape returns a problem's text without its shape, "layernorm/fwd/bf16+bias".
 func withoutShape(p kernels.Problem) string { return strings.Replace(p.String(), shape(p)+"/", "", 1) }

@@ -67,7 +67,7 @@ func RenderAll(w io.Writer, cs []*Comparison, format string) error {
 	return nil
 }
 
-// tables are those of a comparison in a format.
+// tables returns those of a comparison in a format.
 func (c *Comparison) tables(format string) []*Table {
 	tables := []*Table{c.Table()}
 	if c.beside != nil {

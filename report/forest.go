@@ -17,7 +17,7 @@ var marks = []picture.Series{
 	{Name: "no verdict: not measured in turns", Class: "same", Glyph: 6, Radius: 2.6},
 }
 
-// mark is that of a row's verdict.
+// mark returns that of a row's verdict.
 func (r *Row) mark() picture.Series {
 	for _, m := range marks {
 		if m.Name == string(r.Verdict) {

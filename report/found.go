@@ -37,7 +37,7 @@ func sideWord(label string) string {
 	return ""
 }
 
-// meanings are a line on what two operands are for, "" where both say as much themselves.
+// meanings returns a line on what two operands are for, "" where both say as much themselves.
 func meanings(a, b string) string {
 	var parts []string
 	for i, label := range []string{a, b} {
@@ -61,7 +61,7 @@ func meanings(a, b string) string {
 	return strings.Join(parts, "; ")
 }
 
-// withMeanings is the line that names both sides, with what they are for below it.
+// withMeanings returns the line that names both sides, with what they are for below it.
 func withMeanings(line, a, b string) string {
 	if text := meanings(a, b); text != "" {
 		return line + "\n" + text
@@ -69,10 +69,10 @@ func withMeanings(line, a, b string) string {
 	return line
 }
 
-// Words are what the sides are called in sentences and legends.
+// Words returns what the sides are called in sentences and legends.
 func (c *Comparison) Words() (a, b string) { return wordsOf(c.A, c.B) }
 
-// wordsOf are what two operands are, where that tells them apart, else their own texts.
+// wordsOf returns what two operands are, where that tells them apart, else their own texts.
 func wordsOf(a, b string) (string, string) {
 	x, y := sideWord(a), sideWord(b)
 	if x == y {
@@ -81,7 +81,7 @@ func wordsOf(a, b string) (string, string) {
 	return cmp.Or(x, a), cmp.Or(y, b)
 }
 
-// Ending is what the comparison comes to.
+// Ending returns what the comparison comes to.
 func (c *Comparison) Ending() Ending { return Ending{Found: c.Found(), Next: c.Next} }
 
 // Found says in one sentence what the rows come to, "" of none.
@@ -185,7 +185,7 @@ func (c *Comparison) aboveStream() bool {
 	})
 }
 
-// BestGain is the problem with the greatest speedup that is proven, nil where there is none.
+// BestGain returns the problem with the greatest speedup that is proven, nil where there is none.
 func (c *Comparison) BestGain() *kernels.Problem {
 	var best *Row
 	for i := range c.Rows {
@@ -199,7 +199,7 @@ func (c *Comparison) BestGain() *kernels.Problem {
 	return &best.Problem
 }
 
-// deviceIDs are the devices of runs, with commas.
+// deviceIDs returns the devices of runs, with commas.
 func deviceIDs(runs []*record.Run) string {
 	return strings.Join(words(func(r *record.Run) string { return r.Device.ID }, runs), ",")
 }

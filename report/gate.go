@@ -17,7 +17,7 @@ type GatePart struct {
 	Checks     *Table      // of verify; nil where there are none
 }
 
-// GateText is what a pull request is told, in Markdown of up to limit bytes: what came of it, then each
+// GateText returns what a pull request is told, in Markdown of up to limit bytes: what came of it, then each
 // family with its rows folded. about says what was compared with what. Where all rows are too many, those
 // of the last families are left out.
 func GateText(mark, about string, o *GateOutcome, parts []GatePart, limit int) (string, error) {
@@ -73,7 +73,7 @@ func gateText(mark, about string, o *GateOutcome, all []skim, kept int) string {
 // gateColumns are those of the rows: a comment is narrow, and the files have all.
 var gateColumns = []string{"problem", "verdict", "speedup", "A us", "B us", "B %stream", "what moved"}
 
-// skim is a part in Markdown. Beside others it has a heading.
+// skim returns a part in Markdown. Beside others it has a heading.
 func (p *GatePart) skim(several bool) (m skim, err error) {
 	if p.Comparison != nil {
 		l := &Layout{Columns: gateColumns, Wide: true}

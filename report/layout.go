@@ -86,7 +86,7 @@ func isColumn(header, name string) bool {
 	return header != "" && strings.EqualFold(header, strings.TrimSpace(name))
 }
 
-// names are the columns' names in csv and json, which --columns takes in every format, and others what people
+// names returns the columns' names in csv and json, which --columns takes in every format, and others what people
 // see above the same columns. A name is "" where people see what csv and json do not have.
 func (t *Table) names() (names, others []string) {
 	if t.data || t.alias == nil {
@@ -103,7 +103,7 @@ func noColumn(t *Table, name string) error {
 	return hint.Errorf("the columns are "+strings.Join(names, ", "), "no column %q", name)
 }
 
-// find is the column of t that a name stands for: its name in csv and json, or what people see above it. A column
+// find returns the column of t that a name stands for: its name in csv and json, or what people see above it. A column
 // that people do not see is added to t. It is negative where there is none.
 func (t *Table) find(name string) int {
 	column := func(h string) bool { return isColumn(h, name) }

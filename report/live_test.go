@@ -115,7 +115,7 @@ func TestOutcome(t *testing.T) {
 // Of several comparisons the worst outcome is that of all, with the cells of all.
 func TestJoin(t *testing.T) {
 	pass := &GateOutcome{Kind: Passed, Reason: "0 of 3 slower", VerdictCounts: VerdictCounts{3, 1, 2, 0, 0}}
-	fresh := &GateOutcome{Kind: Passed, Reason: NewFamily}
+	fresh := &GateOutcome{Kind: Passed, Reason: ab.NewFamily}
 	slow := &GateOutcome{Kind: Slower, Reason: "1 slower, confirmed, of 2 cells", Lines: []string{"gate: x"},
 		VerdictCounts: VerdictCounts{2, 0, 1, 1, 0}}
 	unfit := &GateOutcome{Kind: Unfit, Reason: "the machine was unfit in 1 cell"}

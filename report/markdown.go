@@ -83,7 +83,7 @@ func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 	return skim{head.String(), blank.ReplaceAllString(above.String(), "\n\n"), fold(console.Count(len(c.Rows), "row"), table.String())}, err
 }
 
-// fold is a text that is shown when its summary is clicked.
+// fold returns a text that is shown when its summary is clicked.
 func fold(summary, text string) string {
 	return fmt.Sprintf("<details><summary>%s</summary>\n\n%s\n\n</details>\n", summary,
 		blank.ReplaceAllString(strings.Trim(text, "\n"), "\n\n"))

@@ -29,7 +29,7 @@ type MeasuredStage struct {
 	LastFilled float64  `json:"last_wave_percent,omitempty"` // of the CTAs that run at once
 }
 
-// measuredStages are the stages of a record, those with times and those with resources, in order.
+// measuredStages returns the stages of a record, those with times and those with resources, in order.
 func measuredStages(r *record.Record, plan kernels.Plan, d kernels.DeviceInfo) (list []MeasuredStage) {
 	at := func(name string) *MeasuredStage {
 		i := slices.IndexFunc(list, func(s MeasuredStage) bool { return s.Stage == name })
@@ -63,7 +63,7 @@ func measuredStages(r *record.Record, plan kernels.Plan, d kernels.DeviceInfo) (
 	return list
 }
 
-// time is the stage's time with its share of a whole.
+// time returns the stage's time with its share of a whole.
 func (s *MeasuredStage) time(whole float64) string {
 	if s.US == nil {
 		return s.Stage + " not timed"
@@ -208,7 +208,7 @@ func beyondText(beyond, us float64, stages []MeasuredStage) string {
 	return text
 }
 
-// measuredData is the one row of csv and json; what is not known is empty.
+// measuredData returns the one row of csv and json; what is not known is empty.
 func measuredData(r *record.Record, m Measurement, stages []MeasuredStage, beyond, peak float64, why string) *Table {
 	run := m.run()
 	number := func(f float64, known bool) string {

@@ -39,7 +39,7 @@ const (
 // Kinds are all kinds, the worst first.
 var Kinds = []OutcomeKind{Wrong, Slower, Broken, Unfit, Undecided, Passed}
 
-// Word is how an outcome begins.
+// Word returns how an outcome begins.
 func (k OutcomeKind) Word() string {
 	switch k {
 	case Passed:
@@ -50,7 +50,7 @@ func (k OutcomeKind) Word() string {
 	return "FAIL"
 }
 
-// String is the headline.
+// String returns the headline.
 func (o *GateOutcome) String() string { return o.Kind.Word() + ": " + o.Reason }
 
 // VerdictCounts are of cells, by their verdicts.
@@ -62,16 +62,13 @@ func (t VerdictCounts) plus(u VerdictCounts) VerdictCounts {
 		t.Inconclusive + u.Inconclusive}
 }
 
-// NewFamily is why a comparison passes whose kernels the other checkout lacks.
-const NewFamily = ab.NewFamily
-
 // mostLines are as many lines as an outcome has of one kind of cell; the table has them all.
 const mostLines = 10
 
 // Gated says that a gate was asked for: its outcome is shown.
 func (l *LiveFile) Gated() bool { return l.Policy != ab.GatePolicy{} }
 
-// Outcome is what a gate says of the cells. Wrong answers and cells without a time are told whatever
+// Outcome returns what a gate says of the cells. Wrong answers and cells without a time are told whatever
 // was asked for.
 func (l *LiveFile) Outcome() *GateOutcome {
 	s := l.Summary
@@ -170,7 +167,7 @@ func RenderOutcome(w io.Writer, o *GateOutcome, format string) error {
 	return err
 }
 
-// Join is the outcome of several comparisons: the worst, with the counts of all.
+// Join returns the outcome of several comparisons: the worst, with the counts of all.
 func Join(list []*GateOutcome) *GateOutcome {
 	if len(list) == 1 {
 		return list[0]
@@ -193,7 +190,7 @@ func Join(list []*GateOutcome) *GateOutcome {
 	return all
 }
 
-// lines are those to show.
+// lines returns those to show.
 func (o *GateOutcome) lines() []string {
 	if more := len(o.Lines) - mostLines; more > 0 {
 		return append(slices.Clone(o.Lines[:mostLines]), fmt.Sprintf("and %d more", more))
@@ -201,7 +198,7 @@ func (o *GateOutcome) lines() []string {
 	return o.Lines
 }
 
-// json is the outcome as the first value of a table's object.
+// json returns the outcome as the first value of a table's object.
 func (o *GateOutcome) json() string {
 	var lines []string
 	for _, l := range o.Lines {

@@ -35,7 +35,7 @@ type Page struct {
 // A Tally is a number with its word. Class is good, bad, same, open or empty.
 type Tally struct{ N, Word, Class string }
 
-// Class is the style of an outcome.
+// Class returns the style of an outcome.
 func (o *GateOutcome) Class() string {
 	return map[string]string{"PASS": "good", "FAIL": "bad", "UNDECIDED": "open"}[o.Kind.Word()]
 }
@@ -185,7 +185,7 @@ func (c *Comparison) Page(name string) *Page {
 	return p
 }
 
-// verdictFirst is a table of rows as a page shows it: the problem, the verdict and the speedup first, which is
+// verdictFirst returns a table of rows as a page shows it: the problem, the verdict and the speedup first, which is
 // what a phone has room for. Problems of one kind are told by their shapes.
 func (t *Table) verdictFirst() (table *Table, title string) {
 	c := *t.pick(t.allColumns()) // find adds columns

@@ -117,7 +117,7 @@ func (x *problemProgress) String() (s string) {
 	return s + " " + best.Record.Variant().String()
 }
 
-// entry is a record's, whose run is one with that of the other records of the run.
+// entry returns a record's, whose run is one with that of the other records of the run.
 func (x *problemProgress) entry(r *record.Record) *record.Outcome {
 	if x.runs[r.Run] == nil {
 		x.runs[r.Run] = &record.Run{ID: r.Run}

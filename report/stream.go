@@ -111,7 +111,7 @@ func StreamTable(scores []StreamScore) *Table {
 	return t
 }
 
-// constant is what the side takes beyond the stream's time, "2.46 (2.21-2.87)".
+// constant returns what the side takes beyond the stream's time, "2.46 (2.21-2.87)".
 func (s StreamScore) constant() string {
 	if s.Line == nil {
 		return ""
@@ -124,7 +124,7 @@ func (s StreamScore) constant() string {
 	return fmt.Sprintf("%.2f (%.2f%s%.2f)", math.Round(100*s.Line.Const)/100+0, s.Line.ConstLo, dash, s.Line.ConstHi)
 }
 
-// factor is what the side takes of the stream's time, "1.021 (1.008-1.027)".
+// factor returns what the side takes of the stream's time, "1.021 (1.008-1.027)".
 func (s StreamScore) factor() string {
 	if s.Line == nil {
 		return ""

@@ -427,7 +427,7 @@ func tablesJSON(w io.Writer, tool string, end Ending, tables []*Table) error {
 	return err
 }
 
-// objects are the rows in JSON.
+// objects returns the rows in JSON.
 func (t *Table) objects() []string {
 	rows := make([]string, len(t.Rows))
 	for i, row := range t.Rows {

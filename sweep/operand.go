@@ -89,7 +89,7 @@ func LayOut(registry *kernels.Registry, ps []kernels.Problem, operands []Operand
 	return tasks, nil
 }
 
-// NoProblem is the trouble of an operand that serves no problem.
+// NoProblem returns the trouble of an operand that serves no problem.
 func NoProblem(what string) error {
 	return hint.Errorf("check --shapes, --op, --pass and --dtype",
 		"%s serves none of the problems asked for", what)

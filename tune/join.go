@@ -126,7 +126,7 @@ func compareEvidence(a, b *Entry, runs []launchmap.RunSummary) int {
 		a.Samples-b.Samples, a.Variants.OK-b.Variants.OK, when(a).Compare(when(b)), strings.Compare(text(a), text(b)))
 }
 
-// noiseOf is the table's noise: the middle of its entries'; 0 where none has any.
+// noiseOf returns the table's noise: the middle of its entries'; 0 where none has any.
 func noiseOf(entries []Entry) float64 {
 	var noise []float64
 	for i := range entries {

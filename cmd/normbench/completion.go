@@ -118,7 +118,7 @@ func (e *env) complete(line []string) []string {
 	return slices.Compact(words)
 }
 
-// flagWords are values of a flag.
+// flagWords returns values of a flag.
 func (e *env) flagWords(command, flag string) []string {
 	switch flag {
 	case "op":
@@ -149,7 +149,7 @@ func (e *env) flagWords(command, flag string) []string {
 	return slices.Clone(choices(command, flag))
 }
 
-// operandWords are operands of a command that are no files.
+// operandWords returns operands of a command that are no files.
 func (e *env) operandWords(c *cli.Command) []string {
 	switch c.Name {
 	case "help":
@@ -166,7 +166,7 @@ func (e *env) operandWords(c *cli.Command) []string {
 	return nil
 }
 
-// flagless are the names of all commands to show.
+// flagless returns the names of all commands to show.
 func (e *env) flagless() (names []string) {
 	for _, c := range e.app().Commands {
 		if !c.Hidden {
@@ -176,7 +176,7 @@ func (e *env) flagless() (names []string) {
 	return names
 }
 
-// familyNames are the families that a person may name.
+// familyNames returns the families that a person may name.
 func (e *env) familyNames() (names []string) {
 	for _, f := range e.Registry.Families {
 		if !f.Hidden {

@@ -18,6 +18,7 @@ import (
 	"normbench/kernels"
 	"normbench/lab"
 	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 )
 
@@ -203,14 +204,14 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 			return parts, err
 		}
 		if part.Family = f.Name; part.Outcome.Kind == report.Passed {
-			part.Outcome.Reason = report.NewFamily + "; " + part.Outcome.Reason
+			part.Outcome.Reason = ab.NewFamily + "; " + part.Outcome.Reason
 		}
 		parts = append(parts, part)
 	}
 	return parts, nil
 }
 
-// of is the target for some families: their ops and passes, unless some are asked for.
+// of returns the target for some families: their ops and passes, unless some are asked for.
 func (cfg *gateConfig) of(families []*kernels.Family) targetFlags {
 	t := cfg.targetFlags
 	var ops, passes []string

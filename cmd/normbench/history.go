@@ -29,7 +29,7 @@ func (cfg *historyConfig) fileFlag() cli.Flag {
 		Usage: "`FILE` that keeps the history", Value: history.FileName}
 }
 
-// historyTableFlags are the flags of tables, with the formats of other servers.
+// historyTableFlags returns the flags of tables, with the formats of other servers.
 func (cfg *historyConfig) historyTableFlags() []cli.Flag {
 	flags := cfg.tableFlags()
 	for _, f := range flags {
@@ -95,7 +95,7 @@ func addHistory(e *env, cfg *historyConfig) error {
 	return err
 }
 
-// historyRuns are the lines of a result.
+// historyRuns returns the lines of a result.
 func historyRuns(e *env, path, commit string) ([]history.Snapshot, error) {
 	const help = "give the file of a live compare, a records file or a results folder"
 	if strings.Contains(path, "#") || strings.HasPrefix(path, "tuned:") {

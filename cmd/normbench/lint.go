@@ -86,7 +86,7 @@ func lint(e *env, files []string, device, format string) error {
 	return lab.Exit(exitGate, nil)
 }
 
-// ownDevice is the device that a table is of. A device that normbench knows replaces one that was
+// ownDevice returns the device that a table is of. A device that normbench knows replaces one that was
 // written by hand, which says less.
 func ownDevice(t *tune.TunedTable) kernels.DeviceInfo {
 	for _, k := range launchmap.KnownDevices() {

@@ -89,7 +89,7 @@ func fightLive(e *env, cfg *compareConfig) (run *report.LiveFile, nothing string
 			"--baseline-kernels runs A from another checkout, and %s has no kernels there", refs[0].Text)
 	}
 	if e.Baseline != "" && !e.AnyBaseline() {
-		return nil, report.NewFamily, nil
+		return nil, ab.NewFamily, nil
 	}
 	cfg.timingFlags.samples = flags.samples
 	if err := cfg.open(e, false, refs...); err != nil {
@@ -109,7 +109,7 @@ func fightLive(e *env, cfg *compareConfig) (run *report.LiveFile, nothing string
 	}
 	if e.Baseline != "" {
 		if pairs = ab.WithBaseline(e.Console, e.Registry, e.Baseline, pairs); len(pairs) == 0 {
-			return nil, report.NewFamily, nil
+			return nil, ab.NewFamily, nil
 		}
 	}
 	run, err = e.RunLive(&lab.CompareTask{Config: &cfg.OpenOptions, Runner: m, Refs: refs, Pairs: pairs, Rule: rule,
@@ -143,7 +143,7 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 	return rule, hint.With(rule.CheckValid(), "the default is --rounds 12,24")
 }
 
-// exitOf is the exit code of an outcome.
+// exitOf returns the exit code of an outcome.
 func exitOf(o *report.GateOutcome) error {
 	if o.Kind == report.Passed {
 		return nil

@@ -220,7 +220,7 @@ func (x *commonFlags) parse(ctx *cli.Context, c *cli.Command) error {
 	return nil
 }
 
-// pathOf is a command's name behind those of its parents: "map learn".
+// pathOf returns a command's name behind those of its parents: "map learn".
 func pathOf(c *cli.Command) string { return strings.TrimPrefix(c.HelpName, "normbench ") }
 
 // set gives a flag a value.

@@ -49,7 +49,7 @@ func mapFillCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return fillMap(e, cfg) })
 }
 
-// firstMap is the table of a map.
+// firstMap returns the table of a map.
 func firstMap() *report.Table { return report.MapTable(&launchmap.Map{}) }
 
 func fillMap(e *env, cfg *fillConfig) error {

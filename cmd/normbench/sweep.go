@@ -118,7 +118,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	return cmp.Or(shown, found.Lost, err)
 }
 
-// nextOf is what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep
+// nextOf returns what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep
 // shapes of one's own; where the timer failed its test, mend that first.
 func nextOf(s *lab.SweepTask, c *report.Comparison) string {
 	if _, replayed := s.Devices[0].(*replay.Device); replayed {

@@ -14,7 +14,7 @@ import (
 	"normbench/lab"
 )
 
-// version is that of this build, in an order that pip knows: 0.4.0.dev20261128221001+g43d2118 comes
+// version returns that of this build, in an order that pip knows: 0.4.0.dev20261128221001+g43d2118 comes
 // before 0.4.0, and 0.4.0 before 0.4.0.post20261201090000+g1e0c5fa. Git's tags have no part in it,
 // because a shallow clone has none.
 func version() string {
@@ -28,7 +28,7 @@ var release = ""
 // heading is a version of the changelog, with its date or "unreleased".
 var heading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+) \((.+)\)$`)
 
-// versionOf is the version of a build by the first heading of the changelog, and by the commit and its
+// versionOf returns the version of a build by the first heading of the changelog, and by the commit and its
 // time, which every `go build` in a checkout notes.
 func versionOf(changelog string, info *debug.BuildInfo) string {
 	head := heading.FindStringSubmatch(changelog)
@@ -75,7 +75,7 @@ func versionCommand(e *env) *cli.Command {
 	})
 }
 
-// versionLine is the version with what else tells builds apart.
+// versionLine returns the version with what else tells builds apart.
 func versionLine() string {
 	cuda := "without CUDA"
 	if lab.HaveCUDA {

@@ -9,7 +9,7 @@ import (
 // clearCode puts the cursor at the begin of its line and clears the rest of it.
 const clearCode = "\r\x1b[K"
 
-// line is the terminal of notes, if it can draw a line again.
+// line returns the terminal of notes, if it can draw a line again.
 func (c *Console) line() (Terminal, bool) {
 	t, ok := TerminalOf(c.Err)
 	return t, ok && !c.Quiet && os.Getenv("TERM") != "dumb"

@@ -47,7 +47,7 @@ func (c *Console) Wait(format string, args ...any) *StatusLine {
 	return s
 }
 
-// pause is the time between two tellings.
+// pause returns the time between two tellings.
 func (c *Console) pause() time.Duration {
 	if _, ok := c.line(); ok {
 		return Tick
@@ -76,7 +76,7 @@ func (c *Console) tellStatus() {
 	w.timer.Reset(Pause - c.silence())
 }
 
-// told is what a step says: how far it is, what it is at, and for how long if that is so long.
+// told returns what a step says: how far it is, what it is at, and for how long if that is so long.
 func (s *StatusLine) told(long time.Duration) string {
 	text := s.text
 	if n := s.part; n.Unit != "" {
@@ -91,7 +91,7 @@ func (s *StatusLine) told(long time.Duration) string {
 	return text
 }
 
-// pace is the count, the rate and, once a twentieth is done, the time left, which counts down: the first ones pay
+// pace returns the count, the rate and, once a twentieth is done, the time left, which counts down: the first ones pay
 // for what all of them need, such as the first problem's answers.
 func (s *StatusLine) pace() string {
 	n, took, since := s.part, s.at.Sub(s.begun), time.Since(s.at)

@@ -61,7 +61,7 @@ func (f *Forest) Draw() *Drawing {
 	return d
 }
 
-// ratioTicks are round ratios between two on a logarithmic axis of such a width, 1 among them, with room for
+// ratioTicks returns round ratios between two on a logarithmic axis of such a width, 1 among them, with room for
 // their labels.
 func ratioTicks(lo, hi, width float64) (ticks []float64) {
 	const room = 38

@@ -30,7 +30,7 @@ var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e
 	"a4": "#cc79a7", "a5": "#d55e00", "a6": "#0072b2", "a7": "#bbbbbb",
 	"good": "#0a7a3d", "bad": "#c4320a", "same": "#5b6570", "open": "#8a5a00"}
 
-// Style is the CSS of drawings. Class sN is the colour of slot N; good, bad, same and open are those of
+// Style returns the CSS of drawings. Class sN is the colour of slot N; good, bad, same and open are those of
 // verdicts. colour gives the colour of a name,
 // such as c0.
 func Style(colour func(name string) string) string {
@@ -117,7 +117,7 @@ func title(tip string) string {
 	return "<title>%s</title>"
 }
 
-// textWidth is what a line takes at most: a viewer has a font of its own, and digits of a system's are
+// textWidth returns what a line takes at most: a viewer has a font of its own, and digits of a system's are
 // wider than those of Arial.
 func textWidth(text string, size float64) float64 {
 	return 0.64 * size * float64(utf8.RuneCountInString(text))

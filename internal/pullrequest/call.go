@@ -16,7 +16,7 @@ import (
 	"normbench/internal/hint"
 )
 
-// program is what talks to the host: gh where it is GitHub's and there, as it knows proxies and
+// program returns what talks to the host: gh where it is GitHub's and there, as it knows proxies and
 // certificates of its users, else curl.
 func (p *PullRequest) program() (string, error) {
 	if p.Host == "GitHub" {
@@ -98,7 +98,7 @@ func (p *PullRequest) call(ctx context.Context, method, path string, body []byte
 // denied are the statuses of a token that may not. Of what a token may not see, hosts say that it is not there.
 var denied = []string{"401", "403", "404"}
 
-// message is what an answer says of its error.
+// message returns what an answer says of its error.
 func message(answer []byte) string {
 	var said struct{ Message any }
 	if json.Unmarshal(answer, &said) != nil || said.Message == nil {
@@ -108,7 +108,7 @@ func message(answer []byte) string {
 	return text[:min(len(text), 200)]
 }
 
-// config is a request for curl. A body is in a file of its own, until done.
+// config returns a request for curl. A body is in a file of its own, until done.
 func (p *PullRequest) config(method, path string, body []byte) (text string, done func(), err error) {
 	done = func() {}
 	line := func(name, value string) {

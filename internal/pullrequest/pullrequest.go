@@ -38,7 +38,7 @@ type PullRequest struct {
 	server   string // of GitHub Enterprise, for gh; "" of github.com
 }
 
-// FromEnv is the pull request of the job that runs, nil where there is none.
+// FromEnv returns the pull request of the job that runs, nil where there is none.
 func FromEnv(getenv func(string) string) (*PullRequest, error) {
 	switch {
 	case getenv("GITHUB_ACTIONS") == "true" && strings.HasPrefix(getenv("GITHUB_EVENT_NAME"), "pull_request"):
@@ -122,7 +122,7 @@ type comment struct {
 	Author struct{ Username string }
 }
 
-// Mark is what a comment of ours begins with, which people do not see. name tells apart what one pull
+// Mark returns what a comment of ours begins with, which people do not see. name tells apart what one pull
 // request has several of.
 func Mark(name string) string {
 	clean := strings.NewReplacer("--", "-", ">", "", "<", "", "\n", " ").Replace(name)
@@ -159,7 +159,7 @@ func (p *PullRequest) Comment(ctx context.Context, name, text string) error {
 	return err
 }
 
-// find is our comment with a mark, nil where there is none yet.
+// find returns our comment with a mark, nil where there is none yet.
 func (p *PullRequest) find(ctx context.Context, mark string) (*comment, error) {
 	me, err := p.me(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ func CheckConflict(data []byte) error {
 		"it has the conflict markers of git")
 }
 
-// Sides are both sides of a text in which git has left conflicts; conflict is false for any other text.
+// Sides returns both sides of a text in which git has left conflicts; conflict is false for any other text.
 func Sides(data []byte) (ours, theirs []byte, conflict bool) {
 	if CheckConflict(data) == nil {
 		return nil, nil, false

@@ -152,7 +152,7 @@ func (v Value) Has(key string) bool {
 	return false
 }
 
-// Over is the mapping v with those entries of under that it lacks, in under's order. A value that is
+// Over returns the mapping v with those entries of under that it lacks, in under's order. A value that is
 // a mapping in both is put over in the same way.
 func (v Value) Over(under Value, help string) (Value, error) {
 	own, err := v.Entries(help)
@@ -190,17 +190,17 @@ func (v Value) Over(under Value, help string) (Value, error) {
 	return v, nil
 }
 
-// Without is the mapping v without some of its keys.
+// Without returns the mapping v without some of its keys.
 func (v Value) Without(keys ...string) Value {
 	return v.filter(func(key string) bool { return !slices.Contains(keys, key) })
 }
 
-// Only is the mapping v with some of its keys alone.
+// Only returns the mapping v with some of its keys alone.
 func (v Value) Only(keys ...string) Value {
 	return v.filter(func(key string) bool { return slices.Contains(keys, key) })
 }
 
-// filter is the mapping v with those of its keys that are kept.
+// filter returns the mapping v with those of its keys that are kept.
 func (v Value) filter(keep func(key string) bool) Value {
 	left := *v.node
 	left.Content = nil

@@ -83,7 +83,7 @@ type exportConfig struct {
 	config kernels.Config
 }
 
-// Knob is the value of a knob; 0 where the family has no such one.
+// Knob returns the value of a knob; 0 where the family has no such one.
 func (c *exportConfig) Knob(k exportKnob) int {
 	for _, s := range c.all() {
 		if s.Name == k.Name {
@@ -106,7 +106,7 @@ type exportKind struct {
 // KindStep is above every sum of options, uneven with them.
 func (x *layout) KindStep() int { return 2 * x.Uneven }
 
-// Bits is the sum of the class's options.
+// Bits returns the sum of the class's options.
 func (k *exportKind) Bits() int { return int(k.With) }
 
 type exportRaster struct {
@@ -127,7 +127,7 @@ type exportRange struct {
 	RestsOn     string
 }
 
-// Number is the number of the config, -1 for none.
+// Number returns the number of the config, -1 for none.
 func (r exportRange) Number() int {
 	if r.Config == nil {
 		return -1
@@ -141,10 +141,10 @@ type exportTest struct {
 	Ranges []exportRange
 }
 
-// Rest are the ranges but for the last, which needs no if.
+// Rest returns the ranges but for the last, which needs no if.
 func (t *exportTest) Rest() []exportRange { return t.Ranges[:len(t.Ranges)-1] }
 
-// Last is the last range.
+// Last returns the last range.
 func (t *exportTest) Last() exportRange { return t.Ranges[len(t.Ranges)-1] }
 
 // typeNames are the names of types beside ours: of PyTorch in Python, as str writes them, and of its C++.
@@ -160,7 +160,7 @@ type strip struct {
 	ranges []RowRange
 }
 
-// strips are the answers of a class at an alignment. Where only some columns are asked for, strips
+// strips returns the answers of a class at an alignment. Where only some columns are asked for, strips
 // without ranges are between them.
 func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
 	s := b.sheets[keyOf(c, align)]
@@ -351,7 +351,7 @@ var reserved = strings.Fields("family launch " +
 	"volatile xor bitand bitor compl not_eq or_eq xor_eq and_eq " +
 	"chan defer fallthrough func go interface map package range select type var")
 
-// unique is a name as it is, or with a _ behind it where it is reserved or taken.
+// unique returns a name as it is, or with a _ behind it where it is reserved or taken.
 func (names namesIn) unique(name string) string {
 	for slices.Contains(reserved, name) || names[name] {
 		name += "_"
@@ -360,7 +360,7 @@ func (names namesIn) unique(name string) string {
 	return name
 }
 
-// camel is BlockRows of block_rows.
+// camel returns BlockRows of block_rows.
 func camel(name string) (out string) {
 	for _, part := range strings.Split(strings.TrimRight(name, "_"), "_") {
 		if part != "" {
@@ -372,7 +372,7 @@ func camel(name string) (out string) {
 
 func lowerFirst(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-// json is the layout as JSON: a line for each config and band. export.schema.json describes it.
+// json returns the layout as JSON: a line for each config and band. export.schema.json describes it.
 func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 	type object = map[string]any
 	var text bytes.Buffer
@@ -475,7 +475,7 @@ func pythonCall(indent int, before string, arguments []string) string {
 	return space + before + "(\n" + in + strings.Join(arguments, ",\n"+in) + ",\n" + space + ")"
 }
 
-// Python are the arguments of a config's launch.
+// Python returns the arguments of a config's launch.
 func (c *exportConfig) Python() []string {
 	list := []string{fmt.Sprintf("%q", c.Family.Name)}
 	for _, s := range c.Open {

@@ -50,7 +50,7 @@ func (m *Map) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Checksum is the beginning of the SHA-256 of the map as text, by which exported code names the map
+// Checksum returns the beginning of the SHA-256 of the map as text, by which exported code names the map
 // that it was made of. It is "" for a map that cannot be written.
 func (m *Map) Checksum() string {
 	data, err := m.MarshalJSON()

@@ -51,7 +51,7 @@ func Join(a, b *Map) (*Map, error) {
 	return &out, nil
 }
 
-// JoinRuns are the runs of both, each once, in the order of time.
+// JoinRuns returns the runs of both, each once, in the order of time.
 func JoinRuns(a, b []RunSummary) []RunSummary {
 	byID := map[string]RunSummary{}
 	for _, r := range slices.Concat(a, b) {

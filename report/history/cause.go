@@ -59,7 +59,7 @@ type Thresholds struct {
 	NoiseUp  float64 // so many times the noise of before is noise
 }
 
-// DefaultRule is the rule of normbench history. TestCauses holds its error rates.
+// DefaultRule returns the rule of normbench history. TestCauses holds its error rates.
 //
 //   - Window 8: so that a drift is seen over two months of weekly runs.
 //   - Factor 5: a point has some 20 arms of kinds that could move. Least 0.5%: half of the least change that is
@@ -224,7 +224,7 @@ func (r Thresholds) isNoisy(t *trace, i int, window []int) (why string, noisy bo
 	return "", false
 }
 
-// scale is a robust standard deviation of values around a center.
+// scale returns a robust standard deviation of values around a center.
 func scale(values []float64, center float64) float64 {
 	const normal = 1.4826 // of the median absolute deviation
 	away := make([]float64, len(values))
@@ -234,7 +234,7 @@ func scale(values []float64, center float64) float64 {
 	return normal * median(away)
 }
 
-// median is that of values, which it sorts.
+// median returns that of values, which it sorts.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
@@ -244,7 +244,7 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// medianError is the standard error of a median of n values.
+// medianError returns the standard error of a median of n values.
 func medianError(sd float64, n int) float64 {
 	if n < 3 { // the mean
 		return sd / math.Sqrt(float64(n))

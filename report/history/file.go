@@ -241,7 +241,7 @@ func Add(path string, runs []Snapshot) (added int, notes []string, err error) {
 	return added, f.Notes, durable.Place{Name: path}.Write(text)
 }
 
-// parsed is a line that was just made, as it will be read.
+// parsed returns a line that was just made, as it will be read.
 func parsed(line []byte) *Snapshot {
 	r, err := parseLine(bytes.TrimSpace(line))
 	if err != nil {

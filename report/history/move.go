@@ -122,7 +122,7 @@ type estimate struct {
 
 func (e estimate) moved() bool { return e.known && math.Abs(e.shift) > e.limit }
 
-// estimate is that of an arm on problems. What it goes by itself is seen twice: by the scatter of single
+// estimate returns that of an arm on problems. What it goes by itself is seen twice: by the scatter of single
 // problems, of which there are many, and by that of whole points, which a machine moves as one.
 func (c *snapshotPair) estimate(of []int, arm, way int) estimate {
 	key := seenKey{&of[0], len(of), arm, way}
@@ -322,7 +322,7 @@ func agree(arms []armMove) bool {
 	return true
 }
 
-// own are the moves of arms that moved each by itself: our own arms together where they agree.
+// own returns the moves of arms that moved each by itself: our own arms together where they agree.
 func own(arms []armMove) (list []move) {
 	for _, a := range arms {
 		m := move{cause: Kernel, arms: []string{a.arm}, shift: a.ratio.shift}
@@ -337,7 +337,7 @@ func own(arms []armMove) (list []move) {
 	return list
 }
 
-// singles are problems on which ours moved beyond what their kinds did.
+// singles returns problems on which ours moved beyond what their kinds did.
 func (c *snapshotPair) singles(found []move) (list []move) {
 	if !c.settled {
 		return nil

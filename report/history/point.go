@@ -54,7 +54,7 @@ func GroupRuns(runs []Snapshot) (all []*DeviceHistory) {
 	return all
 }
 
-// ruler is a protocol without what does not touch a time: how the variants were found.
+// ruler returns a protocol without what does not touch a time: how the variants were found.
 func ruler(p record.Protocol) record.Protocol {
 	p.Phase, p.Search, p.StageSamples = "", "", 0
 	return p
@@ -91,7 +91,7 @@ func (p *Observation) join(c *Cell) {
 	}
 }
 
-// rounds is the median over the cells.
+// rounds returns the median over the cells.
 func (p *Observation) rounds() float64 {
 	var n []float64
 	for _, c := range p.Cells {
@@ -100,7 +100,7 @@ func (p *Observation) rounds() float64 {
 	return stats.Median(n)
 }
 
-// again are the logarithms of second copies over first ones.
+// again returns the logarithms of second copies over first ones.
 func (p *Observation) again() (logs []float64) {
 	for _, c := range p.Cells {
 		if c.Again > 0 {
@@ -110,7 +110,7 @@ func (p *Observation) again() (logs []float64) {
 	return logs
 }
 
-// KindOf is a problem without its shape: rmsnorm/bwd/bf16.
+// KindOf returns a problem without its shape: rmsnorm/bwd/bf16.
 func KindOf(p kernels.Problem) string {
 	parts := strings.Split(p.String(), "/")
 	if len(parts) > 3 {

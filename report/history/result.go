@@ -20,7 +20,7 @@ type builder struct {
 	cells map[string]map[kernels.Problem]*Cell // by run
 }
 
-// cell is that of a problem in a run.
+// cell returns that of a problem in a run.
 func (b *builder) cell(of *record.Run, p kernels.Problem) *Cell {
 	if b.runs == nil {
 		b.runs, b.cells = map[string]*Snapshot{}, map[string]map[kernels.Problem]*Cell{}
@@ -51,7 +51,7 @@ func (b *builder) finish(commit string) (runs []Snapshot) {
 	return runs
 }
 
-// noise is the median difference of a second copy from the first.
+// noise returns the median difference of a second copy from the first.
 func noise(cells []Cell) float64 {
 	var all []float64
 	for _, c := range cells {
@@ -68,7 +68,7 @@ func noise(cells []Cell) float64 {
 // round keeps six digits behind the point: a millionth of a ratio, a picosecond of a time.
 func round(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
-// LiveRuns are the lines of a live compare. (One that was resumed is one line.)
+// LiveRuns returns the lines of a live compare. (One that was resumed is one line.)
 func LiveRuns(l *report.LiveFile, commit string) ([]Snapshot, error) {
 	b := &builder{}
 	for _, d := range l.Duels {
@@ -89,7 +89,7 @@ func noTimes() error {
 	return hint.Errorf("`normbench report RESULT` says why", "it has no problem with a time")
 }
 
-// armsOf are the arms of a duel. Beside a peer stands the base where the operand says so, else ours; of two
+// armsOf returns the arms of a duel. Beside a peer stands the base where the operand says so, else ours; of two
 // that are ours the first is the base.
 func armsOf(d *ab.DuelResult, l *report.LiveFile) (a, b string) {
 	peerA, isA := kernels.PeerName(d.A.Family)
@@ -130,7 +130,7 @@ func (c *Cell) fill(d *ab.DuelResult, a, b string) {
 	}
 }
 
-// SideRuns are the lines of recorded sides, by the arm of each: a line for each run that measured a part.
+// SideRuns returns the lines of recorded sides, by the arm of each: a line for each run that measured a part.
 func SideRuns(sides map[string]report.Side, commit string) ([]Snapshot, error) {
 	b := &builder{}
 	for arm, s := range sides {

@@ -37,7 +37,7 @@ func NewView(f *Log, since int, rule Thresholds) *View {
 	return v
 }
 
-// first is the place of the first point that is looked at.
+// first returns the place of the first point that is looked at.
 func (v *View) first(s *DeviceHistory) int {
 	if v.Since == 0 {
 		return 0
@@ -45,7 +45,7 @@ func (v *View) first(s *DeviceHistory) int {
 	return max(len(s.Points)-v.Since, 0)
 }
 
-// Commits are the range in which an event came, as git writes it.
+// Commits returns the range in which an event came, as git writes it.
 func (e Movement) Commits() string {
 	if e.Previous == "" || e.Previous == e.Commit {
 		return e.Commit
@@ -53,7 +53,7 @@ func (e Movement) Commits() string {
 	return e.Previous + ".." + e.Commit
 }
 
-// What is the cause in words.
+// What returns the cause in words.
 func (e Movement) What() string {
 	switch e.Cause {
 	case Peer:
@@ -64,7 +64,7 @@ func (e Movement) What() string {
 	return string(e.Cause)
 }
 
-// Where is the part of the problems on which it moved.
+// Where returns the part of the problems on which it moved.
 func (e Movement) Where() string {
 	switch n := len(e.Problems); {
 	case math.IsNaN(e.Change):
@@ -79,7 +79,7 @@ func (e Movement) Where() string {
 	return "all"
 }
 
-// Table is a row for each event.
+// Table returns a row for each event.
 func (v *View) Table() *report.Table {
 	text := func(head, name string, of func(Movement) string) report.Column[Movement] {
 		return report.Column[Movement]{Head: head, Name: name, Value: func(e Movement) any {
@@ -135,7 +135,7 @@ func (v *View) notes() (notes []string) {
 	return notes
 }
 
-// Page is the history as a page: what moved, then the lines of each kind.
+// Page returns the history as a page: what moved, then the lines of each kind.
 func (v *View) Page() *report.Page {
 	p := &report.Page{Title: "History of " + v.names(), What: "Each line is an arm's time against its median over the history. " +
 		"Bands are two standard errors to either side, by second copies of one kernel."}
@@ -162,7 +162,7 @@ func (v *View) Page() *report.Page {
 	return p
 }
 
-// facts are what the history was measured on, and when.
+// facts returns what the history was measured on, and when.
 func (v *View) facts() (list []report.Fact) {
 	add := func(name string, of func(*Snapshot) string) {
 		var words []string
@@ -199,7 +199,7 @@ func (v *View) names() string {
 	return strings.Join(names, ", ")
 }
 
-// figures are a plot for each kind of a series.
+// figures returns a plot for each kind of a series.
 func (v *View) figures(s *DeviceHistory) report.Figures {
 	t := newTrace(s)
 	f := report.Figures{Title: s.Device, Help: "Lower is faster. A dashed line is an event; the table below names it.", Wide: true}
@@ -282,7 +282,7 @@ func change(e Movement) string {
 	return fmt.Sprintf(" %+.1f%%", 100*e.Change)
 }
 
-// short is a commit as git shortens it.
+// short returns a commit as git shortens it.
 func short(commit string) string {
 	if len(commit) > 10 {
 		return commit[:10]

@@ -135,7 +135,7 @@ func (c *FastestChooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 	c.Notef("%s: %s", p, strings.Join(text, ", "))
 }
 
-// PeerNotes are the versions of the peers among families, each once, and what of them the devices found to
+// PeerNotes returns the versions of the peers among families, each once, and what of them the devices found to
 // be bound by the host.
 func PeerNotes(peers []kernels.Peer, families []string, devices ...kernels.Device) (notes []string) {
 	for _, p := range peers {

@@ -76,7 +76,7 @@ func NoneInCommon(format string, args ...any) error {
 // NewFamily is why a comparison passes whose kernels the other checkout lacks.
 const NewFamily = "new family, nothing to compare"
 
-// WithBaseline are the pairs of whose A the other checkout, in a folder, has the family, or some of its
+// WithBaseline returns the pairs of whose A the other checkout, in a folder, has the family, or some of its
 // families.
 func WithBaseline(out *console.Console, r *kernels.Registry, folder string, pairs []Pair) (left []Pair) {
 	for _, p := range pairs {

@@ -68,7 +68,7 @@ func (c *Runner) settle(ctx context.Context, p Pair) (d Duel, err error) {
 	return d, nil
 }
 
-// baseline is v with the baseline's kernels. The base config is the baseline's own: an earlier
+// baseline returns v with the baseline's kernels. The base config is the baseline's own: an earlier
 // manifest may have other knobs.
 func (c *Runner) baseline(p kernels.Problem, v kernels.Variant) kernels.Variant {
 	now, err := c.Registry.Lookup(v.Family)

@@ -53,7 +53,7 @@ type WriteError struct{ Err error }
 func (e *WriteError) Error() string { return e.Err.Error() }
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// Saved is the file with what was measured, "" for none.
+// Saved returns the file with what was measured, "" for none.
 func (t *LiveCompare) Saved() string {
 	if !t.saved {
 		return ""
@@ -173,7 +173,7 @@ func (t *LiveCompare) keep(out *console.Console, r *DuelResult) error {
 	return t.Experiment.Write(t.place)
 }
 
-// verdictOf is what is known of a duel, in a line.
+// verdictOf returns what is known of a duel, in a line.
 func (m *Experiment) verdictOf(r *DuelResult) string {
 	if r.Status != kernels.StatusOK {
 		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
@@ -186,7 +186,7 @@ func (m *Experiment) verdictOf(r *DuelResult) string {
 	return ""
 }
 
-// Families are those of both arms, some more than once.
+// Families returns those of both arms, some more than once.
 func (m *Experiment) Families() (names []string) {
 	for _, d := range m.Duels {
 		names = append(names, d.A.Family, d.B.Family)

@@ -173,7 +173,7 @@ func (f *File) LatestOutcomes(among ...func(*Outcome) bool) Outcomes {
 	return f.latestOutcomes(false, among)
 }
 
-// SearchOutcomes is LatestOutcomes of what searches saw before their finals.
+// SearchOutcomes returns LatestOutcomes of what searches saw before their finals.
 func (f *File) SearchOutcomes(among ...func(*Outcome) bool) Outcomes {
 	return f.latestOutcomes(true, among)
 }

@@ -61,7 +61,7 @@ func Summarize(judged []Judgement) Aggregate {
 	return s
 }
 
-// Mean is the geometric mean of ratios of problems, by their logs, with its interval at 95%. The
+// Mean returns the geometric mean of ratios of problems, by their logs, with its interval at 95%. The
 // interval draws whole shapes.
 func Mean(problems []kernels.Problem, logs []float64) (shapes int, mean, lo, hi float64) {
 	clusters, shapes := Clusters(problems)
@@ -69,7 +69,7 @@ func Mean(problems []kernels.Problem, logs []float64) (shapes int, mean, lo, hi 
 	return shapes, mean, lo, hi
 }
 
-// Line is the robust line of the times of problems over those of the stream, in us, with intervals at 95% that
+// Line returns the robust line of the times of problems over those of the stream, in us, with intervals at 95% that
 // draw whole shapes.
 func Line(problems []kernels.Problem, stream, us []float64) stats.FittedLine {
 	clusters, _ := Clusters(problems)

@@ -123,7 +123,7 @@ func (c *run) serves(r sweep.Operand, p kernels.Problem) bool {
 	return err == nil && f.Op == p.Op && f.Pass == p.Pass
 }
 
-// withFallback is an operand that, of a family whose base config refuses a typed shape, has the first
+// withFallback returns an operand that, of a family whose base config refuses a typed shape, has the first
 // config that takes it.
 func (c *run) withFallback(r sweep.Operand) sweep.Operand {
 	if r.Family == "" || r.Text != r.Family {

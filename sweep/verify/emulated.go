@@ -112,7 +112,7 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 	return tasks, none
 }
 
-// emulatedOperands are those whose CUDA code is emulated beside what the host ran: those asked for.
+// emulatedOperands returns those whose CUDA code is emulated beside what the host ran: those asked for.
 // Without any they are the families of tasks and the user's guests. Families stand also for operands
 // that are tuned for a device, which have no answer at the small shapes.
 func (c *run) emulatedOperands(guests []*kernels.Family, tasks []sweep.Task) (operands []sweep.Operand) {

@@ -111,7 +111,7 @@ func (c *run) checkPlans(f *kernels.Family, ps []kernels.Problem) (compiled bool
 	return lack == "", nil
 }
 
-// inFolder is an error of a kernel's, or of its compiler, with the paths of files in place of their
+// inFolder returns an error of a kernel's, or of its compiler, with the paths of files in place of their
 // names among all sources.
 func (c *run) inFolder(err error) error {
 	names := strings.NewReplacer(manifest.Prefix+nvrtc.Module, "",

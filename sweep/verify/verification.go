@@ -36,7 +36,7 @@ type Verification struct {
 	help     string          // how to have them run
 }
 
-// namesOf are those of several operands that have a variant, with commas: a row says by which of them it
+// namesOf returns those of several operands that have a variant, with commas: a row says by which of them it
 // is there. They are "" where the only one is the family.
 func namesOf(refs []sweep.Operand, d kernels.DeviceInfo) func(kernels.Problem, kernels.Variant) string {
 	return func(p kernels.Problem, x kernels.Variant) string {
@@ -88,7 +88,7 @@ func (v *Verification) Checks() (n int) {
 	return n
 }
 
-// Counts are the checks by what they ran: "8 checks of host code, 6 of GPU code, emulated".
+// Counts returns the checks by what they ran: "8 checks of host code, 6 of GPU code, emulated".
 func (v *Verification) Counts() string {
 	var parts []string
 	for _, x := range codes {
@@ -302,7 +302,7 @@ func findings(k *Verdicts, p kernels.Problem) (list []Finding) {
 	return list
 }
 
-// Word is a word, and what is wrong with the first of the configs: apart, and for people.
+// Word returns a word, and what is wrong with the first of the configs: apart, and for people.
 func (k *Finding) Word() (word, reason, text string) {
 	switch {
 	case k.Failed > 0:

@@ -99,7 +99,7 @@ func Gather(family string, keep func(kernels.Problem) bool, files ...*record.Fil
 	return d, nil
 }
 
-// entriesOf are the cold entries of a file that count for a family, or with "" for all, the later ones
+// entriesOf returns the cold entries of a file that count for a family, or with "" for all, the later ones
 // last, and the runs that made them or nothing.
 func entriesOf(family string, f *record.File) (entries record.Outcomes, runs []*record.Run) {
 	counts := func(e *record.Outcome) bool {

@@ -33,7 +33,7 @@ type MapPicture struct {
 	Families, Regrets []picture.Series // legends of the views
 }
 
-// design is a family without its op's and pass's part: smem_pipe of rms_bwd/smem_pipe.
+// design returns a family without its op's and pass's part: smem_pipe of rms_bwd/smem_pipe.
 func design(family string) string {
 	_, name, more := strings.Cut(family, "/")
 	if !more {
@@ -42,7 +42,7 @@ func design(family string) string {
 	return name
 }
 
-// areas are the classes of the designs of a map, which have a colour each but for the rarest.
+// areas returns the classes of the designs of a map, which have a colour each but for the rarest.
 func areas(m *launchmap.Map) (class map[string]string, legend []picture.Series) {
 	cells := map[string]int{}
 	for i := range m.Rasters {

@@ -54,7 +54,7 @@ func (s *Resolver) ReadTuned(path, family string, d kernels.DeviceInfo) (*TunedB
 	return t, nil
 }
 
-// builtin is the program's own map, or the default of a family.
+// builtin returns the program's own map, or the default of a family.
 func (s *Resolver) builtin(family string, d kernels.DeviceInfo) (*TunedBook, error) {
 	t := &TunedBook{TunedTable: &tune.TunedTable{Device: d, BaseOf: family}, device: d}
 	if family == "" {

@@ -152,7 +152,7 @@ func compileEntry(src Source, opt CompileOptions, compile CompileFunc) (*Binary,
 	return b, b.resolve(src.Name, opt.Names)
 }
 
-// withoutPlain is opt without the entries that have no template arguments.
+// withoutPlain returns opt without the entries that have no template arguments.
 func withoutPlain(opt CompileOptions) CompileOptions {
 	opt.Names = slices.DeleteFunc(slices.Clone(opt.Names), func(name string) bool {
 		return !strings.Contains(name, "<")
@@ -196,7 +196,7 @@ func (c *Cache) note(format string, args ...any) {
 	}
 }
 
-// Warning is why an entry was not written, or not trusted, as a text that is the same in each
+// Warning returns why an entry was not written, or not trusted, as a text that is the same in each
 // process, or "". It costs time, not correctness, so it is a warning to show once.
 func (c *Cache) Warning() string {
 	c.mu.Lock()

@@ -31,7 +31,7 @@ func (s Source) HasHostCode(folders []string) bool {
 	return has
 }
 
-// Joined is a source in one file: headers of the source and of the folders stand where they are included,
+// Joined returns a source in one file: headers of the source and of the folders stand where they are included,
 // but for those that keep holds for.
 func (s Source) Joined(folders []string, keep func(name string) bool) string {
 	return s.flatten(folders, keep).text()
@@ -47,7 +47,7 @@ type deviceKey struct{ name, text, headers, folders, without, entry string }
 
 var hostCodes, deviceCodes sync.Map // bool and Source by deviceKey: each visit of a variant asks for both
 
-// DeviceCode is the part of a source that an entry reaches, in one file. Headers of the source and of
+// DeviceCode returns the part of a source that an entry reaches, in one file. Headers of the source and of
 // the folders are in it but for those that keep holds for, which stay as they are included. Those of
 // without are empty.
 func (s Source) DeviceCode(entry string, folders, without []string, keep func(name string) bool) Source {
@@ -125,7 +125,7 @@ func (s Source) flatten(folders []string, keep func(string) bool) *flat {
 	return f
 }
 
-// base is the name of a file, without where it is from.
+// base returns the name of a file, without where it is from.
 func base(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }
 
 func (f *flat) text() string { return strings.Join(f.lines, "\n") + "\n" }
@@ -174,7 +174,7 @@ func (f *flat) mark(number int, name string) {
 	f.lines = append(f.lines, fmt.Sprintf("#line %d %q", number, name))
 }
 
-// guard is the macro of a header's guard, "" without one.
+// guard returns the macro of a header's guard, "" without one.
 func guard(text string) string {
 	macro := ""
 	for line := range strings.Lines(StripComments(text)) {

@@ -38,7 +38,7 @@ func joinLines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\\\r\n", ""), "\\\n", "")
 }
 
-// StripComments is a text of C++ or Go without comments, blanks around lines and empty lines. A text with
+// StripComments returns a text of C++ or Go without comments, blanks around lines and empty lines. A text with
 // raw strings of C++, which may hold any of these, stays as it is.
 func StripComments(text string) string {
 	if rawString.MatchString(text) {

@@ -114,7 +114,7 @@ func compileNVCC(src Source, opt CompileOptions) (*Binary, error) {
 		CompileSeconds: time.Since(start).Seconds()}, nil
 }
 
-// nvccArgs are the arguments of nvcc for a cubin, but for the files.
+// nvccArgs returns the arguments of nvcc for a cubin, but for the files.
 func (o CompileOptions) nvccArgs() ([]string, error) {
 	flags, err := o.flags()
 	if err != nil {
@@ -132,7 +132,7 @@ func (o CompileOptions) nvccArgs() ([]string, error) {
 	return append(args, "--expt-relaxed-constexpr", "--expt-extended-lambda"), nil
 }
 
-// nvccFolders are the folders of CUDA's headers for an nvcc that has none beside it: those of wheels that
+// nvccFolders returns the folders of CUDA's headers for an nvcc that has none beside it: those of wheels that
 // were installed elsewhere.
 func (s *includeCache) nvccFolders(nvcc string) []string {
 	path, _ := splitVersion(nvcc)

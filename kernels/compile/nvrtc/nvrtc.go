@@ -37,7 +37,7 @@ func (s Source) IsPython() bool {
 		strings.Contains(s.Name, ":"+Module)
 }
 
-// Imports is the name of what a probe of a Python source has found: as JSON, its package, where that lies, and
+// Imports returns the name of what a probe of a Python source has found: as JSON, its package, where that lies, and
 // the files that it imports of its own, which are named from there.
 func Imports(name string) string { return name + "#imports" }
 

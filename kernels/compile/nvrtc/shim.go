@@ -73,7 +73,7 @@ template <typename T> constexpr T max(const T &a, const T &b) { return a < b ? b
 // always are those that folders do not make up for: CUDA has them with host code.
 var always = []string{"cub/cub.cuh"}
 
-// withShims is a source with all shims, if it or a header of its own includes one: headers of CUDA's may
+// withShims returns a source with all shims, if it or a header of its own includes one: headers of CUDA's may
 // include others then.
 func (s *includeCache) withShims(src Source, folders []string) Source {
 	needs := false
@@ -124,7 +124,7 @@ func (s *includeCache) has(folders []string, name string) bool {
 	return slices.ContainsFunc(folders, func(dir string) bool { return s.header(dir+"/"+name) != nil })
 }
 
-// namesOf are the names that the first header of a name includes.
+// namesOf returns the names that the first header of a name includes.
 func (s *includeCache) namesOf(folders []string, name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *includeCache) namesOf(folders []string, name string) []string {
 // noFileRE finds the header that is not there in a log of NVRTC's, or of nvcc's host compiler.
 var noFileRE = regexp.MustCompile(`(?:could not|cannot) open source file "([^"]+)"|fatal error: ([^\s:]+): No such file`)
 
-// missingHeader is the header that a log says is not there, "" where it is about something else.
+// missingHeader returns the header that a log says is not there, "" where it is about something else.
 func missingHeader(log string) string {
 	if m := noFileRE.FindStringSubmatch(log); m != nil {
 		return m[1] + m[2]

@@ -17,7 +17,7 @@ type Signature struct {
 // A CParam is a parameter of a kernel: its type and its name.
 type CParam struct{ Type, Name string }
 
-// Signatures are the kernels that a file declares, in their order.
+// Signatures returns the kernels that a file declares, in their order.
 func (s Source) Signatures() (all []Signature) {
 	p := &slicer{text: s.Text}
 	p.scan()
@@ -41,7 +41,7 @@ var (
 	boundsRE  = regexp.MustCompile(`__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)`)
 )
 
-// named are the scopes that have a name.
+// named returns the scopes that have a name.
 func named(scopes []string) []string {
 	return slices.DeleteFunc(slices.Clone(scopes), func(name string) bool { return name == "" })
 }

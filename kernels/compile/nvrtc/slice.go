@@ -62,7 +62,7 @@ func slice(text, entry string) string {
 	return string(out)
 }
 
-// plainName is the last name of an entry, without template arguments.
+// plainName returns the last name of an entry, without template arguments.
 func plainName(entry string) string {
 	name, _, _ := strings.Cut(entry, "<")
 	return name[strings.LastIndexByte(name, ':')+1:]
@@ -106,7 +106,7 @@ func (p *slicer) scan() {
 	}
 }
 
-// skip is the end of what stands at pos, if that is a blank, a comment or a directive; else pos.
+// skip returns the end of what stands at pos, if that is a blank, a comment or a directive; else pos.
 func (p *slicer) skip(pos int) int {
 	rest := p.text[pos:]
 	switch {
@@ -133,7 +133,7 @@ func (p *slicer) skip(pos int) int {
 	return pos
 }
 
-// lineEnd is the length of a line with those that a backslash joins to it.
+// lineEnd returns the length of a line with those that a backslash joins to it.
 func lineEnd(text string) int {
 	for at := 0; ; {
 		n := strings.IndexByte(text[at:], '\n')
@@ -148,7 +148,7 @@ func lineEnd(text string) int {
 	}
 }
 
-// token is the end of the literal at pos, or the next byte.
+// token returns the end of the literal at pos, or the next byte.
 func (p *slicer) token(pos int) int {
 	rest := p.text[pos:]
 	if m := rawString.FindString(rest); m != "" && strings.HasPrefix(rest, m) {
@@ -319,7 +319,7 @@ var pointerRE = regexp.MustCompile(`\(\s*\*\s*(\w+)`)
 var keywords = strings.Fields("alignas class const constexpr enum final public private protected static struct typedef " +
 	"union virtual void __align__ __device__ __host__")
 
-// classNames are the names of a class, an enum with its values, or a typedef.
+// classNames returns the names of a class, an enum with its values, or a typedef.
 func classNames(head, text string) (names []string) {
 	text = StripComments(text)
 	last := strings.LastIndexByte(text, '}')
@@ -361,7 +361,7 @@ func outside(text, brackets string) string {
 	return b.String()
 }
 
-// declared are the names in a head that a function's parameters follow, or what a variable's does.
+// declared returns the names in a head that a function's parameters follow, or what a variable's does.
 func declared(head string) (names []string) {
 	depth, angles := 0, 0
 	for i := 0; i < len(head); i++ {
@@ -393,7 +393,7 @@ func declared(head string) (names []string) {
 	return names
 }
 
-// lastWord is what stands behind the last blank outside of <>, without template arguments.
+// lastWord returns what stands behind the last blank outside of <>, without template arguments.
 func lastWord(text string) string {
 	text = strings.TrimSpace(text)
 	if strings.HasSuffix(text, ">") {

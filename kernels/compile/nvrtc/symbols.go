@@ -13,7 +13,7 @@ import (
 
 var entryRE = regexp.MustCompile(`(?m)^\s*(?:\.visible\s+|\.weak\s+)*\.entry\s+([\w$]+)\s*\(`)
 
-// Entries are the symbols of the kernels in a cubin or PTX.
+// Entries returns the symbols of the kernels in a cubin or PTX.
 func (b *Binary) Entries() (symbols []string) {
 	if !bytes.HasPrefix(b.Cubin, []byte(elf.ELFMAG)) {
 		for _, m := range entryRE.FindAllSubmatch(b.Cubin, -1) {
@@ -35,7 +35,7 @@ func (b *Binary) Entries() (symbols []string) {
 	return symbols
 }
 
-// Find is the symbol of the kernel that an entry means: the symbol itself, or its name in C++ with or
+// Find returns the symbol of the kernel that an entry means: the symbol itself, or its name in C++ with or
 // without the namespaces and the template arguments, where one kernel fits. The error goes on from the
 // name of the file.
 func (b *Binary) Find(entry string) (string, error) {
@@ -83,7 +83,7 @@ func (b *Binary) Find(entry string) (string, error) {
 	return "", fmt.Errorf("%s, but %s", what, strings.Join(names, ", "))
 }
 
-// plain is a symbol as C++ has it, without the types of parameters.
+// plain returns a symbol as C++ has it, without the types of parameters.
 func plain(symbol string) string {
 	return demangle.Filter(symbol, demangle.NoParams, demangle.NoEnclosingParams)
 }
@@ -93,7 +93,7 @@ var (
 	suffixRE = regexp.MustCompile(`\b(\d+)[uUlL]+\b`)
 )
 
-// splitName is a name without template arguments, and these, without what compilers write differently.
+// splitName returns a name without template arguments, and these, without what compilers write differently.
 func splitName(text string) (name, args string) {
 	text = strings.ReplaceAll(text, "(anonymous namespace)::", "")
 	name, args, _ = strings.Cut(text, "<")

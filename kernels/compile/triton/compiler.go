@@ -27,7 +27,7 @@ type Target struct {
 	Memory, Cache          int64
 }
 
-// TargetOf is a device as a target.
+// TargetOf returns a device as a target.
 func TargetOf(d kernels.DeviceInfo) Target {
 	return Target{Name: d.Name, Arch: d.Arch, SMs: d.SMs, Shared: d.SharedPerBlock,
 		Registers: d.RegsPerSM, Memory: d.MemoryBytes, Cache: d.CacheBytes}
@@ -48,7 +48,7 @@ type Service struct {
 	running sync.WaitGroup
 }
 
-// NewService is a Service without processes. The step is nvrtc.NewPool's. The target is asked for once there is
+// NewService returns a Service without processes. The step is nvrtc.NewPool's. The target is asked for once there is
 // something to compile.
 func NewService(step time.Duration, target func() Target) *Service {
 	c := &Service{step: step, target: target}
@@ -86,7 +86,7 @@ func (c *Service) Compile(src nvrtc.Source, opt nvrtc.CompileOptions) (*nvrtc.Bi
 	return b, nil
 }
 
-// Target is what code depends on beside its texts and options: a module may look at the card's figures.
+// Target returns what code depends on beside its texts and options: a module may look at the card's figures.
 func (c *Service) Target() string { return fmt.Sprint(c.target()) }
 
 // ask asks for something of a source, which is imported first, within start. The error goes on from
@@ -112,7 +112,7 @@ func (c *Service) ask(src nvrtc.Source, start time.Duration, r compileRequest, v
 	return nil, err
 }
 
-// server is the process, which the first who asks starts, and who finds it ended. The error goes on
+// server returns the process, which the first who asks starts, and who finds it ended. The error goes on
 // from "Triton's process".
 func (c *Service) server(limit time.Duration) (*server, error) {
 	c.mu.Lock()

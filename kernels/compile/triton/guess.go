@@ -15,7 +15,7 @@ const Todo = "TODO"
 // the kernel's own default stands.
 type guess struct{ value, note string }
 
-// todo is a parameter without a value, with what is known of it.
+// todo returns a parameter without a value, with what is known of it.
 func todo(note string) guess { return guess{Todo, " # " + note} }
 
 // A parameterRole is a tensor that published kernels call by such names. A parameter has it if the kernel also does
@@ -80,7 +80,7 @@ var (
 	pointer    = regexp.MustCompile(`^ptr_|_?(ptrs?|pointer)$`)
 )
 
-// plain is a parameter's name as it is looked up.
+// plain returns a parameter's name as it is looked up.
 func plain(name string) string { return pointer.ReplaceAllString(strings.ToLower(name), "") }
 
 // A guesser guesses what the parameters of one function are.
@@ -95,7 +95,7 @@ type guesser struct {
 // isTensor says whether the kernel loads from a parameter, or stores to it.
 func isTensor(p Parameter) bool { return p.Loads || p.Stores }
 
-// use is what the kernel does with a tensor, in words.
+// use returns what the kernel does with a tensor, in words.
 func use(p Parameter) string {
 	switch {
 	case p.Loads && p.Stores:
@@ -108,7 +108,7 @@ func use(p Parameter) string {
 	return "hands on"
 }
 
-// roleOf is the role of a parameter by its name, nil where it has none.
+// roleOf returns the role of a parameter by its name, nil where it has none.
 func roleOf(name string) *parameterRole {
 	i := slices.IndexFunc(roles, func(r parameterRole) bool { return r.names.MatchString(plain(name)) })
 	if i < 0 {
@@ -117,7 +117,7 @@ func roleOf(name string) *parameterRole {
 	return &roles[i]
 }
 
-// buffer is the tensor that a parameter stands for, "" where that is not certain.
+// buffer returns the tensor that a parameter stands for, "" where that is not certain.
 func (g *guesser) buffer(p Parameter) string {
 	r := roleOf(p.Name)
 	if r == nil && g.isOnlyInput(p) {
@@ -198,7 +198,7 @@ func (g *guesser) of(p Parameter) guess {
 	return todo("a number: an expression")
 }
 
-// nothing is what stands for an input that normbench has none of.
+// nothing returns what stands for an input that normbench has none of.
 func (g *guesser) nothing(p Parameter) guess {
 	switch {
 	case p.Constexpr:
@@ -282,7 +282,7 @@ func (g *guesser) stride(p Parameter) guess {
 	return guess{value, " # guess: of " + strings.Join(of, " and of ")}
 }
 
-// strideOf is a stride of one tensor; "" where it may be of its rows or of its elements.
+// strideOf returns a stride of one tensor; "" where it may be of its rows or of its elements.
 func (g *guesser) strideOf(p Parameter, buffer string) string {
 	if buffer == "rstd" || buffer == "mean" {
 		return "1"
@@ -309,7 +309,7 @@ var (
 	l2Names   = regexp.MustCompile(`(?i)l2_?norm`)
 )
 
-// passOf is the pass of a function by its name, else by its parameters; Todo where they do not say it.
+// passOf returns the pass of a function by its name, else by its parameters; Todo where they do not say it.
 func passOf(function string, params []Parameter) string {
 	bwd := slices.ContainsFunc(params, func(p Parameter) bool {
 		r := roleOf(p.Name)
@@ -328,7 +328,7 @@ func passOf(function string, params []Parameter) string {
 	return Todo
 }
 
-// opOf is the op of a function by its name, its parameters, and the name of its file.
+// opOf returns the op of a function by its name, its parameters, and the name of its file.
 func opOf(function, file string, params []Parameter) string {
 	has := func(test func(p Parameter) bool) bool { return slices.ContainsFunc(params, test) }
 	switch {

@@ -37,7 +37,7 @@ func Describe(python string, src nvrtc.Source, function string, target Target, l
 	return d, err
 }
 
-// Manifest is a manifest for a function: what its signature, its text and its decorators say, guesses where all
+// Manifest returns a manifest for a function: what its signature, its text and its decorators say, guesses where all
 // that is known agrees, and marks elsewhere. d's error, if any, stands in a comment.
 func Manifest(r Request, f FunctionSignature, d Description, failed error) string {
 	var b strings.Builder
@@ -95,7 +95,7 @@ func Manifest(r Request, f FunctionSignature, d Description, failed error) strin
 	return b.String()
 }
 
-// guessed is the comment behind an op or a pass.
+// guessed returns the comment behind an op or a pass.
 func guessed(value, choices string) string {
 	if value == Todo {
 		return " # " + choices
@@ -116,7 +116,7 @@ func droppedHelp(what string) string {
 	return ": write constraints in its place"
 }
 
-// quoted is a file's name as YAML has it.
+// quoted returns a file's name as YAML has it.
 func quoted(file string) string {
 	if strings.ContainsAny(file, " ,'\"{}[]&*!|>%@`") {
 		return strconv.Quote(file)
@@ -168,7 +168,7 @@ func (k *manifestKnob) form() string {
 var options = map[string]string{"num_warps": "warps", "num_stages": "stages", "num_ctas": "cluster",
 	"maxnreg": "maxnreg"}
 
-// knobsOf are the values that the configs of @triton.autotune have, the first config's first.
+// knobsOf returns the values that the configs of @triton.autotune have, the first config's first.
 func knobsOf(d Description) (map[string]*manifestKnob, []string) {
 	knobs := map[string]*manifestKnob{}
 	var names []string

@@ -29,7 +29,7 @@ type kept struct {
 // variablesRE are the variables that change what a probe finds.
 var variablesRE = regexp.MustCompile(`^(PYTHON|VIRTUAL_ENV|TRITON_|DISABLE_|MLIR_|LLVM_|USE_IR_)`)
 
-// keeperOf is the keeper of a folder's probe.
+// keeperOf returns the keeper of a folder's probe.
 func keeperOf(python, folder string, question any) keeper {
 	python, err := exec.LookPath(python)
 	if err != nil {
@@ -103,7 +103,7 @@ func stampOf(path string) []int64 {
 	return []int64{st.Size(), st.ModTime().UnixNano()}
 }
 
-// absolute is a folder by its whole path.
+// absolute returns a folder by its whole path.
 func absolute(folder string) string {
 	if abs, err := filepath.Abs(folder); err == nil {
 		return abs

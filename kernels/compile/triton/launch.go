@@ -157,7 +157,7 @@ func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 	return list, nil
 }
 
-// Interpreter is the command that runs a launch in the interpreter of a Python's Triton. It reads and writes what
+// Interpreter returns the command that runs a launch in the interpreter of a Python's Triton. It reads and writes what
 // package emulate's programs do: buffers in the order in which the arguments first name them.
 func Interpreter(python, dir string, src nvrtc.Source, opt nvrtc.CompileOptions, target Target, l *kernels.Launch) (
 	[]string, error) {

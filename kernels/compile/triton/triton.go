@@ -33,19 +33,19 @@ const (
 	maxAnswer    = 1 << 26 // bytes
 )
 
-// ModuleHelp is what to do where Python has no such module.
+// ModuleHelp returns what to do where Python has no such module.
 func ModuleHelp(python string) string {
 	return "install its package for " + Python(python) + ", or name a Python that has it with --python; " +
 		"$PYTHONPATH names folders of packages that are not installed"
 }
 
-// ImportHelp is what to do where a source, or its module, does not import.
+// ImportHelp returns what to do where a source, or its module, does not import.
 func ImportHelp(python string) string {
 	return "correct it, or install what it imports for " + Python(python) + ", or name a Python that has it with --python; " +
 		"$PYTHONPATH names folders of packages that are not installed"
 }
 
-// Python is the program that runs Triton: the one asked for or, of "", the one that $NORMBENCH_PYTHON
+// Python returns the program that runs Triton: the one asked for or, of "", the one that $NORMBENCH_PYTHON
 // names, that of the virtual environment that normbench is installed in, or python3.
 func Python(asked string) string {
 	return cmp.Or(asked, os.Getenv(PythonVariable), nvlib.Python(), "python3")
@@ -135,7 +135,7 @@ func probe(python, folder string, sources map[string]string, requests []Request,
 	return a.Functions, nil
 }
 
-// Source is a function's file with what it imports of its own, under a name.
+// Source returns a function's file with what it imports of its own, under a name.
 func (f *FunctionSignature) Source(name string) nvrtc.Source {
 	return nvrtc.Source{Name: name, Text: f.Text, Headers: f.Files, Package: f.Package, Root: f.Root}
 }

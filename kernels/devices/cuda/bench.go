@@ -395,7 +395,7 @@ func (b *bench) bind(r *program, i int, step *driver.Command) {
 	}
 }
 
-// address is where a buffer lies: 0 for the null pointer "".
+// address returns where a buffer lies: 0 for the null pointer "".
 func (b *bench) address(buffer string, scratch map[string]int64) uint64 {
 	if off, ok := scratch[buffer]; ok {
 		return uint64(b.d.scratch.ptr) + uint64(off)

@@ -422,7 +422,7 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
 }
 
-// withoutHeaders is a source without the lines that include some headers.
+// withoutHeaders returns a source without the lines that include some headers.
 func withoutHeaders(source string, names []string) string {
 	return includeRE.ReplaceAllStringFunc(source, func(line string) string {
 		m := includedRE.FindStringSubmatch(includeRE.FindStringSubmatch(line)[1])
@@ -478,7 +478,7 @@ func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
 	return out.String(), e.spaceFor(err, out.String())
 }
 
-// textOf is what is compiled of a source, in one file: of one with host code what the entry reaches.
+// textOf returns what is compiled of a source, in one file: of one with host code what the entry reaches.
 func textOf(src nvrtc.Source, l *kernels.Launch) string {
 	text := ""
 	if l.NVCC || len(l.Without) > 0 || l.Mangled && src.HasHostCode(l.Include) {

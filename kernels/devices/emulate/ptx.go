@@ -96,7 +96,7 @@ var (
 		`(?:was not declared|has not been declared|does not name a type)`)
 )
 
-// withoutPTX is a source with a call for each asm statement, of its operands in their order. One that the
+// withoutPTX returns a source with a call for each asm statement, of its operands in their order. One that the
 // emulator does not have ends the run where a thread comes to it.
 func withoutPTX(text string) (string, error) {
 	var b strings.Builder
