@@ -29,7 +29,7 @@ fuzz: ## a short run of every fuzz target
 
 FAULTS ?= 1500
 faults: ## inject faults and print what came of them: lab/notes/reliability.md (FAULTS=1500, SEED=1, CLASS=name)
-	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) NORMBENCH_FAULT_CLASS='$(CLASS)' go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
+	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) NORMBENCH_FAULT_CLASS='$(CLASS)' go test -count 1 -timeout 30m -run '^TestInjectedFaultsAreSurvived$$' -v ./cmd/normbench
 
 mutants: ## change one line after the other that safety rests on: a test must fail of each (scripts/mutants.txt; M=pattern)
 	scripts/mutants.sh '$(M)'
@@ -46,14 +46,14 @@ weights: ## lines of each room, by language; tests apart
 		END { for (k in sum) { split(k, f, " "); printf "%-24s %-5s %6d\n", f[1], f[2], sum[k] } }' | sort
 
 figures: ## write the measured numbers of the pages anew from results/ (docs/figures.txt says where each is from)
-	go test ./cmd/normbench -count 1 -run '^TestClaims$$' -update
+	go test ./cmd/normbench -count 1 -run '^TestFiguresOfPagesFollowFromResults$$' -update
 
 LAB ?= results/nvidia-h200/grids
 lab: ## tables of lab/notes/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)
-	NORMBENCH_LAB="$(LAB)" NORMBENCH_LAB_SEEDS=$(SEEDS) NORMBENCH_LAB_PLOT=$(PLOT) go test ./lab/study -count 1 -timeout 60m -run '^TestLab$$' -v
+	NORMBENCH_LAB="$(LAB)" NORMBENCH_LAB_SEEDS=$(SEEDS) NORMBENCH_LAB_PLOT=$(PLOT) go test ./lab/study -count 1 -timeout 60m -run '^TestStrategiesAreComparedOnRecordedSpaces$$' -v
 
 SWEEPS ?= 40
 rates: ## how often a first table on this machine is wrong (SWEEPS=40: an hour; on a quiet machine)
-	NORMBENCH_RATES=$(SWEEPS) go test ./lab -count 1 -timeout 240m -run '^TestFirstTableRates$$' -v
+	NORMBENCH_RATES=$(SWEEPS) go test ./lab -count 1 -timeout 240m -run '^TestFirstTableIsRarelyWrong$$' -v
 
 include scripts/cuda.mk

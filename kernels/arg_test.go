@@ -9,7 +9,7 @@ import (
 
 // A struct lies in its slots as C lays it out: struct {char a; struct {short b; void *p;} in; float c; bool d;}
 // has 32 bytes, with a at 0, b at 8, p at 16, c at 24 and d at 28.
-func TestStructLayout(t *testing.T) {
+func TestStructLiesAsCLaysItOut(t *testing.T) {
 	of := Arg{Kind: ArgStruct, Fields: []Arg{
 		{Kind: ArgInt8, Int: -1},
 		{Kind: ArgStruct, Fields: []Arg{{Kind: ArgInt16, Int: 0x1234}, {Kind: ArgBuffer, Name: "x"}}},

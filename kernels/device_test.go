@@ -10,7 +10,7 @@ import (
 
 // Which states of a GPU times are not taken in: testdata/unfit.txt, with the least share of the
 // clock.
-func TestReadingUnfit(t *testing.T) {
+func TestUnfitReadingsAreNamed(t *testing.T) {
 	assert.Lines(t, "testdata/unfit.txt", func(input string) string {
 		share, text, _ := strings.Cut(input, " ")
 		r := assert.Value[kernels.Reading](t, text)
@@ -19,7 +19,7 @@ func TestReadingUnfit(t *testing.T) {
 }
 
 // What clears amax takes nothing: the main launch of a check is its first of a kernel.
-func TestCheckMain(t *testing.T) {
+func TestMainLaunchOfACheckIsItsFirstKernel(t *testing.T) {
 	c := &kernels.Check{Resources: []kernels.Resource{{Stage: "zero", Registers: 1}, {Stage: "k1"},
 		{Stage: "transpose"}}}
 	got := c.Main()

@@ -93,7 +93,7 @@ func TestRoundingToNearestEven(t *testing.T) {
 	}
 }
 
-func TestDTypeText(t *testing.T) {
+func TestDTypesAreReadAsWritten(t *testing.T) {
 	for _, d := range kernels.DTypes() {
 		var back kernels.DType
 		text, err := d.MarshalText()

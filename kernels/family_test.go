@@ -59,7 +59,7 @@ func toy() *kernels.Family {
 
 // A space has the base first, without what is refused or an alias: testdata/space.txt. The cpu keeps
 // warps at their base; an override replaces a range, and reaches what the cpu would keep.
-func TestSpace(t *testing.T) {
+func TestSpaceHasTheBaseFirstAndNoAlias(t *testing.T) {
 	// Eight rows on two SMs: with br2 the four CTAs of k2 are one per
 	// tile, so k2 is k0 again.
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16")
@@ -95,7 +95,7 @@ func TestSpace(t *testing.T) {
 
 // What a registry of one visible family has for a problem, and makes of a variant whose config is a part:
 // testdata/registry.txt.
-func TestRegistry(t *testing.T) {
+func TestRegistryFillsPartOfAConfig(t *testing.T) {
 	hidden := toy()
 	hidden.Name, hidden.Hidden = "toy/hidden", true
 	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()},

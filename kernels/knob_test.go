@@ -11,7 +11,7 @@ import (
 
 // The label is read by cutting at the first digit and looked up by key or name: one with a digit in it,
 // or two alike, would make labels ambiguous.
-func TestKnobTable(t *testing.T) {
+func TestKnobNamesAreUnambiguous(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range kernels.Knobs() {
 		assert.That(t, strings.Trim(k.Key, "abcdefghijklmnopqrstuvwxyz") == "" && k.Key != "" &&
@@ -54,7 +54,7 @@ func FuzzParseConfig(f *testing.F) {
 
 // A user's knob is in capitals in labels, where any may stand; its order does not depend on which
 // came first.
-func TestUserKnobs(t *testing.T) {
+func TestUserKnobsKeepTheirOrder(t *testing.T) {
 	_, err1 := kernels.UserKnob("vec", "")
 	tpb, err2 := kernels.UserKnob("tpb", "threads")
 	again, err3 := kernels.UserKnob("TPB", "other words")

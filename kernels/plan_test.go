@@ -7,7 +7,7 @@ import (
 	"normbench/internal/assert"
 )
 
-func TestPlanJSON(t *testing.T) {
+func TestPlanIsTheSameJSON(t *testing.T) {
 	p := Plan{Scratch: []Scratch{{"part", FP32, 64}}, Launches: []Launch{
 		{Stage: "k1", Source: "a.cu", Entry: "sum", Grid: [3]int{132, 1, 1}, Block: 256,
 			Shared: 1024, Cluster: 2, Early: true,

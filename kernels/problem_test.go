@@ -11,7 +11,7 @@ import (
 )
 
 // Every option of every op and pass is read back, and refused where the op or the pass has it not.
-func TestProblemOptions(t *testing.T) {
+func TestOptionsAreReadBackOrRefused(t *testing.T) {
 	for _, s := range kernels.Ops() {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 			for _, o := range kernels.Options() {
@@ -36,7 +36,7 @@ func TestProblemOptions(t *testing.T) {
 //
 // Footprint adds the outputs a second time, a float64 for each of their elements, and one for each
 // of what the stream writes.
-func TestProblemBytes(t *testing.T) {
+func TestBytesOfAProblemFollowItsFormula(t *testing.T) {
 	const M, N = 96, 1000
 	for _, test := range []struct {
 		p                string

@@ -13,7 +13,7 @@ import (
 )
 
 // What users and devices write is read as testdata/texts.txt says, or refused with a hint.
-func TestTexts(t *testing.T) {
+func TestTextsAreReadOrRefusedWithAHint(t *testing.T) {
 	assert.Lines(t, "testdata/texts.txt", func(input string) string {
 		kind, text, _ := strings.Cut(input, ":")
 		text = strings.TrimPrefix(text, " ")

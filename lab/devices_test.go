@@ -15,7 +15,7 @@ import (
 )
 
 // Every name that list devices prints of a device is a name that --device takes, in any case.
-func TestDeviceNames(t *testing.T) {
+func TestDeviceTakesEveryNameThatIsListed(t *testing.T) {
 	l := New(context.Background(), &console.Console{}, families.New(), func() {})
 	t.Chdir(t.TempDir())
 	for _, id := range []string{"nvidia-h200", "nvidia-h100-80gb-hbm3"} { // so that the table has folders

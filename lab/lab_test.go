@@ -29,7 +29,7 @@ import (
 )
 
 // What --include and --python name goes to workers, and not into this process's environment.
-func TestUseKernelsEnvironment(t *testing.T) {
+func TestUseKernelsLeavesTheEnvironmentAlone(t *testing.T) {
 	headers, others := t.TempDir(), t.TempDir()
 	t.Setenv(nvrtc.IncludeVariable, others)
 	t.Setenv(triton.PythonVariable, "")
@@ -43,7 +43,7 @@ func TestUseKernelsEnvironment(t *testing.T) {
 }
 
 // Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
-func TestTimerOfCards(t *testing.T) {
+func TestCardsThatDifferAreNamed(t *testing.T) {
 	card := func(us float64) kernels.Device {
 		return &devicetest.Fake{Seconds: devicetest.Always(us * 1e-6)}
 	}
@@ -67,7 +67,7 @@ func TestTimerOfCards(t *testing.T) {
 
 // CPUs are tested too. Their floor is not kept: a kernel on an idle core may be shorter than an empty
 // launch on a busy one.
-func TestTimerOfCPUs(t *testing.T) {
+func TestFloorsOfCPUsAreNotKept(t *testing.T) {
 	cpu := func(us float64) kernels.Device {
 		return &devicetest.Fake{DeviceInfo: devicetest.CPU(), Seconds: devicetest.Always(us * 1e-6)}
 	}
@@ -133,7 +133,7 @@ const smallProblem = "rmsnorm/fwd/64x256/bf16"
 
 // A sweep on a cpu has what one on a GPU has: a selftest, whose failures stand above the table, and
 // finals, by whose rounds the table and the progress line name one winner.
-func TestSweepOfCPU(t *testing.T) {
+func TestSweepOfACPUHasSelftestAndFinals(t *testing.T) {
 	dev, out := machine(60, 1e-3), t.TempDir()
 	progress, table := sweepOn(t, dev, out, search.Auto, smallProblem)
 	above, rows, _ := strings.Cut(table, "verdict")
@@ -154,7 +154,7 @@ func TestSweepOfCPU(t *testing.T) {
 
 // What noise alone makes fast is not called: the row says that the base was kept, and which median
 // was not proven; the progress line says the same.
-func TestSweepKeepsBase(t *testing.T) {
+func TestSweepKeepsTheBaseWhereNothingIsProven(t *testing.T) {
 	var shapes []string
 	for m := range 16 {
 		shapes = append(shapes, fmt.Sprintf("rmsnorm/fwd/%dx256/bf16", 16+m))
@@ -173,7 +173,7 @@ func TestSweepKeepsBase(t *testing.T) {
 }
 
 // A grid has no rounds that two variants share, so its table has times and a ratio, and no verdict.
-func TestSweepOfGrid(t *testing.T) {
+func TestSweepOfAGridHasNoVerdict(t *testing.T) {
 	progress, table := sweepOn(t, machine(60, 1e-3), t.TempDir(), search.Grid, smallProblem)
 	assert.That(t, strings.Contains(table, "1.67x  not paired") && !strings.Contains(table, "FASTER\n") &&
 		strings.Contains(table, "`normbench compare A B --live`"), "%s", table)
@@ -184,7 +184,7 @@ func TestSweepOfGrid(t *testing.T) {
 // A family that is swept against itself is compared with its own default, also where normbench's default
 // is faster than all of it: that stands beside it, and neither wins nor is the base. What a sweep of all
 // families wrote into the same folder stays, and the second one skips nothing of the first.
-func TestSweepAgainstItself(t *testing.T) {
+func TestFamilyAgainstItselfHasItsOwnDefault(t *testing.T) {
 	const family, wide = "rms_fwd/two_pass", "rmsnorm/fwd/16x4096/bf16"
 	out, p := t.TempDir(), devicetest.Problem(t, wide)
 	dev := machine(60, 1e-3)

@@ -29,19 +29,19 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// ratesVariable is how many sweeps TestFirstTableRates makes of each kind; unset, it is skipped: it
+// ratesVariable is how many sweeps TestFirstTableIsRarelyWrong makes of each kind; unset, it is skipped: it
 // measures this machine for minutes. `make rates` sets it.
 const ratesVariable = "NORMBENCH_RATES"
 
-// burnVariable makes TestBurn burn.
+// burnVariable makes TestBurnAllCores burn.
 const burnVariable = "NORMBENCH_BURN"
 
-// TestFirstTableRates measures how often the table of a first sweep on this machine is wrong. Each
+// TestFirstTableIsRarelyWrong measures how often the table of a first sweep on this machine is wrong. Each
 // sweep has the sixteen problems of smoke and two variants of each: the base's design with its config,
 // and the same under another name. Of two copies that are alike none should be FASTER or SLOWER, also
 // while another process burns all cores. If the base does half as much work again, the other should be
 // FASTER; this says something on a quiet machine only.
-func TestFirstTableRates(t *testing.T) {
+func TestFirstTableIsRarelyWrong(t *testing.T) {
 	sweeps, err := strconv.Atoi(os.Getenv(ratesVariable))
 	if err != nil || sweeps < 1 {
 		t.Skipf("set %s to the number of sweeps of each kind, such as 40", ratesVariable)
@@ -63,7 +63,7 @@ func TestFirstTableRates(t *testing.T) {
 // The same of a machine whose noise is scripted: other programs take launches' time, in bursts, and the
 // clock moves by a third. Where they take much, no copy is called; where they take little, a base that
 // takes half as long again is found.
-func TestSweepRates(t *testing.T) {
+func TestSweepIsRarelyWrongOnANoisyMachine(t *testing.T) {
 	sweeps := 8
 	if assert.All {
 		sweeps = 40
@@ -220,7 +220,7 @@ func (n *rates) count(t *testing.T, c *report.Comparison, path string) {
 
 // burn has another process burn all cores until the test ends.
 func burn(t *testing.T) {
-	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestBurn$")
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestBurnAllCores$")
 	c.Env = append(os.Environ(), burnVariable+"=1")
 	assert.NoError(t, c.Start())
 	t.Cleanup(func() {
@@ -229,10 +229,10 @@ func burn(t *testing.T) {
 	})
 }
 
-// TestBurn is the other process of burn.
-func TestBurn(t *testing.T) {
+// TestBurnAllCores is the other process of burn.
+func TestBurnAllCores(t *testing.T) {
 	if os.Getenv(burnVariable) == "" {
-		t.Skip("burns all cores, for TestFirstTableRates")
+		t.Skip("burns all cores, for TestFirstTableIsRarelyWrong")
 	}
 	parent := os.Getppid()
 	var wg sync.WaitGroup

@@ -45,7 +45,7 @@ func TestBenchShowsStages(t *testing.T) {
 
 // Ten lines say why a problem takes its time: testdata/measured.txt, on a GPU, one that is faster than the
 // stream, and on a CPU, where nothing of a GPU is said.
-func TestMeasured(t *testing.T) {
+func TestTenLinesSayWhyAProblemTakesItsTime(t *testing.T) {
 	r, all := benched(t)[1], ""
 	run := &record.Run{Protocol: record.Protocol{Name: "cold", Samples: 20}, Device: devicetest.H200(), FloorUS: 2.31}
 	run.Device.PeakRate = 4_800e9

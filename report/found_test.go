@@ -28,7 +28,7 @@ func ofConstant(t *testing.T, shapes int, a, b float64) *Comparison {
 }
 
 // The table of the stream has what each side takes beyond the stream's time, of ten shapes or more.
-func TestConstant(t *testing.T) {
+func TestStreamTableHasTheConstantOfEachSide(t *testing.T) {
 	var b bytes.Buffer
 	assert.NoError(t, Render(&b, ofConstant(t, 12, 2.5, 1.02), FormatText))
 	text := strings.Join(strings.Fields(b.String()), " ")
@@ -40,7 +40,7 @@ func TestConstant(t *testing.T) {
 }
 
 // A table ends with what was found in one sentence and what to do next, in each format that has more than rows.
-func TestEnding(t *testing.T) {
+func TestATableEndsWithWhatToDoNext(t *testing.T) {
 	c := ofConstant(t, 12, 2.5, 1.02)
 	c.Next = "`x | y <b>`"
 	found := "B (our tuned kernels) is faster than A (the best other library) in all 12 problems: 2.000x in " +
@@ -69,7 +69,7 @@ func TestEnding(t *testing.T) {
 }
 
 // A share above 100% is explained in a table that has one, and in no other.
-func TestAboveStream(t *testing.T) {
+func TestShareAbove100IsExplained(t *testing.T) {
 	for b, want := range map[float64]bool{1.02: false, 0.9: true} {
 		table := ofConstant(t, 3, 0.01, b).Table()
 		assert.Equal(t, len(table.Notes) > 0 && table.Notes[0] == aboveStream, want, b)

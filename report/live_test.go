@@ -24,7 +24,7 @@ import (
 
 // Stages that were timed in a pass of their own are not told against the rounds: testdata/moved.txt,
 // the stages of both sides, whether B is slower by the rounds, and the stage that is told.
-func TestMoved(t *testing.T) {
+func TestStagesTimedApartAreNotToldAgainstRounds(t *testing.T) {
 	assert.Lines(t, "testdata/moved.txt", func(input string) string {
 		x := assert.Value[struct {
 			A, B   map[string]float64
@@ -58,7 +58,7 @@ func smallLive(t testing.TB, change func(*LiveFile)) []byte {
 
 // A gate says first what came of it and why, in every format but csv, and its exit code is of the same
 // words: testdata/outcomes.txt, by what was asked for, the verdicts, and what the second run said.
-func TestOutcome(t *testing.T) {
+func TestAGateSaysItsOutcomeFirst(t *testing.T) {
 	whole, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
 	assert.NoError(t, err)
 	assert.Lines(t, "testdata/outcomes.txt", func(input string) string {
@@ -113,7 +113,7 @@ func TestOutcome(t *testing.T) {
 }
 
 // Of several comparisons the worst outcome is that of all, with the cells of all.
-func TestJoin(t *testing.T) {
+func TestWorstOutcomeIsThatOfAll(t *testing.T) {
 	pass := &GateOutcome{Kind: Passed, Reason: "0 of 3 slower", VerdictCounts: VerdictCounts{3, 1, 2, 0, 0}}
 	fresh := &GateOutcome{Kind: Passed, Reason: ab.NewFamily}
 	slow := &GateOutcome{Kind: Slower, Reason: "1 slower, confirmed, of 2 cells", Lines: []string{"gate: x"},
@@ -134,7 +134,7 @@ func TestJoin(t *testing.T) {
 
 // What a pull request is told begins with its mark and what came of it, and is never longer than the host
 // takes: the rows are left out from the end, and a line of a compiler is cut. Less cannot be told.
-func TestGateText(t *testing.T) {
+func TestGateTextFitsWhatTheHostTakes(t *testing.T) {
 	whole, err := ReadLive("../results/nvidia-h200/peers/layernorm-bwd.json.gz")
 	assert.NoError(t, err)
 	whole.Policy = ab.GatePolicy{Gate: true}
@@ -170,7 +170,7 @@ func TestGateText(t *testing.T) {
 
 // The texts of a live compare's file come from anywhere. None makes a line of its own in a table, acts
 // on a terminal, or is a formula of a spreadsheet; what is no verdict is refused.
-func TestLiveFileTexts(t *testing.T) {
+func TestTextsOfALiveFileDoNoHarm(t *testing.T) {
 	const forged = "x\nforged: FASTER\r\u2028forged \x1b[31m\u202e|<script>"
 	data := smallLive(t, func(r *LiveFile) {
 		r.A, r.B, r.Run.Protocol.Name = "= cmd|calc", forged, forged

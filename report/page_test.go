@@ -40,7 +40,7 @@ func shapes(t testing.TB) *Comparison {
 
 // Shapes stand in the order of the table, and a line joins those that share a side and stand beside
 // each other.
-func TestPlot(t *testing.T) {
+func TestPlotHasShapesInTheOrderOfItsTable(t *testing.T) {
 	data, err := shapes(t).Plot("On a <card>")
 	assert.NoError(t, err)
 	assert.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
@@ -57,7 +57,7 @@ func TestPlot(t *testing.T) {
 // A page begins with a gate's outcome. Its first figure has each speedup with its interval, those of one variant on
 // both sides left out; its table has the verdict second, and of one kind the shapes alone. Its legends say what the
 // sides are.
-func TestPageOrder(t *testing.T) {
+func TestPageBeginsWithItsOutcome(t *testing.T) {
 	c := ofConstant(t, 3, 2.5, 1.02)
 	c.Rows[0].judged = &verdict.Judgement{Verdict: verdict.Faster, Effect: 0.5, Lo: 0.4, Hi: 0.625}
 	c.Rows[1].Verdict = equalBase
@@ -82,7 +82,7 @@ func TestPageOrder(t *testing.T) {
 }
 
 // Two sides never have one hue, and a side of ours or of another library keeps its own.
-func TestHues(t *testing.T) {
+func TestTwoSidesNeverHaveOneHue(t *testing.T) {
 	side := func(label, family string, base bool) Side {
 		x := ok(1)
 		x.Variant.Family, x.Base = family, base
@@ -101,7 +101,7 @@ func TestHues(t *testing.T) {
 }
 
 // A page holds its tables and plots, what it was measured on, and nobody's markup.
-func TestPage(t *testing.T) {
+func TestPageHasItsTablesAndNobodysMarkup(t *testing.T) {
 	c := shapes(t)
 	var b bytes.Buffer
 	c.Runs = []*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}

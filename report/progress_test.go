@@ -16,7 +16,7 @@ import (
 
 // Once the finals have chosen, the line says what, and of its gain what the table will: by the
 // rounds of both, and not what a noisy search saw or the medians of all samples.
-func TestProgressChosen(t *testing.T) {
+func TestProgressHasWhatTheFinalsChose(t *testing.T) {
 	var out bytes.Buffer
 	p := NewProgress(console.New(t.Context(), nil, &out), "problems", 6)
 	defer p.End()
@@ -59,7 +59,7 @@ func TestProgressChosen(t *testing.T) {
 
 // Without finals the line has the least median and says that nothing pairs it with the base's: the
 // table has no verdict of it either.
-func TestProgressUnpaired(t *testing.T) {
+func TestProgressWithoutFinalsSaysSo(t *testing.T) {
 	for least, want := range map[string]string{
 		"other": "least median 5.0 us (100% of stream, not paired) other@",
 		"base":  "least median 5.0 us (100% of stream, = base) base@",
@@ -82,7 +82,7 @@ func TestProgressUnpaired(t *testing.T) {
 }
 
 // A base of the finals is held against the others of the same finals, and by more than noise.
-func TestUnproven(t *testing.T) {
+func TestBaseOfTheFinalsIsHeldAgainstThem(t *testing.T) {
 	now, before := &record.Run{ID: "now"}, &record.Run{ID: "before"}
 	entry := func(run *record.Run, family string, us float64, final *record.Final) *record.Outcome {
 		return &record.Outcome{Run: run, Variant: kernels.Variant{Family: family}, Base: family == "base",

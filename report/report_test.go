@@ -93,12 +93,12 @@ func golden(t *testing.T, name string, render func(w io.Writer, format string) e
 	}
 }
 
-func TestRender(t *testing.T) {
+func TestRenderWritesEveryFormat(t *testing.T) {
 	c := sample(t)
 	golden(t, "compare", func(w io.Writer, f string) error { return Render(w, c, f) })
 }
 
-func TestRenderTable(t *testing.T) {
+func TestRenderTableEscapesItsCells(t *testing.T) {
 	tab := &Table{
 		Title:  "Kernels",
 		Header: []string{"family", "time us", "note"},
@@ -118,7 +118,7 @@ func TestRenderTable(t *testing.T) {
 
 // A column has one function for people and machines: a text with a unit, and a value in full under
 // a name that stays. What is not known is empty.
-func TestColumns(t *testing.T) {
+func TestAColumnHasTextForPeopleAndAValue(t *testing.T) {
 	tab := NewTable("T", []float64{1.23456, 0}, []Column[float64]{
 		{Head: "time", Name: "us", Value: func(v float64) any { return NonZero(v) },
 			Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},
@@ -134,7 +134,7 @@ type brokenWriter struct{}
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 // One sample has neither a spread nor an interval, and no word of one.
-func TestBenchOneSample(t *testing.T) {
+func TestOneSampleHasNoSpread(t *testing.T) {
 	for samples, want := range map[int]bool{1: false, 12: true} {
 		run := &record.Run{Protocol: record.Protocol{Name: "cold", Samples: samples}}
 		r := &record.Record{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 8, N: 64,
@@ -152,7 +152,7 @@ func TestBenchOneSample(t *testing.T) {
 }
 
 // A number that stands for infinity says so.
-func TestSentinel(t *testing.T) {
+func TestInfinityIsSaid(t *testing.T) {
 	table := NewTable("", []float64{math.MaxFloat32, 3.4e38, -3.4e38, 2.5}, []Column[float64]{
 		{Head: "error/tol", Format: "%.2f", Value: func(x float64) any { return x }}})
 	assert.Equal(t, fmt.Sprint(table.Rows), "[[inf] [inf] [-inf] [2.50]]")

@@ -52,7 +52,7 @@ func ofStep(t *testing.T) *Comparison {
 
 // What a comparison is worth in a step is each problem's saving by its calls. Problems of one shape err
 // together: 65*2 + 65*4 = 390 us. Another shape errs on its own, sqrt(390^2 + (64*1)^2) = 395.2.
-func TestWorth(t *testing.T) {
+func TestWorthAddsSavingsByCalls(t *testing.T) {
 	c := ofStep(t)
 	s := step(t, "model", map[string]float64{fwdOf: 65, bwdOf: 65, headsOf: 64, absent: 7},
 		fwdOf, bwdOf, headsOf, absent)
@@ -88,7 +88,7 @@ func TestWorth(t *testing.T) {
 }
 
 // Both sides of one variant and one run save nothing, exactly.
-func TestWorthOfAlike(t *testing.T) {
+func TestAlikeSidesSaveNothing(t *testing.T) {
 	side := Side{Label: "a", Cells: map[kernels.Problem]Measurement{}}
 	cell := ok(40)
 	cell.Run = coldRun("r", "gpu")
@@ -98,7 +98,7 @@ func TestWorthOfAlike(t *testing.T) {
 }
 
 // Where problems have calls, a comparison and its page end with what it is worth per step.
-func TestPerStep(t *testing.T) {
+func TestComparisonEndsWithWorthPerStep(t *testing.T) {
 	c := ofStep(t)
 	c.SetSteps([]models.Step{
 		step(t, "model, 8192 tokens", map[string]float64{fwdOf: 65, bwdOf: 65, headsOf: 1}, fwdOf, bwdOf, headsOf),

@@ -31,7 +31,7 @@ func rounds(family string, n int, factor func(i int) float64) Measurement {
 
 // Two sides are told apart by the rounds that they share, else by their medians and intervals, of
 // which the floors and the streams of their runs say how far they can be trusted. The notes say how.
-func TestVerdicts(t *testing.T) {
+func TestVerdictsComeFromSharedRounds(t *testing.T) {
 	twice := func(again float64) Measurement {
 		c := rounds("a", 12, steady(1))
 		c.Base, c.Final.BaseAgain = true, rounds("a", 12, steady(again)).Final.Rounds
@@ -132,7 +132,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // Two choices from one records file, whatever the runs in it, get a verdict of paired rounds only.
-func TestVerdictsOfOneFile(t *testing.T) {
+func TestOneFileHasVerdictsOfPairedRoundsOnly(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	of := func(run string, us float64) Measurement {
 		c := ok(us)
@@ -174,7 +174,7 @@ func steady(f float64) func(int) float64 {
 
 // A row whose base was kept names the median that nothing proved; an unfit machine stands above the
 // table, in every format that has a title.
-func TestUnprovenAndUnfit(t *testing.T) {
+func TestUnprovenAndUnfitAreNamed(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	base := rounds("a", 12, steady(1))
 	base.Base, base.Run.SelfTest = true, []record.Trial{{Name: "timer step", Found: "2 us",
@@ -202,7 +202,7 @@ func TestUnprovenAndUnfit(t *testing.T) {
 
 // The base and its second copy, as the sweeps of results recorded them, are the same code: no
 // rounds of theirs are called, although no third copy says what two of one differ by.
-func TestRecordedAlike(t *testing.T) {
+func TestRecordedCopiesAreCalledAlike(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "results", "*", "records.jsonl.gz"))
 	assert.Must(t, err == nil && len(files) >= 2, "%v %v", files, err)
 	pairs := 0

@@ -30,7 +30,7 @@ say "sweep of $model: $took s"
 
 "$bin" list models "${of[@]}" --format json >"$out/calls.json"
 NORMBENCH_STEP=$PWD/$out/sweep.json NORMBENCH_STEP_CALLS=$PWD/$out/calls.json \
-	bin/cuda.test -test.v -test.run '^TestStepLoop$' >"$out/loop.txt" 2>&1 || fail 'the loop of launches'
+	bin/cuda.test -test.v -test.run '^TestStepTakesWhatItsLoopTakes$' >"$out/loop.txt" 2>&1 || fail 'the loop of launches'
 grep -E 'loops|calls of' "$out/loop.txt" | tee -a "$out/summary.txt"
 
 # Plain and captured in turns: the seconds of each pair, the first of which warms up.

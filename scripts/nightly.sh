@@ -52,7 +52,7 @@ make -s faults
 
 step 'power cuts of every writer, and the lines that tests must hold'
 NORMBENCH_POWERCUTS=400 go test -count 1 -timeout 20m -run PowerCut ./sweep/record
-NORMBENCH_POWERCUTS=10 go test -count 1 -timeout 20m -run PowerCutCommands ./cmd/normbench
+NORMBENCH_POWERCUTS=10 go test -count 1 -timeout 20m -run PowerCut ./cmd/normbench
 make -s mutants
 
 step 'faults in the kernels, others each day'

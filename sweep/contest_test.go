@@ -7,8 +7,8 @@ import (
 	"normbench/kernels"
 )
 
-// TestContest: who is far behind goes after two rounds, a tie ends it, and what fails is a record.
-func TestContest(t *testing.T) {
+// TestContestDropsWhoIsFarBehind: who is far behind goes after two rounds, a tie ends it, and what fails is a record.
+func TestContestDropsWhoIsFarBehind(t *testing.T) {
 	ts := tasks(t, 6, "rmsnorm/fwd/4096x1024/bf16")
 	vs := ts[0].Variants
 	factor := map[kernels.Variant]float64{vs[0]: 1.03, vs[1]: 1, vs[2]: 1.001, vs[3]: 1.5}

@@ -12,7 +12,7 @@ import (
 
 // The base stays unless another is proved ahead; of those the fastest wins, or the entry near it:
 // testdata/winners.txt.
-func TestPickWinner(t *testing.T) {
+func TestWinnerIsTheBaseUnlessProven(t *testing.T) {
 	number := func(text string) float64 { return assert.Numbers(t, text)[0] }
 	rounds := map[byte][]float64{0: {1, 1.001, 0.999, 1, 1, 1}, '~': {0.99, 1.02, 0.98, 1, 1.01, 1},
 		'?': {1, 1, 1, 1.2375, 1.2375, 1}}

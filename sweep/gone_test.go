@@ -61,7 +61,7 @@ func mortal(way string, lives *int) *devicetest.Fake {
 // However a device is lost, and whenever: no variant gets a record by it, nor is a search told that
 // one failed, the rest of the queue is left, and the run says so. Beside a healthy device nothing is
 // left.
-func TestDeviceGone(t *testing.T) {
+func TestALostDeviceBlamesNoVariant(t *testing.T) {
 	for _, c := range []struct {
 		problems, variants int
 		beside, search     bool
@@ -118,7 +118,7 @@ func TestDeviceGone(t *testing.T) {
 
 // A device that dies at random has no variant blamed for it, whatever is run, and what it measures
 // is all but little; a variant that it dies of each time is blamed, with the evidence.
-func TestRunFlaky(t *testing.T) {
+func TestDeviceThatDiesAtRandomBlamesNobody(t *testing.T) {
 	ts := tasks(t, 12, pool[:4]...)
 	fatal := map[kernels.Variant]bool{ts[0].Variants[5]: true}
 	for _, p := range []float64{0, 0.01, 0.03, 0.1, 0.3} {
@@ -161,7 +161,7 @@ func TestRunFlaky(t *testing.T) {
 
 // The chance is that of the binomial test where much is known of the device, and larger where little
 // is: testdata/chances.txt, by the answers and deaths of a variant and of the device.
-func TestChance(t *testing.T) {
+func TestChanceIsThatOfTheBinomialTest(t *testing.T) {
 	assert.Lines(t, "testdata/chances.txt", func(input string) string {
 		x := assert.Value[[4]int](t, input)
 		return fmt.Sprintf("%.3g", deathChance(deathCount{x[0], x[1]}, deathCount{x[2], x[3]}))
@@ -170,7 +170,7 @@ func TestChance(t *testing.T) {
 
 // A device is retired for dying, not for a long wait before its first death; and at once for dying
 // of its own stream or sensors.
-func TestStale(t *testing.T) {
+func TestDeviceIsRetiredForDying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, dev := newLedger(1), &devicetest.Fake{}
 		c := failureKey{requestKind: opTime}
@@ -193,7 +193,7 @@ func TestStale(t *testing.T) {
 }
 
 // A base that its device dies of each time is to blame, too: its own deaths are not the device's.
-func TestBlameBase(t *testing.T) {
+func TestBaseThatKillsItsDeviceIsBlamed(t *testing.T) {
 	l, base := newLedger(100), failureKey{requestKind: opCheck}
 	for range 40 {
 		l.note(failureKey{requestKind: opCheck}, true, false, false)
@@ -211,7 +211,7 @@ func TestBlameBase(t *testing.T) {
 }
 
 // A device that is gone before it was asked to run a variant says nothing of it.
-func TestGoneBefore(t *testing.T) {
+func TestDeviceGoneBeforeItRanBlamesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, ts := fake(), tasks(t, 2, pool[0])
 		bad := ts[0].Variants[1]
@@ -240,7 +240,7 @@ func TestGoneBefore(t *testing.T) {
 
 // docs/reference.md says that one sweep in a million blames a variant by chance. So each of its cells is
 // blamed, in each of its tries, from a chance of one millionth of a millionth share on, and not before.
-func TestBlameChance(t *testing.T) {
+func TestBlameIsOneInAMillionSweeps(t *testing.T) {
 	const cells = 1000
 	for _, own := range []deathCount{{answers: 200}, {answers: 500, deaths: 20}} {
 		l, c := newLedger(cells), failureKey{requestKind: opTime}

@@ -13,7 +13,7 @@ import (
 )
 
 // A replay's task has what the file holds, also what today's space refuses, and a base with times.
-func TestRecorded(t *testing.T) {
+func TestReplaysTaskHasWhatTheFileHolds(t *testing.T) {
 	r := families.New()
 	p := devicetest.Problem(t, "rmsnorm/bwd/8192x4096/bf16")
 	odd := kernels.Variant{Family: "rms_bwd/smem_pipe",

@@ -13,7 +13,7 @@ import (
 )
 
 // A failure to time stages costs no more than their times.
-func TestStagesFail(t *testing.T) {
+func TestFailureOfStagesCostsTheirTimesOnly(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		fail := func(kernels.Problem, kernels.Variant) *kernels.Failure {
 			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted",
@@ -33,7 +33,7 @@ func TestStagesFail(t *testing.T) {
 // A problem that cannot be opened is nobody's result: its variants are unmeasured, and the next
 // problem has its turn. What was measured before stays. A failure of opening that a device lives on
 // from has a second try; one that stays is the problem's.
-func TestRunOpenFails(t *testing.T) {
+func TestProblemThatDoesNotOpenIsNobodysResult(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	first := ts[0].Problem
 	failing := func(s kernels.Status, from, to int) func(kernels.Problem, int) error {
@@ -93,7 +93,7 @@ func TestRunOpenFails(t *testing.T) {
 
 // Trouble that is no failure of a variant stops the run, with what was measured
 // until then in the sink.
-func TestRunTrouble(t *testing.T) {
+func TestTroubleStopsTheRun(t *testing.T) {
 	ts := tasks(t, 3, pool[:3]...)
 	second := ts[1].Problem
 	trouble := errors.New("no memory left on the device")
@@ -134,7 +134,7 @@ func TestRunTrouble(t *testing.T) {
 	}
 }
 
-func TestRunDifferentDevices(t *testing.T) {
+func TestDevicesThatDifferAreRefused(t *testing.T) {
 	other := fake()
 	other.DeviceInfo = devicetest.CPU()
 	sink := &memorySink{}

@@ -32,8 +32,8 @@ func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicet
 }
 
 // A second run measures what the folder lacks: nothing, or what another source or protocol made new,
-// or what failed if asked. What else makes a key another, record's TestKey shows.
-func TestRunResumes(t *testing.T) {
+// or what failed if asked. What else makes a key another, record's TestKeyChangesWithTheMeasurement shows.
+func TestRunMeasuresWhatTheFolderLacks(t *testing.T) {
 	ts := tasks(t, 3, pool[0])
 	s, err := Grid(t.Context(), registry, parse(t, pool[0]), devicetest.H200(),
 		[]string{"rms_bwd/two_pass"}, nil)

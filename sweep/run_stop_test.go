@@ -15,7 +15,7 @@ import (
 // A run that is stopped, before its first record or after any, ends at once, whole: what was measured
 // is in the sink, nothing is half there, nobody is left behind (the bubble sees to that). After the
 // last one nothing is missing.
-func TestRunCanceled(t *testing.T) {
+func TestStoppedRunEndsWhole(t *testing.T) {
 	for after := range 17 {
 		synctest.Test(t, func(t *testing.T) {
 			ts := tasks(t, 3, pool[:4]...)
@@ -83,7 +83,7 @@ func stuck(say error) kernels.Device {
 
 // What a device says while it is being stopped is neither a record, which would
 // keep the variant from being measured ever after, nor the error.
-func TestRunCanceledDevice(t *testing.T) {
+func TestStoppedDeviceLeavesNoRecord(t *testing.T) {
 	for _, say := range []error{
 		&kernels.Failure{Status: kernels.StatusCrash,
 			Reason: "the worker ended: signal: terminated", Broken: true},
@@ -105,7 +105,7 @@ func TestRunCanceledDevice(t *testing.T) {
 
 // A sink that does not take a line ends the run at once with its error, also
 // where a device hangs that minds its context.
-func TestRunSinkFails(t *testing.T) {
+func TestSinkThatFailsEndsTheRun(t *testing.T) {
 	full := errors.New("records: no space left on device")
 	for at := range 10 {
 		synctest.Test(t, func(t *testing.T) {

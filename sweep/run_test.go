@@ -113,7 +113,7 @@ func grid(t testing.TB, problems ...string) []Task {
 }
 
 // The devices are tested once, if something is left to measure, and each run has what the test found.
-func TestRunTestsFirst(t *testing.T) {
+func TestDevicesAreTestedOnceBeforeARun(t *testing.T) {
 	ts, sink, tests := tasks(t, 20, pool[0]), &memorySink{}, 0
 	search := func() RunOptions {
 		o := searching("auto", search.Budget{})
@@ -171,7 +171,7 @@ func devices(fakes ...*devicetest.Fake) []kernels.Device {
 // Every variant is one record, with everything in it that it should have: testdata/run.jsonl, but
 // for hashes and what it took. The first sample of each visit is dropped, and times have three
 // decimals.
-func TestRun(t *testing.T) {
+func TestRunRecordsEveryVariant(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	const samples = 6
 	o := options(samples)
@@ -248,7 +248,7 @@ func checkCalls(t *testing.T, f *devicetest.Fake) {
 }
 
 // The next jobs are announced before this one is measured, with what is left of them.
-func TestRunPrefetches(t *testing.T) {
+func TestNextTasksAreAnnounced(t *testing.T) {
 	ts := tasks(t, 3, pool[:4]...)
 	f := fake()
 	mustRun(t, ts, &memorySink{}, options(2), f)
@@ -278,7 +278,7 @@ var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile,
 // Any jobs on any number of devices, with failures of every kind in between:
 // each variant is measured once, with the status that it should have, and the
 // events add up.
-func TestRunRandom(t *testing.T) {
+func TestEachVariantIsMeasuredOnceWhateverFails(t *testing.T) {
 	all := tasks(t, 12, pool...)
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
@@ -378,7 +378,7 @@ func takes(seconds float64) func(kernels.Problem, kernels.Variant, int) float64 
 
 // As long as there are jobs no device idles: as many jobs as devices take no
 // longer than one, and who is done early takes what was announced to another.
-func TestRunSharesWork(t *testing.T) {
+func TestNoDeviceIdles(t *testing.T) {
 	ts := tasks(t, 4, pool[1], pool[3], pool[5]) // one launch each
 	synctest.Test(t, func(t *testing.T) {
 		var fakes []*devicetest.Fake
@@ -406,7 +406,7 @@ func TestRunSharesWork(t *testing.T) {
 }
 
 // The warm-up ends when two visits agree, or after a second, and is made once.
-func TestRunWarmsUp(t *testing.T) {
+func TestWarmUpEndsWhenVisitsAgree(t *testing.T) {
 	const samples, visit = 4, 5 // with the discarded one
 	for _, tc := range []struct {
 		name string

@@ -29,7 +29,7 @@ type SearchOptions struct {
 // FinalRounds are the rounds of the finals unless asked otherwise, FinalLaunches the launches of a
 // visit. On a cpu it is one: other programs slow a whole visit, and one spoiled round of twelve leaves
 // no proof. As many samples in 24 rounds find a base that is slowed by half in 61 of 64 cells where 12
-// rounds of three find it in 40 (TestSweepRates).
+// rounds of three find it in 40 (TestSweepIsRarelyWrongOnANoisyMachine).
 const (
 	FinalRounds   = 24
 	FinalLaunches = 2

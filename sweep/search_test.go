@@ -52,7 +52,7 @@ func byPhase(m *memorySink) (searched, finals []*record.Record) {
 // A search measures a part, its best again in full rounds, and marks one winner. What it saw of a
 // problem and its finals are one append, and each of the finals says how many they are: a kill leaves
 // all of a problem or nothing.
-func TestSearch(t *testing.T) {
+func TestSearchMarksOneWinnerInOneAppend(t *testing.T) {
 	ts := tasks(t, 150, pool[0], "rmsnorm/bwd/600x1024/bf16")
 	preset := ts[0].Variants[40]
 	ts[0].Add(preset)
@@ -121,7 +121,7 @@ func TestSearch(t *testing.T) {
 }
 
 // A search in other families has the base in common with one before, and is one of its own.
-func TestSearchElsewhere(t *testing.T) {
+func TestSearchInOtherFamiliesIsOneOfItsOwn(t *testing.T) {
 	ts, sink := tasks(t, 60, pool[0]), &memorySink{}
 	all := ts[0].Variants
 	for _, part := range []struct {
@@ -146,7 +146,7 @@ func TestSearchElsewhere(t *testing.T) {
 }
 
 // Trouble with variants is records; the search goes on.
-func TestSearchFailures(t *testing.T) {
+func TestSearchGoesOnAfterFailures(t *testing.T) {
 	ts := tasks(t, 60, pool[0])
 	base := ts[0].Base
 	of8 := func(v kernels.Variant) bool {
@@ -189,7 +189,7 @@ func failIf(is bool, s kernels.Status) *kernels.Failure {
 }
 
 // A winner that is wrong on fresh inputs is out, and another is chosen.
-func TestSearchFreshInputs(t *testing.T) {
+func TestWinnerWrongOnFreshInputsIsOut(t *testing.T) {
 	ts, f := tasks(t, 40, pool[0]), fake()
 	winner := ts[0].Variants[3]
 	f.Seconds = func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
@@ -215,7 +215,7 @@ func TestSearchFreshInputs(t *testing.T) {
 	}
 }
 
-func TestSearchBudgets(t *testing.T) {
+func TestSearchKeepsItsBudget(t *testing.T) {
 	ts := tasks(t, 60, pool[0], "rmsnorm/bwd/600x1024/bf16")
 	err := CheckBudget(search.Budget{Configs: 1}, len(ts))
 	assert.That(t, err != nil && strings.HasPrefix(err.Error(),

@@ -46,7 +46,7 @@ func (b keepingBench) Time(ctx context.Context, v kernels.Variant, o kernels.Tim
 
 // On a cpu the selftest is short: its tensors are of a quarter of the cache, so that the float64
 // answers take no longer than the times, and what only a GPU has is left out.
-func TestSelfTestCPU(t *testing.T) {
+func TestSelfTestOfACPUIsShort(t *testing.T) {
 	fake := &devicetest.Fake{DeviceInfo: devicetest.CPU(), Seconds: devicetest.Always(10e-6)}
 	trials, _, err := sweep.SelfTest(t.Context(), families.New(), fake)
 	assert.NoError(t, err)
@@ -62,7 +62,7 @@ func TestSelfTestCPU(t *testing.T) {
 
 // The trial of kept lines fails where the device's flush leaves them, and only there:
 // testdata/kept.txt, by what a plain flush and the device's own leave of the time.
-func TestSelfTestKept(t *testing.T) {
+func TestSelfTestFindsAFlushThatLeavesLines(t *testing.T) {
 	assert.Lines(t, "testdata/kept.txt", func(input string) string {
 		x := assert.Numbers(t, input)
 		fake := &devicetest.Fake{Seconds: devicetest.Always(10e-6)}

@@ -15,7 +15,7 @@ import (
 
 // A sweep's times in an unfit state are taken again; what stays unfit is a row
 // without a time.
-func TestRunUnfit(t *testing.T) {
+func TestUnfitTimesAreTakenAgain(t *testing.T) {
 	throttled := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980,
 		Throttle: []string{"hw slowdown"}}
 	for name, test := range map[string]struct {
@@ -45,7 +45,7 @@ func TestRunUnfit(t *testing.T) {
 
 // Rounds ask a device once in a while how it is, and for a listener behind each: asking takes as
 // long as a round.
-func TestRoundsSense(t *testing.T) {
+func TestRoundsAskADeviceOnceInAWhile(t *testing.T) {
 	for _, listens := range []bool{false, true} {
 		calls := 0
 		dev := &devicetest.SensorFake{Fake: fake(), Reading: func(int) kernels.Reading {
@@ -71,7 +71,7 @@ func TestRoundsSense(t *testing.T) {
 
 // What reads faster than the memory goes, or is shorter than nothing, is no time, whatever the
 // device says of its memory: testdata/impossible.txt.
-func TestImpossible(t *testing.T) {
+func TestImpossibleTimesAreNoTimes(t *testing.T) {
 	assert.Lines(t, "testdata/impossible.txt", func(input string) string {
 		x := assert.Value[struct {
 			Problem                 string
@@ -94,7 +94,7 @@ func TestImpossible(t *testing.T) {
 }
 
 // Whoever takes times, of whatever, holds them to what is possible.
-func TestRunImpossible(t *testing.T) {
+func TestEveryMeasurementRefusesImpossibleTimes(t *testing.T) {
 	ts := tasks(t, 4, "rmsnorm/fwd/64x256/bf16") // 7 ns at the peak
 	lies := map[string]func(kernels.Problem, kernels.Variant, int) float64{
 		"each": devicetest.Always(1e-6),
@@ -123,7 +123,7 @@ func TestRunImpossible(t *testing.T) {
 }
 
 // No time that is checked in is impossible. A third of the files each day.
-func TestPossible(t *testing.T) {
+func TestCheckedInTimesArePossible(t *testing.T) {
 	files, err := filepath.Glob("../results/*/records.jsonl.gz")
 	more, _ := filepath.Glob("../results/*/*/records.jsonl.gz")
 	files = append(files, more...)

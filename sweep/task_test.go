@@ -34,7 +34,7 @@ var pool = []string{
 // Whatever is asked for, the tasks are the problems in order, each with its base
 // first and once, no variant twice, all of them complete and runnable, and of
 // the families asked for.
-func TestGrid(t *testing.T) {
+func TestGridHasEachVariantOnceBaseFirst(t *testing.T) {
 	r, ps := registry, parse(t, pool[:3]...)
 	var only []string // a family of each problem, so that none is in vain
 	for _, p := range ps {
@@ -87,7 +87,7 @@ func TestGrid(t *testing.T) {
 
 // A family against itself: its own default is the base of the problems that it serves. Those that it refuses
 // its default for are named, and a family that has none for any is refused by its own reason.
-func TestAgainst(t *testing.T) {
+func TestOwnDefaultIsTheBaseOfAFamilyAgainstItself(t *testing.T) {
 	info := devicetest.CPU()
 	ps := parse(t, "rmsnorm/fwd/8x64/bf16", "rmsnorm/fwd/16x64/bf16", "rmsnorm/fwd/8x96/bf16", "rmsnorm/bwd/8x64/bf16")
 	config := func(w int) kernels.Config {

@@ -12,7 +12,7 @@ import (
 )
 
 // Whoever replaces a half of a table keeps the other, also where both do so at once.
-func TestUpdateHalves(t *testing.T) {
+func TestUpdateKeepsTheOtherHalf(t *testing.T) {
 	p := durable.Place{Name: filepath.Join(t.TempDir(), FileName)}
 	first := table(t)
 	first.Device = devicetest.H200()

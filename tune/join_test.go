@@ -88,7 +88,7 @@ func textOf(t *testing.T, x *TunedTable) string {
 }
 
 // Tables join to the same bytes in any order, in any grouping, and however often one of them comes.
-func TestJoinAnyOrder(t *testing.T) {
+func TestJoinIsTheSameInAnyOrder(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 1))
 	kept := 0
@@ -132,7 +132,7 @@ func TestJoinAnyOrder(t *testing.T) {
 }
 
 // The better-evidenced entry stays.
-func TestJoinEvidence(t *testing.T) {
+func TestJoinKeepsTheBetterEvidence(t *testing.T) {
 	entry := Entry{Problem: devicetest.Problem(t, p1), Family: "f", Config: devicetest.Config(t, "w4"), MedianUS: 3,
 		Samples: 20, Run: "old"}
 	runs := []launchmap.RunSummary{{ID: "old", Time: time.Unix(1, 0)}, {ID: "new", Time: time.Unix(2, 0)}}
@@ -153,7 +153,7 @@ func TestJoinEvidence(t *testing.T) {
 
 // Both sides of a conflict of git are merged; every other reader refuses the file and names the command. Tables of
 // different cards are refused.
-func TestReadSides(t *testing.T) {
+func TestBothSidesOfAGitConflictAreMerged(t *testing.T) {
 	a, b := table(t), table(t)
 	a.Entries, b.Entries = a.Entries[:1], b.Entries[1:]
 	lines := func(x *TunedTable) []string { return strings.SplitAfter(textOf(t, x), "\n") }

@@ -16,7 +16,7 @@ import (
 
 // The finals of a problem: what the search chose stands, with their numbers. Of two searches the later
 // in the file counts, also where the clock was set back between them.
-func TestPickFinal(t *testing.T) {
+func TestLaterSearchOfAProblemStands(t *testing.T) {
 	run := &record.Run{ID: "f", Time: time.Unix(1e9, 0),
 		Protocol: record.Protocol{Phase: record.PhaseFinal}}
 	older := &record.Run{ID: "g", Time: time.Unix(9e8, 0)}
@@ -58,7 +58,7 @@ func TestPickFinal(t *testing.T) {
 
 // An entry is its base, or proven faster; a bound does not help one that is slower:
 // testdata/proven.txt.
-func TestProven(t *testing.T) {
+func TestEntryIsTheBaseOrProvenFaster(t *testing.T) {
 	assert.Lines(t, "testdata/proven.txt", func(input string) string {
 		e := assert.Value[Entry](t, input)
 		return strconv.FormatBool(e.IsProven())
@@ -67,7 +67,7 @@ func TestProven(t *testing.T) {
 
 // An entry of 100 us is replaced only where the lower bound of the gain is 2%, or where it
 // says nothing any more: testdata/replaces.txt.
-func TestReplaces(t *testing.T) {
+func TestEntryIsReplacedForTwoPercent(t *testing.T) {
 	assert.Lines(t, "testdata/replaces.txt", func(input string) string {
 		o, e := table(t), table(t)
 		o.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "old",

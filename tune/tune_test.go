@@ -61,7 +61,7 @@ func measured(t testing.TB) []record.Outcome {
 
 // What is picked of variants and their times, 0 for a failure, with its speedup, the runner-up and
 // the margin: testdata/picks.txt.
-func TestPick(t *testing.T) {
+func TestPickTakesTheFastestWithItsMargin(t *testing.T) {
 	assert.Lines(t, "testdata/picks.txt", func(input string) string {
 		var in []record.Outcome
 		for variant, us := range assert.Value[map[string]float64](t, input) {
@@ -95,7 +95,7 @@ func table(t testing.TB) *TunedTable {
 	}
 }
 
-func TestWriteRead(t *testing.T) {
+func TestTableIsReadAsWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	want := table(t)
 	for range 2 { // the second replaces the first
@@ -121,7 +121,7 @@ func TestWriteRead(t *testing.T) {
 }
 
 // What is no tuned table is refused in the words of testdata/invalid.txt, read or written.
-func TestCheckValid(t *testing.T) {
+func TestWhatIsNoTableIsRefused(t *testing.T) {
 	var got strings.Builder
 	for _, edit := range []func(t *TunedTable, e *Entry){
 		func(t *TunedTable, _ *Entry) { t.Schema = 3 },
@@ -185,7 +185,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // A table names the runs that its entries are of, also those of a table that it goes on with.
-func TestRuns(t *testing.T) {
+func TestTableNamesTheRunsOfItsEntries(t *testing.T) {
 	var runs []*record.Run
 	of := func(problems ...string) *TunedTable {
 		tab := table(t)

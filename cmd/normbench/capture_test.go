@@ -59,7 +59,7 @@ const trainer = "../../kernels/devices/peers/testdata/capture/train.py"
 
 // A capture has every norm of a training with its exact calls, forward and backward, under both kinds of
 // checkpointing, and what is no problem is said.
-func TestCapture(t *testing.T) {
+func TestCaptureHasEveryNormOfATraining(t *testing.T) {
 	python := torchOf(t)
 	f, said := captured(t, 0, nil, python, trainer, "3")
 	assert.Same(t, f.Names(), []string{"step"})
@@ -71,7 +71,7 @@ func TestCapture(t *testing.T) {
 }
 
 // After --steps the program ends, and one that fails keeps its exit code.
-func TestCaptureEnds(t *testing.T) {
+func TestCaptureEndsTheProgramAfterItsSteps(t *testing.T) {
 	python := torchOf(t)
 	f, said := captured(t, 0, []string{"--steps", "1"}, python, trainer, "1000000")
 	assert.Same(t, f.Step("step").Counts(), stepOf(t, 48))
@@ -81,7 +81,7 @@ func TestCaptureEnds(t *testing.T) {
 }
 
 // Ranks of torchrun are one group where they run the same, else one for each.
-func TestCaptureRanks(t *testing.T) {
+func TestCaptureGroupsRanksThatRunTheSame(t *testing.T) {
 	run := []string{torchOf(t), "-m", "torch.distributed.run", "--nproc-per-node", "2", trainer, "2"}
 	f, said := captured(t, 0, nil, run...)
 	assert.Same(t, f.Names(), []string{"step"})
@@ -139,7 +139,7 @@ print("sum %.9f" % eager.pow(2).sum().item())
 }
 
 // A Python without torch is said, after its program has run.
-func TestCaptureWithoutTorch(t *testing.T) {
+func TestCaptureSaysThatTorchIsMissing(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err == nil {
 		err = exec.Command(python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is not None)").Run()

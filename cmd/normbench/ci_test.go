@@ -69,7 +69,7 @@ func jobs(ts *testscript.TestScript, neg bool, args []string) {
 
 // The workflows of docs/gate.md give inputs that there are, the page's table names them all, and the first
 // is 12 lines.
-func TestGatePage(t *testing.T) {
+func TestGatePageNamesEveryInput(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page := string(assert.File(t, filepath.Join(root, "docs", "gate.md")))
 	inputs := func(of map[string]any) (names []string) {

@@ -104,7 +104,7 @@ func (c claim) find(text string) (words [2]int, numbers [][2]int, err error) {
 	return [2]int{at[0][0], at[0][1]}, numbers, nil
 }
 
-func TestClaims(t *testing.T) {
+func TestFiguresOfPagesFollowFromResults(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	file := string(assert.File(t, figuresFile))
 	pages, claims, err := readClaims(file)
@@ -132,7 +132,7 @@ func TestClaims(t *testing.T) {
 }
 
 // A changed number, a figure that nothing answers for and a claim without an answer are found.
-func TestClaimsFound(t *testing.T) {
+func TestAWrongFigureOfAPageIsFound(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	assert.Cases(t, "cmd/normbench/testdata/claims.txt", func(text string) string {
 		text, lines, _ := strings.Cut(text, "\n--\n")
@@ -148,9 +148,9 @@ func TestClaimsFound(t *testing.T) {
 	})
 }
 
-// TestResults holds every file below results to the checksum that scripts/results-gpu.sh wrote of it,
-// so that a changed byte is noticed. All of results stays small enough to clone.
-func TestResults(t *testing.T) {
+// TestResultsMatchTheirChecksums holds every file below results to the checksum that
+// scripts/results-gpu.sh wrote of it, so that a changed byte is noticed. All of results stays small enough to clone.
+func TestResultsMatchTheirChecksums(t *testing.T) {
 	const most = 4_000_000 // bytes
 	dir := filepath.Join("..", "..", "results")
 	var sums strings.Builder
@@ -218,7 +218,8 @@ func answerClaims(text string, claims []claim) (string, []claim, []string) {
 			return "{" + now[n] + "}"
 		})
 	}
-	rest = quoted.ReplaceAllString(fenced.ReplaceAllString(rest, ""), "") // what a command printed: TestReadme
+	// Not what a command printed: TestCommandsOfPagesRunAsShown has that.
+	rest = quoted.ReplaceAllString(fenced.ReplaceAllString(rest, ""), "")
 	for _, m := range figure.FindAllStringIndex(rest, -1) {
 		faults = append(faults, fmt.Sprintf("a figure that %s does not have: %q", figuresFile,
 			rest[max(m[0]-30, 0):m[1]]))

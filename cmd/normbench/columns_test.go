@@ -15,7 +15,7 @@ import (
 
 // In every command csv's header, json's keys and what --columns takes are the same names, for text too, and
 // json is one object that says of which schema, tool and device it is.
-func TestNamesOfColumns(t *testing.T) {
+func TestAColumnHasOneNameInEveryFormat(t *testing.T) {
 	t.Chdir("../..")
 	t.Setenv(cpu.CacheVariable, smallCache)
 	snake := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)

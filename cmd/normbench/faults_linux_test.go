@@ -31,11 +31,11 @@ import (
 	"normbench/tune"
 )
 
-// TestFaultHarness injects faults into the whole program and prints for each class how many
+// TestInjectedFaultsAreSurvived injects faults into the whole program and prints for each class how many
 // were survived, and how many lost a record, recorded one twice or led to a wrong number. It
 // runs where NORMBENCH_FAULTS says how many (`make faults`); NORMBENCH_FAULT_SEED draws others, and
 // NORMBENCH_FAULT_CLASS is one class of them. lab/notes/reliability.md has its table.
-func TestFaultHarness(t *testing.T) {
+func TestInjectedFaultsAreSurvived(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("NORMBENCH_FAULTS"), "0"))
 	assert.NoError(t, err)
 	if n == 0 {

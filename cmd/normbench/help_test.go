@@ -35,7 +35,7 @@ func helpOf(t *testing.T, path, columns string) string {
 
 // Every command has examples, of commands and flags that there are. A help can be read at once: one
 // default per flag, placeholders in capitals.
-func TestHelp(t *testing.T) {
+func TestHelpHasExamplesOfRealFlags(t *testing.T) {
 	flagLine := regexp.MustCompile(
 		`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -[hv])?(?:  |$)`)
 	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(),

@@ -16,7 +16,7 @@ import (
 
 // A signal ends verify while NVRTC compiles, which sets handlers of its own: with code 130, a last line that
 // says so, no trace of Go's runtime, and no helper left that holds standard error open, which Wait waits for.
-func TestSignalInNVRTC(t *testing.T) {
+func TestSignalEndsVerifyWhileNVRTCCompiles(t *testing.T) {
 	_, err := nvrtc.Find()
 	assert.Needs(t, "NVRTC", err)
 	for i := range 8 {

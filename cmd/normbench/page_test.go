@@ -78,7 +78,7 @@ func show(t *testing.T, browser, page, scheme string) (all []showing) {
 
 // Pages say their verdict first, and a browser shows them without an error or a request, light and
 // dark, on a phone and on a screen.
-func TestPagesInBrowser(t *testing.T) {
+func TestBrowserShowsPagesWithoutErrors(t *testing.T) {
 	browser, dir := chromium(t), t.TempDir()
 	for _, page := range []struct {
 		args    string

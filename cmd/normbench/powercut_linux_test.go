@@ -22,7 +22,7 @@ import (
 // Each command that writes is cut off behind each of its steps. Whatever that leaves, a table, a
 // map or a compare is whole, and of the records only the last append may be torn. What the command
 // had said it was done with is there, and the same command goes on.
-func TestPowerCutCommands(t *testing.T) {
+func TestPowerCutLeavesWholeFilesOfCommands(t *testing.T) {
 	device := devicetest.CPU().ID
 	sweep := []string{"sweep", "--op", "rmsnorm", "--pass", "fwd", "--samples", "2", "--seed", "1",
 		"--worker", "normbench-faulty", "--out", "OUT"}

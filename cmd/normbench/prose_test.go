@@ -29,9 +29,9 @@ var (
 	sourceFile = regexp.MustCompile("`([a-z_/]+\\.go)`")
 )
 
-// TestLinks: the files that the pages link to exist, as do the commits that they name, and the Go
+// TestLinksOfPagesExist: the files that the pages link to exist, as do the commits that they name, and the Go
 // files that ARCHITECTURE.md names. A clone without the history cannot tell about commits.
-func TestLinks(t *testing.T) {
+func TestLinksOfPagesExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
@@ -77,7 +77,7 @@ func TestLinks(t *testing.T) {
 
 // Each word of docs/words.md has one Go type, or a function or method where it is none, in a package of
 // that name; there are 40 at most, and no type has two words.
-func TestWords(t *testing.T) {
+func TestEachWordHasOneType(t *testing.T) {
 	root := filepath.Join("..", "..")
 	declared := map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {

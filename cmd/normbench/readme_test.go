@@ -57,10 +57,10 @@ func compilerOnly(t *testing.T) string {
 	return dir
 }
 
-// TestReadme runs the commands of the pages, in one folder with a link to the results, in the order
+// TestCommandsOfPagesRunAsShown runs the commands of the pages, in one folder with a link to the results, in the order
 // of the pages. Commands for GPUs must fail for the want of one, and for nothing else. The output
 // that a page shows is what the command prints, within 100 columns.
-func TestReadme(t *testing.T) {
+func TestCommandsOfPagesRunAsShown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite runs README's commands")
 	}
@@ -313,7 +313,7 @@ func checkTargets(t *testing.T, root string, targets []string) {
 }
 
 // The parser is what would let commands through unseen.
-func TestReadmeCommands(t *testing.T) {
+func TestEveryCommandOfAPageIsParsed(t *testing.T) {
 	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ " +
 		"x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
 	assert.Same(t, got, []command{{"a b", "its output\n"}, {"c  d", ""}, {"e", ""}},

@@ -10,7 +10,7 @@ import (
 
 // The tables and plots that are checked in are what commands make of the records that are:
 // -update writes them.
-func TestMade(t *testing.T) {
+func TestCheckedInTablesFollowFromRecords(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	const peers = "report results/nvidia-h200/peers/"
 	const growth = "compare results/nvidia-h200/growth-peers#peers results/nvidia-h200/growth-peers#base "

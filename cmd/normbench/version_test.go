@@ -9,7 +9,7 @@ import (
 
 // Builds have versions that pip orders as their commits: dev before the release, post after it. Only
 // `make release` names the release itself, and only of the changelog's first heading.
-func TestVersion(t *testing.T) {
+func TestVersionsSortAsTheirCommits(t *testing.T) {
 	const before, after = "# Changelog\n\n## 0.4.0 (unreleased)\n\n- x\n\n## 0.3.0 (2026-10-01)\n",
 		"## 0.4.0 (2026-12-01)\n"
 	settings := func(modified string) []debug.BuildSetting {

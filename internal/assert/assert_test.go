@@ -20,8 +20,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	r.said = "fatal: " + fmt.Sprintf(format, args...)
 }
 
-// TestReports: what does not hold is reported. (What holds is not: every other test would fail.)
-func TestReports(t *testing.T) {
+// TestWhatDoesNotHoldIsReported: what does not hold is reported. (What holds is not: every other test would fail.)
+func TestWhatDoesNotHoldIsReported(t *testing.T) {
 	full := errors.New("the disk is full")
 	r := &recorder{}
 	for want, check := range map[string]func(){

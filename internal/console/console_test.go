@@ -12,7 +12,7 @@ import (
 )
 
 // Controls become one harmless character each, also where a write ends within them.
-func TestPlain(t *testing.T) {
+func TestControlsBecomeHarmless(t *testing.T) {
 	for text, want := range map[string]string{
 		"abc\tdé\n€ 100%":                      "abc\tdé\n€ 100%",
 		"\x1b]0;owned\a\x1b[2J\r\x7f\x00\b":    "?]0;owned??[2J????",
@@ -34,7 +34,7 @@ func TestPlain(t *testing.T) {
 
 // While a program waits, a line says after five silent seconds what for: the innermost step, as long
 // as it lasts. Steps that end sooner say nothing.
-func TestWait(t *testing.T) {
+func TestLongWaitsSayWhatFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		c := New(t.Context(), nil, &out)
@@ -66,7 +66,7 @@ func TestWait(t *testing.T) {
 }
 
 // On a terminal, notes are wrapped at its width and lose nothing. Elsewhere they are one line.
-func TestNotef(t *testing.T) {
+func TestNotesWrapOnATerminalOnly(t *testing.T) {
 	text := "hint: " + strings.Repeat("give --samples 6 or more, ", 12) + "and end"
 	for _, width := range []int{40, 80, 120} {
 		var b bytes.Buffer
@@ -84,7 +84,7 @@ func TestNotef(t *testing.T) {
 
 // On a terminal one line is drawn anew every second, with the count, the rate and the time left, which goes down
 // between two counts; it is cut to the width. A note or a table takes its place, and the end of the step clears it.
-func TestLine(t *testing.T) {
+func TestProgressIsOneLineOnATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -124,7 +124,7 @@ func TestLine(t *testing.T) {
 }
 
 // A terminal that cannot clear a line gets the lines of a pipe.
-func TestDumbTerminal(t *testing.T) {
+func TestDumbTerminalGetsLinesOfAPipe(t *testing.T) {
 	t.Setenv("TERM", "dumb")
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

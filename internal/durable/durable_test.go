@@ -19,7 +19,7 @@ func writeFile(path, text string) error {
 	return Place{Name: path}.WriteFrom(strings.NewReader(text))
 }
 
-func TestWriteFile(t *testing.T) {
+func TestWriteReplacesAFileOrFails(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.json")
 	for _, text := range []string{"one", "two, longer"} {
@@ -40,7 +40,7 @@ func TestWriteFile(t *testing.T) {
 }
 
 // What a killed writer left goes with the next write, old as it must be, and nothing else does.
-func TestStale(t *testing.T) {
+func TestOldLeftoversOfKilledWritersGo(t *testing.T) {
 	for name, write := range map[string]func(dir string) error{
 		"write":      func(dir string) error { return writeFile(filepath.Join(dir, "a.json"), "x") },
 		"MakeFolder": func(dir string) error { return MakeFolder(filepath.Split(dir)) },
@@ -103,7 +103,7 @@ func TestPlaceStaysBelow(t *testing.T) {
 	}
 }
 
-func TestVerify(t *testing.T) {
+func TestChangedTextFailsItsSeal(t *testing.T) {
 	data := SealText([]byte(`{
 "n": 12, "s": "a <b> & \u003c", "l": [1e-7]}`))
 	change := func(from, to string) []byte { return bytes.ReplaceAll(data, []byte(from), []byte(to)) }
@@ -123,7 +123,7 @@ func TestVerify(t *testing.T) {
 }
 
 // Each digit of a checksum counts.
-func TestCheckSealDigits(t *testing.T) {
+func TestEachDigitOfASealCounts(t *testing.T) {
 	sealed := Seal([]byte(`{"n":12}`))
 	for k := range 8 {
 		other := bytes.Clone(sealed)
@@ -139,7 +139,7 @@ func TestCheckSealDigits(t *testing.T) {
 }
 
 // The hint names the cause, where it is not that one may not write.
-func TestHelp(t *testing.T) {
+func TestHintNamesTheCause(t *testing.T) {
 	for err, want := range map[error]string{
 		syscall.ENOSPC: "the disk is full",
 		syscall.EMFILE: "too many files are open",
@@ -161,7 +161,7 @@ func TestHelp(t *testing.T) {
 }
 
 // What is no file stays what it is, and is refused before there is anything to write.
-func TestNoFile(t *testing.T) {
+func TestOnlyFilesAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(os.DevNull, link); err != nil {
@@ -184,7 +184,7 @@ func TestNoFile(t *testing.T) {
 }
 
 // A name may have as many bytes as the file system takes, also in the middle of a character.
-func TestLongNames(t *testing.T) {
+func TestNamesOfFullLengthAreWritten(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229),
 		strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {

@@ -7,7 +7,7 @@ import (
 	"normbench/internal/hint"
 )
 
-func TestNearest(t *testing.T) {
+func TestNearestNameForgivesTypos(t *testing.T) {
 	names := []string{"shapes", "samples", "te", "fast-llm"}
 	for word, want := range map[string]string{"shape": "shapes", "sampels": "samples",
 		"fastllm": "fast-llm", "nosuch": "", "": "", "t": "", "shapes": "shapes"} {

@@ -122,7 +122,7 @@ var homes = map[string][]string{
 	"C":                                 {"kernels/devices/cuda/driver"},
 }
 
-func TestImports(t *testing.T) {
+func TestImportsPointOneWay(t *testing.T) {
 	files := parse(t)
 	for _, r := range rules {
 		found := false

@@ -15,7 +15,7 @@ var probe = LibraryQuery{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []
 	Folders: []string{"extras/PROBE/lib64", "targets/*/lib"}}
 
 // A place that comes earlier is tried earlier, and in it the better soname.
-func TestFind(t *testing.T) {
+func TestEarlierPlaceOfALibraryWins(t *testing.T) {
 	home, venv := t.TempDir(), t.TempDir()
 	files := []string{
 		filepath.Join(home, "extras/PROBE/lib64/libprobe.so.13"),
@@ -54,7 +54,7 @@ func TestFind(t *testing.T) {
 }
 
 // A variable that is set is the only place.
-func TestFindVariable(t *testing.T) {
+func TestVariableOfALibraryIsItsOnlyPlace(t *testing.T) {
 	t.Setenv("NORMBENCH_PROBE", "/nowhere/libprobe.so")
 	tried := 0
 	_, err := Find(probe, func(path string) (int, error) {

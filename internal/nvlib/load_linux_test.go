@@ -10,7 +10,7 @@ import (
 	"normbench/internal/assert"
 )
 
-func TestLoad(t *testing.T) {
+func TestLoadFindsFunctionsOrSaysWhichIsMissing(t *testing.T) {
 	var abs func(int32) int32
 	file, err := Load("C", "libc.so.6", map[string]any{"abs": &abs})
 	assert.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"normbench/internal/assert"
 )
 
-func TestTicks(t *testing.T) {
+func TestTicksAreRoundNumbers(t *testing.T) {
 	for _, tc := range []struct {
 		ticks []Tick
 		want  string
@@ -31,7 +31,7 @@ func TestTicks(t *testing.T) {
 
 // The labels of slanted ticks end above the axis' own, in a font as wide as any, and those of a forest's axis do not
 // touch.
-func TestLabelsApart(t *testing.T) {
+func TestLabelsDoNotTouch(t *testing.T) {
 	p := Plot{Width: 400, Height: 350, Y: Axis{Hi: 1}, X: Axis{Label: "rows", Hi: 1, Slant: true,
 		Ticks: []Tick{{At: 0, Label: "1048576x32768"}}}}
 	text := p.Draw().body.String()
@@ -53,7 +53,7 @@ func TestLabelsApart(t *testing.T) {
 
 // A file is sound XML whatever a text has in it, wide enough for its longest line, and its points
 // stand where they belong: one at the lower left corner of the axes, one at the upper right.
-func TestFile(t *testing.T) {
+func TestFileIsSoundXMLWhateverItsTexts(t *testing.T) {
 	p := Plot{Title: "a<b>\x1b[31m\u202e", Width: 300, Height: 200,
 		X: Axis{Lo: 1, Hi: 1024, Log: true}, Y: Axis{Hi: 10},
 		Lines: []Curve{{Series: Series{"s", "s1", 0, 1, 2},
@@ -74,7 +74,7 @@ func TestFile(t *testing.T) {
 
 // A band is the area between the intervals, to the right along the upper ends and back along the lower ones, and a
 // mark is a line across the plot with its label inside.
-func TestBand(t *testing.T) {
+func TestBandLiesBetweenItsIntervals(t *testing.T) {
 	p := Plot{Width: 300, Height: 200, X: Axis{Hi: 2}, Y: Axis{Hi: 10},
 		Marks: []Tick{{At: 0, Label: "early"}, {At: 2, Label: "late"}},
 		Lines: []Curve{{Series: Series{"s", "s1", 0, 1, 2}, Band: true,

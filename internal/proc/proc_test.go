@@ -12,7 +12,7 @@ import (
 )
 
 // What a child says on standard error is passed on; its last line, or a panic's first, is kept.
-func TestTail(t *testing.T) {
+func TestLastWordsOfAChildAreKept(t *testing.T) {
 	for _, test := range []struct{ text, reason string }{
 		{"first\nsec|ond\n|third| line\n", "third line"},
 		{"a\n\n|b", "b"},
@@ -39,7 +39,7 @@ func TestTail(t *testing.T) {
 
 // A descendant that keeps the output open holds up neither Kill nor Close, and is ended where it
 // is of the child's group.
-func TestDescendants(t *testing.T) {
+func TestDescendantsHoldUpNeitherKillNorClose(t *testing.T) {
 	for _, end := range []func(*Child){(*Child).Kill,
 		func(c *Child) { c.Close(t.Context(), time.Minute) }} {
 		start := time.Now()
@@ -58,7 +58,7 @@ func TestDescendants(t *testing.T) {
 
 // Credentials of the environment are not passed on; what finds programs, libraries and hosts is:
 // testdata/variables.txt.
-func TestSecrets(t *testing.T) {
+func TestCredentialsAreNotPassedOn(t *testing.T) {
 	assert.Lines(t, "testdata/variables.txt", func(name string) string {
 		return map[bool]string{true: "kept back", false: "passed on"}[isSecret(name+"=a TOKEN")]
 	})

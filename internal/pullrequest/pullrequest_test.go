@@ -105,7 +105,7 @@ func start(t *testing.T, h *host, name string, gh bool) func(string) string {
 
 // One comment stands on a pull request, however often its job runs and whoever else comments; a stranger's
 // with our mark is not touched.
-func TestComment(t *testing.T) {
+func TestOneCommentStandsHoweverOftenAJobRuns(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		gh, bot bool
@@ -139,7 +139,7 @@ func TestComment(t *testing.T) {
 }
 
 // What a host refuses is one error with a way out, which differs where it is not reached.
-func TestRefused(t *testing.T) {
+func TestRefusalOfAHostHasAWayOut(t *testing.T) {
 	for _, gh := range []bool{true, false} {
 		h := &host{deny: true}
 		env := start(t, h, "GitHub", gh)
@@ -167,7 +167,7 @@ func TestRefused(t *testing.T) {
 }
 
 // A job that is for no pull request has none; one whose event is not there says so.
-func TestFromEnv(t *testing.T) {
+func TestPullRequestIsReadFromTheEnvironment(t *testing.T) {
 	event := filepath.Join(t.TempDir(), "event.json")
 	assert.NoError(t, os.WriteFile(event, []byte(`{"pull_request": {"number": 7, "base": {"ref": "main",
 		"repo": {"full_name": "o/r"}}, "head": {"ref": "x", "repo": null}}}`), 0o644))

@@ -11,7 +11,7 @@ import (
 )
 
 // A file of another tool is refused by what it is, with what helps; ours and half of one are not.
-func TestForeign(t *testing.T) {
+func TestFileOfAnotherToolIsRefusedByName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "F")
 	for text, want := range map[string][2]string{
 		"{\n<<<<<<< HEAD\n\"a\": 1\n=======\n\"a\": 2\n>>>>>>> x\n}":      {"conflict markers of git", "--ours"},

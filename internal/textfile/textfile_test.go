@@ -14,7 +14,7 @@ import (
 	"normbench/internal/hint"
 )
 
-func TestRead(t *testing.T) {
+func TestReadUnpacksAndRefusesTornFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for text, want := range map[string]string{"abc": "abc", "\xef\xbb\xbfabc": "abc", "": "",
 		zipped("abc"): "abc"} {
@@ -49,7 +49,7 @@ func zipped(text string) string {
 }
 
 // A packed file that unpacks to a thousand times its size is refused long before its end.
-func TestBomb(t *testing.T) {
+func TestBombIsRefusedBeforeItsEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bomb.gz")
 	f, err := os.Create(path)
 	assert.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"normbench/internal/hint"
 )
 
-func TestDocument(t *testing.T) {
+func TestDocumentOrAnErrorWithItsPlace(t *testing.T) {
 	// want of the error, or of the place of the document
 	for _, tt := range []struct{ text, want string }{
 		{"a: 1\nb: [2, 3]\n", "f.yaml:1:1"},
@@ -59,7 +59,7 @@ func FuzzDocument(f *testing.F) {
 
 // A mapping keeps its order, its numbers their bounds, and errors in the items of a list have a hint of
 // their own.
-func TestMap(t *testing.T) {
+func TestMapKeepsItsOrder(t *testing.T) {
 	type file struct {
 		Of OrderedMap[[]WholeNumber] `one:"" min:"1" max:"9" help:"write a list" item:"write 1 to 9"`
 	}
@@ -92,7 +92,7 @@ func TestMap(t *testing.T) {
 
 // A mapping over another has the other's order and what it lacks itself, in mappings within it too. Each
 // value stays where it stands.
-func TestOver(t *testing.T) {
+func TestAMapOverAnotherFillsWhatItLacks(t *testing.T) {
 	document, err := Document("f.yaml", []byte("under: {a: 1, b: {c: 2, d: 3}, e: [4]}\n"+
 		"over: {f: 5, e: [6], b: {g: 7, d: 8}}\ntwice: {a: 1, a: 2}\n"), "help")
 	assert.NoError(t, err)
@@ -124,7 +124,7 @@ func TestOver(t *testing.T) {
 }
 
 // A struct that embeds a Position has the mapping's, and no field of that name.
-func TestEmbeddedPosition(t *testing.T) {
+func TestEmbeddedPositionIsTheMappings(t *testing.T) {
 	type item struct {
 		Position
 		A string

@@ -12,7 +12,7 @@ import (
 
 // The kernels of another checkout may be a pull request's: what is no file of a source's size, and
 // what a link leads to elsewhere, is refused before it is read.
-func TestBaselineBounds(t *testing.T) {
+func TestBaselineRefusesForeignFilesAndLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links need rights there")
 	}

@@ -54,7 +54,7 @@ type unitCase struct {
 // of devicetest too; and so do those of testdata/compile.txt. NVRTC needs no GPU, so CI runs this. So
 // does each source by itself, without a define. Without `make test-all` it is those, one unit of each
 // source and an eighth of the others.
-func TestCompile(t *testing.T) {
+func TestEveryEntryCompilesForEveryArch(t *testing.T) {
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
 	r, analytic := devicetest.Registry(families.New()), families.NewRegistry()
 	units := map[string]unitCase{}

@@ -195,7 +195,7 @@ func conforms(t *testing.T, schema map[string]any, value any, at string) error {
 }
 
 // What is no export is found by the schema.
-func TestExportSchema(t *testing.T) {
+func TestSchemaFindsWhatIsNoExport(t *testing.T) {
 	d := launchmap.KnownDevices()[0].DeviceInfo
 	m := *wild()
 	m.Rasters = m.Rasters[:1]

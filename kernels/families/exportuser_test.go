@@ -14,7 +14,7 @@ import (
 )
 
 // A map with a user's family is exported as those with ours are: as a chain and as tables.
-func TestExportOfUsersFamily(t *testing.T) {
+func TestMapWithAUsersFamilyIsExported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles programs")
 	}

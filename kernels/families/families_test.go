@@ -82,7 +82,7 @@ var published = map[string][]string{
 
 // Every config of every family answers right, and twice with the same bits
 // unless the family says that it does not. A third of the problems each day.
-func TestHostStages(t *testing.T) {
+func TestHostStagesAnswerRight(t *testing.T) {
 	ran := map[string]int{}
 	for i, p := range corners() {
 		if assert.Sampled(i, 3) {
@@ -98,7 +98,7 @@ func TestHostStages(t *testing.T) {
 }
 
 // Zeros, huge and tiny rows, rows with a mean, infinities and NaN come out as the reference has them.
-func TestHostStagesOnEveryDraw(t *testing.T) {
+func TestHostStagesAnswerRightOnEveryDraw(t *testing.T) {
 	for _, p := range problems("24x136/bf16?", "24x136/fp16?", "24x136/fp32?", "16x136/bf16+fp8",
 		"16x136/bf16+fp8t", "2x136/bf16?", "1x541/fp16?") {
 		for _, draw := range kernels.CheckDraws(p, true)[1:] {

@@ -62,7 +62,7 @@ func differing(before, after map[string]string) (names []string) {
 // An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU. On
 // a CPU an edit of a host stage changes all that have one, and other Go none: it lays out launches, of
 // which records have the hash. Comments and blank lines change none: nvrtc.Code.
-func TestIdentityOfFiles(t *testing.T) {
+func TestAnEditChangesTheFamiliesThatHaveIt(t *testing.T) {
 	r := families.New()
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
 		before := sources(t, kind, "", "")
@@ -102,7 +102,7 @@ func TestIdentityOfFiles(t *testing.T) {
 }
 
 // Launches is of all that a plan's text has, but the checkout that a source is of.
-func TestIdentityOfLaunches(t *testing.T) {
+func TestLaunchesHaveAllOfAPlansText(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	f, err := families.New().Lookup("rms_bwd/reg_persist")
 	assert.NoError(t, err)

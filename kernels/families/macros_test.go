@@ -78,7 +78,7 @@ func macrosOf(t *testing.T, source string) map[string]macroUse {
 // The ranges at the heads of sources are those of the families' knobs: a config with a value outside
 // is refused, whatever the number is, and valid holds what is accepted to them. No hint keeps x in a
 // cache that it is as large as. A quarter of the problems each day.
-func TestMacros(t *testing.T) {
+func TestRangesOfMacrosAreThoseOfKnobs(t *testing.T) {
 	r, d := families.New(), device("sm_90")
 	ps := slices.Concat(options("8192x1024"), options("96x4096"), options("4096x65536"))
 	for _, n := range []string{"1", "31", "541", "4096", "131072"} {

@@ -61,7 +61,7 @@ func list(t *testing.T, name string, problems []string, problem func(p kernels.P
 
 // Bases are arithmetic: a changed one shows here, with the geometry it leads
 // to, before any device has run it.
-func TestBasePlans(t *testing.T) {
+func TestBasePlansStay(t *testing.T) {
 	r := families.NewRegistry()
 	list(t, "plans", typical, func(p kernels.Problem, d kernels.DeviceInfo) string {
 		base, err := r.Base(p, d)
@@ -79,7 +79,7 @@ func TestBasePlans(t *testing.T) {
 
 // How long a sweep takes follows from the sizes of spaces: configs, refused ones and aliases. They begin
 // with the base, have each config once, and reasons that are one short line for records and lists.
-func TestSpaces(t *testing.T) {
+func TestSizesOfSpacesStay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine, and long with the race detector")
 	}
@@ -182,7 +182,7 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 // What the knobs mean for the plan, or why they cannot: testdata/knobs.txt. p says how many CTAs
 // there are, whatever k says, but never more than tiles; the partial rows follow. The bases are the
 // rules' own: a map that is filled again changes none of these lines.
-func TestKnobs(t *testing.T) {
+func TestKnobsMeanWhatTheyMeant(t *testing.T) {
 	r := families.NewRegistry()
 	assert.Lines(t, "testdata/knobs.txt", func(input string) string {
 		problem, variant, _ := strings.Cut(input, " ")

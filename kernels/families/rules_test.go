@@ -78,10 +78,10 @@ func draws(least int) int {
 	return least
 }
 
-// TestDefaultRuns: on every known device the default of every problem is accepted, by the program's
+// TestDefaultOfEveryProblemIsAccepted: on every known device the default of every problem is accepted, by the program's
 // maps and by a wild one, and its plan is one that the devices can take. A family's own base is of
 // the map where one of its cells can run, and accepted where the analytic one is.
-func TestDefaultRuns(t *testing.T) {
+func TestDefaultOfEveryProblemIsAccepted(t *testing.T) {
 	analytic, mapped := families.NewRegistry(), 0
 	for _, r := range []*kernels.Registry{families.New(), families.NewRegistry(wild())} {
 		for _, k := range launchmap.KnownDevices() {
@@ -116,7 +116,7 @@ func TestDefaultRuns(t *testing.T) {
 }
 
 // What every lookup of a program goes through allocates nothing, once its cell was asked for.
-func TestLookupAllocates(t *testing.T) {
+func TestLookupAllocatesNothing(t *testing.T) {
 	d := devicetest.H200()
 	b := families.Book(families.NewRegistry(), families.Rung(d), d)
 	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16",
@@ -136,8 +136,8 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// TestSteps is the ladder, by the devices that are known without a card.
-func TestSteps(t *testing.T) {
+// TestLadderHasARungForEveryDevice is the ladder, by the devices that are known without a card.
+func TestLadderHasARungForEveryDevice(t *testing.T) {
 	var got []string
 	for _, k := range launchmap.KnownDevices() {
 		err := kernels.CheckID(k.ID)
@@ -152,9 +152,9 @@ func TestSteps(t *testing.T) {
 	assert.Equal(t, fmt.Sprint(got), want, got)
 }
 
-// TestClassesBehind: a class that a device's own map lacks is answered by the next map's cells:
+// TestMissingClassIsAnsweredByTheNextMap: a class that a device's own map lacks is answered by the next map's cells:
 // testdata/steps.txt, by a device and a problem.
-func TestClassesBehind(t *testing.T) {
+func TestMissingClassIsAnsweredByTheNextMap(t *testing.T) {
 	assert.Lines(t, "testdata/steps.txt", func(input string) string {
 		key, text, _ := strings.Cut(input, " ")
 		i := slices.IndexFunc(launchmap.KnownDevices(), func(k launchmap.KnownDevice) bool { return k.Key == key })
@@ -166,9 +166,9 @@ func TestClassesBehind(t *testing.T) {
 	})
 }
 
-// TestRefused: what is wrong with a map's configs is named. Nothing is wrong with those of the maps
+// TestWrongConfigsOfAMapAreNamed: what is wrong with a map's configs is named. Nothing is wrong with those of the maps
 // that the program brings along. It looks at half of the rasters each day.
-func TestRefused(t *testing.T) {
+func TestWrongConfigsOfAMapAreNamed(t *testing.T) {
 	m, reg := *wild(), families.NewRegistry()
 	m.Rasters = slices.Clone(m.Rasters[:2])
 	for i := range m.Rasters {
@@ -338,11 +338,11 @@ func checkCode(t *testing.T, format string, text []byte, ask []question) {
 	}
 }
 
-// TestExports runs exported code on random problems: everywhere it answers what the book answers,
+// TestExportedCodeAnswersAsTheBook runs exported code on random problems: everywhere it answers what the book answers,
 // which is accepted. On the card of the map, and for some columns on another by a wild one: as a chain of
 // ifs, and of more columns as data. Outside there is no answer, and what does not exist is refused. Packing
 // the classes of all types takes ten seconds: `make test-all`.
-func TestExports(t *testing.T) {
+func TestExportedCodeAnswersAsTheBook(t *testing.T) {
 	h200, h100 := devicetest.H200(), launchmap.KnownDevices()[1].DeviceInfo
 	element, columns := int64(2), []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}
 	var many []int64
@@ -408,7 +408,7 @@ func TestExports(t *testing.T) {
 
 // What a map says of itself stands in the exported code as plain text: a terminal, an editor and a C++
 // compiler have nothing to act on.
-func TestExportPlain(t *testing.T) {
+func TestExportedCodeHasPlainText(t *testing.T) {
 	d := devicetest.H200()
 	step := families.Rung(d)
 	m := *step.Map
@@ -432,7 +432,7 @@ func TestExportPlain(t *testing.T) {
 
 // The analytic base of a backward with few rows is few_rows within the bounds that were measured: up to a
 // quarter of the SMs at any width, up to the SMs at 8192 columns, and up to twice the SMs at 4096.
-func TestFewRows(t *testing.T) {
+func TestFewRowsIsTheBaseWithinItsBounds(t *testing.T) {
 	r, d := families.AnalyticRegistry(families.New()), devicetest.H200() // 132 SMs
 	for shape, want := range map[[2]int64]bool{{33, 65536}: true, {34, 65536}: false, {132, 8192}: true,
 		{132, 8200}: false, {133, 8192}: false, {264, 4096}: true, {264, 4104}: false, {265, 4096}: false} {

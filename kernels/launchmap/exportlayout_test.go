@@ -8,7 +8,7 @@ import (
 )
 
 // Names of users' knobs are names in Python, C++ and Go, each of its own.
-func TestNamesInCode(t *testing.T) {
+func TestKnobsHaveNamesOfTheirOwnInCode(t *testing.T) {
 	names, goNames := namesIn{}, namesIn{}
 	var got []string
 	for _, name := range []string{"block_rows", "family", "class", "a_b", "a__b", "register", "type"} {
@@ -20,7 +20,7 @@ func TestNamesInCode(t *testing.T) {
 }
 
 // A call is broken as ruff breaks it.
-func TestPythonCall(t *testing.T) {
+func TestPythonCallIsBrokenAsRuffBreaksIt(t *testing.T) {
 	long := strings.Repeat("x", 36)
 	assert.Equal(t, pythonCall(4, "f", []string{"a", "b=1"}), "    f(a, b=1)")
 	assert.Equal(t, pythonCall(4, "return f", []string{long, long, "c"}),

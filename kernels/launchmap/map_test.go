@@ -50,7 +50,7 @@ func parse(text []byte) (*Map, error) {
 
 // A map is read as it was written. One that was edited by hand has a checksum of before, where an
 // earlier version wrote it: the edit counts.
-func TestMapText(t *testing.T) {
+func TestMapIsReadAsWritten(t *testing.T) {
 	m := scattered(1)
 	half, err := json.MarshalIndent(map[string]any{"device": m.Device, "map": m,
 		"entries": []int{}}, "", "  ")
@@ -69,9 +69,9 @@ func cellOf(m *Map, p kernels.Problem) Answer {
 	return m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N, m.Device.SMs)
 }
 
-// TestMerge: of two maps each cell has the better-evidenced config, whatever their lines and
+// TestMergeKeepsTheBetterEvidence: of two maps each cell has the better-evidenced config, whatever their lines and
 // bounds, and of two alike next's.
-func TestMerge(t *testing.T) {
+func TestMergeKeepsTheBetterEvidence(t *testing.T) {
 	old, next := scattered(6), scattered(7)
 	if m, err := Merge(old, old, nil); err != nil || !reflect.DeepEqual(m.Rasters, old.Rasters) {
 		t.Errorf("a map merged with itself is another: %v", err)

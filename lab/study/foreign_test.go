@@ -232,7 +232,7 @@ func (f freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) (
 
 // auto beats what random draws are expected to find on every kind of space, at 3% and from there
 // on.
-func TestFreeSpaces(t *testing.T) {
+func TestAutoBeatsRandomOnEveryKindOfSpace(t *testing.T) {
 	sum, n := 0.0, 0.0
 	for name, f := range synthetics() {
 		rows, err := RunFree(t.Context(), f, []string{search.Auto}, 1)

@@ -296,7 +296,7 @@ func Summarize(s Setup, outcomes []SearchOutcome) SetupRow {
 
 // The checked-in grids of an H200: auto takes at most a tenth of their GPU time, and finds nearly
 // as many of their winners as measuring them again does (over 100 seeds 79% of them, against 89).
-func TestRecorded(t *testing.T) {
+func TestAutoFindsRecordedWinnersInATenth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -15,16 +15,16 @@ import (
 	"normbench/sweep/search"
 )
 
-// TestLab prints the tables of lab/notes/search.md, in Markdown, and draws its plot. `make lab` runs it.
-// The page and the fields of Row and FreeRow say what the columns are.
+// TestStrategiesAreComparedOnRecordedSpaces prints the tables of lab/notes/search.md, in Markdown,
+// and draws its plot. `make lab` runs it. The page and the fields of Row and FreeRow say what the columns are.
 //
-//	NORMBENCH_LAB="results/nvidia-h200/grids cache.json.gz" go test ./lab/study -run Lab -v
+//	NORMBENCH_LAB="results/nvidia-h200/grids cache.json.gz" go test ./lab/study -run RecordedSpaces -v
 //
 // A folder has recorded grids, of `sweep --strategy grid`. A file is a kernel_tuner cache of any
 // kernel. Paths are relative to the repository. NORMBENCH_LAB_SEEDS is the number of searches of
 // each problem by each strategy: 100 of grids and 24 of a cache, unless it says otherwise.
 // NORMBENCH_LAB_PLOT=FILE.svg draws regret against GPU time for the grids.
-func TestLab(t *testing.T) {
+func TestStrategiesAreComparedOnRecordedSpaces(t *testing.T) {
 	paths := strings.Fields(os.Getenv("NORMBENCH_LAB"))
 	if len(paths) == 0 {
 		t.Skip("NORMBENCH_LAB names no records: see `make lab`")

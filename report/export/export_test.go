@@ -34,7 +34,7 @@ func load(t *testing.T) []*ProblemRecords {
 }
 
 // What kernel_tuner's reader looks at, and what it has beside that: a file for each problem.
-func TestKT(t *testing.T) {
+func TestKernelTunerReadsAFileOfEachProblem(t *testing.T) {
 	out := t.TempDir()
 	n, err := WriteFiles(out, load(t))
 	files, _ := filepath.Glob(filepath.Join(out, "*", "gpu.json"))
@@ -45,13 +45,13 @@ func TestKT(t *testing.T) {
 	}
 }
 
-func TestBenchfmt(t *testing.T) {
+func TestBenchfmtStays(t *testing.T) {
 	var b strings.Builder
 	assert.NoError(t, WriteBenchfmt(&b, load(t)))
 	assert.Golden(t, "testdata/benchfmt.txt", b.String())
 }
 
-func TestMixed(t *testing.T) {
+func TestMixedRecordsAreRefused(t *testing.T) {
 	for want, edit := range map[string][2]string{
 		"records of other among those of gpu": {
 			`"run":"s","time":"2001-09-09T01:46:40Z","tool":"v1","command":null,"device":{"id":"gpu"`,

@@ -59,7 +59,7 @@ type Thresholds struct {
 	NoiseUp  float64 // so many times the noise of before is noise
 }
 
-// DefaultRule returns the rule of normbench history. TestCauses holds its error rates.
+// DefaultRule returns the rule of normbench history. TestCausesAreNamedAtTheirErrorRates holds its error rates.
 //
 //   - Window 8: so that a drift is seen over two months of weekly runs.
 //   - Factor 5: a point has some 20 arms of kinds that could move. Least 0.5%: half of the least change that is

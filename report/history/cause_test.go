@@ -167,7 +167,7 @@ func (p plant) isNamed(events []Movement, last int) bool {
 
 // Of 500 runs in which something was made to move by 1 to 10%, 95% are named right; of 500 histories in which
 // nothing moved, 1% have anything named. Where a machine wobbles, 90% are, and 1% of quiet commits.
-func TestCauses(t *testing.T) {
+func TestCausesAreNamedAtTheirErrorRates(t *testing.T) {
 	kinds := recordings(t)
 	const commits = 9
 	for _, tc := range []struct {
@@ -200,7 +200,7 @@ func TestCauses(t *testing.T) {
 
 // What comes after each other is told one by one: a peer that moves and comes back, a single problem of ours, and a
 // machine that moves while ours moves further, with what else changed there.
-func TestFind(t *testing.T) {
+func TestMovesAreToldOneByOne(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 68))
 	s := synthesize(r, recordings(t), 14, 0, plant{kind: -1})
 	problem := slices.MinFunc(slices.Collect(maps.Keys(s.Points[0].Cells)), func(a, b kernels.Problem) int {
@@ -236,7 +236,7 @@ func TestFind(t *testing.T) {
 
 // Of two problems of each kind on a machine with ten times the noise of an H200, at most 1% of quiet commits have
 // anything named, and none before there is enough to know the noise by.
-func TestQuietNoise(t *testing.T) {
+func TestNoiseMovesNothing(t *testing.T) {
 	kinds := recordings(t)
 	r := rand.New(rand.NewPCG(2, 68))
 	const histories, commits = 200, 9

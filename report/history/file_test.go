@@ -32,7 +32,7 @@ func testRun(t *testing.T, day int, problems ...string) Snapshot {
 const forward = "rmsnorm/fwd/8192x4096/bf16"
 
 // A run that is added twice is one line, and one that has gone on since is read as it was last.
-func TestAdd(t *testing.T) {
+func TestARunAddedTwiceIsOneLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	first, second := testRun(t, 1, forward), testRun(t, 2, forward)
 	for _, tc := range []struct {
@@ -58,7 +58,7 @@ func TestAdd(t *testing.T) {
 
 // A torn last line is dropped, wherever it was torn, and the next run is added behind whole lines; what is
 // damaged elsewhere, or of a newer version, is refused and left as it is.
-func TestTornAndNewer(t *testing.T) {
+func TestTornLineIsDroppedAndNewerRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)
 	_, _, err := Add(path, []Snapshot{testRun(t, 1, forward), testRun(t, 2, forward)})
@@ -97,7 +97,7 @@ func TestTornAndNewer(t *testing.T) {
 
 // Both servers get what they read: Bencher a latency in nanoseconds, github-action-benchmark a list in which
 // smaller is better.
-func TestExport(t *testing.T) {
+func TestServersGetWhatTheyRead(t *testing.T) {
 	f := &Log{Runs: []Snapshot{testRun(t, 1, forward), testRun(t, 2, forward)}}
 	f.Runs[1].Noise = 0.001
 	for format, wants := range map[string]string{
@@ -126,7 +126,7 @@ func TestExport(t *testing.T) {
 
 // The arms of a live compare are those of its operands, and the runs of one commit are one point, unless they
 // measured the same.
-func TestLiveRuns(t *testing.T) {
+func TestRunsOfOneCommitAreOnePoint(t *testing.T) {
 	var all []Snapshot
 	for _, name := range []string{"rmsnorm-fwd", "rmsnorm-bwd", "rmsnorm-fwd"} {
 		l, err := report.ReadLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", name+".json.gz"))

@@ -13,7 +13,7 @@ import (
 
 // Peers are visited until they are decided, those far behind twice; what fails is last. Our own get
 // one round.
-func TestChoose(t *testing.T) {
+func TestChooseVisitsPeersUntilDecided(t *testing.T) {
 	p := testDuel(t).Problem
 	us := map[string]float64{"a": 20, "b": 10, "c": 11, "d": 30}
 	named := func(name func(string) kernels.Variant) (vs []kernels.Variant) {
@@ -47,7 +47,7 @@ func TestChoose(t *testing.T) {
 }
 
 // A device that does not come back is the error.
-func TestChooseLost(t *testing.T) {
+func TestChooseEndsWithALostDevice(t *testing.T) {
 	d := testDuel(t)
 	gone := errors.New("gone")
 	f := &devicetest.Fake{Registry: registry,

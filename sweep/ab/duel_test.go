@@ -35,7 +35,7 @@ func testDuel(t *testing.T) Duel {
 
 // Every round visits every arm once, and keeps
 // every sample but the first of a visit.
-func TestFight(t *testing.T) {
+func TestFightVisitsEveryArmOnceARound(t *testing.T) {
 	d := testDuel(t)
 	res := runDuel(t, &devicetest.Fake{Registry: registry}, d, 1)
 	assert.Must(t, res.Status == kernels.StatusOK, "%+v", res)
@@ -53,7 +53,7 @@ func TestFight(t *testing.T) {
 
 // Rounds in an unfit state are kept and do not count; too many make the cell unfit:
 // testdata/unfit.txt, by a state and how many readings have it.
-func TestFightUnfit(t *testing.T) {
+func TestFightDoesNotCountUnfitRounds(t *testing.T) {
 	d := testDuel(t)
 	assert.Lines(t, "testdata/unfit.txt", func(input string) string {
 		x := assert.Value[struct {
@@ -73,7 +73,7 @@ func TestFightUnfit(t *testing.T) {
 }
 
 // A variant that fails or answers wrong is a result, named by its arm.
-func TestFightFailures(t *testing.T) {
+func TestFightNamesTheArmThatFails(t *testing.T) {
 	d := testDuel(t)
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
 	for _, status := range []kernels.Status{kernels.StatusWrong, kernels.StatusLaunch,
@@ -86,7 +86,7 @@ func TestFightFailures(t *testing.T) {
 }
 
 // A duel visits its arms in orders of its own problem, the same for one seed.
-func TestOrdersOfDuels(t *testing.T) {
+func TestDuelsHaveOrdersOfTheirOwn(t *testing.T) {
 	visits := func(seed uint64, m int64) (s string) {
 		d := testDuel(t)
 		d.Problem.M = m

@@ -26,7 +26,7 @@ func (s *testSession) Reopen(d kernels.Device) (kernels.Device, *kernels.Registr
 }
 
 // A task measures its pairs, confirms what is slower on a device opened anew, and its file has all of it.
-func TestTask(t *testing.T) {
+func TestTaskConfirmsWhatIsSlower(t *testing.T) {
 	d := testDuel(t)
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
 	f := &devicetest.Fake{Registry: registry, Seconds: func(_ kernels.Problem, v kernels.Variant, sample int) float64 {

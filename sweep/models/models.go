@@ -69,7 +69,7 @@ func Default() *Catalog { return builtin() }
 var builtin = sync.OnceValue(func() *Catalog {
 	f, err := parse("models.yaml", []byte(normbench.ModelsYAML))
 	if err != nil {
-		panic(err) // the file is part of the program; TestDefault reads it
+		panic(err) // the file is part of the program; TestEachModelHasNormsAndASource reads it
 	}
 	return f
 })

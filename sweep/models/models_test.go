@@ -28,7 +28,7 @@ func forward(tokens, tp, sp int64) StepQuery {
 }
 
 // Each of 24 models has norms, and names a file of a public repository.
-func TestDefault(t *testing.T) {
+func TestEachModelHasNormsAndASource(t *testing.T) {
 	cited := regexp.MustCompile(`^[A-Za-z-]+/[a-z]+, [a-z0-9_/]+\.py(, \S+)?$`)
 	list := Default().Models()
 	assert.Equal(t, len(list), 24)
@@ -41,7 +41,7 @@ func TestDefault(t *testing.T) {
 }
 
 // Ranks have the norms that testdata/parallel.txt derives by hand.
-func TestParallel(t *testing.T) {
+func TestRanksHaveTheirShareOfNorms(t *testing.T) {
 	assert.Cases(t, "testdata/parallel.txt", func(input string) string {
 		var name string
 		a := forward(0, 0, 0)
@@ -61,7 +61,7 @@ func TestParallel(t *testing.T) {
 }
 
 // A config.json gives its norms, or one line that says what it lacks: testdata/configs.txt.
-func TestConfig(t *testing.T) {
+func TestConfigGivesItsNormsOrSaysWhatItLacks(t *testing.T) {
 	assert.Cases(t, "testdata/configs.txt", func(input string) string {
 		m, err := Default().readConfig("config.json", []byte(input))
 		var s *Step
@@ -76,7 +76,7 @@ func TestConfig(t *testing.T) {
 }
 
 // A folder stands for its config.json, whose model is named after the folder.
-func TestFind(t *testing.T) {
+func TestFolderStandsForItsConfig(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")
 	assert.Write(t, filepath.Join(dir, "config.json"),
 		`{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}`)
@@ -97,7 +97,7 @@ func TestFind(t *testing.T) {
 
 // --residual fuses the sums in front of norms: that of the first layer has none, nor have norms behind
 // attention and MLP.
-func TestResidual(t *testing.T) {
+func TestResidualFusesTheSumsInFront(t *testing.T) {
 	of := func(name string) (string, error) {
 		m, err := Default().Find(name)
 		assert.NoError(t, err)
@@ -123,7 +123,7 @@ func TestResidual(t *testing.T) {
 }
 
 // Ranks that cannot share a model are refused.
-func TestRanks(t *testing.T) {
+func TestRanksThatCannotShareAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		model          string
 		tokens, tp, sp int64
@@ -146,7 +146,7 @@ func TestRanks(t *testing.T) {
 }
 
 // A mistake in the file is told with its place.
-func TestParse(t *testing.T) {
+func TestMistakeInModelsHasItsPlace(t *testing.T) {
 	const good = "architectures:\n  a: {types: [t], norms: [{norm: n, op: rmsnorm, columns: hidden}]}\n" +
 		"models:\n  m: {source: s, config: {model_type: t, hidden_size: 8, num_attention_heads: 1}}\n"
 	_, err := parse("f.yaml", []byte(good))

@@ -49,7 +49,7 @@ func (h *hooked) counts(run int) map[kernels.Problem]float64 {
 
 // The norms of each model are those that hooks see in transformers' own modules, of real widths and
 // heads, in one layer and in two. From these two follows what all layers have.
-func TestModules(t *testing.T) {
+func TestModulesOfTransformersHaveTheSameNorms(t *testing.T) {
 	python := os.Getenv(TorchVariable)
 	if python == "" {
 		assert.Needs(t, "TORCH", errors.New("$"+TorchVariable+" names no Python with torch and transformers"))

@@ -10,7 +10,7 @@ import (
 )
 
 // An append that the disk takes only a part of is taken back, and the next one goes on.
-func TestAppendLimited(t *testing.T) {
+func TestAppendThatFindsNoRoomIsTakenBack(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
 	run := testRun("r")

@@ -11,7 +11,7 @@ import (
 )
 
 // Only a problem itself is its equal: each field counts, those of later days too.
-func TestCompareProblems(t *testing.T) {
+func TestOnlyAProblemItselfIsItsEqual(t *testing.T) {
 	ps := make([]kernels.Problem, 1+reflect.TypeFor[kernels.Problem]().NumField())
 	for i := range ps[1:] {
 		switch f := reflect.ValueOf(&ps[i+1]).Elem().Field(i); {

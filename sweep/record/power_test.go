@@ -15,7 +15,7 @@ import (
 
 // Records that were appended outlive a power cut whatever it leaves, in new folders too; an append
 // that was not is there whole or not at all, and the next writer goes on. learn packs them.
-func TestPowerCutRecords(t *testing.T) {
+func TestPowerCutKeepsAppendedRecords(t *testing.T) {
 	run := testRun("r")
 	one := func(i int) *Record {
 		r := testRecord(run, i)
@@ -50,7 +50,7 @@ func TestPowerCutRecords(t *testing.T) {
 
 // A file that is written whole (tuned tables, maps, compares, plots, pages) is the old one or the
 // new one.
-func TestPowerCutFile(t *testing.T) {
+func TestPowerCutLeavesTheOldFileOrTheNew(t *testing.T) {
 	texts := []string{"", strings.Repeat("old ", 3000), strings.Repeat("newer ", 2500), "short"}
 	powercut.Cuts(t, func(root string, ack func()) {
 		assert.NoError(t, durable.MakeFolder(filepath.Join(root, "a", "b"), "device/deep"))

@@ -145,7 +145,7 @@ var cmpOpts = cmp.Options{
 
 // The golden is the file format: a change that is not an addition needs a new
 // Schema.
-func TestFormat(t *testing.T) {
+func TestFormatStays(t *testing.T) {
 	run := testRun("r1")
 	got := lines(t, run, testRecord(run, 0), wrongRecord(run, 1))
 	golden := filepath.Join("testdata", "v2.jsonl")
@@ -165,7 +165,7 @@ func TestFormat(t *testing.T) {
 }
 
 // What makes the key of a measurement another, and what does not: testdata/keys.txt, by what differs.
-func TestKey(t *testing.T) {
+func TestKeyChangesWithTheMeasurement(t *testing.T) {
 	seen := map[string]string{}
 	assert.Lines(t, "testdata/keys.txt", func(changes string) string {
 		run := testRun("r")
@@ -191,7 +191,7 @@ func TestKey(t *testing.T) {
 
 // What is no record or no run is refused: testdata/invalid.txt, by what differs from a good one. Numbers
 // that JSON has not are never written.
-func TestCheckValid(t *testing.T) {
+func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	assert.Lines(t, "testdata/invalid.txt", func(input string) string {
 		what, changes, _ := strings.Cut(input, " ")
 		line := map[string]Line{"run": testRun("r1"), "record": testRecord(testRun("r1"), 0)}[what]
@@ -244,7 +244,7 @@ func readTexts(t testing.TB, dir string) (texts []string) {
 	return texts
 }
 
-func TestRead(t *testing.T) {
+func TestReadDropsATornEndAndRefusesDamage(t *testing.T) {
 	dir := t.TempDir()
 	readTexts(t, dir)
 	run, rec := assert.File(t, filepath.Join(dir, "run")), assert.File(t, filepath.Join(dir, "rec"))
@@ -267,7 +267,7 @@ func TestRead(t *testing.T) {
 		"got %v", err)
 }
 
-func TestReadGzipAndFolder(t *testing.T) {
+func TestReadTakesGzipAndFolders(t *testing.T) {
 	run := testRun("r1")
 	var z bytes.Buffer
 	zw := gzip.NewWriter(&z) // whose checksum is enough: thinned lines have none
@@ -335,7 +335,7 @@ func copies(es Outcomes) (all []Outcome) {
 
 // Of two records with one key the later counts, in its own place; testdata/load.txt has all that is
 // kept, then the latest of each variant.
-func TestLoad(t *testing.T) {
+func TestLaterRecordOfAKeyCounts(t *testing.T) {
 	r1, r2 := testRun("r1"), testRun("r2")
 	again := testRecord(r2, 0)
 	again.Run, again.SamplesUS = "r2", []float64{3, 1, 2}
@@ -366,7 +366,7 @@ func TestLoad(t *testing.T) {
 // the clock said; warm
 // times do not take the place of cold ones, but of warm ones; and of a problem's bases the last is
 // one.
-func TestLatest(t *testing.T) {
+func TestLatestIsWhatStandsLast(t *testing.T) {
 	cold := testRun("cold")
 	short, warm := *cold, *cold
 	short.Protocol.Samples--
@@ -393,7 +393,7 @@ func TestLatest(t *testing.T) {
 }
 
 // What a device, a host or a peer says of itself is one line that can be printed, whoever reads it.
-func TestReadPrintable(t *testing.T) {
+func TestReadTextsCanBePrinted(t *testing.T) {
 	run := testRun("r1")
 	const evil = "H200\nBenchmarkX 1 1 ns/op\x1b[2J\a\u202e"
 	run.Device.Name, run.Tool, run.Env = evil, evil, map[string]string{"host": evil, evil: "v"}
@@ -417,7 +417,7 @@ func TestReadPrintable(t *testing.T) {
 }
 
 // A crash or a timeout without evidence, as records of before have it, is measured again.
-func TestStatusWithoutEvidence(t *testing.T) {
+func TestCrashWithoutEvidenceIsMeasuredAgain(t *testing.T) {
 	run := testRun("r1")
 	for reason, counts := range map[string]bool{"the worker ended": false, "the worker ended" +
 		Evidence + "4 of 4 times)": true} {

@@ -39,7 +39,7 @@ func sinkLines(rs []*Record) (vs []Line) {
 // Whatever of the last append is missing, its end after a kill or zeros where pages or sectors are,
 // the next writer has all before it and drops the rest, and readers believe none of it: neither
 // half of a problem's finals nor what its search saw before them. A hole before it stops both.
-func TestAppendHoles(t *testing.T) {
+func TestHoleInTheLastAppendIsDropped(t *testing.T) {
 	dir := t.TempDir()
 	run, final := testRun("s"), testRun("f")
 	final.Protocol.Phase = PhaseFinal
@@ -104,7 +104,7 @@ func TestAppendHoles(t *testing.T) {
 
 // What others do to the file under a writer stops it, with a line that says what is kept where:
 // testdata/others.txt, by what a shell does in its folder.
-func TestWriterUnderOthers(t *testing.T) {
+func TestWriterStopsWhereOthersChangeItsFile(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("where a file went is known on Linux only")
 	}
@@ -122,7 +122,7 @@ func TestWriterUnderOthers(t *testing.T) {
 }
 
 // A record of a search on a GPU stays lean.
-func TestLean(t *testing.T) {
+func TestRecordOfASearchStaysShort(t *testing.T) {
 	run := testRun("r1")
 	r := testRecord(run, 0)
 	r.SamplesUS = r.SamplesUS[:16]
@@ -152,7 +152,7 @@ func TestLean(t *testing.T) {
 
 // The last append is dropped whatever the disk has in its place: bytes of anything, and pieces of an
 // older block of the file with whole lines in it.
-func TestReadTornByAnything(t *testing.T) {
+func TestLastAppendTornByAnythingIsDropped(t *testing.T) {
 	run := testRun("r1")
 	whole := lines(t, run) + lines(t, testRecord(run, 0)) + lines(t, wrongRecord(run, 1))
 	last := lines(t, testRecord(run, 2))

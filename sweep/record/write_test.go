@@ -23,7 +23,7 @@ func openWriter(t *testing.T, dir string) (*Writer, Notes) {
 }
 
 // A writer refuses what is no record, keeps others out, and the next one knows what is there.
-func TestWriter(t *testing.T) {
+func TestWriterKeepsOthersOut(t *testing.T) {
 	dir, run := filepath.Join(t.TempDir(), "new", "folder"), testRun("r1")
 	w, _ := openWriter(t, dir)
 	assert.Error(t, w.AppendAll(testRecord(run, 0)), `run "r1" has no line before this record`)
@@ -51,7 +51,7 @@ func TestWriter(t *testing.T) {
 
 // An append that fails and cannot be taken back is the trouble that every later one names, not that
 // somebody else has written there.
-func TestAppendHalf(t *testing.T) {
+func TestHalfAppendStopsEveryLaterOne(t *testing.T) {
 	dir := t.TempDir()
 	w, _, err := OpenWriter(dir, ".")
 	assert.NoError(t, err)

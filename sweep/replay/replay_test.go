@@ -28,7 +28,7 @@ func device(t testing.TB, seed uint64) (*Device, kernels.Problem) {
 	return d, p
 }
 
-func TestReplay(t *testing.T) {
+func TestReplayDrawsRecordedTimes(t *testing.T) {
 	d, p := device(t, 1)
 	assert.Equal(t, d.Info().ID, "replay-gpu", "it says it")
 	draw := func(d *Device, seed uint64) []float64 {

@@ -11,7 +11,7 @@ import (
 
 // A budget as it is written, and what it leaves a problem of 100 variants, with 1000 to come, after so
 // many seconds and configs: testdata/budgets.txt.
-func TestBudgets(t *testing.T) {
+func TestBudgetsAreReadAndShared(t *testing.T) {
 	assert.Lines(t, "testdata/budgets.txt", func(input string) string {
 		text, after, allows := strings.Cut(input, " after ")
 		b, err := ParseBudget(text)

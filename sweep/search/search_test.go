@@ -85,7 +85,7 @@ func newMachine(seed uint64) *machine {
 }
 
 // What every strategy must hold to, whatever the space and the budget.
-func TestStrategies(t *testing.T) {
+func TestStrategiesKeepTheirContract(t *testing.T) {
 	for i := range 25 {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -135,7 +135,7 @@ func TestStrategies(t *testing.T) {
 }
 
 // On a smooth space, all but random find a time within 3% of the best.
-func TestFinds(t *testing.T) {
+func TestStrategiesComeNearTheBest(t *testing.T) {
 	s := space(150, 3)
 	m := newMachine(3)
 	best := math.Inf(1)
@@ -151,7 +151,7 @@ func TestFinds(t *testing.T) {
 	assert.That(t, b.CountMeasured() <= 60, "auto measured %d of 150", b.CountMeasured())
 }
 
-func TestBadSpaces(t *testing.T) {
+func TestEmptySpaceIsRefused(t *testing.T) {
 	_, err := Drive(t.Context(), "nosuch", space(3, 1), nil)
 	assert.That(t, err != nil && hint.Of(err) != "", "%v", err)
 	_, err = Drive(t.Context(), Auto, &Candidates{Problem: problem, Full: 1}, nil)
@@ -159,7 +159,7 @@ func TestBadSpaces(t *testing.T) {
 }
 
 // What was found on a neighbour is tried first.
-func TestTransfer(t *testing.T) {
+func TestNeighboursWinnerIsTriedFirst(t *testing.T) {
 	h := &History{}
 	s := space(120, 1)
 	b := play(t, Grid, s, Effort{}, newMachine(1))
@@ -179,7 +179,7 @@ func TestTransfer(t *testing.T) {
 }
 
 // A variant that fails after a visit was measured once.
-func TestFailAfterVisit(t *testing.T) {
+func TestVariantThatFailsLaterWasMeasuredOnce(t *testing.T) {
 	b := &Board{cells: make([]variantState, 2)}
 	b.addSamples(0, 0, []float64{1, 2})
 	b.fail(0, kernels.Failf(kernels.StatusWrong, "as asked"))
@@ -190,7 +190,7 @@ func TestFailAfterVisit(t *testing.T) {
 }
 
 // evolve spends six tenths of a budget of time on new variants, and the rest on the race of the fastest.
-func TestExploreShare(t *testing.T) {
+func TestEvolveExploresSixTenthsOfItsBudget(t *testing.T) {
 	s, m := space(600, 5), newMachine(5)
 	const budget = 30e-3 // seconds: some 200 launches
 	spent, explored := 0.0, 0.0
@@ -220,7 +220,7 @@ func (m *timedMachine) Visit(ctx context.Context, v kernels.Variant, n int) ([]f
 }
 
 // A race visits variants that it cannot tell apart until they have 1, 3, 7 and 15 launches in all.
-func TestRungs(t *testing.T) {
+func TestRaceVisitsByRungs(t *testing.T) {
 	s := space(6, 1)
 	b := &Board{space: s, cells: make([]variantState, len(s.Variants))}
 	r := &race{s: s, rng: rand.New(rand.NewPCG(1, 2)), in: []int{0, 1, 2, 3, 4, 5}, widen: 3}
@@ -240,7 +240,7 @@ func TestRungs(t *testing.T) {
 
 // The surrogate takes times near the fastest as they are, and a variant that takes twice as long as one
 // that takes some 1.4 times.
-func TestWarp(t *testing.T) {
+func TestSurrogateBendsTimesFarFromTheFastest(t *testing.T) {
 	assert.That(t, math.Abs(warp(0.01)/0.01-1) < 0.02, "1%% slower counts as %.4f", warp(0.01))
 	twice := math.Exp(warp(math.Log(2)))
 	assert.That(t, twice > 1.35 && twice < 1.5, "twice as slow counts as %.2f times", twice)

@@ -7,7 +7,7 @@ import (
 	"normbench/internal/assert"
 )
 
-func TestRandom(t *testing.T) {
+func TestSeedNamesItsRandomShapes(t *testing.T) {
 	list, err := Select("random:300:seed=7")
 	assert.Must(t, err == nil && len(list) == 300, "%v %v", len(list), err)
 	again, _ := Select("random:300:seed=7")

@@ -12,7 +12,7 @@ import (
 
 // A selection lays out its shapes with types and options, each problem once; a filter takes those
 // of the flags that were given: testdata/problems.txt.
-func TestSelection(t *testing.T) {
+func TestSelectionHasEachProblemOnce(t *testing.T) {
 	assert.Lines(t, "testdata/problems.txt", func(input string) string {
 		text, problem, filter := strings.Cut(input, " fits ")
 		s := assert.Value[shapes.Selection](t, text)

@@ -56,7 +56,7 @@ func Default() *GroupFile { return builtin() }
 var builtin = sync.OnceValue(func() *GroupFile {
 	f, err := Parse("shapes.yaml", []byte(normbench.ShapesYAML))
 	if err != nil {
-		panic(err) // the file is part of the program; TestDefault reads it
+		panic(err) // the file is part of the program; TestHeldOutWidthsAreOfNoOtherGroup reads it
 	}
 	return f
 })

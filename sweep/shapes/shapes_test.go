@@ -11,8 +11,8 @@ import (
 	"normbench/internal/assert"
 )
 
-// TestHeldOut: no other group has one of its widths.
-func TestHeldOut(t *testing.T) {
+// TestHeldOutWidthsAreOfNoOtherGroup: no other group has one of its widths.
+func TestHeldOutWidthsAreOfNoOtherGroup(t *testing.T) {
 	f := Default()
 	seen := map[int64]string{}
 	for _, name := range f.Names() {
@@ -31,7 +31,7 @@ func TestHeldOut(t *testing.T) {
 	}
 }
 
-func TestParseErrors(t *testing.T) {
+func TestMistakeInShapesHasItsPlace(t *testing.T) {
 	parse := func(text string) string {
 		_, err := Parse("s.yaml", []byte(text+"\n"))
 		return assert.Refusal(t, err)
@@ -41,7 +41,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 // Shapes as a command line gives them: of files, of groups and by themselves.
-func TestSelect(t *testing.T) {
+func TestSelectTakesFilesGroupsAndShapes(t *testing.T) {
 	file, err := filepath.Abs("testdata/selections.txt")
 	assert.NoError(t, err)
 	t.Chdir(t.TempDir())

@@ -31,7 +31,7 @@ func ownClusters(n int) (clusters []int) {
 
 // The line of known kernels is found although a tenth of them are three times as slow, where least
 // squares are far off, and its intervals hold the truth about as often as they say.
-func TestTheilSen(t *testing.T) {
+func TestTheilSenFindsTheLineAmongOutliers(t *testing.T) {
 	const n, a, b, trials = 31, 2.5, 1.02, 150
 	r := rand.New(rand.NewPCG(8, 9))
 	inConst, inSlope := 0, 0
@@ -57,7 +57,7 @@ func TestTheilSen(t *testing.T) {
 
 // Without noise the line is exact, whatever one point is; the same points give the same line, a point given twice
 // counts twice, and of equal x there is none.
-func TestTheilSenExact(t *testing.T) {
+func TestTheilSenIsExactWithoutNoise(t *testing.T) {
 	x, y := kernelTimes(rand.New(rand.NewPCG(1, 2)), 9, 2.5, 1.02, 0)
 	l := TheilSen(x, y, ownClusters(9), 0.95, 100, 3)
 	assert.That(t, near(l.Const, 2.5, 1e-9) && near(l.Slope, 1.02, 1e-9), "%+v", l)
@@ -73,7 +73,7 @@ func TestTheilSenExact(t *testing.T) {
 
 // Points of one shape share what moves them: drawn together the interval holds the constant, drawn alone it is far
 // too sure.
-func TestTheilSenClusters(t *testing.T) {
+func TestTheilSenDrawsPointsOfAShapeTogether(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const trials, shapes, each = 100, 20, 5
 	together, alone := 0, 0

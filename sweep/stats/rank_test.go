@@ -8,7 +8,7 @@ import (
 	"normbench/internal/assert"
 )
 
-func TestTimerStep(t *testing.T) {
+func TestTimerStepIsFoundInNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	read := func(n int, us, noise, step float64) []float64 {
 		x := make([]float64, n)
@@ -54,7 +54,7 @@ func TestTimerStep(t *testing.T) {
 	assert.That(t, wrong <= 2, "%d of 200 clocks without a step have one", wrong)
 }
 
-func TestGeoMeanCI(t *testing.T) {
+func TestGeoMeanCIIsTheSameForOneSeed(t *testing.T) {
 	logs, clusters := []float64{0.02, 0.01, 0.03, 0.02, 0.025, 0.015}, []int{0, 1, 2, 3, 4, 5}
 	m1, lo1, hi1 := GeoMeanCI(logs, clusters, 0.95, 500, 7)
 	m2, lo2, hi2 := GeoMeanCI(logs, clusters, 0.95, 500, 7)
@@ -66,7 +66,7 @@ func TestGeoMeanCI(t *testing.T) {
 
 // The interval holds the truth about as often as it says where cells of one shape share what moves
 // them, if it knows that they do; if it does not, it is far too sure.
-func TestGeoMeanCIClusters(t *testing.T) {
+func TestGeoMeanCIHoldsTheTruthOfClusters(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const trials, shapes, each = 400, 20, 5
 	together, alone := 0, 0

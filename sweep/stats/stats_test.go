@@ -16,7 +16,7 @@ func near(a, b, rel float64) bool {
 
 // What tables and other programs say of samples: testdata/samples.txt, by a statistic, its numbers
 // and samples.
-func TestSamples(t *testing.T) {
+func TestStatisticsOfSamplesAreRight(t *testing.T) {
 	assert.Lines(t, "testdata/samples.txt", func(input string) string {
 		what, rest, _ := strings.Cut(input, " ")
 		numbers, samples, _ := strings.Cut(rest, "[")

@@ -11,7 +11,7 @@ import (
 )
 
 // The rules for a few rounds, for medians, and for the band of SAME: testdata/judging.txt.
-func TestJudging(t *testing.T) {
+func TestRulesFitFewRoundsAndMedians(t *testing.T) {
 	assert.Lines(t, "testdata/judging.txt", func(input string) string {
 		kind, rest, _ := strings.Cut(input, " ")
 		x := assert.Numbers(t, rest)

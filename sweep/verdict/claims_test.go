@@ -10,7 +10,7 @@ import (
 
 // What `normbench judge --help` and docs/read-a-table.md say of a change of 2%: by the noise of the
 // visits, and not by the rounds alone.
-func TestFindsByNoise(t *testing.T) {
+func TestSmallChangesAreFoundByTheirNoise(t *testing.T) {
 	const cells = 1000
 	for _, c := range []struct {
 		noise       float64
@@ -37,7 +37,7 @@ func TestFindsByNoise(t *testing.T) {
 
 // The rule's one weakness is said as it is: an arm that keeps a mode over several rounds is called,
 // the more often the longer it keeps it.
-func TestKeptModes(t *testing.T) {
+func TestArmThatKeepsAModeIsCalled(t *testing.T) {
 	const cells = 1000
 	for _, c := range []struct{ kept, least, most float64 }{{1, 0, 0.005}, {3, 0.01, 0.04},
 		{8, 0.08, 0.13}} {

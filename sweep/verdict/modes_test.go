@@ -50,7 +50,7 @@ func checkShown(t *testing.T, name string, c PairedRounds, j Judgement, within f
 
 // A B that has A's speed for some rounds and another for the others is called nothing: the cell says
 // how far its modes are apart. It does not matter which arm it is, nor in which order they come.
-func TestRoundsOfTwoModes(t *testing.T) {
+func TestRoundsOfTwoModesCallNothing(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, slowRounds := range []int{6, 8, 12, 16, 18} {
 			for _, gap := range []float64{0.03, 0.14, 0.30} {
@@ -76,7 +76,7 @@ func TestRoundsOfTwoModes(t *testing.T) {
 }
 
 // Of two modes beyond the band to one side the nearer one is the effect, and the interval has both.
-func TestRoundsOfTwoModesOneSide(t *testing.T) {
+func TestNearerOfTwoModesIsTheEffect(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, slowRounds := range []int{6, 12, 18} {
 			for _, x := range []struct {
@@ -107,7 +107,7 @@ func TestEffectIsShown(t *testing.T) {
 }
 
 // A round in which something was compiled is named and does not count; the others do.
-func TestLateVisit(t *testing.T) {
+func TestRoundThatCompiledDoesNotCount(t *testing.T) {
 	c := rounds(12, -0.05, 0, 0.002)
 	clean := Judge([]PairedRounds{{Rounds: c.Rounds[1:]}}, Default())[0]
 	c.Rounds[0].B = 5e4

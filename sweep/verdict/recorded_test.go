@@ -33,7 +33,7 @@ func finals(k kind, seed uint64, n, rounds int, effect float64) (arms [][]float6
 
 // Finals of variants that are all alike call none of them, neither the fastest of eight nor the
 // slowest, on any machine; a change of 5% is found, and said of the right side.
-func TestFinalsAlike(t *testing.T) {
+func TestFinalsOfAlikeVariantsCallNone(t *testing.T) {
 	pairs, wrong, naive, changes, found := 0, 0, 0, 0, 0
 	for _, k := range kinds {
 		if k.noClaim {
@@ -75,7 +75,7 @@ func TestFinalsAlike(t *testing.T) {
 }
 
 // What recorded finals call: testdata/recorded.txt.
-func TestJudgeRecorded(t *testing.T) {
+func TestJudgementsOfRecordedFinalsStay(t *testing.T) {
 	series := map[string][]float64{
 		"a":      {103, 102, 104, 103, 102, 104, 103, 103, 102, 104, 103, 102},
 		"b":      slices.Repeat([]float64{100}, 12),

@@ -364,7 +364,7 @@ const (
 	contrasted = 0.02 // effect that is to be found
 )
 
-func TestTraces(t *testing.T) {
+func TestErrorRatesOnTracesHold(t *testing.T) {
 	identical, changed := 10000, 2500
 	if !assert.All && !*assert.Update {
 		identical, changed = identical/20, changed/20

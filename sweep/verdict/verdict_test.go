@@ -45,7 +45,7 @@ func cellOf(t *testing.T, settings string) PairedRounds {
 }
 
 // What is called, and why not, by the settings of a cell: testdata/verdicts.txt.
-func TestVerdicts(t *testing.T) {
+func TestVerdictsNameTheirReason(t *testing.T) {
 	assert.Lines(t, "testdata/verdicts.txt", func(input string) string {
 		c := cellOf(t, input)
 		j := Judge([]PairedRounds{c}, Default())[0]
@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // The number of cells changes nothing of a cell but what it is there to change.
-func TestFamily(t *testing.T) {
+func TestNumberOfCellsChangesOnlyItsLevel(t *testing.T) {
 	rule := Default()
 	alone := Judge([]PairedRounds{rounds(12, 0.02, 0, 0.002)}, rule)[0]
 	assert.That(t, alone.Gate == Slower && alone.PHolm == alone.P && alone.Q == alone.P,
@@ -92,7 +92,7 @@ func TestFamily(t *testing.T) {
 
 // When a cell of a family stops, by its effect and noise, and what is no rule, by what differs from
 // the default: testdata/rules.txt.
-func TestRules(t *testing.T) {
+func TestRulesStopOrAreRefused(t *testing.T) {
 	assert.NoError(t, Default().CheckValid())
 	assert.Lines(t, "testdata/rules.txt", func(input string) string {
 		what, rest, _ := strings.Cut(input, " ")
@@ -124,7 +124,7 @@ func TestRules(t *testing.T) {
 }
 
 // What many cells come to, each of its own shape: testdata/summaries.txt, by their settings.
-func TestSummarize(t *testing.T) {
+func TestManyCellsComeToOneSummary(t *testing.T) {
 	assert.Lines(t, "testdata/summaries.txt", func(input string) string {
 		var cells []PairedRounds
 		for i, settings := range strings.Split(input, "; ") {
@@ -147,7 +147,7 @@ func TestSummarize(t *testing.T) {
 
 // Near modes hide a change of 2% only where they are further apart, and make none. They are
 // named where noise does not hide them; a coarse clock has none.
-func TestModesApart(t *testing.T) {
+func TestNearModesHideNoChange(t *testing.T) {
 	for _, c := range []struct {
 		mode, found, named float64 // at least
 	}{{0.01, 0.97, 0}, {0.02, 0.6, 0.35}, {0.04, 0.4, 0.6}} {
@@ -189,7 +189,7 @@ func TestModesApart(t *testing.T) {
 
 // Where rounds tie the interval may leave 1 out although the test does not reach its level, as
 // condition 1 asks for both.
-func TestTies(t *testing.T) {
+func TestTiesNeedTestAndInterval(t *testing.T) {
 	var c PairedRounds
 	for _, d := range []float64{1, 2, 4, 4, 6, 1, 3, 5, 5, 4, 5, 2, -2} {
 		c.Rounds = append(c.Rounds, Round{100, 100 + d, 100})

@@ -13,7 +13,7 @@ import (
 
 // What is emulated is small, three problems of each op and pass to a family, with each set of types
 // in turn; shapes that were asked for come first.
-func TestEmulatedTasks(t *testing.T) {
+func TestEmulatedTasksAreSmallAndAskedFirst(t *testing.T) {
 	r := families.New()
 	c := &run{CheckRequest: &CheckRequest{Registry: r}}
 	c.seen = c.newCoverage(nil)

@@ -101,11 +101,11 @@ func learnt(t *testing.T, l *Loop) (*launchmap.Map, func(kernels.Problem) kernel
 	}
 }
 
-// TestSimulated holds what is asked of a map for a GPU that nobody tuned for to a simulated one, of
-// which the optimum is known: without any prior 4% behind it in the mean, and with another card's
+// TestMapOfASimulatedGPUIsNearItsOptimum holds what is asked of a map for a GPU that nobody tuned for
+// to a simulated one, of which the optimum is known: without any prior 4% behind it in the mean, and with another card's
 // map as a prior 2%, over problems that nothing has seen. Two classes with five minutes are four
 // with ten. Each change one class has a minute, for 4 and 3%.
-func TestSimulated(t *testing.T) {
+func TestMapOfASimulatedGPUIsNearItsOptimum(t *testing.T) {
 	classes := []kernels.Problem{classProblem(kernels.RMSNorm, kernels.Fwd),
 		classProblem(kernels.RMSNorm, kernels.Bwd)}
 	budget, count, seeds, most, mostPrior := 5*time.Minute, 80, []uint64{1, 2}, 0.04, 0.02
@@ -139,7 +139,7 @@ func TestSimulated(t *testing.T) {
 // Problems of columns that the map was not filled from, where the records have its answer's time,
 // lose little in the mean: what is known nearby is worth more than the base. That the same points
 // make the same map, and that all of it is accepted, the tests of the map that is checked in show.
-func TestHeldOut(t *testing.T) {
+func TestHeldOutColumnsLoseLittle(t *testing.T) {
 	d, err := Collect("", []string{"../../results/nvidia-h200/learn"})
 	assert.NoError(t, err)
 	var in, out []*Point
@@ -236,7 +236,7 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 
 // A small budget is held, has progress lines and one run. A loop that goes on has the points that
 // it had, and where the budget is spent it fills the same map.
-func TestSmallBudget(t *testing.T) {
+func TestSmallBudgetIsHeld(t *testing.T) {
 	s := newSim(1, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
 	domain := shapes.Domain{MMin: 1 << 12, MMax: 1 << 14, NMin: 256, NMax: 1024, Elems: 1 << 22}
@@ -291,7 +291,7 @@ func TestSmallBudget(t *testing.T) {
 
 // Of a problem that was searched in full the best time is one of the finals, whatever a search saw
 // on its way.
-func TestBestOfFinals(t *testing.T) {
+func TestBestTimeIsOneOfTheFinals(t *testing.T) {
 	for phases, want := range map[[3]string]float64{
 		{record.PhaseSearch, record.PhaseSearch, record.PhaseSearch}: 1,
 		{record.PhaseSearch, record.PhaseFinal, record.PhaseSearch}:  2,
@@ -307,7 +307,7 @@ func TestBestOfFinals(t *testing.T) {
 }
 
 // Of a run with other classes beside only their part counts.
-func TestSpent(t *testing.T) {
+func TestOnlyOwnClassesAreSpent(t *testing.T) {
 	asked, other := classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm,
 		kernels.Bwd)
 	var es record.Outcomes
@@ -328,7 +328,7 @@ func TestSpent(t *testing.T) {
 
 // No design is absent for long: where a neighbourhood has times of three families, every other group
 // has each other one as well. What lost a bit or a lot has its turn more rarely.
-func TestNominees(t *testing.T) {
+func TestNoDesignIsAbsentForLong(t *testing.T) {
 	s := newSim(1, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
 	l := loopOn(t, s, time.Minute, nil, class)

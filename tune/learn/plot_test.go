@@ -14,7 +14,7 @@ import (
 
 // A picture colours each cell by its family: one colour for a design of both ops, one more for all rare ones
 // together. Its other class is the regret's, here of cells that nothing was measured in.
-func TestPictureFamilies(t *testing.T) {
+func TestPictureColoursCellsByFamily(t *testing.T) {
 	class, err := launchmap.ParseClass("rmsnorm/fwd/2-byte")
 	assert.NoError(t, err)
 	const designs = picture.Areas + 2

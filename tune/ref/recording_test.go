@@ -12,7 +12,7 @@ import (
 )
 
 // A selector stands for the outcomes of a family, of a config, of peers or of the base.
-func TestParseRecording(t *testing.T) {
+func TestSelectorStandsForItsOutcomes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.jsonl")
 	assert.Write(t, file, "")
 	variant := func(family, label string) kernels.Variant {

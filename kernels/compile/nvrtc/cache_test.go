@@ -57,7 +57,7 @@ var unit string
 // What another process has compiled is read. A comment, an indent, an empty line or another order of
 // macros compiles nothing again, unless it reaches the cubin; whatever else is another does:
 // testdata/keys.txt, by an edit of testdata/unit.json. -lineinfo brings comments into the cubin.
-func TestCacheKey(t *testing.T) {
+func TestCacheKeyChangesWithTheCubinOnly(t *testing.T) {
 	assert.Lines(t, "testdata/keys.txt", func(input string) string {
 		edit, lines := strings.CutPrefix(input, "-lineinfo: ")
 		text := unit
@@ -91,7 +91,7 @@ func TestCacheKey(t *testing.T) {
 
 // An entry under another's name, or that somebody else may have written, is compiled again, and the
 // latter said.
-func TestCachePlanted(t *testing.T) {
+func TestPlantedEntriesAreCompiledAgain(t *testing.T) {
 	calls := 0
 	c := fakeCache(t.TempDir(), &calls)
 	a, b := Source{Name: "a.cu", Text: "a"}, Source{Name: "b.cu", Text: "b"}
@@ -130,7 +130,7 @@ func TestCachePlanted(t *testing.T) {
 
 // Whatever byte of an entry is another, and wherever it ends, its source is compiled again and the
 // entry mended.
-func TestCacheDamage(t *testing.T) {
+func TestDamagedEntriesAreMended(t *testing.T) {
 	calls := 0
 	c := fakeCache(t.TempDir(), &calls)
 	src := Source{Name: "k.cu", Text: "text"}
@@ -153,7 +153,7 @@ func TestCacheDamage(t *testing.T) {
 	}
 }
 
-func TestCacheErrors(t *testing.T) {
+func TestCacheThatCannotWriteStillCompiles(t *testing.T) {
 	calls := 0
 	file := filepath.Join(t.TempDir(), "file")
 	assert.Write(t, file, "")

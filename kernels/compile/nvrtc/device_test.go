@@ -37,7 +37,7 @@ int main(int argc, char **argv) { std::cout << a::b::run(argc); }
 `
 
 // Device code is what the entry reaches, in a file or in a folder of headers, on the lines where it stood.
-func TestDeviceCode(t *testing.T) {
+func TestDeviceCodeIsWhatTheEntryReaches(t *testing.T) {
 	dir := t.TempDir()
 	assert.Write(t, filepath.Join(dir, "mine/helpers.h"), "#pragma once\n#include \"deeper.h\"\n"+
 		"#include \"../../outside.h\"\n__device__ void helper() { deeper(); }\nvoid host() { exit(1); }\n")
@@ -65,7 +65,7 @@ func TestDeviceCode(t *testing.T) {
 }
 
 // A header in an inactive branch is there in an active one too.
-func TestConditionalHeaders(t *testing.T) {
+func TestHeaderOfAnInactiveBranchIsFound(t *testing.T) {
 	dir := t.TempDir()
 	assert.Write(t, filepath.Join(dir, "h.h"), "int h;\n")
 	src := Source{Name: "k.cu", Text: "#ifdef A\n#include <h.h>\n#else\n#include <h.h>\n#endif\n#include <h.h>\n#include <h.h>\n"}
@@ -73,7 +73,7 @@ func TestConditionalHeaders(t *testing.T) {
 }
 
 // Signatures say how a kernel is declared.
-func TestSignatures(t *testing.T) {
+func TestSignaturesSayHowAKernelIsDeclared(t *testing.T) {
 	all := Source{Text: hosted + "template <typename T, int N>\n__global__ void two(const T *__restrict__ x, float eps = 1e-5f, " +
 		"unsigned int n) { extern __shared__ char s[]; }"}.Signatures()
 	assert.Equal(t, len(all), 2, "kernels")
@@ -83,7 +83,7 @@ func TestSignatures(t *testing.T) {
 }
 
 // An entry is found by its symbol, by its name in C++, or listed with all kernels there are.
-func TestFindEntry(t *testing.T) {
+func TestEntryIsFoundByEachOfItsNames(t *testing.T) {
 	b := &Binary{Cubin: []byte(".visible .entry _ZN3one4kernIfLi8EEEvPT_(\n.param .u64 a\n)\n" +
 		".visible .entry _ZN3one4kernIfLi16EEEvPT_(\n)\n.entry plain(\n)\n.entry _Z5otherPfi(\n)\n")}
 	for entry, want := range map[string]string{
@@ -100,7 +100,7 @@ func TestFindEntry(t *testing.T) {
 }
 
 // All missing headers are named at once, those of headers of the user's too.
-func TestMissingHeaders(t *testing.T) {
+func TestMissingHeadersAreNamedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	assert.Write(t, filepath.Join(dir, "mine.h"), "#include <third.h>\n")
 	_, err := NewCache(t.TempDir(), compiler(t)).Compile(Source{Name: "k.cu", Text: "#include <first.h>\n#ifdef NEVER\n" +
@@ -110,7 +110,7 @@ func TestMissingHeaders(t *testing.T) {
 }
 
 // Standard headers of untouched files are there.
-func TestStandardHeaders(t *testing.T) {
+func TestStandardHeadersAreThere(t *testing.T) {
 	c := compiler(t)
 	if !Found(c.Includes(), "cuda/std/type_traits") {
 		t.Skip("no headers of CUDA's C++ library")
@@ -140,7 +140,7 @@ template __global__ void k<float>(float *, std::int64_t);
 }
 
 // nvcc compiles a file with its host code, and makes the instance of a template that is asked for.
-func TestNVCC(t *testing.T) {
+func TestNVCCCompilesHostCodeAndTemplates(t *testing.T) {
 	nvcc, err := FindNVCC()
 	assert.Needs(t, "NVCC", err)
 	src := Source{Name: "k.cu", Text: "#include <cstdio>\n#include \"mine.h\"\ntemplate <int N> __global__ void k(float *y) { y[0] = N + MINE; }\n" +
@@ -156,7 +156,7 @@ func TestNVCC(t *testing.T) {
 }
 
 // Without nvcc the error says what to install.
-func TestNoNVCC(t *testing.T) {
+func TestErrorWithoutNVCCSaysWhatToInstall(t *testing.T) {
 	t.Setenv(NVCCVariable, filepath.Join(t.TempDir(), "nvcc"))
 	_, err := findNVCC()
 	assert.That(t, strings.Contains(assert.Refusal(t, err), "pip install nvidia-cuda-nvcc"), "%v", err)

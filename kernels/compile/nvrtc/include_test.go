@@ -16,7 +16,7 @@ import (
 
 // The folders are those of the variable, of a toolkit, and of wheels: testdata/folders.txt, by the
 // library.
-func TestIncludeFolders(t *testing.T) {
+func TestIncludeFoldersAreThoseOfTheLibrary(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
 	for _, file := range []string{"cuda/targets/x/lib/libnvrtc.so.13.0.88",
@@ -42,7 +42,7 @@ func TestIncludeFolders(t *testing.T) {
 
 // What the preprocessor takes for an inclusion is found, however it is written, and nothing else
 // is.
-func TestInclusions(t *testing.T) {
+func TestInclusionsAreThoseOfThePreprocessor(t *testing.T) {
 	assert.Lines(t, "testdata/inclusions.txt", func(text string) string {
 		x := inclusions(text)
 		return fmt.Sprintf("%q %q %q", x.quoted, x.system, x.odd)
@@ -52,7 +52,7 @@ func TestInclusions(t *testing.T) {
 }
 
 // Comments and blanks around lines leave a text, and what is in a literal stays.
-func TestCode(t *testing.T) {
+func TestCodeLeavesOutCommentsAndBlanks(t *testing.T) {
 	assert.Lines(t, "testdata/code.txt", func(in string) string { return strconv.Quote(StripComments(in)) })
 }
 
@@ -68,7 +68,7 @@ func FuzzInclusions(f *testing.F) {
 
 // A cubin's key has the content of what comes from include folders, not their place; that of a
 // source which needs none does not know them.
-func TestIncludeKey(t *testing.T) {
+func TestCacheKeyHasContentOfIncludesNotTheirPlace(t *testing.T) {
 	key := func(text, sub, first, second string) string {
 		dir := filepath.Join(t.TempDir(), sub)
 		assert.Write(t, filepath.Join(dir, "a.h"), first)
@@ -90,7 +90,7 @@ func TestIncludeKey(t *testing.T) {
 }
 
 // NVRTC finds what is in the folders, and the cache notices a change.
-func TestIncludeCompiles(t *testing.T) {
+func TestChangedIncludeIsCompiledAgain(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("NORMBENCH_INCLUDE", dir)
 	c := compiler(t)
@@ -111,7 +111,7 @@ func TestIncludeCompiles(t *testing.T) {
 }
 
 // A source of Python has the files that its probe has found, and none without one.
-func TestReadPython(t *testing.T) {
+func TestSourceOfPythonHasWhatItsProbeFound(t *testing.T) {
 	files := map[string]string{"user:k.py": "from .tools import SIZE\n"}
 	read := func(name string) (string, error) {
 		if text, ok := files[name]; ok {

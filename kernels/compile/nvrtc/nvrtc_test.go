@@ -14,7 +14,7 @@ import (
 )
 
 // What a log of the compiler says of kernels, and the one line that an error with it has.
-func TestLogs(t *testing.T) {
+func TestLogOfACompilerIsReadByKernel(t *testing.T) {
 	read := func(log string) string {
 		var b strings.Builder
 		kernels := parseLog(log + "\n")
@@ -48,7 +48,7 @@ var scale = Source{
 		"return a * b; }\n"},
 }
 
-func TestCompile(t *testing.T) {
+func TestCompileGivesACubinForEachArch(t *testing.T) {
 	c := compiler(t)
 	major, minor := c.Version()
 	t.Logf("NVRTC %d.%d at %s, architectures %v", major, minor, c.Path(), c.Archs())
@@ -65,7 +65,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-func TestCompileFails(t *testing.T) {
+func TestErrorOfACompilerHasFileAndLine(t *testing.T) {
 	c := compiler(t)
 	block := func(n string, extra ...string) CompileOptions {
 		return CompileOptions{Arch: "sm_90", Defines: []Macro{{"BLOCK", n}}, Extra: extra}

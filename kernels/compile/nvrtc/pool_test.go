@@ -85,7 +85,7 @@ const goSays = " looking for beginning of value"
 
 // Whatever a helper does costs the source that it was at, and no other: testdata/helpers.txt, by the
 // source's text.
-func TestPoolFaults(t *testing.T) {
+func TestFaultOfAHelperCostsOneSource(t *testing.T) {
 	assert.Lines(t, "testdata/helpers.txt", func(text string) (said string) {
 		p := fakePool(t, 1, "")
 		if text == "hang" {
@@ -107,7 +107,7 @@ func TestPoolFaults(t *testing.T) {
 }
 
 // Where no helper starts the error says why, and has a way out: testdata/greetings.txt.
-func TestPoolStarts(t *testing.T) {
+func TestHelperThatDoesNotStartSaysWhy(t *testing.T) {
 	assert.Lines(t, "testdata/greetings.txt", func(how string) string {
 		p := fakePool(t, 2, how)
 		if p.start = time.Second; how == "absent" {
@@ -120,7 +120,7 @@ func TestPoolStarts(t *testing.T) {
 }
 
 // A helper that died while it was idle costs nothing.
-func TestPoolIdleDeath(t *testing.T) {
+func TestHelperThatDiesIdleCostsNothing(t *testing.T) {
 	p := fakePool(t, 1, "")
 	for range 3 {
 		b, err := p.Compile(Source{Text: "text"}, fakeOptions)
@@ -133,7 +133,7 @@ func TestPoolIdleDeath(t *testing.T) {
 }
 
 // So many helpers as there is work for start, and no more than allowed.
-func TestPoolSize(t *testing.T) {
+func TestPoolStartsAsManyHelpersAsThereIsWork(t *testing.T) {
 	p := fakePool(t, 3, "")
 	count := func(at int, text string) int {
 		var pids sync.Map
@@ -160,7 +160,7 @@ func TestPoolSize(t *testing.T) {
 }
 
 // Close ends what is at work, and helpers that hang.
-func TestPoolClose(t *testing.T) {
+func TestCloseEndsHelpersThatHang(t *testing.T) {
 	p := fakePool(t, 2, "")
 	done := make(chan error)
 	for range 3 {
@@ -180,7 +180,7 @@ func TestPoolClose(t *testing.T) {
 	}
 }
 
-func TestCompilers(t *testing.T) {
+func TestNumberOfCompilersIsReadOrRefused(t *testing.T) {
 	for text, want := range map[string]int{"": runtime.GOMAXPROCS(0), "0": 0, "5": 5, "-1": -1,
 		"2000": -1, " 3": -1} {
 		t.Setenv(CompilersVariable, text)
@@ -190,7 +190,7 @@ func TestCompilers(t *testing.T) {
 }
 
 // What helpers compile is what this process would, errors too.
-func TestPoolCompiles(t *testing.T) {
+func TestHelpersCompileWhatThisProcessWould(t *testing.T) {
 	c := compiler(t)
 	p := NewPool(2, 0, os.Args[0], "compile-helper", c.Path())
 	defer p.Close()

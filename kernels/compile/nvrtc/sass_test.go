@@ -15,7 +15,7 @@ import (
 //go:embed testdata/copies.cu
 var copies string
 
-func TestIllegalCopies(t *testing.T) {
+func TestIllegalCopiesAreRefused(t *testing.T) {
 	c := compiler(t)
 	cache := NewCache(t.TempDir(), c)
 	compile := func(policy, arch string) error {

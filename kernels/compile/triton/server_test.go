@@ -76,7 +76,7 @@ func told(t *testing.T, dir, name string) int {
 
 // Whatever a kernel does to its compiler costs that kernel alone, while others compile beside it,
 // of one import.
-func TestServer(t *testing.T) {
+func TestKernelThatFailsCostsItselfAlone(t *testing.T) {
 	c, dir, compile := double(t)
 	c.step = 9 * time.Second
 	start := time.Now()
@@ -109,7 +109,7 @@ func TestServer(t *testing.T) {
 }
 
 // A process that is killed takes its workers with it, and another goes on with what it was at.
-func TestServerKilled(t *testing.T) {
+func TestAnotherServerGoesOnAfterAKill(t *testing.T) {
 	c, dir, compile := double(t)
 	done := make(chan error)
 	go func() { done <- compile(kernel, "waits") }()
@@ -127,7 +127,7 @@ func TestServerKilled(t *testing.T) {
 }
 
 // Nothing of it lives on where who started it is killed, and ends nobody.
-func TestServerOrphans(t *testing.T) {
+func TestKilledParentLeavesNoOrphans(t *testing.T) {
 	_, dir, _ := double(t)
 	home := t.TempDir()
 	args := command("", "serve", home)
@@ -159,7 +159,7 @@ func TestServerOrphans(t *testing.T) {
 
 // A source that does not import is wrong where it raises. Else it is no kernel's fault, and the
 // error has a hint: testdata/imports.txt.
-func TestServerImports(t *testing.T) {
+func TestSourceThatDoesNotImportSaysWhere(t *testing.T) {
 	assert.Lines(t, "testdata/imports.txt", func(text string) string {
 		c, _, compile := double(t)
 		defer c.Close()
@@ -174,7 +174,7 @@ func TestServerImports(t *testing.T) {
 // A source imports as it stands: by the name that it has in its package, whose __init__.py files run for those who
 // want names of them, with what lies beside it, and with the figures of the card. What raises below a function is
 // no fault of it. Sources of one name do not meet, and one that hangs costs itself.
-func TestServerSources(t *testing.T) {
+func TestSourceImportsByItsNameInItsPackage(t *testing.T) {
 	c, dir, _ := double(t)
 	c.step = 9 * time.Second
 	assert.Write(t, filepath.Join(dir, "torch.py"), "class cuda:\n    is_available = lambda: False\n")

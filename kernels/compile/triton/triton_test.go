@@ -19,7 +19,7 @@ import (
 )
 
 // Numbers of a class are one kernel, and the class is kept.
-func TestInt(t *testing.T) {
+func TestNumbersOfAClassAreOneKernel(t *testing.T) {
 	for n, want := range map[int64]string{0: "16", 1: "1", 2: "2", 3: "3", 4: "4", 7: "3", 8: "8",
 		24: "8", 16: "16", 4096: "16",
 		-1: "3", -32: "16", 1<<31 - 1: "3", 1 << 31: "1099511627792", 1<<31 + 1: "1099511627779"} {
@@ -54,7 +54,7 @@ func cubin(entry string, sizes ...int) []byte {
 // A launch is what the compiled kernel says, its arguments in the kernel's order; what does not fit
 // is refused: testdata/launches.txt, by the entry and the sizes of parameters that the cubin has and by
 // what else Triton says.
-func TestComplete(t *testing.T) {
+func TestLaunchFitsTheCompiledKernel(t *testing.T) {
 	assert.Lines(t, "testdata/launches.txt", func(input string) string {
 		head, said, _ := strings.Cut(input, ": ")
 		words := strings.Fields(head)
@@ -86,7 +86,7 @@ func TestComplete(t *testing.T) {
 
 // A manifest has what is known, guesses where names and lines agree, and marks elsewhere; what else decorators
 // hold is told: testdata/manifests.txt, of testdata/norms.py.
-func TestManifest(t *testing.T) {
+func TestManifestOfASignatureGuessesOrMarks(t *testing.T) {
 	double(t)
 	text := string(assert.File(t, "testdata/norms.py"))
 	var all []string
@@ -110,7 +110,7 @@ func TestManifest(t *testing.T) {
 
 // A probe finds what a source can depend on: its package and what it imports of it, other texts without a
 // distribution, and distributions by name and version. What a folder's probe finds is kept while nothing changes.
-func TestProbe(t *testing.T) {
+func TestProbeFindsWhatASourceDependsOn(t *testing.T) {
 	double(t)
 	dir := t.TempDir()
 	write := func(name, text string) { assert.Write(t, filepath.Join(dir, name), text) }

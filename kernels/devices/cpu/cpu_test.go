@@ -44,7 +44,7 @@ func open(t *testing.T, limit time.Duration) kernels.Device {
 	return c
 }
 
-func TestInWorker(t *testing.T) {
+func TestConformanceInAWorker(t *testing.T) {
 	t.Parallel()
 	devicetest.Run(t, func(t *testing.T) kernels.Device { return open(t, time.Minute) },
 		devicetest.Registry(families.New()))
@@ -57,7 +57,7 @@ func TestWorkerSurvives(t *testing.T) {
 
 // A done context ends a run between two launches, with the context's error. So it ends opening, which
 // may take seconds.
-func TestCancelled(t *testing.T) {
+func TestDoneContextEndsARun(t *testing.T) {
 	b, err := cpu.New(families.New()).Open(t.Context(), devicetest.Problem(t, "rmsnorm/bwd/4x64/bf16"), kernels.Inputs{Seed: 1})
 	assert.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

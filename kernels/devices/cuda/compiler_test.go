@@ -57,7 +57,7 @@ func plans(ns ...int64) (list []kernels.Plan) {
 
 // What is asked for goes ahead of what is announced, the newest announcement ahead of
 // older ones, and what a problem's new announcement leaves out is dropped.
-func TestCompilerOrder(t *testing.T) {
+func TestAskedGoesAheadOfAnnounced(t *testing.T) {
 	cache := &slowCache{turn: make(chan struct{})}
 	c := newCompileQueue(families.New(), cache.Compile, 1)
 	defer c.close()
@@ -93,7 +93,7 @@ func TestCompilerOrder(t *testing.T) {
 }
 
 // Each unit is compiled once, by however many goroutines, and all of them end.
-func TestCompilerAll(t *testing.T) {
+func TestEachUnitIsCompiledOnce(t *testing.T) {
 	cache := &slowCache{turn: make(chan struct{})}
 	close(cache.turn)
 	c := newCompileQueue(families.New(), cache.Compile, 4)

@@ -23,7 +23,7 @@ func tablesOf(t *testing.T, file string) (x struct{ Rows, Steps []map[string]any
 // each call behind a flush, as samples have, and is timed as a whole; a loop of the flushes alone is taken
 // off. $NORMBENCH_STEP is what `sweep --model ... --format json` printed, and $NORMBENCH_STEP_CALLS what
 // `list models` did: scripts/model-gpu.sh makes both.
-func TestStepLoop(t *testing.T) {
+func TestStepTakesWhatItsLoopTakes(t *testing.T) {
 	sweep, calls := os.Getenv("NORMBENCH_STEP"), os.Getenv("NORMBENCH_STEP_CALLS")
 	if sweep == "" || calls == "" {
 		t.Skip("$NORMBENCH_STEP and $NORMBENCH_STEP_CALLS name no tables; scripts/model-gpu.sh does")

@@ -11,7 +11,7 @@ import (
 )
 
 // All samples are taken, few enough at a time to be out of each other's way.
-func TestBatches(t *testing.T) {
+func TestBatchesTakeAllSamples(t *testing.T) {
 	for operations := 3; operations <= 30; operations++ {
 		for samples := 1; samples <= 60; samples++ {
 			taken := 0
@@ -29,7 +29,7 @@ func TestBatches(t *testing.T) {
 
 // What the spin ahead of a batch of 20 operations takes next, in ns: testdata/enqueue.txt. It follows
 // from what it took, how long the host took in us, and whether the spin had ended before.
-func TestNextEnqueue(t *testing.T) {
+func TestSpinFollowsTheTimeOfEnqueueing(t *testing.T) {
 	assert.Lines(t, "testdata/enqueue.txt", func(input string) string {
 		var given uint64
 		var us int
@@ -42,7 +42,7 @@ func TestNextEnqueue(t *testing.T) {
 
 // Where stages are timed, each sample runs the plan's first launch, then its first two, and so on, and
 // all of it last: exposed k2 is the difference of the last two.
-func TestRunLengths(t *testing.T) {
+func TestStagesAreTimedByGrowingRuns(t *testing.T) {
 	assert.Same(t, runLengths(1, true), []int{1})
 	assert.Same(t, runLengths(2, true), []int{1, 2})
 	assert.Same(t, runLengths(3, true), []int{1, 2, 3})

@@ -64,7 +64,7 @@ func small() kernels.DeviceInfo {
 }
 
 // The CUDA sources give right answers: of testdata/variants.txt, which says of what.
-func TestVariants(t *testing.T) {
+func TestEmulatedSourcesAnswerRight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
 	}
@@ -111,7 +111,7 @@ func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo,
 }
 
 var (
-	picks = flag.Int("picks", 4, "how many problems TestRandomPicks draws")
+	picks = flag.Int("picks", 4, "how many problems TestDefaultsOfRandomProblemsAnswerRight draws")
 	seed  = flag.Uint64("seed", today(), "what it draws them from; the day's number without one")
 )
 
@@ -121,7 +121,7 @@ func today() uint64 { return uint64(time.Now().Unix()) / 86400 }
 // An eighth of an H200 is given the launch rules of eight times the rows, which are too many to
 // emulate. What it is given by default for problems drawn at random gives right answers, on which
 // the launch rules were not tried: -picks 700 -seed 2 takes ten minutes on one core.
-func TestRandomPicks(t *testing.T) {
+func TestDefaultsOfRandomProblemsAnswerRight(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
 	}
@@ -197,7 +197,7 @@ var mistakes = []string{
 var mistaken string
 
 // What is wrong with a kernel is said.
-func TestMistakes(t *testing.T) {
+func TestMistakesOfAKernelAreSaid(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}
@@ -262,7 +262,7 @@ var faults = []struct{ problem, variant, want string }{
 }
 
 // Faults that only another order of CTAs shows are found, and the right kernel beside them passes.
-func TestFaults(t *testing.T) {
+func TestFaultsOfCTAOrderAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}
@@ -296,7 +296,7 @@ func checkFault(t *testing.T, e *Emulator, r *kernels.Registry, problem, variant
 }
 
 // Timed runs too start from the inputs, where they are overwritten: what the last one leaves is checked.
-func TestInplaceTimed(t *testing.T) {
+func TestInplaceRunsStartFromTheInputs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}
@@ -313,7 +313,7 @@ func TestInplaceTimed(t *testing.T) {
 }
 
 // A launch that does not end is ended, and the variant is not run on another problem.
-func TestTimeout(t *testing.T) {
+func TestLaunchThatDoesNotEndIsEnded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}
@@ -334,7 +334,7 @@ func TestTimeout(t *testing.T) {
 }
 
 // A compiler that does not end ends with the context, and with this process: living is closed then.
-func TestInterrupt(t *testing.T) {
+func TestCompilerEndsWithItsContext(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}

@@ -36,7 +36,7 @@ var idiomCases = []string{
 
 // Kernels of a file with host code run: blocks of three numbers, structs by value, cooperative groups and
 // CUB; and what is wrong with them is found.
-func TestIdioms(t *testing.T) {
+func TestIdiomsOfPublicKernelsRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}

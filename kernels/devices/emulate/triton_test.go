@@ -14,7 +14,7 @@ import (
 
 // Triton's interpreter runs the examples and Liger-Kernel's kernels right, and notices a wrong one.
 // PyTorch, which Liger-Kernel imports, is a stub.
-func TestTriton(t *testing.T) {
+func TestTritonKernelsRunInTheInterpreter(t *testing.T) {
 	const examples, liger = "../../../examples/triton", "../../../examples/liger"
 	torch, err := filepath.Abs("../../families/manifest/testdata")
 	assert.NoError(t, err)

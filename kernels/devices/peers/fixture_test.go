@@ -86,7 +86,7 @@ const fixtureFile = "testdata/reference.json"
 
 // The file is what package reference says today. That holds wherever there is
 // no torch to compare peers.py with.
-func TestFixture(t *testing.T) {
+func TestFixtureIsWhatTheReferenceSays(t *testing.T) {
 	var all []fixture
 	for _, f := range fixtures {
 		all = append(all, fixtureOf(t, f.problem, kernels.Inputs{Seed: f.seed, Draw: f.draw}))
@@ -96,8 +96,8 @@ func TestFixture(t *testing.T) {
 	assert.Golden(t, fixtureFile, string(want)+"\n")
 }
 
-// TestPython runs the tests in Python, each where python3 has what it needs.
-func TestPython(t *testing.T) {
+// TestPythonTestsPass runs the tests in Python, each where python3 has what it needs.
+func TestPythonTestsPass(t *testing.T) {
 	for _, test := range []struct {
 		needs, what string
 		args        []string

@@ -44,7 +44,7 @@ func double(t *testing.T, limit time.Duration, args ...string) *Worker {
 }
 
 // A registry with peers runs them, and no sweep takes them along.
-func TestRegister(t *testing.T) {
+func TestNoSweepTakesPeersAlong(t *testing.T) {
 	const mine = "py:old/my.py:norm"
 	r := Register(families.New(), []kernels.Peer{{Name: mine, Version: "source 1"}})
 	shared, err := fs.Glob(os.DirFS("."), "peerbench/*.py")
@@ -105,7 +105,7 @@ func outcome(t *testing.T, b kernels.Bench, name, op string) string {
 }
 
 // What a peer may do, each beside one that does right before and after it: testdata/protocol.txt.
-func TestProtocol(t *testing.T) {
+func TestPeersThatMisbehaveAreFailures(t *testing.T) {
 	t.Parallel()
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
 	ours := &devicetest.Fake{}
@@ -133,7 +133,7 @@ func TestProtocol(t *testing.T) {
 }
 
 // Our sensor is told of the process that the peers have at the moment.
-func TestSense(t *testing.T) {
+func TestSensorKnowsTheProcessOfThePeers(t *testing.T) {
 	t.Parallel()
 	ours := &devicetest.SensorFake{Fake: &devicetest.Fake{},
 		Reading: func(int) kernels.Reading { return kernels.Reading{ClockMHz: 1980} }}
@@ -158,7 +158,7 @@ func TestSense(t *testing.T) {
 }
 
 // Two GPUs are not one.
-func TestBesideDiffers(t *testing.T) {
+func TestTwoGPUsAreNotOne(t *testing.T) {
 	theirs := double(t, time.Minute, "--uuid", "GPU-2")
 	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"},
 		{ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
@@ -171,7 +171,7 @@ func TestBesideDiffers(t *testing.T) {
 }
 
 // What a Python may lack is one line and a hint, and no file is left.
-func TestStart(t *testing.T) {
+func TestWhatPythonLacksIsOneLineAndAHint(t *testing.T) {
 	path := python(t)
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	tmp := t.TempDir()

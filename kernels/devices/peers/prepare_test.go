@@ -35,7 +35,7 @@ func cells(t *testing.T, names []string, problems ...string) (list []ProblemVari
 
 // Every cell is compiled once, by as many processes as are asked for; what
 // fails there is counted and does not keep the others from it.
-func TestPrepare(t *testing.T) {
+func TestPrepareCompilesEveryCellOnce(t *testing.T) {
 	t.Parallel()
 	theirs, cache := prepared(t)
 	d, err := Join(&devicetest.Fake{}, theirs)
@@ -73,7 +73,7 @@ func TestPrepare(t *testing.T) {
 }
 
 // A process that hangs is ended, and one that cannot start costs no time.
-func TestPrepareTrouble(t *testing.T) {
+func TestProcessThatHangsInPrepareIsEnded(t *testing.T) {
 	theirs, _ := prepared(t)
 	start := time.Now()
 	prepare := func(jobs int, names ...string) (Preparation, error) {
@@ -93,7 +93,7 @@ func TestPrepareTrouble(t *testing.T) {
 }
 
 // An interrupt ends them at once.
-func TestPrepareInterrupted(t *testing.T) {
+func TestInterruptEndsPrepareAtOnce(t *testing.T) {
 	t.Parallel()
 	theirs, _ := prepared(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -56,7 +56,7 @@ func misbehave(fault, step string) {
 
 // Every misbehaviour at every step ends without its timeout, but for a hang, and in bounded memory
 // with an error of one line. It never passes for a check or for times, and never panics.
-func TestFaults(t *testing.T) {
+func TestMisbehaviourIsAnErrorOfOneLine(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	injected := 0
@@ -197,7 +197,7 @@ func oneLine(t *testing.T, name string, err error) {
 
 // A worker that does not start again says why, and blames nobody; one that comes back as another
 // device is not taken for the first.
-func TestGone(t *testing.T) {
+func TestWorkerThatDoesNotStartAgainSaysWhy(t *testing.T) {
 	c := start(t, "cpu")
 	b := open(t, c)
 	command := c.o.Command
@@ -230,7 +230,7 @@ func TestGone(t *testing.T) {
 
 // A stopped command waits two seconds at most for a worker that hangs in what nobody waits
 // for.
-func TestStopHanging(t *testing.T) {
+func TestStopDoesNotWaitForAWorkerThatHangs(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"prefetch", "close"} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -251,7 +251,7 @@ func TestStopHanging(t *testing.T) {
 }
 
 // A parent that is killed takes a worker with it that hangs.
-func TestOrphan(t *testing.T) {
+func TestKilledParentLeavesNoWorker(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the parent's death is told on Linux only")
 	}

@@ -191,7 +191,7 @@ func (r *rich) CacheWarning() string { return "a full disk" }
 
 // Peers come with the hello, neighbours go with each sense, none with none, and that cubins do not
 // stay comes with each answer. A device knows how long its client waits.
-func TestOptionalParts(t *testing.T) {
+func TestOptionalPartsOfMessagesArrive(t *testing.T) {
 	c := start(t, "rich")
 	said := ""
 	c.o.Unkept = func(text string) { said += text + "; " }
@@ -225,7 +225,7 @@ func TestOptionalParts(t *testing.T) {
 
 // Whatever takes a worker down costs the problem that it had: the next one opens in another.
 // devicetest.Survive has those that crash and hang by themselves.
-func TestLost(t *testing.T) {
+func TestALostWorkerCostsOneProblem(t *testing.T) {
 	for _, test := range []struct {
 		name, mode, family string
 		kill               time.Duration // when it is killed, where it is
@@ -257,7 +257,7 @@ func TestLost(t *testing.T) {
 
 // What one may meet at the other end of ssh, as a script or a mode of this binary, is a failure, or
 // an error that is nobody's result and has a hint: testdata/starts.txt.
-func TestStartErrors(t *testing.T) {
+func TestWhatIsNoWorkerIsRefusedAtItsStart(t *testing.T) {
 	assert.Lines(t, "testdata/starts.txt", func(script string) (text string) {
 		t.Run(script, func(t *testing.T) {
 			limit, mode, command := time.Minute, "", []string{"sh", "-c", script}
@@ -300,7 +300,7 @@ func serve(input string) (answers []answer, raw string, err error) {
 // Whatever is asked in the wrong order or without what it needs has an error for an answer, and the
 // next request an answer of its own. Lines that are no requests end the worker with an error; the
 // end of the input, even within a line, is the orderly end.
-func TestServeMistakes(t *testing.T) {
+func TestMistakenRequestsHaveErrorsForAnswers(t *testing.T) {
 	assert.Lines(t, "testdata/requests.txt", func(input string) string {
 		input, opened := strings.CutPrefix(input, "open ")
 		if opened {
@@ -324,7 +324,7 @@ func TestServeMistakes(t *testing.T) {
 }
 
 // Times that together are longer than the answer took are no times, on a cpu neither.
-func TestTimesAddUp(t *testing.T) {
+func TestTimesLongerThanTheirAnswerAreRefused(t *testing.T) {
 	timing := func(seconds ...float64) *kernels.Timing { return &kernels.Timing{Seconds: seconds} }
 	assert.NoError(t, checkSum(timing(0.3, 0.3, 0.3), time.Second))
 	assert.NoError(t, checkSum(timing(1e-5, 1e-5), 0), "clocks differ")

@@ -55,7 +55,7 @@ func compile(t *testing.T, c *check.Inspector, fs []*kernels.Family, all bool, p
 }
 
 // The example's whole space compiles for every arch that we support.
-func TestExample(t *testing.T) {
+func TestExampleCompilesForEveryArch(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../../examples/kernels")
 	assert.NoError(t, err)
 	needNVRTC(t, r)
@@ -67,7 +67,7 @@ func TestExample(t *testing.T) {
 
 // A source that does not compile, or whose kernel has another name when it is
 // compiled, is an error; so is a Fault anywhere in the space.
-func TestCheckFails(t *testing.T) {
+func TestCheckFindsSourcesThatDoNotCompile(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16")
 	for _, test := range []struct{ manifest, source, want string }{
 		{good, strings.Replace(goodSource, "const X *x", "const Q *x", 1), "mine.cu(2)"},
@@ -99,7 +99,7 @@ var plain string
 //go:embed testdata/plain.cu
 var plainSource string
 
-func TestPlain(t *testing.T) {
+func TestAPlainManifestIsEnough(t *testing.T) {
 	dir := folder(t, "plain.yaml", plain, "plain.cu", plainSource)
 	r, fs, err := Load(families.New(), dir)
 	assert.NoError(t, err)
@@ -157,7 +157,7 @@ func TestPlain(t *testing.T) {
 }
 
 // An earlier folder's kernels stand beside the present ones, with their own sources and base.
-func TestBaseline(t *testing.T) {
+func TestBaselineStandsBesideThePresentKernels(t *testing.T) {
 	r, _, err := Load(families.New(), folder(t, "plain.yaml", plain, "plain.cu", plainSource))
 	assert.NoError(t, err)
 	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb",

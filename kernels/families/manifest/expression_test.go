@@ -16,7 +16,7 @@ import (
 	"normbench/kernels/devices/devicetest"
 )
 
-func TestExpressions(t *testing.T) {
+func TestExpressionsAreTypedAndBounded(t *testing.T) {
 	p := kernels.Problem{Op: kernels.RMSNorm, M: 4096, N: 8192}
 	kinds := map[string]kind{"number": whole, "condition": truth, "fraction": fraction}
 	assert.Lines(t, "testdata/expressions.txt", func(input string) string {
@@ -44,7 +44,7 @@ func TestExpressions(t *testing.T) {
 }
 
 // What a family remembers of other problems, configs and devices makes no difference.
-func TestEnvRemembers(t *testing.T) {
+func TestRememberedEnvironmentsMakeNoDifference(t *testing.T) {
 	draw := rand.New(rand.NewPCG(38, 6))
 	names, err := filepath.Glob("../*.yaml")
 	assert.Must(t, err == nil && len(names) > 10, "%q, %v", names, err)

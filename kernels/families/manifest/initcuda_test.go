@@ -9,7 +9,7 @@ import (
 )
 
 // A kernel's declaration becomes a manifest: names that mean one thing have values, all else is TODO.
-func TestInitCUDA(t *testing.T) {
+func TestDeclarationBecomesAManifest(t *testing.T) {
 	src := nvrtc.Source{Name: "k.cu", Text: `namespace mine {
 template <typename T, typename LOAD>
 __global__ void __launch_bounds__(256) layer_norm_bwd(LOAD load, const T *__restrict__ dout, const T *x, T *out, T *output,

@@ -38,7 +38,7 @@ func folder(t testing.TB, files ...string) string {
 
 // What a manifest makes of a problem, with the changes to it below, or why it does not serve it:
 // testdata/plans.txt.
-func TestFamily(t *testing.T) {
+func TestAManifestPlansOrSaysWhyNot(t *testing.T) {
 	d := devicetest.H200()
 	assert.Cases(t, "testdata/plans.txt", func(input string) string {
 		lines := strings.Split(input, "\n")
@@ -60,7 +60,7 @@ func TestFamily(t *testing.T) {
 
 // Rules and the device refuse with a reason; a number out of its range is a
 // Fault, which says where it comes from.
-func TestRefuse(t *testing.T) {
+func TestRulesAndDeviceRefuseWithAReason(t *testing.T) {
 	assert.Cases(t, "testdata/refuse.txt", func(input string) string {
 		lines := strings.Split(input, "\n")
 		var problem, config string
@@ -83,7 +83,7 @@ func TestRefuse(t *testing.T) {
 
 // Whatever is wrong with a manifest is one line with file, line, column and
 // field, and a hint.
-func TestErrors(t *testing.T) {
+func TestMistakesInAManifestHaveTheirPlace(t *testing.T) {
 	load := func(text string) string {
 		dir := folder(t, "mine.yaml", text, "mine.cu", goodSource)
 		_, _, err := Load(families.New(), dir)
@@ -120,7 +120,7 @@ func numbers(n int) string {
 }
 
 // What cmd/normbench/testdata/script/kernels_dir.txtar does not show of folders.
-func TestFolders(t *testing.T) {
+func TestSourcesThatCannotBeFollowedAreRefused(t *testing.T) {
 	for _, test := range []struct{ source, header, want string }{
 		{`#include "gone.cuh"`, "", `a.yaml:31:13: launches[1].source: mine.cu includes "gone.cuh", which is nowhere`},
 		{"\xef\xbb\xbf#include \"gone.cuh\"", "", `mine.cu includes "gone.cuh", which is nowhere`},
@@ -154,7 +154,7 @@ func sourceHash(t *testing.T, dir string) string {
 
 // A user's source includes normbench's header unless the folder has one of that
 // name; a change of their code changes the hash.
-func TestFiles(t *testing.T) {
+func TestChangedSourceChangesTheHash(t *testing.T) {
 	const hidden = "/*\n*/ #inc\\\nlude \"a.h\"\n" // from who looks for lines
 	hash := func(source string, files ...string) string {
 		return sourceHash(t, folder(t, append(files, "mine.yaml", good, "mine.cu", source)...))
@@ -184,7 +184,7 @@ func TestFiles(t *testing.T) {
 }
 
 // What a source includes of the user's include folders is part of its hash.
-func TestIncludeFolder(t *testing.T) {
+func TestHashHasWhatASourceIncludes(t *testing.T) {
 	headers := t.TempDir()
 	t.Setenv("NORMBENCH_INCLUDE", filepath.Join(t.TempDir(), "none")+string(filepath.ListSeparator)+
 		headers)
@@ -201,7 +201,7 @@ func TestIncludeFolder(t *testing.T) {
 }
 
 // Folders that a Loader is given are searched as those of the environment, and before them.
-func TestLoaderInclude(t *testing.T) {
+func TestFoldersOfALoaderComeFirst(t *testing.T) {
 	dir := folder(t, "mine.yaml", good, "mine.cu", "#include <near.h>\n"+goodSource)
 	headers, others := folder(t, "near.h", "int a;"), folder(t, "near.h", "int b;")
 	load := func(environment string, include ...string) *kernels.Family {
@@ -221,7 +221,7 @@ func TestLoaderInclude(t *testing.T) {
 }
 
 // The manifests in the documentation are some.
-func TestDocumentation(t *testing.T) {
+func TestManifestsOfThePagesLoad(t *testing.T) {
 	text := assert.File(t, "../../../docs/kernels.md")
 	blocks := strings.Split(string(text), "```yaml\n")
 	assert.Must(t, len(blocks) == 5, "%d manifests", len(blocks)-1)
@@ -249,7 +249,7 @@ func TestDocumentation(t *testing.T) {
 }
 
 // Sources stay in their folder, also through links; what a link inside it points to is read.
-func TestLinks(t *testing.T) {
+func TestSourcesStayInTheirFolder(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.cu")
 	assert.Write(t, outside, goodSource)
 	dir := folder(t, "mine.yaml", good, "real.cu", goodSource)

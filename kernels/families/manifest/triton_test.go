@@ -48,7 +48,7 @@ func fakeTriton(t *testing.T) (dir string) {
 
 // A plan tells Triton what its own launcher would: absent tensors, classes of numbers, literals:
 // testdata/triton_plans.txt.
-func TestTritonPlan(t *testing.T) {
+func TestTritonPlanSaysWhatALauncherWould(t *testing.T) {
 	dir := fakeTriton(t)
 	assert.Lines(t, "testdata/triton_plans.txt", func(input string) string {
 		_, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource,
@@ -85,7 +85,7 @@ func TestTritonPlan(t *testing.T) {
 // The published kernels compile from where they are installed. Their library's own launch is the
 // base wherever it is served: no constraint refuses it. PyTorch, which their modules import, is a
 // stub.
-func TestTritonHosted(t *testing.T) {
+func TestTritonKernelsOfLibrariesCompileInPlace(t *testing.T) {
 	torch, err := filepath.Abs("testdata")
 	assert.NoError(t, err)
 	t.Setenv("PYTHONPATH", torch+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
@@ -112,7 +112,7 @@ func TestTritonHosted(t *testing.T) {
 }
 
 // What is wrong with a manifest of Triton's is an error with its place when it is read.
-func TestTritonErrors(t *testing.T) {
+func TestTritonMistakesHaveTheirPlace(t *testing.T) {
 	fakeTriton(t)
 	assert.Cases(t, "testdata/triton_errors.txt", func(input string) string {
 		dir := folder(t, "t.yaml", assert.Edited(t, tritonManifest, strings.Split(input, "\n")), "k.py",
@@ -136,7 +136,7 @@ func TestTritonErrors(t *testing.T) {
 
 // The examples compile for each arch, and their launches fit the cubins. A kernel that raises is an
 // error with file and line.
-func TestTritonExamples(t *testing.T) {
+func TestTritonExamplesCompileForEachArch(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../../examples/triton")
 	assert.Needs(t, "TRITON", err) // scripts/triton-env.sh
 	t.Setenv("NORMBENCH_CACHE", t.TempDir())

@@ -12,7 +12,7 @@ import (
 
 // What every preset picks on an H200, for narrow, middle, wide and odd rows, or why it has nothing:
 // testdata/picks_h200.txt.
-func TestPicks(t *testing.T) {
+func TestPicksOfPresetsStay(t *testing.T) {
 	r, asked := families.NewRegistry(), map[*Preset]bool{}
 	assert.Lines(t, "testdata/picks_h200.txt", func(input string) string {
 		name, problem, _ := strings.Cut(input, " ")

@@ -35,7 +35,7 @@ func TestUnitRowsHoldAFewSpecialOnes(t *testing.T) {
 }
 
 // A draw does to rows what it says, whatever the bits of the seed.
-func TestDraws(t *testing.T) {
+func TestDrawsDoToRowsWhatTheySay(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/fwd/64x512/fp16+bias+residual")
 	for draw, want := range map[kernels.Draw][2]float64{ // the least and the most |mean| of a row of x
 		kernels.DrawMean: {36, 101}, kernels.DrawZeros: {0, 0}, kernels.DrawTiny: {0, 1e-3}, kernels.DrawLarge: {20, 300},
@@ -130,7 +130,7 @@ func TestNaNDoesNotHideWhatSumsRows(t *testing.T) {
 }
 
 // A comparison on finite inputs whose answers are mostly not finite says so.
-func TestVoidComparison(t *testing.T) {
+func TestVoidComparisonSaysSo(t *testing.T) {
 	out := kernels.Tensor{Name: "y", Role: kernels.Output, DType: kernels.FP32, Rows: 1, Cols: 4}
 	got := kernels.NewMemory(kernels.FP32, 4)
 	for i := range got.Len() {

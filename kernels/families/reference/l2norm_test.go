@@ -9,7 +9,7 @@ import (
 
 // A row shorter than eps is divided by eps, so its gradient is too; on one a bit longer it has the
 // part along the row taken away.
-func TestL2NormOfShortRows(t *testing.T) {
+func TestL2NormDividesShortRowsByEps(t *testing.T) {
 	for scale, along := range map[float64]bool{1e-14: false, 1e-11: true} {
 		x, xhat := []float64{3 * scale, 4 * scale}, make([]float64, 2)
 		g, dx := []float64{1, 2}, make([]float64, 2)

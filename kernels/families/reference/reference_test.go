@@ -92,7 +92,7 @@ func near(t *testing.T, what string, got, want []float64, tol float64) {
 	}
 }
 
-func TestForward(t *testing.T) {
+func TestForwardFollowsItsFormula(t *testing.T) {
 	each(t, kernels.Fwd, 3, [][2]int64{{1, 1}, {1, 5}, {7, 1}, {5, 33}},
 		func(p kernels.Problem, in map[string]*kernels.Memory) {
 			near(t, p.String()+" y", reference.ComputeGroundTruth(p, in).Values["y"],
@@ -151,7 +151,7 @@ func fill(p kernels.Problem, values map[string]func(i int64) float32) map[string
 func constant(v float32) func(int64) float32 { return func(int64) float32 { return v } }
 
 // How many cores share the work must not show beyond the last bits of a sum.
-func TestDeterminism(t *testing.T) {
+func TestCoresDoNotShowInTheAnswers(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/37x29/fp32+bias")
 	one := reference.ComputeGroundTruth(p, reference.Inputs(p, kernels.Inputs{Seed: 11})).Values
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(7))
@@ -167,7 +167,7 @@ func TestDeterminism(t *testing.T) {
 // The bits that every device draws, with splitmix64's own published sequence
 // for seed 0 as the anchor: another generator would make the records of two
 // devices, or of two versions, answer different questions. Whole draws package peers has.
-func TestBits(t *testing.T) {
+func TestEveryDeviceDrawsTheSameBits(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f,
 		0xf88bb8a8724c81ec} {
 		assert.Equal(t, reference.Bits(0, 0, int64(i)+1), want, "number", i+1, "of splitmix64")
@@ -184,7 +184,7 @@ func tensor(d kernels.DType, n int64) kernels.Tensor {
 
 // What an output is against the answers that it should have, by a tolerance of 2^-8 of it and
 // 2^-10: testdata/compare.txt, with what is bad of it and where first.
-func TestCompare(t *testing.T) {
+func TestCompareFindsWhatIsBeyondTheTolerance(t *testing.T) {
 	assert.Lines(t, "testdata/compare.txt", func(input string) string {
 		name, text, _ := strings.Cut(input, " ")
 		d, err := kernels.ParseDType(name)
@@ -218,7 +218,7 @@ func TestCompare(t *testing.T) {
 // A tolerance is worth what it lets through and what it does not: honest fp32
 // arithmetic, rounded once, passes; mistakes that kernels have really had do
 // not.
-func TestTolerance(t *testing.T) {
+func TestTolerancePassesFP32AndNoMistake(t *testing.T) {
 	p := devicetest.Problem(t, "layernorm/bwd/512x64/bf16+bias")
 	in := reference.Inputs(p, kernels.Inputs{Seed: 21})
 	ans := reference.ComputeGroundTruth(p, in)
@@ -281,7 +281,7 @@ func TestTolerance(t *testing.T) {
 }
 
 // Scale is the size of the terms: a sum of M unit terms has sqrt(M).
-func TestScale(t *testing.T) {
+func TestScaleIsTheSizeOfTheTerms(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/400x50/fp32+bias")
 	rng := rand.New(rand.NewPCG(1, 1))
 	sign := func(int64) float32 { return float32(rng.IntN(2)*2 - 1) }

@@ -231,7 +231,7 @@ func (m *Module) Function(name string) (Function, error) {
 type Function struct{ f cu.Function }
 
 // handle returns the CUfunction, CUevent or CUstream inside a value of cu, which keeps it in its
-// only field. TestFake holds cu to that.
+// only field. TestTrampolinesReachTheDriver holds cu to that.
 func handle[T cu.Function | cu.Event | cu.Stream](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }

@@ -40,7 +40,7 @@ func must[T any](v T, err error) T {
 
 // Without a device the error is one line of ours and the process lives, although cu's init
 // exits when cuInit fails.
-func TestNoDevice(t *testing.T) {
+func TestNoDeviceIsOneErrorAndNoExit(t *testing.T) {
 	n, err := Count()
 	if err == nil && n > 0 {
 		t.Skipf("%d devices", n)
@@ -55,7 +55,7 @@ func TestNoDevice(t *testing.T) {
 }
 
 // What an error says, and whether it leaves the context unusable: testdata/errors.txt.
-func TestError(t *testing.T) {
+func TestErrorSaysWhetherTheContextIsLost(t *testing.T) {
 	assert.Lines(t, "testdata/errors.txt", func(input string) string {
 		e := assert.Value[Error](t, input)
 		return fmt.Sprint(&e, ", sticky ", IsSticky(&e))
@@ -68,7 +68,7 @@ func TestError(t *testing.T) {
 		"got %#v from an error of cu", err)
 }
 
-func TestEnqueueRefuses(t *testing.T) {
+func TestEnqueueRefusesWhatNoStepIs(t *testing.T) {
 	var c Context
 	for _, steps := range [][]Command{
 		{{Kind: 99}},
@@ -83,7 +83,7 @@ func TestEnqueueRefuses(t *testing.T) {
 	assert.NoError(t, c.Enqueue(Stream{}, nil))
 }
 
-func TestMemory(t *testing.T) {
+func TestMemoryIsCopiedSetAndTimed(t *testing.T) {
 	c := open(t)
 	t.Logf("%+v", c.Info())
 	s := must(c.NewStream())
@@ -110,16 +110,17 @@ func TestMemory(t *testing.T) {
 	assert.NoError(t, c.Free(p))
 }
 
-// TestFakeDriver runs TestFake in a process that finds a fake libcuda.so.1, so that the
-// trampolines, the layout of steps and the errors are tested without a GPU.
-func TestFakeDriver(t *testing.T) {
-	devicetest.RunWithLibrary(t, "libcuda.so.1", "testdata/fakecuda.c", "TestFake|TestMemory",
+// TestFakeDriverAnswersThroughTheTrampolines runs TestTrampolinesReachTheDriver in a process that
+// finds a fake libcuda.so.1, so that the trampolines, the layout of steps and the errors are tested without a GPU.
+func TestFakeDriverAnswersThroughTheTrampolines(t *testing.T) {
+	devicetest.RunWithLibrary(t, "libcuda.so.1", "testdata/fakecuda.c",
+		"TestTrampolinesReachTheDriver|TestMemoryIsCopiedSetAndTimed",
 		"NORMBENCH_FAKE_CUDA=1", "NORMBENCH_REQUIRE_CUDA=1")
 }
 
-func TestFake(t *testing.T) {
+func TestTrampolinesReachTheDriver(t *testing.T) {
 	if os.Getenv("NORMBENCH_FAKE_CUDA") == "" {
-		t.Skip("run by TestFakeDriver")
+		t.Skip("run by TestFakeDriverAnswersThroughTheTrampolines")
 	}
 	c := open(t)
 	info := c.Info()

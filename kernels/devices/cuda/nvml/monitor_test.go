@@ -69,7 +69,7 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 	return m, d
 }
 
-func TestMock(t *testing.T) {
+func TestSampleReadsTheWholeState(t *testing.T) {
 	m, d := mocked(t, every)
 	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1210, MemClockMHz: 1593, PowerW: 123.25,
 		TemperatureC: 41,
@@ -97,7 +97,7 @@ func TestMock(t *testing.T) {
 	m.Close()
 }
 
-func TestUnsupported(t *testing.T) {
+func TestMissingFunctionsLeaveFieldsEmpty(t *testing.T) {
 	t.Run("old driver", func(t *testing.T) {
 		const newer = "nvmlDeviceGetCurrentClocksEventReasons"
 		m, _ := mocked(t, func(symbol string) bool { return symbol != newer })
@@ -133,7 +133,7 @@ func TestUnsupported(t *testing.T) {
 
 // Which of three processes, with 1, 3 and 2 bytes, are others: testdata/others.txt, by our own processes
 // as we number them, and by those that a container sees.
-func TestForeign(t *testing.T) {
+func TestOtherProcessesAreToldFromOurs(t *testing.T) {
 	assert.Lines(t, "testdata/others.txt", func(input string) string {
 		x := assert.Value[struct {
 			Own, Visible []int
@@ -150,7 +150,7 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-func TestThrottling(t *testing.T) {
+func TestEveryThrottleReasonHasAName(t *testing.T) {
 	all := uint64(harmless)
 	for _, r := range reasons {
 		all |= r.bit
@@ -163,7 +163,7 @@ func TestThrottling(t *testing.T) {
 }
 
 // Nothing but getters.
-func TestReadOnly(t *testing.T) {
+func TestOnlyGettersAreCalled(t *testing.T) {
 	reads := regexp.MustCompile(`^(Init|Shutdown|(System|Device)?Get[A-Z].*)$`)
 	for _, i := range []reflect.Type{reflect.TypeFor[library](), reflect.TypeFor[deviceHandle]()} {
 		for m := range i.NumMethod() {
@@ -176,7 +176,7 @@ func TestReadOnly(t *testing.T) {
 // The program must start without the libraries: they must not be linked, and names that nothing
 // defines must be looked up when they are called and not before. Nor may it export libcuda's names,
 // or that library's own calls could bind to the trampolines.
-func TestNotLinked(t *testing.T) {
+func TestLibrariesAreNotLinked(t *testing.T) {
 	exe, err := os.Executable()
 	assert.NoError(t, err)
 	f, err := elf.Open(exe)
@@ -202,16 +202,16 @@ func TestNotLinked(t *testing.T) {
 		"the program binds all names when it starts: link with -Wl,-z,lazy")
 }
 
-// TestFakeNVML runs TestFake in a process that finds a fake libnvidia-ml.so.1, so that the way
-// through go-nvml and the loader is tested without a GPU.
-func TestFakeNVML(t *testing.T) {
-	devicetest.RunWithLibrary(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestFake",
+// TestFakeNVMLAnswersThroughTheLoader runs TestLoaderReachesNVML in a process that
+// finds a fake libnvidia-ml.so.1, so that the way through go-nvml and the loader is tested without a GPU.
+func TestFakeNVMLAnswersThroughTheLoader(t *testing.T) {
+	devicetest.RunWithLibrary(t, "libnvidia-ml.so.1", "testdata/fakenvml.c", "TestLoaderReachesNVML",
 		"NORMBENCH_FAKE_NVML=1")
 }
 
-func TestFake(t *testing.T) {
+func TestLoaderReachesNVML(t *testing.T) {
 	if os.Getenv("NORMBENCH_FAKE_NVML") == "" {
-		t.Skip("run by TestFakeNVML")
+		t.Skip("run by TestFakeNVMLAnswersThroughTheLoader")
 	}
 	_, err := Open("GPU-other")
 	assert.That(t, err != nil, "a GPU that is not there was opened")
@@ -225,9 +225,9 @@ func TestFake(t *testing.T) {
 	m.Close()
 }
 
-// TestGPU reads a real GPU and says what that costs. NORMBENCH_REQUIRE_CUDA=1 makes a missing one a
+// TestARealGPUIsRead reads a real GPU and says what that costs. NORMBENCH_REQUIRE_CUDA=1 makes a missing one a
 // failure.
-func TestGPU(t *testing.T) {
+func TestARealGPUIsRead(t *testing.T) {
 	n, err := driver.Count()
 	assert.Needs(t, "CUDA", err)
 	if n == 0 {

@@ -1,6 +1,6 @@
-/* A libcuda.so.1 of an old driver, for TestFakeDriver: device memory is host memory, work is done
- * at once, and the one kernel writes down how it was launched. It lacks cuLaunchKernelEx,
- * cuEventElapsedTime_v2 and cuDeviceGetUuid_v2. */
+/* A libcuda.so.1 of an old driver, for TestFakeDriverAnswersThroughTheTrampolines: device memory is
+ * host memory, work is done at once, and the one kernel writes down how it was launched. It lacks
+ * cuLaunchKernelEx, cuEventElapsedTime_v2 and cuDeviceGetUuid_v2. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A libnvidia-ml.so.1 for TestFake: one device, and most functions are not there. */
+/* A libnvidia-ml.so.1 for TestLoaderReachesNVML: one device, and most functions are not there. */
 #include <string.h>
 
 enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6 };
