@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sweeps one small problem on the cpu, exports it, and reads the exports with pinned
-# kernel_tuner (kt-readers.py, kt-compare.py).
+# kernel_tuner (kt-readers.py, and kt-compare.py of lab/scripts).
 #
 #   scripts/kt-readers.sh [NORMBENCH]
 #
@@ -44,7 +44,7 @@ for families in rms_bwd/reg_persist,rms_bwd/two_pass rms_bwd/reg_persist; do
 		die "the sweep failed: $(tail -n 2 log)"
 	"$normbench" export "$families" --format kt-cache --out "$families/kt-cache" >log 2>&1 || die "the export failed: $(tail -n 2 log)"
 	cache=("$families"/kt-cache/rmsnorm_bwd_bf16_64x256/*.json)
-	out=$(timeout 60 "$python" "$root/scripts/kt-compare.py" "${cache[@]}" --seeds 2 --strategies random_sample,genetic_algorithm) &&
+	out=$(timeout 60 "$python" "$root/lab/scripts/kt-compare.py" "${cache[@]}" --seeds 2 --strategies random_sample,genetic_algorithm) &&
 		grep -q '^| genetic_algorithm | [-0-9.]* |' <<<"$out" || die "kt-compare.py on the export of $families: $out"
 	timeout 60 "$python" "$root/scripts/kt-readers.py" "${cache[@]}" || die "kernel_tuner does not read the export of $families (60 s at most)"
 done

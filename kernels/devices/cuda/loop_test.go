@@ -22,11 +22,11 @@ func tablesOf(t *testing.T, file string) (x struct{ Rows, Steps []map[string]any
 // Per step, less the floor of each call, a sweep says what a loop of those launches takes. The loop has
 // each call behind a flush, as samples have, and is timed as a whole; a loop of the flushes alone is taken
 // off. $NORMBENCH_STEP is what `sweep --model ... --format json` printed, and $NORMBENCH_STEP_CALLS what
-// `list models` did: scripts/model-gpu.sh makes both.
+// `list models` did: lab/scripts/model-gpu.sh makes both.
 func TestStepTakesWhatItsLoopTakes(t *testing.T) {
 	sweep, calls := os.Getenv("NORMBENCH_STEP"), os.Getenv("NORMBENCH_STEP_CALLS")
 	if sweep == "" || calls == "" {
-		t.Skip("$NORMBENCH_STEP and $NORMBENCH_STEP_CALLS name no tables; scripts/model-gpu.sh does")
+		t.Skip("$NORMBENCH_STEP and $NORMBENCH_STEP_CALLS name no tables; lab/scripts/model-gpu.sh does")
 	}
 	counts := map[string]int{}
 	for _, r := range tablesOf(t, calls).Rows {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small Llama of transformers with random weights on random tokens, for `normbench capture`.
 
-  normbench capture --out out/captured.yaml --steps 3 -- scripts/model-train.py FOLDER
+  normbench capture --out out/captured.yaml --steps 3 -- lab/scripts/model-train.py FOLDER
 
 It writes the model's config.json to FOLDER, for --model. It runs on a GPU where there is one, in bf16, with
 gradient checkpointing for --checkpoint. TOKENS (2048) of a step are in the environment."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the kernels of a library's call against the same kernels, launched by normbench.
 
-    scripts/hosted-kernels.py COMPARE.json MANIFESTS
+    lab/scripts/hosted-kernels.py COMPARE.json MANIFESTS
 
 The file is of `normbench compare peer:NAME FAMILY --out`, which times every kernel of both sides by itself, cold. Kernels
 stand in the order of their launches. Those that a manifest of the folder names are the same code; others, such as

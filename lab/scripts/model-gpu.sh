@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # What docs/models.md promises, on a machine with a GPU and a Python with torch and transformers:
 #
-#   make cuda cuda-tests             # on the build machine
-#   scripts/model-gpu.sh OUT [MODEL] # on the GPU machine, in the repository
+#   make cuda cuda-tests                 # on the build machine
+#   lab/scripts/model-gpu.sh OUT [MODEL] # on the GPU machine, in the repository
 #
 # 1. A sweep of MODEL (llama3-8b) with 8192 tokens on 8 tensor ranks ends within 60 s.
 # 2. Its line per step, less the launches, is within 5% of a loop of those launches.
 # 3. A captured training of 3 steps has the problems and calls of its config, and runs as fast as without.
 # 4. Both against PyTorch, per step: the tables for a page.
 set -uo pipefail
-out=${1:?usage: scripts/model-gpu.sh OUT [MODEL]}
+out=${1:?usage: lab/scripts/model-gpu.sh OUT [MODEL]}
 model=${2:-llama3-8b}
 python=${PYTHON:-python3}
 bin=${BIN:-bin/normbench-cuda}
@@ -34,16 +34,16 @@ NORMBENCH_STEP=$PWD/$out/sweep.json NORMBENCH_STEP_CALLS=$PWD/$out/calls.json \
 grep -E 'loops|calls of' "$out/loop.txt" | tee -a "$out/summary.txt"
 
 # Plain and captured in turns: the seconds of each pair, the first of which warms up.
-train() { "$python" scripts/model-train.py "$out/llama"; }
+train() { "$python" lab/scripts/model-train.py "$out/llama"; }
 for i in 0 1 2 3; do
 	plain=$( { time -p STEPS=200 train >/dev/null; } 2>&1 | awk '/^real/ {print $2}')
-	hooked=$( { time -p STEPS=200 "$bin" capture --out "$out/long.yaml" -- "$python" scripts/model-train.py \
+	hooked=$( { time -p STEPS=200 "$bin" capture --out "$out/long.yaml" -- "$python" lab/scripts/model-train.py \
 		"$out/llama" >/dev/null; } 2>&1 | awk '/^real/ {print $2}')
 	say "200 steps of training: $plain s, captured $hooked s"
 done
-"$bin" capture --out "$out/captured.yaml" --steps 3 -- "$python" scripts/model-train.py "$out/llama" \
+"$bin" capture --out "$out/captured.yaml" --steps 3 -- "$python" lab/scripts/model-train.py "$out/llama" \
 	>"$out/train.txt" 2>&1 || fail 'capture'
-"$bin" capture --out "$out/checkpointed.yaml" --steps 3 -- "$python" scripts/model-train.py "$out/llama" \
+"$bin" capture --out "$out/checkpointed.yaml" --steps 3 -- "$python" lab/scripts/model-train.py "$out/llama" \
 	--checkpoint >>"$out/train.txt" 2>&1 || fail 'capture of checkpointing'
 "$bin" list models --model "$out/llama" --tokens 2048 --format csv >"$out/llama.csv"
 "$python" - "$out" <<'PY' | tee -a "$out/summary.txt" || failed=1

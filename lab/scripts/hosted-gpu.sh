@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Holds the hosted kernels of Liger-Kernel and Fast-LLM against their libraries, and says what their authors left.
-#   make cuda                                     # on the build machine
-#   scripts/hosted-gpu.sh STATE SECONDS [PART...]  # on the GPU machine, where the packages are installed
+#   make cuda                                          # on the build machine
+#   lab/scripts/hosted-gpu.sh STATE SECONDS [PART...]  # on the GPU machine, where the packages are installed
 #   mkdir -p results/CARD/hosted && cp STATE/*.txt results/CARD/hosted    # anywhere
 #
 # A PART is
@@ -15,7 +15,7 @@
 # a sweep and a comparison at the shape at which it stopped. Exit 3: there is more to do.
 # PYTHON names the Python with PyTorch (python3), LIBRARIES (liger fast-llm) what it has.
 set -euo pipefail
-usage='usage: scripts/hosted-gpu.sh STATE SECONDS [PART...]'
+usage='usage: lab/scripts/hosted-gpu.sh STATE SECONDS [PART...]'
 state=${1:?$usage} limit=${2:?$usage} worst=0
 shift 2
 [ $# -gt 0 ] || set -- compile verify peers left
@@ -72,7 +72,7 @@ part() {
 	peers-*)
 		duel "$file" "peer:$library" "$family" || rc=$?
 		[ ! "$state/$file.json" -nt "$state/$file-kernels.txt" ] ||
-			"$python" scripts/hosted-kernels.py "$state/$file.json" "examples/$library" | tee "$state/$file-kernels.txt"
+			"$python" lab/scripts/hosted-kernels.py "$state/$file.json" "examples/$library" | tee "$state/$file-kernels.txt"
 		;;
 	left-*_bwd)
 		run "$file-sweep" sweep --family "$family" --budget "${BUDGET:-150configs}" --out "$state/left" "${gpu[@]}" || return

@@ -2,7 +2,7 @@
 """kernel_tuner's strategies on a recorded space, as `make lab` judges ours.
 
     pip install kernel_tuner==1.5.0
-    scripts/kt-compare.py FILE... [--seeds 24] [--strategies genetic_algorithm,...]
+    lab/scripts/kt-compare.py FILE... [--seeds 24] [--strategies genetic_algorithm,...]
 
 A FILE is a cache of kernel_tuner, .json or .json.gz, also of `normbench export`.
 All its configs are the space, invalid ones too. A strategy has kernel_tuner's default options.
