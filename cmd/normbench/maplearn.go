@@ -61,7 +61,7 @@ func mapLearnCommand(e *env) *cli.Command {
 }
 
 func runLearn(e *env, cfg *learnConfig) error {
-	domain := shapes.Everything
+	domain := shapes.DefaultDomain
 	if cfg.bounds != "" {
 		var err error
 		if domain, err = shapes.ParseDomain(cfg.bounds); err != nil {

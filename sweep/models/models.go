@@ -20,7 +20,7 @@ import (
 	"normbench/kernels"
 )
 
-// A Model is a name with the figures of a config, and its architecture.
+// A Model has the figures of a model's config and its architecture, from which Step computes its norms.
 type Model struct {
 	Name   string
 	Source string // the public file of the figures, or the config that was read
@@ -29,15 +29,15 @@ type Model struct {
 	config map[string]int64
 }
 
-// An architecture says which norms its models have.
+// An architecture lists the norms that its models have, as expressions of their figures.
 type architecture struct {
 	name    string
 	types   []string          // values of model_type
-	figures map[string][]expr // names of its own for figures
+	figures map[string][]expr // figures that it names in another way than most
 	norms   []norm
 }
 
-// A norm is one of an architecture; models.yaml says what its fields are.
+// A norm is an entry of an architecture's norms; the head of models.yaml describes its fields.
 type norm struct {
 	name                       string
 	op, in                     string
@@ -46,12 +46,13 @@ type norm struct {
 }
 
 const (
+	// Where a norm stands decides its rows on a rank; see rowsOnRank.
 	inStream    = "stream"
 	inHeads     = "heads"
 	inAttention = "attention"
 )
 
-// figures are those of every architecture that says no other.
+// figures says how to compute a figure from a config, unless the architecture says it.
 var figures = map[string][]expr{
 	"hidden": {"hidden_size"}, "layers": {"num_hidden_layers"}, "heads": {"num_attention_heads"},
 	"kv_heads": {"num_key_value_heads", "heads"}, "head_dim": {"head_dim", "hidden/heads"},
@@ -63,7 +64,7 @@ type Catalog struct {
 	architectures []*architecture
 }
 
-// Default is the models.yaml that the binary brings along.
+// Default returns the models.yaml that is embedded in the program.
 func Default() *Catalog { return builtin() }
 
 var builtin = sync.OnceValue(func() *Catalog {
@@ -77,22 +78,23 @@ var builtin = sync.OnceValue(func() *Catalog {
 // Models lists the models of the file, in its order.
 func (f *Catalog) Models() []*Model { return slices.Clone(f.models) }
 
-// Architecture names the architecture of m.
+// Architecture returns the name of m's architecture.
 func (m *Model) Architecture() string { return m.arch.name }
 
 const fileHelp = "models.yaml says at its head what stands in it"
 
+// parse reads and checks the text of models.yaml; name is the file's in errors.
 func parse(name string, data []byte) (*Catalog, error) {
 	body, err := yamldoc.Document(name, data, fileHelp)
 	if err != nil {
 		return nil, err
 	}
-	var of struct{ Architectures, Models yamldoc.Value }
-	if err := body.Decode(&of); err != nil {
+	var file struct{ Architectures, Models yamldoc.Value }
+	if err := body.Decode(&file); err != nil {
 		return nil, err
 	}
 	f := &Catalog{}
-	entries, err := of.Architectures.Entries(fileHelp)
+	entries, err := file.Architectures.Entries(fileHelp)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func parse(name string, data []byte) (*Catalog, error) {
 		}
 		f.architectures = append(f.architectures, a)
 	}
-	if entries, err = of.Models.Entries(fileHelp); err != nil {
+	if entries, err = file.Models.Entries(fileHelp); err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
@@ -116,7 +118,7 @@ func parse(name string, data []byte) (*Catalog, error) {
 	return f, nil
 }
 
-// read reads an architecture.
+// read reads an architecture from its YAML.
 func (a *architecture) read(v yamldoc.Value) error {
 	var of struct {
 		Types   []string
@@ -146,7 +148,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 				return err
 			}
 			for _, item := range items {
-				x, err := exprOf(item, "")
+				x, err := readExpr(item, "")
 				if err != nil {
 					return err
 				}
@@ -169,7 +171,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 		}{{&n.columns, of.Columns, ""}, {&n.rows, of.Rows, "1"}, {&n.calls, of.Calls, "1"},
 			{&n.sums, of.Sums, "0"}} {
 			var err error
-			if *f.to, err = exprOf(f.of, f.otherwise); err != nil {
+			if *f.to, err = readExpr(f.of, f.otherwise); err != nil {
 				return err
 			}
 		}
@@ -178,7 +180,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 	return nil
 }
 
-// model reads an entry of the models.
+// model reads an entry of the models, and computes a step of it to check the entry.
 func (f *Catalog) model(e yamldoc.Field) (*Model, error) {
 	var of struct {
 		Source yamldoc.Word
@@ -218,6 +220,7 @@ func (f *Catalog) model(e yamldoc.Field) (*Model, error) {
 	return m, err
 }
 
+// truth converts a truth value of a config to a number, as expressions know only numbers.
 func truth(b bool) int64 {
 	if b {
 		return 1
@@ -225,7 +228,7 @@ func truth(b bool) int64 {
 	return 0
 }
 
-// architecture finds the architecture of a model_type.
+// architecture finds the architecture that lists a model_type. The error says of which model or file.
 func (f *Catalog) architecture(kind, of string) (*architecture, error) {
 	var types []string
 	for _, a := range f.architectures {
@@ -241,7 +244,7 @@ func (f *Catalog) architecture(kind, of string) (*architecture, error) {
 
 const findHelp = "name a model of `normbench list models`, a config.json, or a folder that has one"
 
-// Find reads the model that an argument names: one of the file, a config.json, or a folder with one.
+// Find looks up a model by its name in models.yaml, or reads a config.json or a folder with one.
 func (f *Catalog) Find(arg string) (*Model, error) {
 	var names []string
 	for _, m := range f.models {
@@ -266,7 +269,8 @@ func (f *Catalog) Find(arg string) (*Model, error) {
 	return f.readConfig(arg, text)
 }
 
-// readConfig reads a config.json. The figures of a model of text and pictures are those of its text.
+// readConfig reads a config.json and checks that its main figures are there. Of a model for text and
+// pictures it takes the text's figures.
 func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 	var top map[string]any
 	if err := json.Unmarshal(text, &top); err != nil {
@@ -301,13 +305,13 @@ func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 			return nil, err
 		} else if n < 1 || n > math.MaxInt32 {
 			return nil, hint.Errorf("see what the model's own config.json says", "%s: %s is %d", name,
-				m.keyOf(figure), n)
+				m.configKey(figure), n)
 		}
 	}
 	return m, nil
 }
 
-// modelName is short: the folder of a config.json, or the file's name.
+// modelName makes a short name of a config's path: the folder of a config.json, else the file's name.
 func modelName(file string) string {
 	if abs, err := filepath.Abs(file); err == nil && filepath.Base(file) == "config.json" {
 		return filepath.Base(filepath.Dir(abs))
@@ -315,28 +319,29 @@ func modelName(file string) string {
 	return strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 }
 
-// listOf gives the expressions of a figure, none where it is a plain key of the config.
-func (m *Model) listOf(name string) []expr {
+// expressionsOf lists the expressions that may give a figure, none where the figure is a key of the
+// config.
+func (m *Model) expressionsOf(name string) []expr {
 	if list, ok := m.arch.figures[name]; ok {
 		return list
 	}
 	return figures[name]
 }
 
-// keyOf gives the key of a figure in the config.
-func (m *Model) keyOf(name string) string {
-	if list := m.listOf(name); len(list) > 0 && string(list[0]) != name {
-		return m.keyOf(string(list[0]))
+// configKey finds the key of the config that a figure is read from, for messages.
+func (m *Model) configKey(name string) string {
+	if list := m.expressionsOf(name); len(list) > 0 && string(list[0]) != name {
+		return m.configKey(string(list[0]))
 	}
 	return name
 }
 
-// errMissing says that a config lacks a figure.
+// errMissing marks the error of a config that lacks a figure.
 var errMissing = errors.New("missing")
 
-// figure is one of m's.
+// figure computes a figure of m: by the first of its expressions whose keys the config has.
 func (m *Model) figure(name string) (int64, error) {
-	for _, x := range m.listOf(name) {
+	for _, x := range m.expressionsOf(name) {
 		if string(x) == name {
 			if n, ok := m.config[name]; ok {
 				return n, nil
@@ -347,24 +352,24 @@ func (m *Model) figure(name string) (int64, error) {
 			return n, err
 		}
 	}
-	if n, ok := m.config[name]; ok && len(m.listOf(name)) == 0 {
+	if n, ok := m.config[name]; ok && len(m.expressionsOf(name)) == 0 {
 		return n, nil
 	}
-	key := m.keyOf(name)
+	key := m.configKey(name)
 	return 0, hint.Errorf("add \""+key+"\": and its number", "%w", &missingError{m.Source, key})
 }
 
-// A missingError is an errMissing with the key's name.
+// A missingError is errMissing with the name of the missing key.
 type missingError struct{ file, key string }
 
 func (e *missingError) Error() string        { return e.file + " has no " + e.key }
 func (e *missingError) Is(target error) bool { return target == errMissing }
 
-// An expr is sums and products of numbers and figures: "layers-1", "heads*head_dim".
+// An expr is a sum of products of numbers and figures: "layers-1", "heads*head_dim".
 type expr string
 
-// exprOf reads an expr; otherwise stands for one that is not there.
-func exprOf(v yamldoc.Value, otherwise expr) (expr, error) {
+// readExpr reads and checks an expr; it returns otherwise where the value is not there.
+func readExpr(v yamldoc.Value, otherwise expr) (expr, error) {
 	if !v.Exists() {
 		return otherwise, nil
 	}
@@ -382,9 +387,10 @@ func exprOf(v yamldoc.Value, otherwise expr) (expr, error) {
 	return expr(text), nil
 }
 
+// isOperator says whether r is an operator of an expr.
 func isOperator(r rune) bool { return strings.ContainsRune("+-*/", r) }
 
-// value computes an expr: products before sums, and quotients whole.
+// value computes an expr with m's figures. A quotient must be a whole number.
 func (m *Model) value(x expr) (int64, error) {
 	sum, sign := int64(0), int64(1)
 	for rest := string(x); ; {
@@ -407,7 +413,7 @@ func (m *Model) value(x expr) (int64, error) {
 	}
 }
 
-// product computes a term without sums.
+// product computes one term of an expr, which has no sums.
 func (m *Model) product(term string) (int64, error) {
 	total, divide := int64(1), false
 	for rest := term; ; {

@@ -99,7 +99,7 @@ func TestModulesOfTransformersHaveTheSameNorms(t *testing.T) {
 }
 
 func (m *Model) checkHooked(t *testing.T, h *hooked) {
-	layersKey := m.keyOf("layers")
+	layersKey := m.configKey("layers")
 	step := func(layers, tokens int64) *Step {
 		c := *m
 		c.config = maps.Clone(m.config)

@@ -10,20 +10,20 @@ import (
 	"normbench/kernels"
 )
 
-// A Step is the norms of one training step or of one forward, on one rank.
+// A Step lists the norms of one training step, or of one forward, on one rank.
 type Step struct {
 	Name  string // "llama3-8b, 8192 tokens, tp 8"
 	Calls []Call // a problem may have several
 }
 
-// A Call is a norm of a step.
+// A Call is a norm of a step with its problem and how often it runs.
 type Call struct {
 	Problem kernels.Problem
-	Count   float64 // in a step; of a capture the mean of its steps
-	Norm    string  // "before attention", or the class of a capture
+	Count   float64 // in a step; in a capture the mean of its steps
+	Norm    string  // "before attention"; in a capture the module's Python class
 }
 
-// Counts gives the calls of each problem.
+// Counts adds up the calls of each problem.
 func (s *Step) Counts() map[kernels.Problem]float64 {
 	counts := map[kernels.Problem]float64{}
 	for _, c := range s.Calls {
@@ -32,7 +32,7 @@ func (s *Step) Counts() map[kernels.Problem]float64 {
 	return counts
 }
 
-// Problems are those of some steps, in their order, each once.
+// Problems lists the problems of the steps in their order, each once.
 func Problems(steps []Step) (ps []kernels.Problem) {
 	seen := map[kernels.Problem]bool{}
 	for _, s := range steps {
@@ -46,7 +46,7 @@ func Problems(steps []Step) (ps []kernels.Problem) {
 	return ps
 }
 
-// Size is what a model has: layers, the hidden size, and norms in a forward.
+// Size returns the layers, the hidden size and the number of norms in a forward, for `list models`.
 func (m *Model) Size() (layers, hidden, calls int64) {
 	s, err := m.Step(StepQuery{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
 	if err != nil {
@@ -60,17 +60,17 @@ func (m *Model) Size() (layers, hidden, calls int64) {
 	return layers, hidden, calls
 }
 
-// A StepQuery says of which step the norms are asked for.
+// A StepQuery describes the step whose norms Step computes.
 type StepQuery struct {
-	Tokens        int64 // of all ranks that share them
-	TP, SP        int64 // ranks that share heads, and tokens
+	Tokens        int64 // on all ranks together
+	TP, SP        int64 // ranks that share the heads (tensor parallel), and the tokens (sequence parallel)
 	Passes        []kernels.Pass
 	DType, Weight kernels.DType
 	Residual      bool // the framework fuses the addition of a residual into the norm behind it
-	Accumulate    bool // backwards add to gradients that are there
+	Accumulate    bool // backwards add to gradients of earlier ones
 }
 
-// Step is the norms of a step of m on one rank.
+// Step computes the norms of one step of m on one rank, with their problems and calls.
 func (m *Model) Step(a StepQuery) (*Step, error) {
 	if err := m.checkRanks(a); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (m *Model) Step(a StepQuery) (*Step, error) {
 	return s, nil
 }
 
-// checkRanks refuses ranks that cannot share a model.
+// checkRanks refuses numbers of ranks that cannot share the model's heads or tokens.
 func (m *Model) checkRanks(a StepQuery) error {
 	heads, err := m.figure("heads")
 	switch {
@@ -121,8 +121,8 @@ func (m *Model) checkRanks(a StepQuery) error {
 	return nil
 }
 
-// calls are those of a norm in a pass: with --residual those right behind a sum are another
-// problem than the rest.
+// calls computes the calls of one norm in one pass, none where the model does not have the norm. With
+// --residual a norm right behind a sum is a problem of its own, so there may be two.
 func (m *Model) calls(n *norm, a StepQuery, pass kernels.Pass) (list []Call, err error) {
 	for _, name := range n.when {
 		key, not := strings.CutPrefix(name, "!")
@@ -151,7 +151,7 @@ func (m *Model) calls(n *norm, a StepQuery, pass kernels.Pass) (list []Call, err
 			return nil, err
 		}
 	}
-	if p.M, err = m.rowsOf(n, a, rows); err != nil {
+	if p.M, err = m.rowsOnRank(n, a, rows); err != nil {
 		return nil, err
 	}
 	add := func(count int64, residual bool) {
@@ -172,11 +172,12 @@ func (m *Model) calls(n *norm, a StepQuery, pass kernels.Pass) (list []Call, err
 	return list, nil
 }
 
-// rowsOf are the rows that a rank has of a norm with so many for each token. In the stream a rank has
-// all tokens, or its part of them with sequence parallelism. Its attention has the tokens of all ranks
-// that share its heads, and of the heads its part. Where there are fewer heads of k than ranks, some
-// ranks have the same one.
-func (m *Model) rowsOf(n *norm, a StepQuery, rows int64) (int64, error) {
+// rowsOnRank computes the rows of a norm on one rank; rows is their number per token.
+//
+// In the stream a rank has all tokens, or its part of them with sequence parallelism. In attention it
+// has the tokens of all ranks that share its heads, and its part of the heads. Where there are fewer
+// heads of k than ranks, several ranks have the same head.
+func (m *Model) rowsOnRank(n *norm, a StepQuery, rows int64) (int64, error) {
 	attention := a.Tokens
 	if a.SP > 1 {
 		attention = a.Tokens / a.SP * a.TP

@@ -23,7 +23,7 @@ import (
 // made by a replay is never taken for what the device did.
 const Prefix = "replay-"
 
-// A Device is a kernels.Device that replays.
+// A Device is a kernels.Device that replays records instead of running plans.
 type Device struct {
 	info     kernels.DeviceInfo
 	seed     uint64
@@ -31,9 +31,9 @@ type Device struct {
 	source   string
 }
 
-// New makes a device of what was measured on another. source names where that
-// is from, for errors. Of two records of a variant the later counts. That of a stream,
-// whatever its config, answers to every family that is called OP_PASS/stream.
+// New makes a device that replays the records of another one, whose info is given. source names the file
+// in errors. Of two records of a variant the later counts. The record of the stream, whatever its
+// config, answers for every family named OP_PASS/stream.
 func New(info kernels.DeviceInfo, source string, seed uint64, rs []*record.Record) (*Device, error) {
 	if len(rs) == 0 {
 		return nil, hint.Errorf("a sweep writes some", "%s has nothing to replay", source)
@@ -69,13 +69,13 @@ func (d *Device) Prefetch(kernels.Problem, []kernels.Variant) {}
 // Close implements kernels.Device.
 func (d *Device) Close() error { return nil }
 
-// Problems are those that there is something of, in no order.
+// Problems lists the problems that have records, in no order.
 func (d *Device) Problems() []kernels.Problem {
 	return slices.Collect(maps.Keys(d.problems))
 }
 
-// Variants are those that were measured on a problem, failures included, by family and
-// config, and whether each has times. A stream is none.
+// Variants lists the variants that were measured on a problem, failed ones too, by family and config,
+// without the stream. timed marks those that have times.
 func (d *Device) Variants(p kernels.Problem) (vs []kernels.Variant, timed map[kernels.Variant]bool) {
 	timed = map[kernels.Variant]bool{}
 	for v, m := range d.problems[p] {
@@ -88,41 +88,41 @@ func (d *Device) Variants(p kernels.Problem) (vs []kernels.Variant, timed map[ke
 	return vs, timed
 }
 
-// Open implements kernels.Device. What it draws depends on the device's seed, the
+// Open implements kernels.Device. The samples that the bench draws depend on the device's seed, the
 // problem and the seed of the inputs.
 func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	of, ok := d.problems[p]
+	records, ok := d.problems[p]
 	if !ok {
 		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks the problem %s", d.source, p)
 	}
 	h := fnv.New64a()
 	fmt.Fprint(h, p.String(), " ", in.Seed)
-	return &bench{d: d, p: p, of: of, rng: rand.New(rand.NewPCG(d.seed, h.Sum64()))}, nil
+	return &bench{device: d, problem: p, records: records, rng: rand.New(rand.NewPCG(d.seed, h.Sum64()))}, nil
 }
 
 type bench struct {
-	d   *Device
-	p   kernels.Problem
-	of  map[kernels.Variant]*record.Record
-	rng *rand.Rand
+	device  *Device
+	problem kernels.Problem
+	records map[kernels.Variant]*record.Record
+	rng     *rand.Rand
 }
 
-// find is the record of a variant, or the Failure that it has none or that
-// was recorded.
+// find looks up the record of a variant. It fails where there is none, or with the failure that was
+// recorded.
 func (b *bench) find(ctx context.Context, v kernels.Variant) (*record.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m, ok := b.of[v]
+	m, ok := b.records[v]
 	if !ok && strings.HasSuffix(v.Family, "/"+record.Stream) {
-		m, ok = b.of[kernels.Variant{Family: record.Stream}]
+		m, ok = b.records[kernels.Variant{Family: record.Stream}]
 	}
 	if !ok {
 		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks %s on %s",
-			b.d.source, v, b.p)
+			b.device.source, v, b.problem)
 	}
 	if m.Status != kernels.StatusOK && m.Status != kernels.StatusWrong {
 		return nil, kernels.Failf(m.Status, "%s", m.Reason)
@@ -130,7 +130,7 @@ func (b *bench) find(ctx context.Context, v kernels.Variant) (*record.Record, er
 	return m, nil
 }
 
-// Check implements kernels.Bench: it is the recorded one.
+// Check implements kernels.Bench: it returns the recorded check.
 func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
 	m, err := b.find(ctx, v)
 	if err != nil {
@@ -142,8 +142,8 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	return *m.Check, nil
 }
 
-// Time implements kernels.Bench. Busy counts what a flush takes at the memory's
-// peak, or at 4 TB/s where that is not known: a flush takes no less.
+// Time implements kernels.Bench: it draws from the recorded samples. Busy counts the time of a flush at
+// the memory's peak rate, or at 4 TB/s where that is not known.
 func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
 	m, err := b.find(ctx, v)
 	if err != nil {
@@ -153,8 +153,8 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 		return kernels.Timing{}, kernels.Failf(m.Status, "%s", m.Reason)
 	}
 	rate := 4e12
-	if b.d.info.PeakRate > 0 {
-		rate = float64(b.d.info.PeakRate)
+	if b.device.info.PeakRate > 0 {
+		rate = float64(b.device.info.PeakRate)
 	}
 	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
 	for i := range t.Seconds {

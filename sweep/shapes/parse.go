@@ -19,8 +19,8 @@ const (
 // maxGroups is the most groups of a file, and of a union: each may hold all shapes there are.
 const maxGroups = 256
 
-// shapeOf reads [M, N].
-func shapeOf(v yamldoc.Value) (s Shape, err error) {
+// readShape reads one shape, [M, N].
+func readShape(v yamldoc.Value) (s Shape, err error) {
 	list, err := v.Items(itemHelp, false)
 	switch {
 	case err != nil:
@@ -38,10 +38,9 @@ func shapeOf(v yamldoc.Value) (s Shape, err error) {
 	return s, nil
 }
 
-// Parse reads a shapes file; name stands for it in errors. It is strict: an
-// unknown key, a wrong type, a side out of range, an empty or repeated group, a
-// repeated shape in a group, and a union of an unknown group or of itself are
-// errors with file, line and column.
+// Parse reads and checks the text of a shapes file; name is the file's in errors. It refuses an unknown
+// key, a wrong type, a side out of range, an empty or repeated group, a repeated shape in a group, and a
+// union of an unknown group or of itself. Errors have line and column.
 func Parse(name string, data []byte) (*GroupFile, error) {
 	body, err := yamldoc.Document(name, data, groupHelp)
 	if err != nil {
@@ -75,29 +74,30 @@ func Parse(name string, data []byte) (*GroupFile, error) {
 	return f, nil
 }
 
-// readStep reads a group of problems with their calls in so many steps, as a capture writes it. A
-// problem may stand there more than once, as of two classes.
+// readStep reads a group of problems with the calls of each in so many steps, such as a capture writes.
+// It keeps the calls for Step and returns the problems' shapes. A problem may be listed more than once,
+// when modules of two Python classes run it.
 func (f *GroupFile) readStep(name string, v yamldoc.Value) (list []Shape, err error) {
-	var of struct {
+	var group struct {
 		Steps    yamldoc.Value `yaml:"optional"`
 		Problems []struct {
 			Problem yamldoc.Word
 			Calls   yamldoc.Value
-			Class   string        `yaml:"optional"`
-			Strides yamldoc.Value `yaml:"optional"` // of an input that is not contiguous; for people
+			Class   string        `yaml:"optional"` // Python class of the module
+			Strides yamldoc.Value `yaml:"optional"` // of an input that is not contiguous; only people read it
 		} `help:"write a problem as {problem: rmsnorm/fwd/8192x4096/bf16, calls: 650}"`
 	}
-	if err := v.Decode(&of); err != nil {
+	if err := v.Decode(&group); err != nil {
 		return nil, err
 	}
 	steps := 1
-	if of.Steps.Exists() {
-		if steps, err = of.Steps.Int("the steps that the calls are of", 1, math.MaxInt32); err != nil {
+	if group.Steps.Exists() {
+		if steps, err = group.Steps.Int("the steps that the calls are of", 1, math.MaxInt32); err != nil {
 			return nil, err
 		}
 	}
 	s := &models.Step{Name: f.name + "#" + name}
-	for _, x := range of.Problems {
+	for _, x := range group.Problems {
 		p, err := kernels.ParseProblem(x.Problem.Text)
 		if err != nil {
 			return nil, x.Problem.Errorf(hint.Of(err), "%v", err)
@@ -113,19 +113,19 @@ func (f *GroupFile) readStep(name string, v yamldoc.Value) (list []Shape, err er
 	return distinct(list), nil
 }
 
-// read reads a group: a list of shapes, or a union of groups above it.
+// read reads a group of shapes: a list of them, or a union of groups that come before it in the file.
 func (f *GroupFile) read(v yamldoc.Value) (list []Shape, err error) {
 	if v.TypeName() == yamldoc.Mapping {
-		var of struct {
+		var group struct {
 			Union []yamldoc.Word `help:"write a group as name: [[M, N], ...] or name: {union: [group, ...]}"`
 		}
-		if err := v.Decode(&of); err != nil {
+		if err := v.Decode(&group); err != nil {
 			return nil, err
 		}
-		if len(of.Union) > maxGroups {
-			return nil, of.Union[maxGroups].Errorf(groupHelp, "more than %d groups", maxGroups)
+		if len(group.Union) > maxGroups {
+			return nil, group.Union[maxGroups].Errorf(groupHelp, "more than %d groups", maxGroups)
 		}
-		for _, w := range of.Union {
+		for _, w := range group.Union {
 			if f.groups[w.Text] == nil {
 				return nil, w.Errorf("a union names groups above it in the file", "unknown group %q", w.Text)
 			}
@@ -139,7 +139,7 @@ func (f *GroupFile) read(v yamldoc.Value) (list []Shape, err error) {
 	}
 	seen := map[Shape]bool{}
 	for _, v := range items {
-		s, err := shapeOf(v)
+		s, err := readShape(v)
 		if err != nil {
 			return nil, err
 		}

@@ -15,32 +15,35 @@ import (
 	"normbench/kernels"
 )
 
-// A hookOutput is what the hook of a capture writes of a process.
+// A hookOutput is the file that the capture's hook writes for one process of the captured program.
 type hookOutput struct {
 	Rank     int
 	Steps    int // of the optimizer
 	Norms    []hookNorm
 	Others   []hookOther
-	Unseen   map[string]int // modules of a class whose forward was not called
+	Unseen   map[string]int // by Python class: how many modules' forward was not called
 	Compiled int            // frames that torch.compile compiled
 }
 
+// A hookNorm counts the calls of one norm with one kind of input.
 type hookNorm struct {
-	Op, Pass, DType, Weight, Class string
-	M, N                           int64
-	Bias, Residual                 bool
-	ZeroCentered                   bool `json:"zero_centered"`
-	Strides                        []int64
-	Calls                          int
+	Op, Pass, DType, Weight string
+	Module                  string `json:"class"` // its Python class: LlamaRMSNorm
+	M, N                    int64
+	Bias, Residual          bool
+	ZeroCentered            bool    `json:"zero_centered"`
+	Strides                 []int64 // none where the input is contiguous
+	Calls                   int
 }
 
-// A hookOther counts calls that are no problem.
+// A hookOther counts calls of a norm that no problem describes, and says why.
 type hookOther struct {
-	Class, Why string
-	Calls      int
+	Module string `json:"class"` // its Python class
+	Why    string
+	Calls  int
 }
 
-// problem is a norm as a problem.
+// problem converts a norm that the hook saw to a problem; it fails where normbench has no such problem.
 func (n *hookNorm) problem() (p kernels.Problem, err error) {
 	p = kernels.Problem{Op: kernels.Op(n.Op), Pass: kernels.Pass(n.Pass), M: n.M, N: n.N, Bias: n.Bias,
 		Residual: n.Residual, ZeroCentered: n.ZeroCentered}
@@ -56,29 +59,30 @@ func (n *hookNorm) problem() (p kernels.Problem, err error) {
 	return p, p.Validate()
 }
 
-// A Capture is what was seen of a program.
+// A Capture holds the norms that a captured program ran, by rank, as text of a shapes file.
 type Capture struct {
 	Notes []string // what a person should know
 	Calls int      // of problems, over all ranks
 	text  []byte
 }
 
-// Text is the capture as a file of shapes.
+// Text returns the capture as the text of a shapes file, which --shapes reads.
 func (c *Capture) Text() []byte { return c.text }
 
-// A rankedProblem is a problem that one rank has met.
+// A rankedProblem is a problem that one rank has run, with the module and the strides of its input.
 type rankedProblem struct {
-	problem, class, strides string
+	problem, module, strides string
 }
 
-// A rank is what its processes have seen.
+// A rank holds what all processes of one rank have run.
 type rank struct {
 	number, steps int
 	calls         map[rankedProblem]int
 }
 
-// ReadCapture merges what the processes of a program wrote to a folder. Ranks that ran the same are one
-// group, named after the first of them.
+// ReadCapture reads the files that the hook wrote to dir, one for each process of a program, and merges
+// them into a capture. Ranks that ran the same problems become one group, named after the first of them.
+// command is the captured command line.
 func ReadCapture(dir, command string) (*Capture, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "seen.*.json"))
 	if err != nil {
@@ -105,10 +109,10 @@ func ReadCapture(dir, command string) (*Capture, error) {
 		for _, n := range s.Norms {
 			p, err := n.problem()
 			if err != nil {
-				others[hookOther{Class: n.Class, Why: err.Error()}] += n.Calls
+				others[hookOther{Module: n.Module, Why: err.Error()}] += n.Calls
 				continue
 			}
-			e := rankedProblem{problem: p.String(), class: n.Class}
+			e := rankedProblem{problem: p.String(), module: n.Module}
 			if len(n.Strides) > 0 {
 				e.strides = strings.ReplaceAll(fmt.Sprint(n.Strides), " ", ", ")
 			}
@@ -116,21 +120,22 @@ func ReadCapture(dir, command string) (*Capture, error) {
 			c.Calls += n.Calls
 		}
 		for _, o := range s.Others {
-			others[hookOther{Class: o.Class, Why: o.Why}] += o.Calls
+			others[hookOther{Module: o.Module, Why: o.Why}] += o.Calls
 		}
 		compiled = max(compiled, s.Compiled)
-		for class, n := range s.Unseen {
-			unseen[class] = max(unseen[class], n)
+		for module, n := range s.Unseen {
+			unseen[module] = max(unseen[module], n)
 		}
 	}
-	groups := groupsOf(ranks)
+	groups := groupRanks(ranks)
 	c.note(groups, len(ranks), others, unseen, compiled)
 	c.write(groups, command)
 	return c, nil
 }
 
-// groupsOf are the ranks that have calls, those alike together.
-func groupsOf(ranks map[int]*rank) (groups [][]*rank) {
+// groupRanks groups the ranks that ran the same problems in as many steps. It leaves out ranks without
+// calls.
+func groupRanks(ranks map[int]*rank) (groups [][]*rank) {
 	for _, i := range slices.Sorted(maps.Keys(ranks)) {
 		r := ranks[i]
 		if len(r.calls) == 0 {
@@ -148,13 +153,14 @@ func groupsOf(ranks map[int]*rank) (groups [][]*rank) {
 	return groups
 }
 
-// note says what was seen, and what not.
+// note adds notes for a person: what each group of ranks ran, which calls no problem describes, and
+// which modules the hook could not see.
 func (c *Capture) note(groups [][]*rank, ranks int, others map[hookOther]int, unseen map[string]int, compiled int) {
 	add := func(format string, args ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, args...)) }
 	for _, g := range groups {
-		of, calls := "", 0
+		prefix, calls := "", 0
 		if ranks > 1 {
-			of = numbersOf(g) + ": "
+			prefix = nameRanks(g) + ": "
 		}
 		problems := map[string]bool{}
 		for e, n := range g[0].calls {
@@ -165,18 +171,18 @@ func (c *Capture) note(groups [][]*rank, ranks int, others map[hookOther]int, un
 		if g[0].steps == 0 {
 			in = "a run without an optimizer's step, which counts as one step"
 		}
-		add("%s%s, %s in %s", of, console.Count(len(problems), "problem"), console.Count(calls, "call"), in)
+		add("%s%s, %s in %s", prefix, console.Count(len(problems), "problem"), console.Count(calls, "call"), in)
 	}
 	for _, o := range slices.SortedFunc(maps.Keys(others), func(a, b hookOther) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Why, b.Why))
+		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Why, b.Why))
 	}) {
-		add("not mapped: %s, %s: %s", o.Class, console.Count(others[o], "call"), console.OneLine(o.Why))
+		add("not mapped: %s, %s: %s", o.Module, console.Count(others[o], "call"), console.OneLine(o.Why))
 	}
-	var left []string
-	for _, class := range slices.Sorted(maps.Keys(unseen)) {
-		left = append(left, fmt.Sprintf("%d of %s", unseen[class], class))
+	var counts []string
+	for _, module := range slices.Sorted(maps.Keys(unseen)) {
+		counts = append(counts, fmt.Sprintf("%d of %s", unseen[module], module))
 	}
-	list := strings.Join(left, ", ")
+	list := strings.Join(counts, ", ")
 	switch {
 	case compiled > 0 && list == "":
 		add("torch.compile took %s; norms in them are not seen: TORCHDYNAMO_DISABLE=1 runs all without it",
@@ -189,8 +195,8 @@ func (c *Capture) note(groups [][]*rank, ranks int, others map[hookOther]int, un
 	}
 }
 
-// numbersOf are the ranks of a group: "rank 0", "ranks 0-3, 6".
-func numbersOf(g []*rank) string {
+// nameRanks names the ranks of a group: "rank 0", "ranks 0-3, 6".
+func nameRanks(g []*rank) string {
 	var parts []string
 	for i := 0; i < len(g); i++ {
 		j := i
@@ -210,7 +216,7 @@ func numbersOf(g []*rank) string {
 	return word + " " + strings.Join(parts, ", ")
 }
 
-// write makes the file of shapes: a group for each kind of ranks.
+// write fills in the capture's text: a shapes file with a group of problems for each group of ranks.
 func (c *Capture) write(groups [][]*rank, command string) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -228,26 +234,29 @@ func (c *Capture) write(groups [][]*rank, command string) {
 			line("  steps: %d", g[0].steps)
 		}
 		line("  problems:")
-		for _, e := range slices.SortedFunc(maps.Keys(g[0].calls), compareEntries) {
+		for _, e := range slices.SortedFunc(maps.Keys(g[0].calls), compareProblemsOfRanks) {
 			strides := ""
 			if e.strides != "" {
 				strides = ", strides: " + e.strides
 			}
-			line("    - {problem: %s, calls: %d, class: %q%s}", e.problem, g[0].calls[e], e.class, strides)
+			line("    - {problem: %s, calls: %d, class: %q%s}", e.problem, g[0].calls[e], e.module, strides)
 		}
 	}
 	c.text = []byte(b.String())
 }
 
-// compareEntries orders problems by pass and size, as people look for them.
-func compareEntries(a, b rankedProblem) int {
+// compareProblemsOfRanks orders problems as people look for them: forward first, by op, then the largest
+// first.
+func compareProblemsOfRanks(a, b rankedProblem) int {
 	p, _ := kernels.ParseProblem(a.problem) // Problem.String wrote both
 	q, _ := kernels.ParseProblem(b.problem)
 	return cmp.Or(cmp.Compare(q.Pass, p.Pass), cmp.Compare(p.Op, q.Op), cmp.Compare(q.M*q.N, p.M*p.N),
-		cmp.Compare(a.problem, b.problem), cmp.Compare(a.class, b.class), cmp.Compare(a.strides, b.strides))
+		cmp.Compare(a.problem, b.problem), cmp.Compare(a.module, b.module), cmp.Compare(a.strides, b.strides))
 }
 
-// CaptureFailure says what kept a program from being captured, as the hook noted it: "" where it was not kept.
+// CaptureFailure reads the files that the hook leaves when it could not capture a program. python is the
+// interpreter without PyTorch, failed the hook's error; both are "" where all went well. torch says
+// whether PyTorch was imported.
 func CaptureFailure(dir string) (python, failed string, torch bool) {
 	read := func(name string) (string, bool) {
 		text, err := os.ReadFile(filepath.Join(dir, name))

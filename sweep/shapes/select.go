@@ -43,7 +43,8 @@ func Select(arg string) ([]Shape, error) {
 	return distinct(all), err
 }
 
-// resolve gives the shapes that an argument names, and the groups of problems with counts.
+// resolve finds the shapes that an argument lists, and apart from them the groups whose problems have
+// counts.
 func resolve(arg string) (all []Shape, steps []models.Step, err error) {
 	for item := range strings.SplitSeq(arg, ",") {
 		if item = strings.TrimSpace(item); item == "" && arg != "" {
@@ -58,25 +59,25 @@ func resolve(arg string) (all []Shape, steps []models.Step, err error) {
 	return distinct(all), steps, nil
 }
 
-// resolveItem resolves one item of the list.
+// resolveItem resolves one item of the argument's list, as Select describes.
 func resolveItem(arg string) ([]Shape, []models.Step, error) {
 	if i := strings.LastIndexByte(arg, '#'); i >= 0 {
 		file, group := arg[:i], arg[i+1:]
 		if file == "" || group == "" {
 			return nil, nil, hint.Errorf(argHelp, "malformed shapes %q", arg)
 		}
-		return fromFile(file, group)
+		return readGroups(file, group)
 	}
 	plain := func(list []Shape, err error) ([]Shape, []models.Step, error) { return list, nil, err }
 	ext := filepath.Ext(arg)
 	if rest, ok := strings.CutPrefix(arg, "random:"); ok {
-		return plain(random(rest))
+		return plain(drawRandom(rest))
 	}
 	switch {
 	case arg == "":
 		return nil, nil, hint.Errorf(argHelp, "no shapes are given")
 	case ext == ".yaml" || ext == ".yml" || strings.ContainsRune(arg, filepath.Separator):
-		return fromFile(arg, "")
+		return readGroups(arg, "")
 	case listRE.MatchString(arg):
 		return plain(ParseList(arg))
 	}
@@ -85,7 +86,7 @@ func resolveItem(arg string) ([]Shape, []models.Step, error) {
 		return s, nil, nil
 	}
 	if _, statErr := os.Stat(arg); statErr == nil {
-		return fromFile(arg, "")
+		return readGroups(arg, "")
 	}
 	help := hint.Of(err) + "; or " + argHelp
 	if list := strings.NewReplacer("X", "x", "×", "x", "*", "x", " ",
@@ -95,32 +96,31 @@ func resolveItem(arg string) ([]Shape, []models.Step, error) {
 	return nil, nil, hint.Errorf(help, "unknown shapes %q", arg)
 }
 
-// fromFile is a group of a file, or all of them where none is named.
-func fromFile(path, group string) (list []Shape, steps []models.Step, err error) {
+// readGroups reads one group of a shapes file, or all groups where only is "".
+func readGroups(path, only string) (list []Shape, steps []models.Step, err error) {
 	f, err := Load(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	names := f.names
-	if group != "" {
-		names = []string{group}
+	if only != "" {
+		names = []string{only}
 	}
 	for _, name := range names {
-		of, err := f.Group(name)
+		group, err := f.Group(name)
 		if err != nil {
 			return nil, nil, err
 		}
 		if s := f.Step(name); s != nil {
 			steps = append(steps, *s)
 		} else {
-			list = append(list, of...)
+			list = append(list, group...)
 		}
 	}
 	return list, steps, nil
 }
 
-// Load reads a shapes file. Its errors name the file, and the line and column
-// where there are such.
+// Load reads a shapes file. Errors name the file, with line and column where one is at fault.
 func Load(path string) (*GroupFile, error) {
 	data, err := textfile.Read(path, textfile.Small)
 	if err != nil {
@@ -130,8 +130,7 @@ func Load(path string) (*GroupFile, error) {
 	return Parse(path, data)
 }
 
-// ParseList reads shapes such as 4096x8192,4Kix64Ki, rows by columns. A shape that comes twice counts
-// once.
+// ParseList reads shapes such as 4096x8192,4Kix64Ki, rows by columns. It drops repetitions.
 func ParseList(s string) ([]Shape, error) {
 	const help = "a list is rows by columns with commas between, such as 4096x8192,256x65536"
 	var shapes []Shape

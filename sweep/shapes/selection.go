@@ -12,8 +12,8 @@ import (
 	"normbench/sweep/models"
 )
 
-// A Selection is the problems that somebody asks for: shapes, with what is done to them. Lists
-// have commas.
+// A Selection holds the flags that select problems: shapes or a model, and ops, passes, types and
+// options for them. Fields that are lists have commas.
 type Selection struct {
 	// GROUP, FILE#GROUP, FILE or MxN, each with @TYPE or not; "" is a default
 	Shapes       string
@@ -45,8 +45,8 @@ func (s *Selection) TypedShapes() (list []Shape) {
 // DefaultTokens is what a step of a model has unless asked otherwise.
 const DefaultTokens = 8192
 
-// Steps are the steps that are asked for, with the calls of each problem: those of a model, and the
-// groups of problems of a file. There are none of plain shapes.
+// Steps returns the steps that the flags ask for, with the calls of each problem: a model's, or those of
+// a file's groups of problems. Plain shapes have no steps.
 func (s *Selection) Steps() ([]models.Step, error) {
 	if s.Model != "" {
 		return s.modelSteps()
@@ -74,12 +74,12 @@ func (s *Selection) Steps() ([]models.Step, error) {
 	}
 	for i := range steps {
 		steps[i].Calls = slices.DeleteFunc(steps[i].Calls,
-			func(c models.Call) bool { return !s.fits(c.Problem) })
+			func(c models.Call) bool { return !s.matchesFlags(c.Problem) })
 	}
 	return slices.DeleteFunc(steps, func(x models.Step) bool { return len(x.Calls) == 0 }), nil
 }
 
-// modelSteps are the steps of a model: one for each number of tokens and type.
+// modelSteps computes the steps of --model, one for each number of tokens and type.
 func (s *Selection) modelSteps() ([]models.Step, error) {
 	if s.Shapes != "" {
 		return nil, hint.Errorf("leave one of them out", "--model has shapes of its own, and --shapes is given")
@@ -130,12 +130,12 @@ func (s *Selection) modelSteps() ([]models.Step, error) {
 	return steps, nil
 }
 
-// passes are those that are asked for.
+// passes reads --pass, fwd and bwd where it is not given.
 func (s *Selection) passes() ([]string, error) {
 	return Split("pass", cmp.Or(s.Pass, "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
 }
 
-// cutType cuts SHAPES@TYPE.
+// cutType splits SHAPES@TYPE; as is "" where no type is written.
 func cutType(item string) (shape, as string) {
 	shape = strings.TrimSpace(item)
 	i := strings.LastIndexByte(shape, '@')
@@ -145,8 +145,8 @@ func cutType(item string) (shape, as string) {
 	return shape, ""
 }
 
-// Problems lays out the problems, those of group where no shapes are given. Those of a file come
-// with their op, pass, types and options: flags choose among them.
+// Problems lays out the selected problems, those of the built-in group where no shapes are given.
+// Problems of a file come with their op, pass, types and options; there flags choose among them.
 func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 	steps, err := s.Steps()
 	if err != nil || s.Model != "" {
@@ -179,13 +179,13 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 		case len(counted) > 0 && len(list) == 0:
 			continue
 		}
-		of := *s
+		typed := *s
 		if as == "fp8" || as == "fp8t" {
-			of.Quant = as
+			typed.Quant = as
 		} else {
-			of.DType = cmp.Or(as, s.DType)
+			typed.DType = cmp.Or(as, s.DType)
 		}
-		more, err := of.LayOut(list...)
+		more, err := typed.LayOut(list...)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 	return distinct(ps), nil
 }
 
-// canonical returns s with ops, passes and types by the names that problems have.
+// canonical copies s with ops, passes and types under the names that problems use: bf16 for bfloat16.
 func (s *Selection) canonical() *Selection {
 	each := func(list string, name func(string) string) string {
 		words := strings.Split(list, ",")
@@ -220,7 +220,7 @@ func (s *Selection) canonical() *Selection {
 	return &c
 }
 
-// LayOut lays out problems: each shape with each op, pass, type and option of the selection.
+// LayOut makes a problem of each shape with each op, pass, type and option of the selection.
 func (s *Selection) LayOut(list ...Shape) (ps []kernels.Problem, err error) {
 	s = s.canonical()
 	all, byDefault := kernels.OpNames()
@@ -255,7 +255,7 @@ func (s *Selection) LayOut(list ...Shape) (ps []kernels.Problem, err error) {
 						if quant != "none" && p.Pass == kernels.Bwd {
 							continue // a backward's outputs are gradients
 						}
-						q := s.with(p, quant)
+						q := s.withOptions(p, quant)
 						if err := q.Validate(); err != nil {
 							return nil, err
 						}
@@ -272,8 +272,8 @@ func (s *Selection) LayOut(list ...Shape) (ps []kernels.Problem, err error) {
 	return distinct(ps), nil
 }
 
-// with turns on the options that are asked for and p's pass takes.
-func (s *Selection) with(p kernels.Problem, quant string) kernels.Problem {
+// withOptions turns on p's options: those that the flags ask for and p's pass has.
+func (s *Selection) withOptions(p kernels.Problem, quant string) kernels.Problem {
 	bias := s.Bias == "yes" || s.Bias != "no" && p.Op.Spec().Bias && !s.On["no-weight"]
 	for _, o := range kernels.Options() {
 		on := len(o.Values) == 0 && s.On[o.Flag] && (o.Pass == "" || o.Pass == p.Pass)
@@ -284,7 +284,8 @@ func (s *Selection) with(p kernels.Problem, quant string) kernels.Problem {
 	return p
 }
 
-// Filter says which of some problems are asked for; what was not given lets all through.
+// Filter returns a function that says whether a recorded problem is selected. Flags that were not given
+// let all problems through.
 func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 	if _, err := s.LayOut(Shape{M: 16, N: 128}); err != nil {
 		return nil, err
@@ -306,12 +307,13 @@ func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 			return true
 		}
 		same := func(x Shape) bool { return x.M == p.M && x.N == p.N }
-		return s.fits(p) && (!s.Given["shapes"] && s.Model == "" || slices.ContainsFunc(list, same))
+		return s.matchesFlags(p) && (!s.Given["shapes"] && s.Model == "" || slices.ContainsFunc(list, same))
 	}, nil
 }
 
-// fits says whether a problem is as the flags say that were given, but for its shape.
-func (s *Selection) fits(p kernels.Problem) bool {
+// matchesFlags says whether a problem has the op, pass, types and options of the given flags; its shape
+// does not count.
+func (s *Selection) matchesFlags(p kernels.Problem) bool {
 	quant := "none"
 	for _, o := range kernels.Options() {
 		if o.Flag == "quant" && o.IsWritten(p) {
@@ -331,7 +333,8 @@ func (s *Selection) fits(p kernels.Problem) bool {
 	return !s.Given["bias"] || s.Bias == "auto" || (s.Bias == "yes") == p.Bias
 }
 
-// Split cuts a list of values and refuses those that are not among those there are.
+// Split cuts a list at its commas and refuses a value that is not in among; name is the flag's in the
+// error.
 func Split(name, value string, among ...string) ([]string, error) {
 	list := strings.Split(value, ",")
 	for _, v := range list {

@@ -16,16 +16,15 @@ import (
 // MaxSide is the largest M or N of a shape.
 const MaxSide = 1 << 31
 
-// A Shape is the size of a problem.
+// A Shape is the number of rows and columns of a problem.
 type Shape struct {
 	M, N int64 // rows, columns: 1 to MaxSide
 }
 
-// String is the shape as MxN, as ParseList reads it.
+// String writes the shape as MxN, which ParseList reads.
 func (s Shape) String() string { return fmt.Sprintf("%dx%d", s.M, s.N) }
 
-// A GroupFile is a shapes file, read and checked: every group has a shape and every
-// union is resolved.
+// A GroupFile is a shapes file that was read and checked: groups have shapes, unions are resolved.
 type GroupFile struct {
 	name   string
 	names  []string // in file order
@@ -47,10 +46,10 @@ func (f *GroupFile) Group(name string) ([]Shape, error) {
 		"its groups: "+strings.Join(f.names, ", ")), "%s has no group %q", f.name, name)
 }
 
-// Step is the step that a group of problems with counts is, nil for another group.
+// Step returns the step of a group whose problems have counts, nil for a group of plain shapes.
 func (f *GroupFile) Step(name string) *models.Step { return f.steps[name] }
 
-// Default is the shapes.yaml that the binary brings along.
+// Default returns the shapes.yaml that is embedded in the program.
 func Default() *GroupFile { return builtin() }
 
 var builtin = sync.OnceValue(func() *GroupFile {
@@ -61,7 +60,7 @@ var builtin = sync.OnceValue(func() *GroupFile {
 	return f
 })
 
-// distinct drops what was there before.
+// distinct removes repetitions and keeps the first of each.
 func distinct[T comparable](list []T) []T {
 	seen := map[T]bool{}
 	return slices.DeleteFunc(list, func(x T) bool {

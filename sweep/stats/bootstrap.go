@@ -8,15 +8,15 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// GeoMeanCI is the geometric mean of ratios, given by their logs, with the percentile interval of a
-// bootstrap that draws as many clusters with replacement (Davison and Hinkley 1997, 3.8). So it
-// answers for other cells of the same kind. What the rounds of a cell scatter by is in its ratio
-// already. Intervals of few clusters are too narrow; 10 or more are honest.
+// GeoMeanCI computes the geometric mean of ratios, given by their logs, with the percentile interval of
+// a bootstrap that draws as many clusters with replacement (Davison and Hinkley 1997, 3.8). So the
+// interval holds for other problems of the same kind, not only for these. What the rounds of a problem
+// scatter by is in its ratio already. Intervals of few clusters are too narrow; 10 or more are honest.
 //
-// clusters says which ratios belong together, such as the dtypes of one shape: those of one number
-// are drawn as one, because what moves one of them moves the others.
+// clusters has a number for each ratio; ratios with one number are drawn together, because what moves
+// one of them moves the others. The dtypes of one shape are a cluster, for example.
 //
-// The same arguments give the same interval. All are NaN of no ratios.
+// The same arguments give the same interval. All results are NaN where there are no ratios.
 func GeoMeanCI(logs []float64, clusters []int, level float64, resamples int,
 	seed uint64) (mean, lo, hi float64) {
 	if len(logs) == 0 {
@@ -36,12 +36,12 @@ func GeoMeanCI(logs []float64, clusters []int, level float64, resamples int,
 	r := rand.New(rand.NewPCG(seed, 0))
 	means := make([]float64, resamples)
 	for i := range means {
-		var all cluster
+		var drawn cluster
 		for range x {
 			c := x[r.IntN(len(x))]
-			all.sum, all.n = all.sum+c.sum, all.n+c.n
+			drawn.sum, drawn.n = drawn.sum+c.sum, drawn.n+c.n
 		}
-		means[i] = all.sum / all.n
+		means[i] = drawn.sum / drawn.n
 	}
 	slices.Sort(means)
 	tail := (1 - level) / 2

@@ -13,11 +13,12 @@ type FittedLine struct {
 	Slope, SlopeLo, SlopeHi float64
 }
 
-// TheilSen fits a line by the median of the slopes between all pairs of points, and by the median of what that
-// leaves of y (Theil 1950; Sen 1968): up to three points in ten may be anything. The percentile intervals are of
-// a bootstrap that draws as many clusters with replacement, as GeoMeanCI has it.
+// TheilSen fits a line: its slope is the median of the slopes between all pairs of points, its constant
+// the median of what the slope leaves of y (Theil 1950; Sen 1968). Up to three points in ten may be
+// anything. The intervals are percentiles of a bootstrap that draws clusters of points with replacement,
+// as GeoMeanCI does.
 //
-// The same arguments give the same line. All is NaN where no two points differ in x.
+// The same arguments give the same line. All results are NaN where no two points differ in x.
 func TheilSen(x, y []float64, clusters []int, level float64, resamples int, seed uint64) FittedLine {
 	type pair struct {
 		slope float64

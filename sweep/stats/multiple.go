@@ -35,7 +35,7 @@ func BenjaminiHochberg(p []float64) []float64 {
 	return q
 }
 
-// ascendingOrder lists the indices of p by value.
+// ascendingOrder lists the indices of p, the index of the smallest value first.
 func ascendingOrder(p []float64) []int {
 	order := make([]int, len(p))
 	floats.ArgsortStable(slices.Clone(p), order)

@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A Summary is what the tables show of a set of samples.
+// A Summary holds the statistics of samples that tables show.
 type Summary struct {
 	N      int
 	Median float64
@@ -26,8 +26,7 @@ type Summary struct {
 // Level is the confidence level of a Summary's interval.
 const Level = 0.95
 
-// Summarize sorts once for all that Summary holds. No samples give the zero
-// Summary.
+// Summarize computes a Summary and sorts only once. No samples give the zero Summary.
 func Summarize(samples []float64) Summary {
 	if len(samples) == 0 {
 		return Summary{}
@@ -40,13 +39,11 @@ func Summarize(samples []float64) Summary {
 	return s
 }
 
-// Median is the middle sample, or the mean of the two in the middle; NaN of no
-// samples.
+// Median returns the middle sample, or the mean of the two in the middle; NaN where there are none.
 func Median(samples []float64) float64 { return Quantile(0.5, samples) }
 
-// Quantile is the p-quantile, 0 <= p <= 1, linear between the samples at rank
-// 1+p(n-1): type 7 of Hyndman and Fan 1996, what NumPy and R do by default. It
-// is NaN of no samples.
+// Quantile returns the p-quantile, 0 <= p <= 1, linear between the samples at rank 1+p(n-1): type 7 of
+// Hyndman and Fan 1996, the default of NumPy and R. It is NaN where there are no samples.
 func Quantile(p float64, samples []float64) float64 {
 	return quantile(p, sortedCopy(samples))
 }
@@ -57,8 +54,8 @@ func sortedCopy(samples []float64) []float64 {
 	return x
 }
 
-// quantile does not use stat.Quantile, whose linear rule (type 4) puts the
-// median of two samples on the lower one.
+// quantile is Quantile of sorted samples. It does not use stat.Quantile, whose linear rule (type 4) puts
+// the median of two samples on the lower one.
 func quantile(p float64, x []float64) float64 {
 	if len(x) == 0 || !(p >= 0 && p <= 1) {
 		return math.NaN()
@@ -74,8 +71,8 @@ func quantile(p float64, x []float64) float64 {
 	return x[i] + frac*(x[i+1]-x[i])
 }
 
-// Spread is the interquartile range over the median, a relative noise that a
-// few outliers do not move. It is NaN of no samples or a zero median.
+// Spread computes the interquartile range over the median: relative noise that a few outliers do not
+// move. It is NaN where there are no samples or the median is zero.
 func Spread(samples []float64) float64 {
 	return spread(sortedCopy(samples))
 }
@@ -84,14 +81,14 @@ func spread(x []float64) float64 {
 	return (quantile(0.75, x) - quantile(0.25, x)) / quantile(0.5, x)
 }
 
-// ranks remembers medianRank: a records file asks the same question for every
+// ranks keeps the results of medianRank: a records file needs one for every
 // line, and the binomial sums would take longer than reading it.
 var ranks sync.Map // n -> k
 
-// medianRank is the rank k, counted from 1, of the interval [x(k), x(n+1-k)] of the median of n
-// samples: the narrowest pair of order statistics that holds it at Level, whatever the distribution.
-// Its coverage is 1 - 2 P(B < k) with B binomial (n, 1/2). k is 0 where even [min, max] does not
-// reach the level: below 6 samples.
+// medianRank finds the rank k, counted from 1, so that [x(k), x(n+1-k)] is the narrowest interval of
+// order statistics that holds the median of n samples at Level, whatever the distribution. Its coverage
+// is 1 - 2 P(B < k) with B binomial (n, 1/2). k is 0 where even [min, max] does not reach the level:
+// below 6 samples.
 func medianRank(n int) (k int) {
 	if k, ok := ranks.Load(n); ok {
 		return k.(int)
@@ -105,8 +102,8 @@ func medianRank(n int) (k int) {
 	return k
 }
 
-// GeoMean is the geometric mean of positive ratios, the mean that gives the
-// inverse for inverse ratios. It is NaN of none.
+// GeoMean computes the geometric mean of positive ratios: inverse ratios have the inverse mean. It is
+// NaN where there are none.
 func GeoMean(ratios []float64) float64 {
 	if len(ratios) == 0 {
 		return math.NaN()

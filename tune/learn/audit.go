@@ -29,7 +29,7 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 		known[p.Problem] = true
 	}
 	var ps []kernels.Problem
-	for _, s := range l.Domain.Draw(2*n+8, l.Seed^auditSalt) {
+	for _, s := range l.Domain.DrawShapes(2*n+8, l.Seed^auditSalt) {
 		p := withShape(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
 		if len(ps) == n || known[p] || p.CheckFits(info) != nil {
 			continue

@@ -95,9 +95,9 @@ func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
 		list = c.listedShapes()
 	case c.rng.IntN(3) > 0:
-		list = []shapes.Shape{{M: 0, N: c.Domain.RaggedColumns(c.rng)}}
+		list = []shapes.Shape{{M: 0, N: c.Domain.DrawRaggedColumns(c.rng)}}
 	default:
-		list = []shapes.Shape{{M: 0, N: c.Domain.Columns(c.rng)}}
+		list = []shapes.Shape{{M: 0, N: c.Domain.DrawColumns(c.rng)}}
 	}
 	n := list[0].N
 	lo, hi := float64(c.Domain.MMin), float64(min(c.Domain.MMax, c.Domain.Elems/n))

@@ -53,7 +53,7 @@ func loopOn(t *testing.T, s *sim, budget time.Duration, prior *launchmap.Map,
 		Run: record.Run{Device: s.info, Protocol: sweep.ColdProtocol(s.info, 20)},
 	}
 	l.Filler = plain
-	l.Domain, l.Classes = shapes.Everything, classes
+	l.Domain, l.Classes = shapes.DefaultDomain, classes
 	if prior != nil {
 		l.Filler = fillerWith(prior)
 	}
@@ -76,7 +76,7 @@ func regrets(s *sim, answer func(kernels.Problem) kernels.Variant, ps []kernels.
 
 func drawn(n int, seed uint64, classes ...kernels.Problem) []kernels.Problem {
 	var ps []kernels.Problem
-	for i, s := range shapes.Everything.Draw(n, seed) {
+	for i, s := range shapes.DefaultDomain.DrawShapes(n, seed) {
 		ps = append(ps, withShape(classes[i%len(classes)], s.M, s.N))
 	}
 	return ps
