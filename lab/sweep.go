@@ -283,7 +283,7 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	}
 	if !cut && sum.Short > 0 {
 		if sum.Short == sum.Problems {
-			return nil, search.ErrShort(s.Tasks[0].Problem, sum.Problems, s.Search.Budget.String(), sum.Wall)
+			return nil, search.NewShortBudgetError(s.Tasks[0].Problem, sum.Problems, s.Search.Budget.String(), sum.Wall)
 		}
 		l.Notef("budget %s: on %d of %s no more than the base was measured", s.Search.Budget, sum.Short,
 			console.Count(sum.Problems, "problem"))

@@ -59,7 +59,7 @@ func (f *Fold) AddHistory(h *search.History) {
 		}
 		if time := x.Median / x.StreamUS; best[x.Problem] == 0 || time < best[x.Problem] {
 			best[x.Problem] = time
-			h.Found(x.Problem, x.Variant)
+			h.AddWinner(x.Problem, x.Variant)
 		}
 	}
 }

@@ -21,10 +21,10 @@ const (
 	kindRecord = "record"
 )
 
-// A Line is what a records file holds: a *Run or a *Record.
+// A Line is a line of a records file: a *Run or a *Record.
 type Line = interface{ CheckValid() error }
 
-// A head is the beginning of each line.
+// A head has the fields that begin each line.
 type head struct {
 	Schema int    `json:"schema"`
 	Kind   string `json:"kind"`
@@ -32,15 +32,15 @@ type head struct {
 	Of     int    `json:"of,omitempty"`   // lines of the append, where there are several
 }
 
-// writing is how lines are written: with the omitempty of version 1, as the tags of kernels' types
-// mean it, and with no more digits than are measured.
+// writing says how lines are encoded: with version 1's omitempty, which the tags of kernels' types mean,
+// and with five significant digits, as no more are measured.
 var writing = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false),
 	jsonv2.WithMarshalers(jsonv2.MarshalToFunc(func(e *jsontext.Encoder, x float64) error {
 		return e.WriteToken(jsontext.Float(digits(x, 5)))
 	})))
 
-// encode is the text of a line, newline included, with more lines of the same
-// append after it, which has so many in all.
+// encode writes a line as text with its newline. more is the number of lines of the same append that
+// follow, of the number of all its lines.
 func encode(v Line, more, of int) ([]byte, error) {
 	h := head{Schema: Schema, More: more}
 	if of > 1 {
@@ -78,8 +78,8 @@ func encode(v Line, more, of int) ([]byte, error) {
 	return text, nil
 }
 
-// Micros turns seconds into microseconds of as many digits as the file keeps: three after the
-// point, five in all. The clock of a GPU ticks every 0.032.
+// Micros converts seconds to microseconds with the digits that the file keeps: five, and at most three
+// after the point. The clock of a GPU ticks every 0.032 us.
 func Micros(seconds []float64) []float64 {
 	us := make([]float64, len(seconds))
 	for i, s := range seconds {
@@ -90,7 +90,7 @@ func Micros(seconds []float64) []float64 {
 	return us
 }
 
-// digits rounds x to n significant ones.
+// digits rounds x to n significant digits.
 func digits(x float64, n int) float64 {
 	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', n-1, 64), 64)
 	if err != nil { // beyond all numbers
@@ -101,6 +101,7 @@ func digits(x float64, n int) float64 {
 
 // The errors of a line that a write which was cut short may leave.
 var (
+	// These are the errors of a line that may be left of an interrupted write.
 	errSyntax = errors.New("not JSON")
 	errSum    = errors.New("the line's checksum does not match: it was changed by hand, or is damaged")
 )
@@ -114,23 +115,23 @@ const (
 
 // A decoder decodes lines.
 //
-// It uses encoding/json/v2 in its form for all toolchains, twice as fast as
-// encoding/json here. github.com/segmentio/encoding is a fifth faster still, but
-// v0.5.4 read memory of other values behind an embedded pointer, as the race
-// detector's checkptr shows: too much for a fifth.
+// It uses encoding/json/v2 in its form for all toolchains, twice as fast as encoding/json here.
+// github.com/segmentio/encoding is a fifth faster still, but v0.5.4 read memory of other values behind
+// an embedded pointer, as the race detector's checkptr shows: too much for a fifth.
 type decoder struct {
 	// To parse a problem and a config for every line took longer than the rest.
 	problems map[string]namedProblem
 	configs  map[string]kernels.Config
 }
 
-// A namedProblem is a problem with what every record of it says again.
+// A namedProblem is a problem with its text and its compulsory bytes, as every record of it needs both.
 type namedProblem struct {
 	kernels.Problem
 	name  string
 	bytes int64
 }
 
+// parseProblem parses a problem and computes its text and bytes.
 func parseProblem(text string) (namedProblem, error) {
 	p, err := kernels.ParseProblem(text)
 	if err != nil {
@@ -143,17 +144,17 @@ func newDecoder() *decoder {
 	return &decoder{problems: map[string]namedProblem{}, configs: map[string]kernels.Config{}}
 }
 
-// decode fills in what a line says, or what is wrong with it.
+// decode fills in what a line says, or its error and what kind of damage that is.
 func (d *decoder) decode(it *item, line []byte) {
 	if it.err = d.fill(it, line); it.err != nil {
 		it.torn = errors.Is(it.err, errSyntax) || errors.Is(it.err, errSum)
 		sealed, _ := durable.CheckSeal(line)
-		it.alien = !it.torn && !sealed
-		it.ours = isOurs(line)
+		it.foreign = !it.torn && !sealed
+		it.looksOurs = mayBeOurs(line)
 	}
 }
 
-// fill is decode of a line that is whole, the run or the record checked.
+// fill decodes and checks a line; it fills in its run or its record.
 func (d *decoder) fill(it *item, b []byte) error {
 	var l struct { // any line, so that one pass is enough
 		head
@@ -204,7 +205,8 @@ func (d *decoder) fill(it *item, b []byte) error {
 	return r.CheckValid()
 }
 
-// parseOnce parses a text, or remembers what came of it.
+// parseOnce parses a text, or returns what it parsed of the same text before: to parse a problem and a
+// config for every line took longer than the rest.
 func parseOnce[T any](known map[string]T, text string, parse func(string) (T, error)) (T, error) {
 	v, ok := known[text]
 	if ok {
@@ -217,6 +219,7 @@ func parseOnce[T any](known map[string]T, text string, parse func(string) (T, er
 	return v, err
 }
 
+// check refuses a line of another schema or of an unknown kind.
 func (h *head) check() error {
 	switch {
 	case h.Schema == 0:
@@ -235,8 +238,8 @@ func (h *head) check() error {
 	return nil
 }
 
-// diagnose says what is wrong with a line that did not decode: no JSON, or JSON
-// of a newer schema, or a field of another type.
+// diagnose says what is wrong with a line that did not decode: it is no JSON, or of a newer schema, or
+// has a field of another type.
 func diagnose(b []byte, err error) error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		return hint.Errorf(mendHelp, "a field stands twice in the line")

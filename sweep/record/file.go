@@ -14,17 +14,17 @@ import (
 const OperandHelp = "an operand is a records file or results folder, with #base, #peers, " +
 	"#FAMILY, #FAMILY@LABEL or #peer:NAME behind it if need be, or tuned:FILE"
 
-// A File is a records file, a summary of each record.
+// A File is a records file in memory, with an Outcome of each record.
 type File struct {
 	Path  string // of the file itself, also where a folder was asked for
 	Runs  []*Run // in file order
 	Notes Notes
 
-	entries []*Outcome     // in file order
-	at      map[string]int // the last entry of each key
+	outcomes []*Outcome     // in file order
+	last     map[string]int // index of the last outcome of each key
 }
 
-// An Outcome summarizes one record.
+// An Outcome summarizes one record for tables and comparisons.
 type Outcome struct {
 	Run           *Run
 	Time          time.Time
@@ -47,10 +47,10 @@ type Outcome struct {
 	launch string // hash of the launches, Record.Launch
 }
 
-// Is says whether an entry is of a code.
+// Is says whether the outcome was measured with this code.
 func (e *Outcome) Is(code CodeHash) bool { return code == CodeHash{e.Source, e.launch} }
 
-// A Final is what the record of a finalist has beside an Outcome.
+// A Final holds the fields that only records of a search's finals have.
 type Final struct {
 	SearchUS  float64   // what the search had seen before the finals
 	Chosen    string    // why it is its problem's winner; empty on all others
@@ -61,7 +61,7 @@ type Final struct {
 	Of        int       // finals of its problem; 0 in records of before they were counted
 }
 
-// Finals is what e has of the finals; zero where it is of none.
+// Finals returns the outcome's Final, a zero one where the record is not of finals.
 func (e *Outcome) Finals() Final {
 	if e.Final == nil {
 		return Final{}
@@ -69,7 +69,7 @@ func (e *Outcome) Finals() Final {
 	return *e.Final
 }
 
-// Summarize is the entry of a record of run, as Load makes it.
+// Summarize makes the outcome of a record of run, as Load does for each.
 func Summarize(r *Record, run *Run) Outcome {
 	e := Outcome{
 		Run: run, Time: r.Time, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, BaseOf: r.BaseOf, Default: r.Default, Status: r.Status,
@@ -87,125 +87,129 @@ func Summarize(r *Record, run *Run) Outcome {
 	return e
 }
 
-// add appends what a line says, a run or a record of one. Of two records with one key the later
-// counts: the last of a variant is what was measured last.
+// add adds a run, or the outcome of a record. Of two records with one key it keeps the later, as the
+// later measurement counts.
 func (f *File) add(it *item) error {
 	r := it.record
 	if r == nil {
 		f.Runs = append(f.Runs, it.run)
 		return nil
 	}
-	if f.at == nil {
-		f.at = map[string]int{}
+	if f.last == nil {
+		f.last = map[string]int{}
 	}
 	e := Summarize(r, it.run)
 	if e.Final != nil {
-		e.Final.Place = len(f.entries)
+		e.Final.Place = len(f.outcomes)
 	}
-	if old, ok := f.at[r.Key]; ok {
-		f.entries[old] = nil
+	if old, ok := f.last[r.Key]; ok {
+		f.outcomes[old] = nil
 	}
-	f.at[r.Key] = len(f.entries)
-	f.entries = append(f.entries, &e)
+	f.last[r.Key] = len(f.outcomes)
+	f.outcomes = append(f.outcomes, &e)
 	return nil
 }
 
-// Status is that of the last record with a key, if there is one. A file that is nil has none. A
-// crash or a timeout without evidence does not count: it may have been the device.
+// Status returns the status of the last record with a key. ok is false where there is none, and for a
+// crash or a timeout without evidence, as the device may have caused that. A nil file has no records.
 func (f *File) Status(key string) (kernels.Status, bool) {
 	if f == nil {
 		return "", false
 	}
-	i, ok := f.at[key]
+	i, ok := f.last[key]
 	if !ok {
 		return "", false
 	}
-	e := f.entries[i]
+	e := f.outcomes[i]
 	dead := e.Status == kernels.StatusCrash || e.Status == kernels.StatusTimeout
 	return e.Status, !dead || strings.Contains(e.Reason, Evidence)
 }
 
-// Outcomes are some outcomes of a file, in its order, each of another problem or variant. They are the
-// file's, and not to be changed.
+// Outcomes are some outcomes of a file, in its order, each of another problem or variant. They belong to
+// the file and must not be changed.
 type Outcomes []*Outcome
 
-// A contest names entries that were measured against one base: those of a problem, or of a problem
-// and a family against itself.
-type contest struct {
+// A baseGroup names outcomes that were measured against one base: all of a problem, or those of a
+// problem and a family that was measured against its own default.
+type baseGroup struct {
 	kernels.Problem
 	baseOf string
 }
 
-func (e *Outcome) contest() contest { return contest{e.Problem, e.BaseOf} }
+// baseGroup returns the group in which the outcome is compared.
+func (e *Outcome) baseGroup() baseGroup { return baseGroup{e.Problem, e.BaseOf} }
 
-// Rivals says whether the entry's variant may win: see sweep.Task.Rivals.
+// Rivals says whether the outcome's variant may win its problem; see sweep.Task.Rivals.
 func (e *Outcome) Rivals() bool { return e.BaseOf == "" || e.Variant.Family == e.BaseOf }
 
-// Against keeps the entries that were measured against the default of a family, or with "" against
+// Against keeps the outcomes that were measured against the default of a family, or with "" against
 // normbench's.
 func (es Outcomes) Against(family string) Outcomes {
 	return slices.DeleteFunc(slices.Clone(es), func(e *Outcome) bool { return e.BaseOf != family })
 }
 
-// ByProblem goes through copies of the entries of each problem, in the order of the problems' first
-// ones. Those of a family against itself come by themselves.
+// ByProblem goes through the outcomes of each problem, as copies, in the order in which the problems
+// come first. A family that was measured against its own default has a group of its own.
 func (es Outcomes) ByProblem() iter.Seq[[]Outcome] {
-	at := map[contest]int{}
+	at := map[baseGroup]int{}
 	var groups [][]Outcome
 	for _, e := range es {
-		i, ok := at[e.contest()]
+		i, ok := at[e.baseGroup()]
 		if !ok {
 			i, groups = len(groups), append(groups, nil)
-			at[e.contest()] = i
+			at[e.baseGroup()] = i
 		}
 		groups[i] = append(groups[i], *e)
 	}
 	return slices.Values(groups)
 }
 
-// LatestOutcomes returns the last outcome of each problem and variant, in the place of the first. It leaves out what
-// was measured with an older source, driver or protocol, warm times where there are cold ones, and what
-// a search saw before its finals (see SearchOutcomes). Where several variants of a problem were recorded
-// as its base, because the map has changed between runs, only the last counts as the base. Entries of a
-// family against itself count by themselves: the same variant may stand among them and among the others.
-// With among, it looks at the entries for which among holds.
+// LatestOutcomes returns the last outcome of each problem and variant, in the place of the first. It
+// leaves out measurements with an older source, driver or protocol, warm times where there are cold
+// ones, and the times that a search took before its finals (see SearchOutcomes). Where several variants
+// of a problem were recorded as its base, because the map has changed between runs, only the last counts
+// as the base. Outcomes of a family against its own default count apart: the same variant may be among
+// them and among the others.
+//
+// With among, it looks only at the outcomes for which all its functions hold.
 func (f *File) LatestOutcomes(among ...func(*Outcome) bool) Outcomes {
 	return f.latestOutcomes(false, among)
 }
 
-// SearchOutcomes returns LatestOutcomes of what searches saw before their finals.
+// SearchOutcomes is LatestOutcomes of the times that searches took before their finals.
 func (f *File) SearchOutcomes(among ...func(*Outcome) bool) Outcomes {
 	return f.latestOutcomes(true, among)
 }
 
+// latestOutcomes is LatestOutcomes, or with searched SearchOutcomes.
 func (f *File) latestOutcomes(searched bool, among []func(*Outcome) bool) (es Outcomes) {
 	type slot struct {
-		contest
+		baseGroup
 		kernels.Variant
 	}
-	at := map[slot]int{}      // in es
-	base := map[contest]int{} // likewise, of the last one
-	for _, e := range f.entries {
+	at := map[slot]int{}        // in es
+	base := map[baseGroup]int{} // likewise, of the last one
+	for _, e := range f.outcomes {
 		if e == nil || (e.Run.Protocol.Phase == PhaseSearch) != searched ||
 			slices.ContainsFunc(among, func(holds func(*Outcome) bool) bool { return !holds(e) }) {
 			continue
 		}
-		i, ok := at[slot{e.contest(), e.Variant}]
+		i, ok := at[slot{e.baseGroup(), e.Variant}]
 		switch {
 		case !ok:
 			i, es = len(es), append(es, e)
-			at[slot{e.contest(), e.Variant}] = i
+			at[slot{e.baseGroup(), e.Variant}] = i
 		case es[i].Run.Protocol.Cold && !e.Run.Protocol.Cold:
 			continue
 		default:
 			es[i] = e
 		}
 		if e.Base {
-			base[e.contest()] = i
+			base[e.baseGroup()] = i
 		}
 	}
 	for i, e := range es {
-		if e.Base && base[e.contest()] != i {
+		if e.Base && base[e.baseGroup()] != i {
 			c := *e
 			c.Base, es[i] = false, &c
 		}

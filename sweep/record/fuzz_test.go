@@ -27,8 +27,8 @@ func FuzzRead(f *testing.F) {
 				err.Error() == loadErr.Error(), "Read says %q, Load says %q", err, loadErr)
 			return
 		}
-		assert.Must(t, slices.Equal(notes, file.Notes) && len(file.at) <= len(recs),
-			"notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.at), len(recs))
+		assert.Must(t, slices.Equal(notes, file.Notes) && len(file.last) <= len(recs),
+			"notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.last), len(recs))
 		var vs []Line
 		for i, r := range recs {
 			if i == 0 || runs[i] != runs[i-1] {

@@ -10,10 +10,10 @@ import (
 	"normbench/kernels"
 )
 
-// A CodeHash identifies what a variant runs, whatever its name: see families.Identity.
+// A CodeHash identifies the code that a variant runs, whatever its name; see families.Identity.
 type CodeHash struct{ Source, Launch string }
 
-// String is what Key takes; without a Launch, the source alone.
+// String writes the hash as Key takes it; without a Launch, the source alone.
 func (c CodeHash) String() string {
 	if c.Launch == "" {
 		return c.Source
@@ -21,18 +21,16 @@ func (c CodeHash) String() string {
 	return c.Source + "/" + c.Launch
 }
 
-// Key identifies a measurement: a sweep skips what its records file has under
-// the same key, and of two records with one key the later counts. It is the
-// first 16 bytes, in hex, of the SHA-256 of
+// Key computes the key of a measurement. A sweep skips a variant whose key its records file has; of two
+// records with one key the later counts. The key is the first 16 bytes, in hex, of the SHA-256 of
 //
 //   - the problem and the variant,
-//   - the device's ID, architecture, units, driver and compiler: after an
-//     update of either the code or its clock may differ, so all is measured
-//     again. The UUID is left out, so that equal cards of a CI pool share a
-//     results folder; the run line keeps it,
-//   - the code and the launches: a Code as a string,
+//   - the device's ID, architecture, SMs, driver and compiler: after an update of either the code or its
+//     clock may differ, so all is measured again. The UUID is left out, so that equal cards of a CI pool
+//     share a results folder; the run line keeps it,
+//   - the code and the launches: a CodeHash as a string,
 //   - the protocol,
-//   - the family that was measured against itself, if one was: its search is another one.
+//   - the family that was measured against its own default, if one was: its search is another one.
 //
 // The seed, the host and the version of normbench do not count.
 func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string,
@@ -40,7 +38,7 @@ func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source stri
 	return newKeyer(&Run{Device: d, Protocol: pr}).key(p.String(), v.String(), source, baseOf)
 }
 
-// A keyer makes the keys of a run's records.
+// A keyer computes the keys of a run's records; it encodes device and protocol only once.
 type keyer struct {
 	run              *Run
 	device, protocol []byte
@@ -56,6 +54,7 @@ func newKeyer(run *Run) *keyer {
 		appendParts(nil, string(protocol))}
 }
 
+// key computes the key of one record; see Key.
 func (k *keyer) key(problem, variant, code, baseOf string) string {
 	text := append(appendParts(make([]byte, 0, 1<<10), problem, variant), k.device...)
 	text = append(appendParts(text, code), k.protocol...)
@@ -66,7 +65,7 @@ func (k *keyer) key(problem, variant, code, baseOf string) string {
 	return hex.EncodeToString(sum[:keyLen/2])
 }
 
-// appendParts keeps neighbours apart by their lengths.
+// appendParts appends texts, each with its length before it, so that no two lists of texts look alike.
 func appendParts(b []byte, parts ...string) []byte {
 	for _, s := range parts {
 		b = strconv.AppendInt(b, int64(len(s)), 10)

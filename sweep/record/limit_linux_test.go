@@ -31,5 +31,5 @@ func TestAppendThatFindsNoRoomIsTakenBack(t *testing.T) {
 	assert.NoError(t, w.AppendAll(testRecord(run, 3)))
 	w.Close()
 	f, err := Load(w.Path())
-	assert.That(t, err == nil && len(f.at) == 2, "%v", err)
+	assert.That(t, err == nil && len(f.last) == 2, "%v", err)
 }

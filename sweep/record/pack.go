@@ -11,7 +11,8 @@ import (
 	"normbench/internal/hint"
 )
 
-// Pack puts a records file in its packed form, from which a writer unpacks it again.
+// Pack compresses a records file to its packed form, which is checked in, and removes the file. A writer
+// unpacks it again.
 func Pack(p durable.Place) error {
 	f, err := os.Open(p.String())
 	if err != nil {

@@ -18,12 +18,11 @@ import (
 // torn last line that was dropped.
 type Notes []string
 
-// Read calls each for every record of a file, in the order of the file, with
-// its run. The record is the callee's to keep; runs are shared. Path is a
-// records file, plain or gzipped, or a results folder with one inside. A torn
-// last line is dropped with a note; other bad lines, an empty file and a newer
-// schema are errors that name file and line. An error of each ends the reading
-// and is returned with file and line before it.
+// Read calls each for every record of a file, in the order of the file, with its run. The record is the
+// callee's to keep; runs are shared. path is a records file, plain or gzipped, or a results folder with
+// one inside. A torn last line is dropped with a note. Other bad lines, an empty file and a newer schema
+// are errors that name file and line. An error of each ends the reading and is returned with file and
+// line before it.
 func Read(path string, each func(*Record, *Run) error) (Notes, error) {
 	return readFile(path, func(it *item) error {
 		if it.record == nil {
@@ -33,8 +32,8 @@ func Read(path string, each func(*Record, *Run) error) (Notes, error) {
 	})
 }
 
-// Load reads a records file as Read does and keeps a summary of each record. Of
-// two records with one key the later counts, in its own place.
+// Load reads a records file as Read does and keeps an outcome of each record. Of two records with one
+// key the later counts, in its own place.
 func Load(path string) (*File, error) {
 	path, err := find(path)
 	if err != nil {
@@ -45,6 +44,7 @@ func Load(path string) (*File, error) {
 	return file, err
 }
 
+// readFile finds and reads a records file and calls each for every run and record.
 func readFile(path string, each func(*item) error) (Notes, error) {
 	path, err := find(path)
 	if err != nil {
@@ -62,18 +62,18 @@ func readFile(path string, each func(*item) error) (Notes, error) {
 	return r.notes, nil
 }
 
-// A lineReader makes sense of the lines of a file, one after the other. An append counts whole: its
-// lines are held back until the last one is there.
+// A lineReader turns the lines of a file into runs and records, one after the other. Lines of one append
+// count together or not at all: it holds them back until the last one has come.
 type lineReader struct {
-	name  string
-	each  func(*item) error
-	runs  map[string]*keyer
-	part  []*item         // lines of an append that is not whole
-	torn  *item           // the first of them that is damaged, and
-	last  *item           // the last that is not; nil for none
-	whole int             // lines that are not damaged
-	seen  map[uint64]bool // sums of the lines of whole appends
-	stale bool            // the last line is a copy of one of them, behind one that is damaged
+	name    string
+	each    func(*item) error
+	runs    map[string]*keyer
+	pending []*item         // lines of an append whose last line has not come
+	torn    *item           // the first of them that is damaged, and
+	last    *item           // the last that is not; nil for none
+	intact  int             // lines that are not damaged
+	seen    map[uint64]bool // sums of the lines of whole appends
+	stale   bool            // the last line is a copy of one of them, behind one that is damaged
 	// Where the last whole append ends, and whether with a newline.
 	end     int64
 	newline bool
@@ -84,7 +84,8 @@ func newReader(name string, each func(*item) error) *lineReader {
 	return &lineReader{name: name, each: each, runs: map[string]*keyer{}, seen: map[uint64]bool{}}
 }
 
-// read scans a records file and settles what a bad line means. Its runs come as items without a
+// read reads a whole records file and decides what a bad line means: the end of an interrupted append,
+// which is dropped with a note, or damage, which is an error. It delivers runs as items without a
 // record.
 func (r *lineReader) read(in io.Reader) error {
 	var bad error
@@ -92,7 +93,7 @@ func (r *lineReader) read(in io.Reader) error {
 		bad = r.takeLine(it)
 		return bad == nil
 	})
-	switch n := len(r.part); {
+	switch n := len(r.pending); {
 	case bad != nil:
 		return bad
 	case err == nil && r.stale: // somebody has joined the file of others: a torn append seldom ends so
@@ -101,7 +102,7 @@ func (r *lineReader) read(in io.Reader) error {
 		return hint.Errorf(textfile.PackedHelp, "%s: %w", r.name, durable.Cause(err))
 	case err != nil:
 		return fmt.Errorf("%s: %w", r.name, err)
-	case r.whole+n == 0:
+	case r.intact+n == 0:
 		return hint.Errorf("a sweep writes one", "%s is empty", r.name)
 	case n == 1:
 		r.note("dropped the last line, which is incomplete")
@@ -111,36 +112,39 @@ func (r *lineReader) read(in io.Reader) error {
 	return nil
 }
 
-// note remarks on the part of an append.
+// note adds a note about the lines of the pending append.
 func (r *lineReader) note(format string, args ...any) {
 	r.notes = append(r.notes,
-		fmt.Sprintf("%s:%d: %s", r.name, r.part[0].line, fmt.Sprintf(format, args...)))
+		fmt.Sprintf("%s:%d: %s", r.name, r.pending[0].line, fmt.Sprintf(format, args...)))
 }
 
+// bad puts file and line before an error.
 func (r *lineReader) bad(it *item, err error) error {
 	return fmt.Errorf("%s:%d: %w", r.name, it.line, err)
 }
 
+// takeLine takes the next line, and delivers the pending append when the line completes it. It fails
+// when the file cannot be what interrupted appends leave.
 func (r *lineReader) takeLine(it *item) error {
-	r.stale = r.torn != nil && it.err == nil && r.seen[it.sum] && r.isOpen()
+	r.stale = r.torn != nil && it.err == nil && r.seen[it.hash] && r.isOpen()
 	switch {
 	case r.stale: // the disk has an older block there: the record is known
-		r.part = append(r.part, it)
+		r.pending = append(r.pending, it)
 		return nil
 	case r.joins(it):
-	case r.whole == 0 && it.err != nil && (r.torn != nil || errors.Is(it.err, errSyntax)):
+	case r.intact == 0 && it.err != nil && (r.torn != nil || errors.Is(it.err, errSyntax)):
 		return hint.Errorf(findHelp, "%s is not a records file", r.name)
 	case r.torn != nil: // it was not the last append
 		return r.bad(r.torn, r.torn.err)
 	case it.err != nil:
 		return r.bad(it, it.err)
 	default: // somebody has cut the file, or joined it of others
-		r.note("left out %d lines of an append, as the others are missing", len(r.part))
-		r.part, r.last = nil, nil
+		r.note("left out %d lines of an append, as the others are missing", len(r.pending))
+		r.pending, r.last = nil, nil
 	}
-	r.part = append(r.part, it)
+	r.pending = append(r.pending, it)
 	if it.err == nil {
-		r.whole++
+		r.intact++
 		r.last = it
 	} else if r.torn == nil {
 		r.torn = it
@@ -148,28 +152,28 @@ func (r *lineReader) takeLine(it *item) error {
 	if r.torn != nil || it.more > 0 {
 		return nil
 	}
-	for _, it := range r.part {
-		r.seen[it.sum] = true
-		if err := r.hand(it); err != nil {
+	for _, it := range r.pending {
+		r.seen[it.hash] = true
+		if err := r.deliver(it); err != nil {
 			return r.bad(it, err)
 		}
 	}
-	r.part, r.last, r.end, r.newline = nil, nil, it.end, it.newline
+	r.pending, r.last, r.end, r.newline = nil, nil, it.end, it.newline
 	return nil
 }
 
-// isOpen says that the append that is not whole may go on: it is not damaged, or its last line has not
-// come.
+// isOpen says whether the pending append may still get lines: none of it is damaged, or its last line
+// has not come.
 func (r *lineReader) isOpen() bool { return r.torn == nil || r.last == nil || r.last.more > 0 }
 
-// joins says whether a line may be of the append that is not whole, or begin one.
+// joins says whether a line may belong to the pending append, or begin one.
 func (r *lineReader) joins(it *item) bool {
 	switch {
-	case it.torn, it.alien && r.torn != nil: // a disk may have anything there
-		return (it.ours || r.whole > 0) && r.isOpen()
+	case it.torn, it.foreign && r.torn != nil: // a disk may have anything there
+		return (it.looksOurs || r.intact > 0) && r.isOpen()
 	case it.err != nil:
 		return false
-	case len(r.part) == 0:
+	case len(r.pending) == 0:
 		return true
 	case r.last == nil:
 		return it.more < it.of-1 // there are lines before it
@@ -181,8 +185,8 @@ func (r *lineReader) joins(it *item) bool {
 	return it.more == r.last.more-1
 }
 
-// hand hands a line on.
-func (r *lineReader) hand(it *item) error {
+// deliver checks a run or a record and passes it to each.
+func (r *lineReader) deliver(it *item) error {
 	if it.record == nil {
 		r.runs[it.run.ID] = newKeyer(it.run)
 	} else if err := r.resolve(it); err != nil {
@@ -191,7 +195,8 @@ func (r *lineReader) hand(it *item) error {
 	return r.each(it)
 }
 
-// resolve finds the run of a record, and checks its key, or makes it.
+// resolve finds the run of a record, and checks the record's key, or computes it where the line has
+// none.
 func (r *lineReader) resolve(it *item) error {
 	rec := it.record
 	k := r.runs[rec.Run]
@@ -214,8 +219,8 @@ func (r *lineReader) resolve(it *item) error {
 
 const findHelp = "give a records.jsonl, or the results folder with one"
 
-// find is the records file of path, a file or a folder with one in it or in its
-// only device's folder.
+// find resolves path to a records file: itself, or the one in that folder or in its only device's
+// folder.
 func find(path string) (string, error) {
 	if st, err := os.Stat(path); err != nil || !st.IsDir() {
 		return path, nil

@@ -48,7 +48,7 @@ type Run struct {
 	FloorUS  float64            `json:"floor_us,omitempty"` // an empty launch on a GPU, microseconds; 0 where not known
 }
 
-// FinalsSuffix makes the ID of a search's run that of its finals.
+// FinalsSuffix is appended to the ID of a search's run to make the ID of its finals' run.
 const FinalsSuffix = "-finals"
 
 // The checks of selftest whose findings are numbers of a run.
@@ -57,7 +57,8 @@ const (
 	streamTrial = "stream, "
 )
 
-// EmptyUS is an empty launch less a step of the timer, in microseconds; 0 where it is not known.
+// EmptyUS computes the time of an empty launch less a step of the timer, in microseconds; 0 where it is
+// not known. No true time is shorter.
 func (r *Run) EmptyUS() float64 {
 	step := 1.0 // as much as selftest lets pass
 	for _, t := range r.SelfTest {
@@ -68,7 +69,7 @@ func (r *Run) EmptyUS() float64 {
 	return max(r.FloorUS-step, 0)
 }
 
-// StreamRate is what the selftest's stream moved, in GB/s; 0 where it is not known.
+// StreamRate reads the rate of the selftest's stream, in GB/s; 0 where it is not known.
 func (r *Run) StreamRate() (rate float64) {
 	for _, t := range r.SelfTest {
 		if strings.HasPrefix(t.Name, streamTrial) {
@@ -78,8 +79,7 @@ func (r *Run) StreamRate() (rate float64) {
 	return rate
 }
 
-// Failures says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if
-// none.
+// Failures says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if none.
 func (r *Run) Failures() string {
 	var failed []string
 	for _, t := range r.SelfTest {
@@ -94,7 +94,7 @@ func (r *Run) Failures() string {
 		strings.Join(failed, "; "))
 }
 
-// A Trial is one check of the ruler on a device; see sweep.SelfTest.
+// A Trial is one check of the timer by sweep.SelfTest.
 type Trial struct {
 	Name   string `json:"name"`
 	Found  string `json:"found"`
@@ -102,7 +102,7 @@ type Trial struct {
 	OK     bool   `json:"ok"`
 }
 
-// A Protocol says how times were taken.
+// A Protocol says how times were taken. It is part of a record's key.
 type Protocol struct {
 	Name         string `json:"name"`
 	Samples      int    `json:"samples"`          // kept, per variant
@@ -126,8 +126,8 @@ const (
 	PhaseFinal  = "final"
 )
 
-// Cache is how the cache is before each sample: cold, rotate or warm, the three that do not
-// compare.
+// Cache returns the state of the cache before each sample: cold, rotate or warm. Times of different
+// states do not compare.
 func (p Protocol) Cache() string {
 	switch {
 	case p.Rotate:
@@ -138,7 +138,7 @@ func (p Protocol) Cache() string {
 	return "warm"
 }
 
-// TimeOptions are the protocol's for n samples.
+// TimeOptions makes the device's options for n samples with this protocol.
 func (p Protocol) TimeOptions(n int) kernels.TimeOptions {
 	return kernels.TimeOptions{Samples: n, Flush: p.Flush}
 }
@@ -195,15 +195,15 @@ type Stage struct {
 	SamplesUS []float64 `json:"samples_us"`
 }
 
-// Evidence begins what stands in the reason of a crash or a timeout for the variant's blame.
+// Evidence begins the part of a reason that says why a crash or a timeout is blamed on the variant.
 const Evidence = " (it took its device down "
 
-// Variant is the family and config.
+// Variant returns the family and config.
 func (r *Record) Variant() kernels.Variant {
 	return kernels.Variant{Family: r.Family, Config: r.Config}
 }
 
-// Rounds are the medians of the visits of SamplesUS, nil where there was one visit.
+// Rounds computes the median of each visit in SamplesUS; nil where there was only one visit.
 func (r *Record) Rounds() (us []float64) {
 	n := 0
 	for _, v := range r.Visits {

@@ -313,7 +313,7 @@ func TestReadTakesGzipAndFolders(t *testing.T) {
 	assert.Must(t, err == nil && len(notes) == 1 && strings.HasPrefix(notes[0], "unpacked "),
 		"writer on gzip: %v, %q", err, notes)
 	defer w.Close()
-	assert.Equal(t, len(w.records.at), 2000, "keys after unpacking")
+	assert.Equal(t, len(w.records.last), 2000, "keys after unpacking")
 	// A folder of results with one device in it stands for that device's.
 	f, err := Load(filepath.Dir(dir))
 	assert.That(t, err == nil && f.Path == filepath.Join(dir, FileName),
@@ -351,7 +351,7 @@ func TestLaterRecordOfAKeyCounts(t *testing.T) {
 	assert.Same(t, f.Runs, []*Run{r1, r2})
 	assert.Equal(t, f.Path, path)
 	var got strings.Builder
-	for _, list := range [][]Outcome{copies(f.entries), copies(f.LatestOutcomes())} {
+	for _, list := range [][]Outcome{copies(f.outcomes), copies(f.LatestOutcomes())} {
 		for _, e := range list {
 			fmt.Fprintf(&got, "%s: %s of %s, %s %q, base %t, source %s, %d bytes, %.4g us of %d, stream %g, "+
 				"%d differ, place %d\n", e.Run.ID, e.Variant, e.Problem, e.Status, e.Reason, e.Base, e.Source,
@@ -377,7 +377,7 @@ func TestLatestIsWhatStandsLast(t *testing.T) {
 		return &Outcome{Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base,
 			Summary: stats.Summary{Median: us}}
 	}
-	f := &File{entries: []*Outcome{
+	f := &File{outcomes: []*Outcome{
 		entry(&warm, "a", 1, true), entry(&short, "a", 20, true), entry(cold, "a", 30,
 			true), entry(&warm, "a", 2, true),
 		entry(&warm, "b", 3, false), entry(cold, "c", 40, true), entry(&warm, "b", 4, false),

@@ -14,18 +14,18 @@ import (
 
 const maxLine = 16 << 20 // a line is some 2 KB; beyond this it is another kind of file
 
-// An item is what one line of a file says.
+// An item is one line of a file, decoded, or with the error that kept it from that.
 type item struct {
-	line    int    // from 1
-	end     int64  // offset in the file, past the newline
-	newline bool   // the line ends with one
-	err     error  // the line does not decode
-	torn    bool   // with err: what a write that was cut short may leave
-	sum     uint64 // of the line's text
-	ours    bool   // with torn: it looks like a line of a records file
-	alien   bool   // with err: JSON of somebody else, as this package seals what it writes
-	more    int    // lines of the same append that follow
-	of      int    // lines of the append; 0 for one, and in lines of before they were counted
+	line      int    // from 1
+	end       int64  // offset in the file, past the newline
+	newline   bool   // the line ends with one
+	err       error  // the line does not decode
+	torn      bool   // with err: what a write that was cut short may leave
+	hash      uint64 // of the line's text
+	looksOurs bool   // with torn: it looks like a line of a records file
+	foreign   bool   // with err: JSON of somebody else, as this package seals what it writes
+	more      int    // lines of the same append that follow
+	of        int    // lines of the append; 0 for one, and in lines of before they were counted
 
 	run    *Run    // of a run line, and of a record once it is resolved
 	record *Record // nil of a run line
@@ -33,9 +33,9 @@ type item struct {
 	problem, variant, code string
 }
 
-// scan decodes the lines of r and hands each to each, in the order of the file, until it says false.
-// Blank lines are passed over. A line that does not decode is an item with err. The error is one of
-// reading.
+// scan decodes the lines of r and calls each for every one, in the order of the file, until it returns
+// false. It passes over blank lines. A line that does not decode is an item with err; the returned error
+// is one of reading.
 func scan(r io.Reader, each func(*item) bool) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
@@ -60,7 +60,7 @@ func scan(r io.Reader, each func(*item) bool) error {
 		if l = bytes.TrimSpace(l); len(l) == 0 {
 			continue
 		}
-		it.sum = maphash.Bytes(sumSeed, l)
+		it.hash = maphash.Bytes(sumSeed, l)
 		if d.decode(it, l); !each(it) {
 			return nil
 		}
@@ -74,17 +74,17 @@ func scan(r io.Reader, each func(*item) bool) error {
 
 var sumSeed = maphash.MakeSeed()
 
-// opening is how a line that this package wrote begins.
-const opening = `{"schema":`
+// linePrefix begins every line that this package writes.
+const linePrefix = `{"schema":`
 
-// sector is what a disk writes at once, or not at all.
+// sector is the number of bytes that a disk writes at once, or not at all.
 const sector = 512
 
-// isOurs says whether damaged text can be of a line that this package wrote, or is the zeros that a
-// file system leaves after a power cut, with what it kept behind them.
-func isOurs(l []byte) bool {
+// mayBeOurs says whether damaged text may come from a line that this package wrote, or from zeros that a
+// file system leaves after a power cut, with the rest of a line behind them.
+func mayBeOurs(l []byte) bool {
 	hole := len(l) - len(bytes.TrimLeft(l, "\x00"))
 	l = bytes.Trim(l, "\x00")
-	return hole >= sector || hole > 0 && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(opening)) ||
-		strings.HasPrefix(opening, string(l))
+	return hole >= sector || hole > 0 && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(linePrefix)) ||
+		strings.HasPrefix(linePrefix, string(l))
 }

@@ -9,16 +9,18 @@ import (
 	"normbench/kernels"
 )
 
-// maxText is how long a text of a line may be.
+// maxText is the most bytes that a text in a line may have.
 const maxText = 16 << 10
 
+// makePrintable makes texts printable and one line each, in place.
 func makePrintable(texts ...*string) {
 	for _, s := range texts {
 		*s = kernels.MakePrintable(*s, maxText)
 	}
 }
 
-// makePrintable makes one line of each text that a device, a host or a peer has given.
+// makePrintable makes the texts printable that come from a device, a host or a peer, as tables show
+// them.
 func (r *Run) makePrintable() {
 	makePrintable(&r.ID, &r.Tool)
 	for k, text := range r.Env {
@@ -33,7 +35,7 @@ func (r *Run) makePrintable() {
 	}
 }
 
-// makePrintable is that of what a user's kernels and peers have named.
+// makePrintable makes the texts printable that come from a user's kernels and peers.
 func (r *Record) makePrintable() {
 	makePrintable(&r.Run, &r.Family, &r.BaseOf, (*string)(&r.Status), &r.Reason, &r.Chosen, &r.Source,
 		&r.Launch, &r.StagesBy)
@@ -42,8 +44,7 @@ func (r *Record) makePrintable() {
 	}
 }
 
-// CheckValid says what no run line can hold, or nil. It is called before every
-// write and after every read.
+// CheckValid refuses a run that no line may hold. It is called before every write and after every read.
 func (r *Run) CheckValid() error {
 	const help = "a run line needs an ID, a time, a device and a protocol"
 	switch {
@@ -64,8 +65,8 @@ func (r *Run) CheckValid() error {
 	return nil
 }
 
-// CheckValid says what no record line can hold, or nil. It is called before
-// every write and after every read.
+// CheckValid refuses a record that no line may hold. It is called before every write and after every
+// read.
 func (r *Record) CheckValid() error {
 	if err := r.Problem.Validate(); err != nil {
 		return err
@@ -84,6 +85,7 @@ func (r *Record) CheckValid() error {
 		"record of %s on %s has %w", r.Variant(), r.Problem, err)
 }
 
+// checkFields checks all fields but times and the check.
 func (r *Record) checkFields() error {
 	ok, samples := r.Status == kernels.StatusOK, len(r.SamplesUS)+len(r.Stages)
 	switch {
@@ -113,6 +115,7 @@ func (r *Record) checkFields() error {
 	return nil
 }
 
+// checkTimes checks that times are positive and that visits add up to the samples.
 func (r *Record) checkTimes() error {
 	switch {
 	case !isDuration(r.StreamUS):
@@ -149,6 +152,7 @@ func (r *Record) checkTimes() error {
 	return nil
 }
 
+// checkCheck refuses a check whose errors or times are no numbers.
 func checkCheck(c *kernels.Check) error {
 	for _, o := range c.Outputs {
 		if !isFinite(o.MaxErr) || !isFinite(o.RelL2) {
@@ -164,7 +168,7 @@ func checkCheck(c *kernels.Check) error {
 	return nil
 }
 
-// badSample is the index of the first sample that is no time, or -1.
+// badSample finds the first sample that is no time, -1 if all are.
 func badSample(us []float64) int {
 	for i, s := range us {
 		if !(s > 0) || math.IsInf(s, 0) {
@@ -176,15 +180,15 @@ func badSample(us []float64) int {
 
 func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
-// isDuration says whether f is a time, or the 0 of none.
+// isDuration says whether f is a time, or 0 for none.
 func isDuration(f float64) bool { return f >= 0 && !math.IsInf(f, 0) }
 
+// isKey says whether s has the form of a key.
 func isKey(s string) bool {
 	return len(s) == keyLen && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// isWord takes statuses of later versions too: readers only ask whether one is
-// ok.
+// isWord says whether s can be a status, one of later versions too: readers only ask whether it is ok.
 func isWord(s kernels.Status) bool {
 	return s != "" && strings.Trim(string(s), "abcdefghijklmnopqrstuvwxyz") == ""
 }

@@ -61,7 +61,7 @@ func TestHoleInTheLastAppendIsDropped(t *testing.T) {
 			(len(notes) != 0 || int64(len(text)) <= sizes[n-1]), "append %d, %s: %v, %v, %q", n,
 			what, loadErr, err, notes)
 		defer w.Close()
-		assert.Same(t, copies(w.Records().entries), copies(f.entries), "append", n, what,
+		assert.Same(t, copies(w.Records().outcomes), copies(f.outcomes), "append", n, what,
 			"a reader and the next writer see another file", cmpOpts, ignored,
 			cmpopts.EquateEmpty())
 		st, err := os.Stat(w.Path())
@@ -142,7 +142,7 @@ func TestRecordOfASearchStaysShort(t *testing.T) {
 	assert.NoError(t, errors.Join(w.AppendAll(run), w.AppendAll(r)))
 	f, err := Load(w.Path())
 	assert.NoError(t, err)
-	assert.Same(t, copies(w.Records().entries), copies(f.entries),
+	assert.Same(t, copies(w.Records().outcomes), copies(f.outcomes),
 		"what was written is summarized as something else than what is read", cmpOpts, ignored,
 		cmpopts.EquateEmpty())
 	recs, _, _, err := readAll(writeFile(t, lines(t, run)+text))

@@ -27,7 +27,7 @@ type Writer struct {
 	name    string
 	file    *durable.WatchedFile
 	lock    *flock.Flock
-	half    error // of an append that failed and could not be taken back
+	broken  error // of an append that failed and could not be taken back
 	size    int64 // of what this writer has read or written
 	written int   // records
 	reader  *lineReader
@@ -35,8 +35,8 @@ type Writer struct {
 	records *File
 }
 
-// CheckFolder makes a results folder below another if needed, and refuses one in which no file
-// can be made: better known before hours of measuring.
+// CheckFolder makes a results folder below another if needed, and refuses one in which no file can be
+// made. It is called before hours of measuring.
 func CheckFolder(in, below string) error {
 	if err := durable.MakeFolder(in, below); err != nil {
 		return folderError(filepath.Join(in, below), err)
@@ -44,15 +44,15 @@ func CheckFolder(in, below string) error {
 	return nil
 }
 
+// folderError makes the error of a results folder, with its next step.
 func folderError(dir string, err error) error {
 	return hint.Errorf(durable.Help(err), "results folder %s: %w", dir, durable.Cause(err))
 }
 
-// OpenWriter makes the folder if needed, locks it against other writers and opens its records
-// file for appending. A torn last line, the trace of a killed run, is cut off, and notes say so; a
-// last line that only lacks its newline is whole and gets one. Errors: another writer holds the
-// folder, the folder cannot be written, a link leads out of the folder that it is below, or the
-// file has a bad line elsewhere.
+// OpenWriter makes the folder if needed, locks it against other writers and opens its records file for
+// appending. It cuts off a torn last line, the trace of a killed run, and notes say so. A last line that
+// only lacks its newline gets one. It fails when another writer holds the folder, the folder cannot be
+// written, a link leads out of the folder that it is below, or the file has a bad line elsewhere.
 func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	if err := CheckFolder(in, below); err != nil {
 		return nil, nil, err
@@ -107,17 +107,16 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	return w, notes, nil
 }
 
-// failWithHelp fails with an error of the system's, and says the next step.
+// failWithHelp makes the file's error of a system's error, with the next step.
 func (w *Writer) failWithHelp(err error) error { return hint.With(w.fail(err), durable.Help(err)) }
 
-// fail says whose trouble err is.
+// fail makes the file's error of another error.
 func (w *Writer) fail(err error) error {
 	return fmt.Errorf("records %s: %w", w.name, durable.Cause(err))
 }
 
-// HoldFolder waits for others who hold a folder by it, and holds it until release is called.
-// Writers of records are not kept out: it is for the few steps of reading a table and writing it
-// again.
+// HoldFolder locks a folder for the few steps of reading a table and writing it again, and waits for
+// others who hold it so. Writers of records are not kept out. Call release to unlock.
 func HoldFolder(dir string) (release func(), err error) {
 	l := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	if err := l.Lock(); err != nil {
@@ -126,7 +125,7 @@ func HoldFolder(dir string) (release func(), err error) {
 	return func() { l.Close() }, nil
 }
 
-// tryLock keeps other writers out of the folder.
+// tryLock locks the folder against other writers, or fails at once where another holds it.
 func (w *Writer) tryLock(root *os.Root, dir, below string) error {
 	locked := false
 	err := lockFile(root, filepath.Join(below, LockName))
@@ -143,8 +142,8 @@ func (w *Writer) tryLock(root *os.Root, dir, below string) error {
 	return nil
 }
 
-// lockFile makes the file that locks a folder, which others may share: whoever may write there
-// can lock it, also with the file of another user, which is opened to be read.
+// lockFile makes the lock file, which others may share: whoever may write to the folder can lock it,
+// also with the file of another user, as it is only opened to be read.
 func lockFile(root *os.Root, name string) error {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o666)
 	if errors.Is(err, fs.ErrExist) {
@@ -157,7 +156,8 @@ func lockFile(root *os.Root, name string) error {
 	return err
 }
 
-// unpack makes a records file of its packed form, whole or not at all, where only that is there.
+// unpack unpacks a packed records file, whole or not at all, where there is no plain one. It says
+// whether it did.
 func unpack(p durable.Place) (bool, error) {
 	_, err := os.Stat(p.String())
 	if _, packed := os.Stat(p.String() + ".gz"); !errors.Is(err, fs.ErrNotExist) || packed != nil {
@@ -174,7 +174,7 @@ func unpack(p durable.Place) (bool, error) {
 	return true, nil
 }
 
-// resume collects the records of an existing file and mends its end.
+// resume reads the records of an existing file and repairs its end.
 func (w *Writer) resume() (notes Notes, err error) {
 	st, err := w.file.Stat()
 	if err != nil {
@@ -193,7 +193,7 @@ func (w *Writer) resume() (notes Notes, err error) {
 		}
 	}
 	notes = w.reader.notes
-	if n := len(w.records.entries); n > manyRecords {
+	if n := len(w.records.outcomes); n > manyRecords {
 		notes = append(notes,
 			fmt.Sprintf("%s has %d records: with more than %d every command that reads it is slow and "+
 				"takes memory by the GB; a new folder keeps it fast",
@@ -205,16 +205,16 @@ func (w *Writer) resume() (notes Notes, err error) {
 	return notes, nil
 }
 
-// manyRecords are as many as two cores read and report in 10 s and 500 MB: lab/notes/reliability.md.
+// manyRecords is the number that two cores read and report in 10 s with 500 MB:
+// lab/notes/reliability.md.
 const manyRecords = 200_000
 
-// AppendAll checks its lines and writes them at once: after a kill or a power cut
-// the file has all of them or, to the next writer, none. When AppendAll returns nil
-// they are on disk. A failed write leaves the file as it was. The run of a record
-// must have been appended before it.
+// AppendAll checks the lines and writes them as one append: after a kill or a power cut the file has all
+// of them or, to the next writer, none. When AppendAll returns nil they are on disk. A failed write
+// leaves the file as it was. The run of a record must be appended before it.
 //
-// It refuses a file that is no longer what this writer has left: somebody else
-// has moved, cut or continued it.
+// It refuses a file that is no longer what this writer has left: somebody else has moved, cut or
+// continued it.
 func (w *Writer) AppendAll(vs ...Line) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -247,7 +247,7 @@ func (w *Writer) AppendAll(vs ...Line) error {
 		if items[i].record != nil {
 			w.written++
 		}
-		if err := w.reader.hand(&items[i]); err != nil {
+		if err := w.reader.deliver(&items[i]); err != nil {
 			return w.fail(err)
 		}
 	}
@@ -261,10 +261,10 @@ func (w *Writer) CheckUnchanged() error {
 	return w.checkUnchanged()
 }
 
-// checkUnchanged compares the open file with what is under its name.
+// checkUnchanged compares the open file with the one under its name, and refuses a changed one.
 func (w *Writer) checkUnchanged() error {
-	if w.half != nil {
-		return w.half
+	if w.broken != nil {
+		return w.broken
 	}
 	ours, err := w.file.Stat()
 	if err != nil {
@@ -292,7 +292,7 @@ func (w *Writer) checkUnchanged() error {
 		w.written, where)
 }
 
-// whereIs says where an open file is that is no longer under its name.
+// whereIs says where an open file is now that was moved or deleted.
 func whereIs(f *durable.WatchedFile) string {
 	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	switch {
@@ -304,6 +304,7 @@ func whereIs(f *durable.WatchedFile) string {
 	return "in " + at
 }
 
+// append writes bytes to the file and syncs it. A failed write is taken back.
 func (w *Writer) append(b []byte) error {
 	_, err := w.file.Write(b)
 	if err == nil {
@@ -315,7 +316,7 @@ func (w *Writer) append(b []byte) error {
 		// file is no longer what it should be.
 		err = hint.With(w.fail(err), durable.Help(err)+"; the records before this one are safe")
 		if w.file.Truncate(w.size) != nil {
-			w.half = err
+			w.broken = err
 		}
 		return err
 	}
@@ -323,18 +324,17 @@ func (w *Writer) append(b []byte) error {
 	return nil
 }
 
-// Status is that of the last record with a key, so that a sweep can skip what it has.
+// Status returns the status of the last record with a key, for a sweep that skips what the file has.
 func (w *Writer) Status(key string) (kernels.Status, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.records.Status(key)
 }
 
-// Records are those of the file, with what was appended. They are read when nothing is appended any
-// more.
+// Records returns the file's records with those appended. Call it when no more are appended.
 func (w *Writer) Records() *File { return w.records }
 
-// Path is the records file.
+// Path returns the path of the records file.
 func (w *Writer) Path() string { return w.name }
 
 // Close unlocks the folder. The lock file stays: to delete it would let two

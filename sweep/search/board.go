@@ -9,7 +9,7 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Board is what is known of each variant of a space.
+// A Board holds what a search has seen of each variant: samples, visits and failures.
 type Board struct {
 	space *Candidates
 	cells []variantState
@@ -18,6 +18,7 @@ type Board struct {
 	Short bool // the allowance was spent when the base was measured
 }
 
+// A variantState is a Board's record of one variant.
 type variantState struct {
 	samples []float64
 	visits  []int // launches of each
@@ -27,7 +28,7 @@ type variantState struct {
 	failure *kernels.Failure // nil of one that runs
 }
 
-// addSamples adds the samples of a visit in a round.
+// addSamples records the samples of one visit, which was in a round, in microseconds.
 func (b *Board) addSamples(v, round int, samples []float64) {
 	c := &b.cells[v]
 	if len(c.visits) == 0 {
@@ -40,7 +41,7 @@ func (b *Board) addSamples(v, round int, samples []float64) {
 	c.median = stats.Median(c.samples)
 }
 
-// fail marks a variant that cannot be measured.
+// fail records that a variant cannot be measured, and why.
 func (b *Board) fail(v int, f *kernels.Failure) {
 	if !b.HasMeasured(v) {
 		b.order = append(b.order, v)
@@ -48,7 +49,7 @@ func (b *Board) fail(v int, f *kernels.Failure) {
 	b.cells[v].failure = f
 }
 
-// Failure is how a variant failed, nil where it did not.
+// Failure returns how a variant failed, nil where it did not.
 func (b *Board) Failure(v int) *kernels.Failure { return b.cells[v].failure }
 
 // HasMeasured says whether a variant was measured, or failed.
@@ -56,19 +57,19 @@ func (b *Board) HasMeasured(v int) bool {
 	return len(b.cells[v].visits) > 0 || b.Failure(v) != nil
 }
 
-// OK says whether a variant has a time.
+// OK says whether a variant was measured and has not failed.
 func (b *Board) OK(v int) bool { return len(b.cells[v].visits) > 0 && b.Failure(v) == nil }
 
-// Launches is how many samples of a variant there are.
+// Launches counts the samples of a variant.
 func (b *Board) Launches(v int) int { return len(b.cells[v].samples) }
 
-// Samples are those of a variant, in the order taken.
+// Samples returns a variant's samples in microseconds, in the order taken.
 func (b *Board) Samples(v int) []float64 { return b.cells[v].samples }
 
-// Visits are the launches of each visit of a variant, in the order taken.
+// Visits returns the number of launches of each visit of a variant, in the order taken.
 func (b *Board) Visits(v int) []int { return b.cells[v].visits }
 
-// Median is that of a variant's samples, +Inf where there are none.
+// Median returns the median of a variant's samples in microseconds, +Inf where there are none.
 func (b *Board) Median(v int) float64 {
 	if !b.OK(v) {
 		return math.Inf(1)
@@ -82,22 +83,22 @@ func (b *Board) Order() []int { return b.order }
 // CountMeasured counts the variants that were measured, or failed.
 func (b *Board) CountMeasured() int { return len(b.order) }
 
-// Noise estimates the relative standard deviation of one launch. It is the median over the variants that have
-// 3 samples or more, and at least 0.2%. Of each it takes the range of the first 3: that is 1.69 standard deviations
-// on average (Tippett 1925), and so few samples have no quartiles. Below 3 such variants it is what the task's
-// stream has shown.
+// Noise estimates the relative standard deviation of one launch, as a fraction of its time. It is the
+// median of estimates from all variants with 3 samples or more, and at least 0.002. Each estimate is the
+// range of the first 3 samples, which is 1.69 standard deviations on average (Tippett 1925), as so few
+// have no quartiles. With fewer than 3 such variants it is the noise of the problem's stream.
 func (b *Board) Noise() float64 {
-	var all []float64
+	var estimates []float64
 	for _, v := range b.order {
 		if c := &b.cells[v]; c.failure == nil && len(c.samples) >= 3 {
 			s := c.samples[:3]
-			all = append(all, (slices.Max(s)-slices.Min(s))/1.69/c.median)
+			estimates = append(estimates, (slices.Max(s)-slices.Min(s))/1.69/c.median)
 		}
 	}
-	if len(all) < 3 {
+	if len(estimates) < 3 {
 		return max(b.space.Noise, 0.002)
 	}
-	return max(stats.Median(all), 0.002)
+	return max(stats.Median(estimates), 0.002)
 }
 
 // Ranking lists the variants with a time, fastest median first.
@@ -112,9 +113,8 @@ func (b *Board) Ranking() []int {
 	return vs
 }
 
-// ratio is the time of v over that of o from the rounds that visited both, so
-// that what drifts between rounds cancels; the ratio of their medians where
-// none did.
+// ratio computes the time of v over that of o. It uses the rounds that visited both, so that drift
+// between rounds cancels, or the ratio of their medians where no round did.
 func (b *Board) ratio(v, o int) float64 {
 	x, y := &b.cells[v], &b.cells[o]
 	var logs []float64
@@ -140,8 +140,8 @@ func (b *Board) UsedShare() float64 {
 	return 0
 }
 
-// Finalists are the n variants to measure again: first the fastest that raced to the end, then
-// the fastest of the others. The variants to keep are always among them.
+// Finalists chooses n variants to measure again: first the fastest of those that stayed in the race to
+// its end, then the fastest of the others. It adds the variants to keep if they are not among them.
 func (b *Board) Finalists(n int) []int {
 	most := 0
 	for _, v := range b.order {

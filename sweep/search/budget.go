@@ -10,7 +10,7 @@ import (
 	"normbench/internal/hint"
 )
 
-// A Budget bounds a sweep by one of its fields; all zero is no bound.
+// A Budget bounds a search by one of its fields; if all are zero there is no bound.
 type Budget struct {
 	Time    time.Duration // that a person waits, compiling included, over all problems
 	Configs int           // variants measured, over all problems
@@ -46,7 +46,7 @@ func ParseBudget(s string) (b Budget, err error) {
 	return Budget{}, hint.Errorf("write a time such as 5m, or configs such as 300configs or 10%", "malformed budget %q", s)
 }
 
-// String is the budget as ParseBudget reads it.
+// String writes the budget as ParseBudget reads it.
 func (b Budget) String() string {
 	switch {
 	case b.Time > 0:
@@ -62,17 +62,16 @@ func (b Budget) String() string {
 // IsZero says whether there is no bound.
 func (b Budget) IsZero() bool { return b == Budget{} }
 
-// An Effort is what a search has used up, or what it may use; there 0 is no bound.
+// An Effort is what a search has used, or what it may use; in the latter 0 is no bound.
 type Effort struct {
 	Seconds  float64 // in which the device was at work
 	Launches int     // timed ones; what a visit drops is not counted
 	Configs  int     // variants tried, failed ones included
 }
 
-// Allow is what a problem of so many variants may use of what a budget has left
-// after spent, with that problem's and the later ones' variants still to come:
-// its share by its number of variants. What a problem leaves goes to those
-// after it.
+// Allow computes what a search of one problem may use. It divides what the budget has left after spent
+// among the problems still to come, this one included, by their numbers of variants. So what one problem
+// leaves goes to those after it.
 func (b Budget) Allow(variants, toCome int, spent Effort) Effort {
 	share := float64(variants) / float64(max(toCome, variants, 1))
 	part := func(total, used int) int {

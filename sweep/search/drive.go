@@ -24,10 +24,9 @@ type Measurer interface {
 	Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error)
 }
 
-// Drive plays the strategy of a name until it has enough or the allowance is spent. The board holds
-// the times, and how variants failed.
-//
-// The variants of Space.Keep are measured whatever they cost.
+// Drive runs a search with the named strategy, until the strategy asks for no more or the allowance is
+// spent. It returns the board with all times and failures. The variants of Candidates.Keep are measured
+// whatever they cost.
 func Drive(ctx context.Context, name string, space *Candidates, m Measurer) (*Board, error) {
 	s, err := newStrategy(name, space)
 	if err != nil {
@@ -53,7 +52,7 @@ func Drive(ctx context.Context, name string, space *Candidates, m Measurer) (*Bo
 	}
 }
 
-// announce tells which variants are visited for the first time.
+// announce tells the measurer which variants will be visited for the first time.
 func (b *Board) announce(visits []Visit, m Measurer) {
 	var fresh []kernels.Variant
 	for _, x := range visits {
@@ -66,7 +65,7 @@ func (b *Board) announce(visits []Visit, m Measurer) {
 	}
 }
 
-// visit makes a visit, unless the allowance has nothing left for it.
+// visit makes one visit and records what came of it, unless the allowance has nothing left for it.
 func (b *Board) visit(ctx context.Context, m Measurer, round int, x Visit) (visited bool, err error) {
 	v, n, first := x.Variant, x.Launches, !b.HasMeasured(x.Variant)
 	if b.Failure(v) != nil || !slices.Contains(b.space.Keep, v) && !b.admits(first) {
@@ -92,18 +91,19 @@ func (b *Board) visit(ctx context.Context, m Measurer, round int, x Visit) (visi
 	return true, nil
 }
 
-// admits says whether a variant may be visited that is none of those to keep.
+// admits says whether the allowance has room to visit a variant that is not among those to keep. first
+// is whether it would be the variant's first visit.
 func (b *Board) admits(first bool) bool {
 	return !b.Short && b.UsedShare() < 1 &&
 		(!first || b.space.Allow.Configs == 0 || b.spent.Configs < b.space.Allow.Configs)
 }
 
-// Spent is what the search has used so far.
+// Spent returns what the search has used so far.
 func (b *Board) Spent() Effort { return b.spent }
 
-// ErrShort says that a budget does not go beyond the bases of n problems, the first of which is
-// p. Took is how long these did.
-func ErrShort(p kernels.Problem, n int, budget string, took time.Duration) error {
+// NewShortBudgetError makes the error of a budget that was spent by the bases of n problems, the first
+// of which is p. took is how long these took, from which the hint computes a budget that is enough.
+func NewShortBudgetError(p kernels.Problem, n int, budget string, took time.Duration) error {
 	what := "the base of " + p.String()
 	if n > 1 {
 		what = fmt.Sprintf("the bases of %d problems", n)

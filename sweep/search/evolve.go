@@ -8,10 +8,10 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// An evolution keeps a population, the fastest so far, and crosses and mutates it, as a
-// genetic algorithm does that never tries a variant twice; a surrogate says which of
-// the children, of the neighbours of the fastest and of variants drawn at random are
-// tried.
+// An evolution is the strategy evolve: a genetic algorithm whose children a surrogate ranks. It keeps a
+// population, the fastest so far, crosses and mutates it and never tries a variant twice. Each round
+// tries the variants that the surrogate expects most of, among children, neighbours of the fastest and
+// variants drawn at random. In the end the fastest race.
 type evolution struct {
 	s     *Candidates
 	rng   *rand.Rand
@@ -58,6 +58,7 @@ func newEvolution(s *Candidates, rng *rand.Rand) Strategy {
 	return e
 }
 
+// Ask implements Strategy: an opening, then rounds of new variants, then a race of the fastest.
 func (e *evolution) Ask(b *Board) []Visit {
 	if e.race != nil {
 		return e.race.Ask(b)
@@ -71,12 +72,12 @@ func (e *evolution) Ask(b *Board) []Visit {
 			return visitAll(vs, 1)
 		}
 	}
-	e.race = &race{s: e.s, rng: e.rng, in: b.Ranking(), widen: 3, rung: 1, most: 20}
+	e.race = &race{s: e.s, rng: e.rng, in: b.Ranking(), widen: 3, next: 1, most: 20}
 	return e.race.Ask(b)
 }
 
-// openingVariants lists the variants to keep and the winners nearby; without winners, a few variants that
-// lie apart from each other.
+// openingVariants lists the variants to start from: those to keep and the winners of nearby problems.
+// Without such winners it draws a few variants that lie far apart from each other.
 func (e *evolution) openingVariants() []int {
 	vs := slices.Clone(e.s.Keep)
 	for _, v := range e.s.Known.Winners(e.s, evolveWinners) {
@@ -110,15 +111,15 @@ func (e *evolution) openingVariants() []int {
 	return vs
 }
 
-// propose is a round of new variants.
+// propose chooses the new variants of a round, at most room.
 func (e *evolution) propose(b *Board, room int) []int {
 	ranked := b.Ranking()
 	n := len(ranked)
-	size := e.size(b, room)
+	size := e.roundSize(b, room)
 	if n == 0 {
-		return e.draw(b, size)
+		return e.drawUntried(b, size)
 	}
-	vs := e.expect(b, ranked, size)
+	vs := e.chooseByModel(b, ranked, size)
 	take := func(v int) {
 		if v >= 0 && !b.HasMeasured(v) && !slices.Contains(vs, v) && len(vs) < size {
 			vs = append(vs, v)
@@ -126,7 +127,7 @@ func (e *evolution) propose(b *Board, room int) []int {
 	}
 	if size > 1 && b.CountMeasured()-slices.Index(b.order, ranked[0]) > evolveStale {
 		vs = vs[:min(len(vs), size-1)]
-		for _, v := range e.draw(b, 1) {
+		for _, v := range e.drawUntried(b, 1) {
 			take(v)
 		}
 	}
@@ -134,17 +135,19 @@ func (e *evolution) propose(b *Board, room int) []int {
 		if len(vs) >= size {
 			break
 		}
-		take(e.breed(ranked, n))
+		take(e.breedChild(ranked, n))
 	}
-	for _, v := range e.draw(b, size) {
+	for _, v := range e.drawUntried(b, size) {
 		take(v)
 	}
 	return vs
 }
 
-// expect is the surrogate's part of a round: the variants of most expected improvement.
-func (e *evolution) expect(b *Board, ranked []int, size int) (vs []int) {
-	pool := e.pool(b, ranked)
+// chooseByModel chooses the surrogate's part of a round: the variants with the most expected improvement
+// on the fastest, weighed by the chance that they are valid. It returns none while too few were
+// measured.
+func (e *evolution) chooseByModel(b *Board, ranked []int, size int) (vs []int) {
+	pool := e.candidates(b, ranked)
 	y, train := e.trainingSet(b, ranked)
 	n := len(ranked)
 	if n < evolveLeast || len(pool) == 0 {
@@ -155,9 +158,9 @@ func (e *evolution) expect(b *Board, ranked []int, size int) (vs []int) {
 		sweeps = 1
 	}
 	e.model.learn(train, y, n, sweeps)
-	guesses := e.model.guesses(pool)
+	guesses := e.model.predict(pool)
 	ok := e.validChances(b, guesses)
-	least := e.caution(b)
+	least := e.leastValidChance(b)
 	best := slices.Min(y)
 	share := max(int(math.Round(float64(size)*evolveShare)), 1)
 	for len(vs) < min(share, len(guesses)) {
@@ -182,9 +185,9 @@ func (e *evolution) expect(b *Board, ranked []int, size int) (vs []int) {
 	return vs
 }
 
-// size is how many variants a round has. The configs of our families compile in parallel before a
-// round; a search of few has small ones, which learn more from each.
-func (e *evolution) size(b *Board, room int) int {
+// roundSize computes how many variants a round has. Configs of our families compile side by side before
+// a round, so rounds are large; a search of few has small ones, as it learns more from each.
+func (e *evolution) roundSize(b *Board, room int) int {
 	switch {
 	case e.s.Axes != nil:
 		return min(max(b.CountMeasured()/12, 1), 8, room)
@@ -194,8 +197,8 @@ func (e *evolution) size(b *Board, room int) int {
 	return min(evolveRound, room)
 }
 
-// breed is a child of two of the fastest, -1 where the space does not have it.
-func (e *evolution) breed(ranked []int, n int) int {
+// breedChild draws two of the fastest and crosses them; -1 where the space does not have the child.
+func (e *evolution) breedChild(ranked []int, n int) int {
 	parents := min(evolveParents, n)
 	pick := func() int { return ranked[min(e.rng.IntN(parents), e.rng.IntN(parents))] }
 	v, ok := e.lat.child(pick(), pick(), evolveMutation+1/float64(len(e.lat.axes)), e.rng)
@@ -205,8 +208,8 @@ func (e *evolution) breed(ranked []int, n int) int {
 	return v
 }
 
-// draw is up to n variants that were not tried, at random.
-func (e *evolution) draw(b *Board, n int) []int {
+// drawUntried draws up to n variants that were not tried yet.
+func (e *evolution) drawUntried(b *Board, n int) []int {
 	var vs []int
 	total := len(e.s.Variants)
 	for range 20 * n {
@@ -225,9 +228,9 @@ func (e *evolution) draw(b *Board, n int) []int {
 	return vs
 }
 
-// pool is what the surrogate may choose from: all of a small space; else the
-// neighbours of the fastest, children and variants drawn at random.
-func (e *evolution) pool(b *Board, ranked []int) []int {
+// candidates lists the variants that the surrogate may choose from: all of a small space; of a large one
+// the neighbours of the fastest, children, and variants drawn at random.
+func (e *evolution) candidates(b *Board, ranked []int) []int {
 	var vs []int
 	in := map[int]bool{}
 	add := func(v int) {
@@ -267,7 +270,7 @@ func (e *evolution) pool(b *Board, ranked []int) []int {
 		if len(vs) >= until {
 			break
 		}
-		add(e.breed(ranked, len(ranked)))
+		add(e.breedChild(ranked, len(ranked)))
 	}
 	for range 2 * evolvePool {
 		add(e.rng.IntN(len(e.s.Variants)))
@@ -275,9 +278,8 @@ func (e *evolution) pool(b *Board, ranked []int) []int {
 	return vs
 }
 
-// trainingSet chooses what the surrogate is told, the fastest and a part of the others,
-// with the warped logs of their times. The order is such that a part of it is a
-// fair sample too.
+// trainingSet chooses the variants that the surrogate learns from, the fastest and a part of the others,
+// with the warped logs of their times. It orders them so that the first part is a fair sample too.
 func (e *evolution) trainingSet(b *Board, ranked []int) (y []float64, vs []int) {
 	vs = slices.Clone(ranked)
 	if len(vs) > evolveTrain {
@@ -300,10 +302,10 @@ func (e *evolution) trainingSet(b *Board, ranked []int) (y []float64, vs []int) 
 	return y, vs
 }
 
-// validChances estimates the chance that each config of the pool is valid, by a second surrogate, which is told
-// 1 for a valid config and -1 for an invalid one. It is not the surrogate of times, because the knobs that
-// make a config invalid are not those that make it slow, and reach over other distances. Where few configs
-// are invalid it counts all as valid.
+// validChances estimates the chance that each config of the pool is valid, by a second surrogate that
+// learns 1 of a valid config and -1 of an invalid one. The surrogate of times would not do: the knobs
+// that make a config invalid are not those that make it slow, and reach over other distances. Where few
+// configs are invalid it returns 1 for all.
 func (e *evolution) validChances(b *Board, pool []prediction) []float64 {
 	out := slices.Repeat([]float64{1}, len(pool))
 	var bad, good []int
@@ -334,20 +336,20 @@ func (e *evolution) validChances(b *Board, pool []prediction) []float64 {
 		}
 	}
 	e.valid.learn(vs, y, n, 1)
-	of := make([]int, len(pool))
+	variants := make([]int, len(pool))
 	for i := range pool {
-		of[i] = pool[i].variant
+		variants[i] = pool[i].variant
 	}
-	for i, q := range e.valid.guesses(of) {
+	for i, q := range e.valid.predict(variants) {
 		out[i] = max(distuv.UnitNormal.CDF(q.mean/math.Sqrt(q.sd*q.sd+evolveDoubt)), 1e-9)
 	}
 	return out
 }
 
-// caution is the least chance of being valid that is worth a try while others have it: even odds
-// where more than half of the last tries failed. The expected improvement beyond a border grows
-// without bound, and a search may spend all of its budget there.
-func (e *evolution) caution(b *Board) float64 {
+// leastValidChance returns the chance of being valid below which a variant is tried last: 0.5 if more
+// than half of the latest tries failed, else 0. The expected improvement beyond a border of validity
+// grows without bound, so a search might spend all of its budget there.
+func (e *evolution) leastValidChance(b *Board) float64 {
 	last := b.order[max(len(b.order)-evolveRecent, 0):]
 	failed := 0
 	for _, v := range last {

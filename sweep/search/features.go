@@ -30,8 +30,8 @@ var scales = [numFeatures]float64{
 	featStages: 1.2, featVector: 1.5, featCols: 2, featSingle: 0.8, featReduce: 2, featReduceRows: 3,
 }
 
-// Features are those of a variant on a problem, in scales: logs of knobs and of what they make of
-// the problem.
+// Features computes the features of a variant on a problem for a surrogate: logs of knobs and of
+// quantities that they imply, each over its scale. sms is the device's number of SMs.
 func Features(p kernels.Problem, v kernels.Variant, sms int) (x [numFeatures]float64) {
 	get := func(k *kernels.Knob, zero float64) float64 {
 		if n, ok := v.Config.Lookup(k); ok && n > 0 {

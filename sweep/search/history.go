@@ -10,23 +10,23 @@ import (
 	"normbench/kernels"
 )
 
-// A History is what searches found, for the searches after them. It may be used by several
-// goroutines.
+// A History holds the winners of finished searches, from which searches of nearby problems start.
+// Several goroutines may use it.
 type History struct {
 	mu       sync.Mutex
 	problems []kernels.Problem // in the order in which they came
 	fastest  map[kernels.Problem]kernels.Variant
 }
 
-// Add remembers the board of a finished search. A nil history does not.
+// Add adds the fastest variant of a finished search. On a nil History it does nothing.
 func (h *History) Add(b *Board) {
 	if ranked := b.Ranking(); h != nil && len(ranked) > 0 {
-		h.Found(b.space.Problem, b.space.Variants[ranked[0]])
+		h.AddWinner(b.space.Problem, b.space.Variants[ranked[0]])
 	}
 }
 
-// Found remembers the fastest variant that a search saw of a problem.
-func (h *History) Found(p kernels.Problem, v kernels.Variant) {
+// AddWinner adds the fastest variant that a search has found for a problem.
+func (h *History) AddWinner(p kernels.Problem, v kernels.Variant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fastest == nil {
@@ -38,10 +38,9 @@ func (h *History) Found(p kernels.Problem, v kernels.Variant) {
 	h.fastest[p] = v
 }
 
-// distance tells how far two problems of one pass lie apart, in octaves of
-// columns; +Inf for another pass. A factor of rows counts less, as beyond a few
-// rows per SM it only repeats what a CTA does; the other op moves
-// the same tensors and does a little more with them.
+// distance computes how far two problems of one pass lie apart, in octaves of columns; +Inf for
+// different passes. A factor of rows counts half, as beyond a few rows per SM it only repeats the work
+// of a CTA. Another op moves the same tensors and computes little more, so it counts as one octave.
 func distance(a, b kernels.Problem) float64 {
 	if a.Pass != b.Pass {
 		return math.Inf(1)
@@ -61,8 +60,8 @@ func distance(a, b kernels.Problem) float64 {
 	return d
 }
 
-// Winners are the variants of s that were fastest on the nearest problems of its pass, at most n,
-// as indices into its variants. A variant of the other op is that of the same design.
+// Winners returns the variants of s that were fastest on the nearest problems of the same pass, at most
+// n, as indices into s.Variants. Where the op differs it takes the same design and config.
 func (h *History) Winners(s *Candidates, n int) (out []int) {
 	if h == nil {
 		return nil
@@ -86,7 +85,7 @@ func (h *History) Winners(s *Candidates, n int) (out []int) {
 	return out
 }
 
-// designOf is a variant without its op and pass: reg_persist of rms_bwd/reg_persist.
+// designOf removes op and pass from a variant's family: rms_bwd/reg_persist becomes reg_persist.
 func designOf(v kernels.Variant) kernels.Variant {
 	v.Family = v.Family[strings.LastIndexByte(v.Family, '/')+1:]
 	return v

@@ -9,33 +9,34 @@ import (
 	"normbench/kernels"
 )
 
-// A ForeignKnob is a knob of a space whose knobs are not this program's own.
+// A ForeignKnob is a knob of a space from another tool, whose knobs are not normbench's.
 type ForeignKnob struct {
 	Size   int       // values that it has
 	Values []float64 // in ascending order; nil where they are names
 }
 
-// A lattice is a space as points: the knobs' values by index.
+// A lattice gives each variant of a space as a point: the index of its value on each axis.
 type lattice struct {
-	axes []ForeignKnob
-	at   [][]int
-	of   map[string]int // variant of a point
+	axes  []ForeignKnob
+	at    [][]int
+	index map[string]int // variant of a point
 }
 
+// newLattice makes the lattice of a space, with its own axes or those of families and knobs.
 func newLattice(s *Candidates) *lattice {
 	l := &lattice{axes: s.Axes, at: s.At}
 	if l.axes == nil {
 		l.derive(s)
 	}
-	l.of = make(map[string]int, len(l.at))
+	l.index = make(map[string]int, len(l.at))
 	for i, p := range l.at {
-		l.of[l.key(p)] = i
+		l.index[l.key(p)] = i
 	}
 	return l
 }
 
-// derive makes axes of families and knobs. A knob that a family lacks has a value
-// below the others.
+// derive makes an axis of the families and one of each knob. A variant whose family lacks a knob has the
+// knob's lowest value there.
 func (l *lattice) derive(s *Candidates) {
 	var families []string
 	values := map[*kernels.Knob][]float64{}
@@ -83,6 +84,7 @@ func (l *lattice) derive(s *Candidates) {
 	}
 }
 
+// key encodes a point as a key of the index.
 func (l *lattice) key(p []int) string {
 	b := make([]byte, 0, 2*len(p))
 	for _, v := range p {
@@ -91,14 +93,14 @@ func (l *lattice) key(p []int) string {
 	return string(b)
 }
 
-// find is the variant at a point.
+// find looks up the variant at a point; false where the space has none.
 func (l *lattice) find(p []int) (int, bool) {
-	i, ok := l.of[l.key(p)]
+	i, ok := l.index[l.key(p)]
 	return i, ok
 }
 
-// visitNeighbours calls visit for the variants that differ from v in one knob; near are those
-// next to it, the nearest in each direction that there is.
+// visitNeighbours calls visit for each variant that differs from v in one knob. near is true for the
+// nearest one in each direction of a numeric knob, and for every value of a knob of names.
 func (l *lattice) visitNeighbours(v int, visit func(n int, near bool)) {
 	p := slices.Clone(l.at[v])
 	for k, a := range l.axes {
@@ -121,8 +123,8 @@ func (l *lattice) visitNeighbours(v int, visit func(n int, near bool)) {
 	}
 }
 
-// child crosses two variants knob by knob and changes a knob now and then; ok says
-// whether the space has what came of it.
+// child crosses two variants knob by knob and changes each knob with the chance rate. It returns false
+// where the space does not have the result.
 func (l *lattice) child(a, b int, rate float64, rng *rand.Rand) (int, bool) {
 	p := make([]int, len(l.axes))
 	for k, x := range l.axes {
@@ -151,8 +153,8 @@ func (l *lattice) countDifferences(a, b int) (n int) {
 	return n
 }
 
-// columns are the ways in which an axis may be a feature between 0 and 1: by the
-// order of its values and by their logs.
+// columns returns the ways to place the knob's values between 0 and 1: by their order, and by their
+// logs.
 func (a ForeignKnob) columns() [][]float64 {
 	byIndex := make([]float64, a.Size)
 	for i := range byIndex {

@@ -6,30 +6,28 @@ import (
 	"slices"
 )
 
-// rungs are the launches that a variant has had in all after each round of a
-// race. Racing 1, 3, 7, 15 costs 1.03 to 1.10 launches per variant where few are
-// near the best, and 6.7 where most are, at the regret of 15 for all (replays of
-// the AutoTuningAssociation's benchmark_hub).
-var rungs = []int{1, 3, 7, 15}
+// raceLaunches are the launches that a variant has had in all after each round of a race. Racing 1, 3,
+// 7, 15 costs 1.03 to 1.10 launches per variant where few are near the best, and 6.7 where most are, at
+// the regret of 15 for all (replays of the AutoTuningAssociation's benchmark_hub).
+var raceLaunches = []int{1, 3, 7, 15}
 
-// A race eliminates variants round by round: a round visits those that are left
-// in random order, the incumbent among them, and drops those whose time over
-// the incumbent's, from the rounds that they shared, is beyond what noise
-// explains.
+// A race is the strategy halving, and the end of evolve. A round visits the variants that are left, the
+// fastest among them, in random order. Then those are dropped whose time over the fastest's, from the
+// rounds that they shared, is more than noise explains.
 type race struct {
 	s     *Candidates
 	rng   *rand.Rand
 	in    []int
-	rung  int
+	next  int     // index of the next round in raceLaunches
 	widen float64 // standard deviations that a variant may lie behind
 	most  int     // left after a rung, so that noise alone does not keep hundreds; 0 is no bound
 }
 
-// Ask is the next round of the race, nil at its end.
+// Ask implements Strategy: the next round of the race, nil at its end.
 func (r *race) Ask(b *Board) []Visit {
-	for ; r.rung < len(rungs); r.rung++ {
+	for ; r.next < len(raceLaunches); r.next++ {
 		r.in = r.possibleWinners(b)
-		target := min(rungs[r.rung], r.s.Full)
+		target := min(raceLaunches[r.next], r.s.Full)
 		var round []Visit
 		for _, v := range r.in {
 			if n := target - b.Launches(v); n > 0 && b.Failure(v) == nil {
@@ -43,13 +41,13 @@ func (r *race) Ask(b *Board) []Visit {
 			continue
 		}
 		r.rng.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
-		r.rung++
+		r.next++
 		return round
 	}
 	return nil
 }
 
-// possibleWinners lists the variants that may still be the fastest. Those to keep stay.
+// possibleWinners lists the variants that may still be the fastest, and those to keep.
 func (r *race) possibleWinners(b *Board) []int {
 	ranked := slices.DeleteFunc(b.Ranking(), func(v int) bool { return !slices.Contains(r.in, v) })
 	if len(ranked) == 0 {

@@ -18,7 +18,8 @@ import (
 	"normbench/kernels"
 )
 
-// A Space is what a strategy may choose from on one problem.
+// Candidates are the variants that a strategy may choose from on one problem, with all that it may know
+// beforehand.
 type Candidates struct {
 	Problem  kernels.Problem
 	SMs      int // SMs of the device; knobs count CTAs per each
@@ -44,8 +45,8 @@ type Candidates struct {
 	At   [][]int
 }
 
-// A Visit is a request to launch a variant so many times in a row. The launch
-// before them, which reads long after the pause, comes on top and is dropped.
+// A Visit asks for so many launches of a variant in a row. One more launch is made before them and
+// dropped, as it reads long after the pause.
 type Visit struct {
 	Variant  int // index into Space.Variants
 	Launches int
@@ -70,7 +71,7 @@ const (
 // Names lists the strategies, auto first.
 func Names() []string { return []string{Auto, Grid, Random, Halving, Evolve} }
 
-// CheckName says what is wrong with the name of a strategy, or nil.
+// CheckName refuses a name that is no strategy's.
 func CheckName(name string) error {
 	if slices.Contains(Names(), name) {
 		return nil
@@ -78,7 +79,7 @@ func CheckName(name string) error {
 	return hint.Errorf("use "+strings.Join(Names(), ", "), "unknown strategy %q", name)
 }
 
-// newStrategy makes a strategy for a space.
+// newStrategy makes the strategy of a name for a space; one seed gives one search.
 func newStrategy(name string, s *Candidates) (Strategy, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -113,8 +114,8 @@ const gridLimit = 16
 // rmsnorm/bwd/29x17389 one is 10% faster than all others, and 12 did not find it.
 const raceLimit = 32
 
-// chooseStrategy picks by the size of the space and the budget: the grid where it is
-// small; a race of all where it is not much larger, or the budget has room for all; else evolve.
+// chooseStrategy resolves auto by the size of the space and the budget: the grid where the space is
+// small; a race of all where it is not much larger or the budget has room for all; else evolve.
 func (s *Candidates) chooseStrategy() string {
 	n := len(s.Variants)
 	switch {
@@ -128,7 +129,8 @@ func (s *Candidates) chooseStrategy() string {
 	return Evolve
 }
 
-// limit is the most variants to measure: all of Keep, whatever is allowed.
+// limit returns the most variants that a search may measure: as many as the allowance has, but all of
+// Keep.
 func (s *Candidates) limit() int {
 	if n := s.Allow.Configs; n > 0 {
 		return min(max(n, len(s.Keep)), len(s.Variants))

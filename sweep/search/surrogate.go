@@ -10,12 +10,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A surrogate is a Gaussian process over the variants of one space whose length scale
-// per feature is fitted by the likelihood, with a prior that keeps a feature from
-// mattering before something says so (Rasmussen and Williams 2006, chapter 5; the
-// prior grows with the root of the number of features: Hvarfner, Hellsten and Nardi
-// 2024). A numeric knob may come by the order of its values, by their logs, or as
-// names; which, is fitted too.
+// A surrogate predicts the times of variants: a Gaussian process with one length scale per feature,
+// fitted by the likelihood. A prior keeps a feature from mattering before something says so (Rasmussen
+// and Williams 2006, chapter 5; it grows with the root of the number of features: Hvarfner, Hellsten and
+// Nardi 2024). The fit also chooses whether a numeric knob counts by the order of its values, by their
+// logs, or as names.
 type surrogate struct {
 	features []feature
 	nugget   float64
@@ -28,7 +27,7 @@ type surrogate struct {
 	scale float64
 }
 
-// A feature is a column of numbers per variant, in one of several ways.
+// A feature gives each variant a number, in one of several ways.
 type feature struct {
 	at     []int       // of each variant, in the columns
 	ways   [][]float64 // columns; nil is by name: equal or not
@@ -37,6 +36,7 @@ type feature struct {
 	prior  float64 // of the log of the length
 }
 
+// newSurrogate makes a surrogate for a space, with the priors' length scales.
 func newSurrogate(s *Candidates, l *lattice) *surrogate {
 	g := &surrogate{nugget: 1e-3}
 	axes := l.axes
@@ -66,8 +66,7 @@ func newSurrogate(s *Candidates, l *lattice) *surrogate {
 	return g
 }
 
-// ownFeatures are what the knobs of this program's families amount to on a problem, in
-// their scales.
+// ownFeatures makes the features of this program's families: what their knobs amount to on the problem.
 func ownFeatures(s *Candidates) []feature {
 	fs := make([]feature, numFeatures)
 	for k := range fs {
@@ -81,10 +80,10 @@ func ownFeatures(s *Candidates) []feature {
 	return fs
 }
 
-// ownLength is the prior of the log of their length scales.
+// ownLength is the prior of the log of ownFeatures' length scales.
 const ownLength = 1.1
 
-// squaredDistance computes the squared distance of two variants by a feature.
+// squaredDistance computes the squared distance of two variants in this feature, in its length scale.
 func (f *feature) squaredDistance(v, w int) float64 {
 	if x := f.ways[f.way]; x != nil {
 		d := (x[f.at[v]] - x[f.at[w]]) / f.length
@@ -96,6 +95,7 @@ func (f *feature) squaredDistance(v, w int) float64 {
 	return 1 / (f.length * f.length)
 }
 
+// corr computes the prior correlation of the times of two variants.
 func (g *surrogate) corr(v, w int) float64 {
 	sum := 0.0
 	for k := range g.features {
@@ -104,7 +104,8 @@ func (g *surrogate) corr(v, w int) float64 {
 	return matern52(math.Sqrt(sum))
 }
 
-// learn takes in what was observed of some variants, of n in all, and is fitted if these have grown.
+// learn conditions the surrogate on y, the observations of the variants vs. n counts all observations so
+// far; when it has grown enough, learn also fits the length scales anew.
 func (g *surrogate) learn(vs []int, y []float64, n, sweeps int) {
 	if float64(n) >= evolveRefit*float64(g.fitted) {
 		g.fitted = n
@@ -113,7 +114,7 @@ func (g *surrogate) learn(vs []int, y []float64, n, sweeps int) {
 	}
 	n = len(vs)
 	g.obs = append(g.obs[:0], vs...)
-	g.mean, g.scale = moments(y)
+	g.mean, g.scale = meanAndDeviation(y)
 	k := mat.NewSymDense(n, nil)
 	for i := range n {
 		for j := range i {
@@ -133,7 +134,8 @@ func (g *surrogate) learn(vs []int, y []float64, n, sweeps int) {
 	g.whiten(g.z)
 }
 
-// whiten takes out of rows, of a number for each observation, what the observations have in common.
+// whiten multiplies each row, which has a number for each observation, by the inverse Cholesky factor of
+// the observations' correlations, so that its numbers are uncorrelated. It changes rows in place.
 func (g *surrogate) whiten(rows []float64) {
 	n := len(g.obs)
 	upper := g.chol.RawU().(mat.RawTriangular).RawTriangular()
@@ -141,7 +143,8 @@ func (g *surrogate) whiten(rows []float64) {
 		blas64.General{Rows: len(rows) / n, Cols: n, Stride: n, Data: rows})
 }
 
-func moments(y []float64) (mean, sd float64) {
+// meanAndDeviation computes the mean and the standard deviation, which is at least 1e-6.
+func meanAndDeviation(y []float64) (mean, sd float64) {
 	for _, v := range y {
 		mean += v
 	}
@@ -152,15 +155,16 @@ func moments(y []float64) (mean, sd float64) {
 	return mean, max(math.Sqrt(sd/float64(len(y))), 1e-6)
 }
 
-// A prediction is what the process thinks of a variant, in the unit of the observations.
+// A prediction is the surrogate's mean and standard deviation of a variant, in the unit of the
+// observations.
 type prediction struct {
 	variant  int
 	mean, sd float64
 	solve    []float64 // its correlations with the observations, whitened
 }
 
-// guesses predicts variants.
-func (g *surrogate) guesses(vs []int) []prediction {
+// predict predicts each variant from the observations.
+func (g *surrogate) predict(vs []int) []prediction {
 	n := len(g.obs)
 	rows := make([]float64, 0, len(vs)*n)
 	for _, v := range vs {
@@ -178,30 +182,31 @@ func (g *surrogate) guesses(vs []int) []prediction {
 	return out
 }
 
-// assume takes one prediction for an observation of what was expected, in the others.
-func (g *surrogate) assume(of prediction, all []prediction) {
-	d := math.Sqrt(max(1+g.nugget-floats.Dot(of.solve, of.solve), 1e-9))
-	for i := range all {
-		q := &all[i]
-		v := (g.corr(q.variant, of.variant) - floats.Dot(q.solve, of.solve)) / d
+// assume updates all predictions as if variant chosen had been observed with its predicted mean: the
+// others become more certain, so that the next choice of a round lies elsewhere.
+func (g *surrogate) assume(chosen prediction, predictions []prediction) {
+	d := math.Sqrt(max(1+g.nugget-floats.Dot(chosen.solve, chosen.solve), 1e-9))
+	for i := range predictions {
+		q := &predictions[i]
+		v := (g.corr(q.variant, chosen.variant) - floats.Dot(q.solve, chosen.solve)) / d
 		q.sd = math.Sqrt(max(q.sd*q.sd-g.scale*g.scale*v*v, 1e-12))
 		q.solve = append(q.solve, v)
 	}
 }
 
-// improvement is the expected improvement of a guess on best.
+// improvement computes the expected improvement of the prediction on best.
 func (q *prediction) improvement(best float64) float64 {
 	u := (best - q.mean) / q.sd
 	return (best-q.mean)*distuv.UnitNormal.CDF(u) + q.sd*distuv.UnitNormal.Prob(u)
 }
 
-// fit moves each length scale, each feature's way and the nugget to where the
-// likelihood of y, with the priors, is larger.
+// fit improves length scales, ways and nugget by coordinate steps that raise the likelihood of y with
+// the priors.
 func (g *surrogate) fit(vs []int, y []float64, sweeps int) {
 	n := len(vs)
 	t := &gpFit{surrogate: g, vs: vs, y: mat.NewVecDense(n, nil), k: mat.NewSymDense(n, nil),
 		sum: make([]float64, n*(n-1)/2), try: make([]float64, n*(n-1)/2)}
-	mean, sd := moments(y)
+	mean, sd := meanAndDeviation(y)
 	for i, v := range y {
 		t.y.SetVec(i, (v-mean)/sd)
 	}
@@ -222,7 +227,7 @@ func (g *surrogate) fit(vs []int, y []float64, sweeps int) {
 	}
 }
 
-// A gpFit is the state of a fit.
+// A gpFit is the state of one fit of a surrogate.
 type gpFit struct {
 	*surrogate
 	vs     []int
@@ -236,7 +241,7 @@ type gpFit struct {
 	sol    mat.VecDense
 }
 
-// distances are the squared ones of the variants by a feature.
+// distances computes the squared distance of each pair of variants in this feature.
 func (f *feature) distances(vs []int) []float64 {
 	d := make([]float64, 0, len(vs)*(len(vs)-1)/2)
 	for i := range vs {
@@ -247,7 +252,8 @@ func (f *feature) distances(vs []int) []float64 {
 	return d
 }
 
-// likelihood is its log, with the variance that fits best taken out.
+// likelihood computes the log likelihood for summed squared distances and a nugget, with the best
+// variance put in.
 func (t *gpFit) likelihood(sum []float64, nugget float64) float64 {
 	p, n := 0, len(t.vs)
 	for i := range n {
@@ -269,7 +275,7 @@ func (f *feature) logPrior() float64 {
 	return -0.5 * u * u
 }
 
-// fitFeature tries a shorter and a longer length, and the other ways.
+// fitFeature tries a shorter and a longer length scale, and the other ways, and keeps the best.
 func (t *gpFit) fitFeature(i int) {
 	f := &t.features[i]
 	was := *f
@@ -305,7 +311,7 @@ func (t *gpFit) fitFeature(i int) {
 	t.best = t.likelihood(t.sum, t.nugget)
 }
 
-// fitNugget tries a smaller and a larger one.
+// fitNugget tries a smaller and a larger nugget, and keeps a better one.
 func (t *gpFit) fitNugget() {
 	was := t.nugget
 	prior := func(x float64) float64 { u := math.Log(x/1e-3) / 3; return -0.5 * u * u }
@@ -321,14 +327,14 @@ func (t *gpFit) fitNugget() {
 	}
 }
 
-// matern52 is the Matérn correlation of smoothness 5/2 at a distance.
+// matern52 computes the Matérn correlation of smoothness 5/2 at a distance.
 func matern52(r float64) float64 {
 	r *= math.Sqrt(5)
 	return (1 + r + r*r/3) * math.Exp(-r)
 }
 
-// warp bends the log of a time over the fastest so that the slow end of a space, where no fast
-// variant is told from another, does not stretch the surrogate.
+// warp compresses the log of a time over the fastest beyond warpAt. The slow end of a space, where no
+// fast variant is told from another, then does not stretch the surrogate.
 func warp(log float64) float64 { return warpAt * math.Log1p(log/warpAt) }
 
 const warpAt = 0.3
