@@ -56,8 +56,7 @@ func gateText(mark, about string, o *GateOutcome, all []skim, kept int) string {
 		short.Lines = append(short.Lines, line)
 	}
 	b.WriteString(mark)
-	l.writeOutcome(&b, &short, FormatMarkdown)
-	b.WriteString(about + "\n")
+	b.WriteString(l.outcome(&short, FormatMarkdown) + about + "\n")
 	for i, m := range all {
 		b.WriteString("\n" + m.head)
 		if i < kept {

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"normbench/internal/console"
-	"normbench/internal/hint"
 )
 
 // DefaultWidth is the width of text that does not go to a terminal.
@@ -53,233 +51,173 @@ var ByProblem = &Group{Of: func(row []string) (string, string) {
 	return parts[0] + "/" + parts[1] + "/" + parts[3], parts[2]
 }}
 
-// A sheet is a table that fits a layout. A row with an empty first cell belongs to the one before,
-// and long cells go on in further rows.
+// A printout is what a command prints for people, laid out: its tables, and what they come to.
+type printout struct {
+	sheets []*sheet
+	end    string
+}
+
+// A sheet is a table laid out: what stands above and below it is text, its cells are lines that fit, coloured or
+// escaped, and all that is left is to draw its columns. A row with an empty first cell belongs to the one before.
 type sheet struct {
 	*Table
-	headings []string // above each row; "" where it is the one of the row before
-	dropped  []string // columns left out for the width
-	stacked  bool     // a row to a line does not fit
+	above, below string
+	headings     []string // above each row, with its line ends; "" where it is the one of the row before
+	dropped      []string // columns left out for the width
+	stacked      bool     // a row to a line does not fit:
+	lines        string   // this stands in the place of header and rows
 }
 
-// Check refuses Columns that t does not have, which is the first table that a command prints in a
-// format, before it has rows. A star in a name stands for names that the rows bring.
-func (l *Layout) Check(t *Table, format string) error {
-	t = t.forFormat(format)
-	names := slices.Concat(t.Header, t.alias)
-	if t.named != nil {
-		names = append(names, t.named.Header...)
+// layOut lays out tables and their ending, once, in text or Markdown.
+func (l *Layout) layOut(format string, end Ending, tables []*Table) *printout {
+	if format == FormatMarkdown {
+		l = &Layout{Wide: true} // a page of its own width
 	}
-	for _, name := range l.Columns {
-		if !slices.ContainsFunc(names, func(h string) bool {
-			ok, _ := path.Match(strings.ToLower(h), strings.ToLower(strings.TrimSpace(name)))
-			return ok || isColumn(h, name)
-		}) {
-			return noColumn(t, name)
+	p := &printout{end: l.ending(end, format)}
+	for _, t := range tables {
+		p.sheets = append(p.sheets, l.sheet(t, format))
+	}
+	return p
+}
+
+func (l *Layout) sheet(t *Table, format string) *sheet {
+	s := &sheet{Table: t, stacked: t.Below != nil && format == FormatText}
+	if !l.Wide && !s.stacked {
+		l.fit(s)
+	}
+	s.above = l.outcome(t.Outcome, format) + l.title(t.Title, format)
+	if s.stacked {
+		s.lines = s.stack(l)
+	} else {
+		s.finish(l, format)
+	}
+	var notes []string
+	for _, m := range s.Legend {
+		if format == FormatText {
+			notes = append(notes, m.Column+": "+m.Text)
 		}
 	}
-	l.known = true
-	return nil
-}
-
-func isColumn(header, name string) bool {
-	return header != "" && strings.EqualFold(header, strings.TrimSpace(name))
-}
-
-// names returns the columns' names in csv and json, which --columns takes in every format, and others what people
-// see above the same columns. A name is "" where people see what csv and json do not have.
-func (t *Table) names() (names, others []string) {
-	if t.data || t.alias == nil {
-		return t.Header, t.alias
+	notes = append(notes, s.Notes...)
+	if len(s.dropped) > 0 {
+		notes = append(notes, "not shown: "+strings.Join(s.dropped, ", ")+"; --wide shows every column")
 	}
-	return t.alias, t.Header
-}
-
-func noColumn(t *Table, name string) error {
-	names, _ := t.names()
-	if t.named != nil {
-		names = t.named.Header
-	}
-	return hint.Errorf("the columns are "+strings.Join(names, ", "), "no column %q", name)
-}
-
-// find returns the column of t that a name stands for: its name in csv and json, or what people see above it. A column
-// that people do not see is added to t. It is negative where there is none.
-func (t *Table) find(name string) int {
-	column := func(h string) bool { return isColumn(h, name) }
-	names, others := t.names()
-	if i := slices.IndexFunc(names, column); i >= 0 {
-		return i
-	}
-	if t.named != nil {
-		if i := slices.IndexFunc(t.named.Header, column); i >= 0 {
-			for len(t.Align) < len(t.Header) {
-				t.Align = append(t.Align, Left)
-			}
-			t.Header, t.alias = append(t.Header, t.named.Header[i]), append(t.alias, t.named.Header[i])
-			t.Align = append(t.Align, t.named.align(i))
-			for k := range t.Rows {
-				t.Rows[k] = append(t.Rows[k], t.named.Rows[k][i])
-			}
-			return len(t.Header) - 1
-		}
-	}
-	return slices.IndexFunc(others, column)
-}
-
-// asksData says whether Columns are names that only the rows for csv and json have.
-func (l *Layout) asksData(t *Table) bool {
-	data, missing := t.forFormat(FormatCSV), false
-	for _, name := range l.Columns {
-		if data.find(name) < 0 {
-			return false
-		}
-		missing = missing || t.find(name) < 0
-	}
-	return missing
-}
-
-// choose is t with the columns of --columns only. The first table must have them all; a
-// later one that lacks any is another kind of table and stays as it is.
-func (l *Layout) choose(t *Table) (*Table, error) {
-	if len(l.Columns) == 0 {
-		return t, nil
-	}
-	var keep []int
-	c := *t.pick(t.allColumns()) // find adds columns
-	for _, name := range l.Columns {
-		i := c.find(name)
-		switch {
-		case i < 0 && l.chosen:
-			return t, nil
-		case i < 0 && !l.known:
-			return nil, noColumn(t, name)
-		case i < 0: // as of a stage that no kernel has
-			i = len(c.Header)
-			c.Header = append(c.Header, strings.TrimSpace(name))
-			if c.alias != nil {
-				c.alias = append(c.alias, "")
-			}
-		}
-		keep = append(keep, i)
-	}
-	l.chosen = true
-	if c.Header[keep[0]] == "problem" {
-		c.Group = ByProblem
-	} else if keep[0] != 0 || t.Group != nil && len(t.Group.Hide) > 0 {
-		c.Group = nil
-	}
-	c.Drop = nil
-	return c.pick(keep), nil
+	s.below = l.notes(notes, format)
+	return s
 }
 
 // width is how many columns there are for text.
 func (l *Layout) width() int { return cmp.Or(l.Width, DefaultWidth) }
 
-// fit lays a table out: its rows under headings, without empty columns, and without those of
-// t.Drop, first to last, until it fits with long text wrapped. Then the widest text columns wrap.
-func (l *Layout) fit(t *Table) sheet {
-	p := sheet{Table: t.pick(t.allColumns()), stacked: t.Below != nil}
-	if l.Wide || p.stacked {
-		return p
-	}
-	if t.Group != nil {
-		p.group(t.Group)
+// fit puts a sheet's rows under headings. It takes out empty columns, and those of Drop, first to last, until the rest
+// fits with long text wrapped. Then the widest text columns wrap.
+func (l *Layout) fit(s *sheet) {
+	if s.Group != nil {
+		s.group(s.Group)
 	}
 	var empty []string
-	for i, h := range p.Header {
-		if i > 0 && len(p.Rows) > 0 && p.empty(i) {
+	for i, h := range s.Header {
+		if i > 0 && len(s.Rows) > 0 && s.empty(i) {
 			empty = append(empty, h)
 		}
 	}
-	p.leaveOut(empty...)
-	for _, names := range t.Drop {
-		if sum(p.wrappedWidths()) <= l.width() {
+	s.leaveOut(empty...)
+	for _, names := range s.Drop {
+		if sum(s.wrappedWidths()) <= l.width() {
 			break
 		}
 		for name := range strings.SplitSeq(names, ",") {
-			if slices.Contains(p.Header, name) {
-				p.leaveOut(name)
-				p.dropped = append(p.dropped, name)
+			if slices.Contains(s.Header, name) {
+				s.leaveOut(name)
+				s.dropped = append(s.dropped, name)
 			}
 		}
 	}
-	p.stacked = !p.wrap(l.width())
-	return p
+	s.stacked = !s.wrap(l.width())
+}
+
+// finish colours cells on a terminal, and escapes them in Markdown.
+func (s *sheet) finish(l *Layout, format string) {
+	rows := make([][]string, len(s.Rows))
+	for i, row := range s.Rows {
+		rows[i] = slices.Clone(row)
+		for j, c := range row {
+			if format == FormatMarkdown {
+				rows[i][j] = unmarked.Replace(c)
+			} else if l.Color && s.align(j) == Left {
+				rows[i][j] = colorCell(c)
+			}
+		}
+	}
+	s.Rows = rows
 }
 
 // group puts the rows under headings, unless there are too few to need any.
-func (p *sheet) group(g *Group) {
-	heads, rows := g.headings(p.Rows)
+func (s *sheet) group(g *Group) {
+	heads, rows := g.headings(s.Rows)
 	if runs := slices.Compact(slices.Clone(heads)); len(rows) < 3*len(runs) {
 		return
 	}
-	p.Rows = rows
-	p.leaveOut(g.Hide...)
+	s.Rows = rows
+	s.leaveOut(g.Hide...)
 	for i, h := range heads {
-		if i > 0 && h == heads[i-1] {
+		switch {
+		case h == "" || i > 0 && h == heads[i-1]:
 			h = ""
+		case i > 0:
+			h = "\n" + h + "\n"
+		default:
+			h += "\n"
 		}
-		p.headings = append(p.headings, h)
+		s.headings = append(s.headings, h)
 	}
 }
 
 // leaveOut takes columns out.
-func (p *sheet) leaveOut(names ...string) {
-	p.Table = p.pick(slices.DeleteFunc(p.allColumns(),
-		func(i int) bool { return slices.Contains(names, p.Header[i]) }))
+func (s *sheet) leaveOut(names ...string) {
+	s.Table = s.pick(slices.DeleteFunc(s.allColumns(),
+		func(i int) bool { return slices.Contains(names, s.Header[i]) }))
 }
 
 // stack is a table that is too wide for its layout: each row is its first cell, with a line for
 // each other cell below it.
-func (p *sheet) stack(l *Layout) string {
+func (s *sheet) stack(l *Layout) string {
 	var b strings.Builder
 	name, width := 0, l.width()
 	if l.Wide {
 		width = math.MaxInt32
 	}
-	for _, h := range p.Header[1:] {
+	for _, h := range s.Header[1:] {
 		name = max(name, utf8.RuneCountInString(h))
 	}
-	for i, row := range p.Rows {
-		if b.WriteString(p.heading(i)); i > 0 && p.Below != nil {
+	for i, row := range s.Rows {
+		if s.headings != nil {
+			b.WriteString(s.headings[i])
+		}
+		if i > 0 && s.Below != nil {
 			b.WriteString("\n")
 		}
 		if row[0] != "" {
-			b.WriteString(strings.Join(console.Wrap(row[0], width), "\n") + "\n")
+			b.WriteString(broken(row[0], width) + "\n")
 		}
-		for k, h := range p.Header[1:] {
-			for n, part := range console.Wrap(row[k+1], max(width-name-2*gap, 10)) {
+		for k, h := range s.Header[1:] {
+			for part := range strings.SplitSeq(broken(row[k+1], max(width-name-2*gap, 10)), "\n") {
 				if part == "" {
 					continue
 				}
-				if n > 0 {
-					h = ""
-				}
-				if l.Color && p.align(k+1) == Left {
+				if l.Color && s.align(k+1) == Left {
 					part = colorCell(part)
 				}
 				fmt.Fprintf(&b, "%*s%-*s%*s%s\n", gap, "", name, h, gap, "", part)
+				h = ""
 			}
 		}
-		if p.Below != nil {
-			for _, line := range p.Below[i] {
+		if s.Below != nil {
+			for _, line := range s.Below[i] {
 				fmt.Fprintf(&b, "%*s%s\n", gap, "", line)
 			}
 		}
 	}
 	return b.String()
-}
-
-// heading is the heading above a row, if it has one.
-func (p *sheet) heading(row int) string {
-	switch {
-	case row >= len(p.headings) || p.headings[row] == "":
-		return ""
-	case row == 0:
-		return p.headings[row] + "\n"
-	}
-	return "\n" + p.headings[row] + "\n"
 }
 
 // headings are the headings of the rows, and the rows below them.
@@ -299,11 +237,11 @@ func (g *Group) headings(rows [][]string) (heads []string, short [][]string) {
 
 const gap = 2 // spaces between columns
 
-func (p *sheet) widths() []int {
-	w := make([]int, len(p.Header))
-	for i, h := range p.Header {
+func (s *sheet) widths() []int {
+	w := make([]int, len(s.Header))
+	for i, h := range s.Header {
 		w[i] = utf8.RuneCountInString(h)
-		for _, row := range p.Rows {
+		for _, row := range s.Rows {
 			for line := range strings.SplitSeq(row[i], "\n") {
 				w[i] = max(w[i], utf8.RuneCountInString(line))
 			}
@@ -313,14 +251,14 @@ func (p *sheet) widths() []int {
 }
 
 // wrappedWidths are the widths where long text wraps, which is better than to leave a column out.
-func (p *sheet) wrappedWidths() []int {
-	w, most := p.widths(), 26
-	if p.Tight {
+func (s *sheet) wrappedWidths() []int {
+	w, most := s.widths(), 26
+	if s.Tight {
 		most = leastWidth
 	}
 	for i := range w {
-		if p.align(i) == Left {
-			w[i] = min(w[i], max(most, utf8.RuneCountInString(p.Header[i])))
+		if s.align(i) == Left {
+			w[i] = min(w[i], max(most, utf8.RuneCountInString(s.Header[i])))
 		}
 	}
 	return w
@@ -340,12 +278,12 @@ const leastWidth = 20
 
 // wrap makes the widest text columns narrower, none below leastWidth, until the table fits, and breaks
 // their cells into lines. It is false where that does not help.
-func (p *sheet) wrap(width int) bool {
-	w := p.widths()
+func (s *sheet) wrap(width int) bool {
+	w := s.widths()
 	for sum(w) > width {
 		widest := -1
 		for i := range w {
-			if p.align(i) == Left && w[i] > leastWidth && (widest < 0 || w[i] > w[widest]) {
+			if s.align(i) == Left && w[i] > leastWidth && (widest < 0 || w[i] > w[widest]) {
 				widest = i
 			}
 		}
@@ -354,21 +292,24 @@ func (p *sheet) wrap(width int) bool {
 		}
 		w[widest] = max(leastWidth, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
 	}
-	whole := p.Rows
-	p.Rows = nil
+	whole := s.Rows
+	s.Rows = nil
 	for _, row := range whole {
 		cells := make([]string, len(row))
 		for i, c := range row {
-			cells[i] = strings.Join(console.Wrap(c, max(w[i], 1)), "\n")
+			cells[i] = broken(c, max(w[i], 1))
 		}
-		p.Rows = append(p.Rows, cells)
+		s.Rows = append(s.Rows, cells)
 	}
-	if sum(p.widths()) > width {
-		p.Rows = whole
+	if sum(s.widths()) > width {
+		s.Rows = whole
 		return false
 	}
 	return true
 }
+
+// broken breaks a text into lines of a width.
+func broken(text string, width int) string { return strings.Join(console.Wrap(text, width), "\n") }
 
 // wrapLine wraps a title's or note's line to the width; what goes on is indented by two more.
 func (l *Layout) wrapLine(text string) string {
@@ -377,8 +318,96 @@ func (l *Layout) wrapLine(text string) string {
 		return text
 	}
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
-	return indent + strings.Join(console.Wrap(text, max(20, width-len(indent)-2)), "\n"+indent+"  ")
+	return indent + strings.ReplaceAll(broken(text, max(20, width-len(indent)-2)), "\n", "\n"+indent+"  ")
 }
+
+// outcome returns the text of a gate's outcome above all else: "" without one. One without a kind is a sentence.
+func (l *Layout) outcome(o *GateOutcome, format string) string {
+	if o == nil {
+		return ""
+	}
+	head := o.Reason
+	if o.Kind != "" {
+		head = o.String()
+	}
+	if head == "" {
+		return ""
+	}
+	if format == FormatMarkdown {
+		head = "### " + unmarkedNote.Replace(head)
+	} else {
+		head = l.outcomeColor(o, l.wrapLine(head))
+	}
+	return head + "\n" + l.notes(o.lines(), format) + "\n"
+}
+
+// outcomeColor colours a headline as the verdicts are.
+func (l *Layout) outcomeColor(o *GateOutcome, text string) string {
+	color := map[string]string{"PASS": "32", "FAIL": "31", "UNDECIDED": "33"}[o.Kind.Word()]
+	if !l.Color || o.Kind == "" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// title returns the lines above a table.
+func (l *Layout) title(title, format string) string {
+	if title == "" {
+		return ""
+	}
+	if format == FormatMarkdown {
+		first, rest, _ := strings.Cut(strings.ReplaceAll(title, "<", "&lt;"), "\n")
+		if rest != "" {
+			rest += "\n\n"
+		}
+		return "**" + first + "**\n\n" + rest
+	}
+	var b strings.Builder
+	for line := range strings.SplitSeq(title, "\n") {
+		b.WriteString(l.wrapLine(line) + "\n")
+	}
+	return b.String() + "\n"
+}
+
+// notes returns the lines below a table, behind an empty one.
+func (l *Layout) notes(notes []string, format string) string {
+	var b strings.Builder
+	for i, n := range notes {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		if format == FormatMarkdown {
+			item := strings.TrimLeft(n, " ")
+			n = n[:len(n)-len(item)] + "- " + unmarkedNote.Replace(item)
+		}
+		b.WriteString(l.wrapLine(n) + "\n")
+	}
+	return b.String()
+}
+
+// ending returns the lines below the last table.
+func (l *Layout) ending(end Ending, format string) string {
+	var b strings.Builder
+	for _, line := range []struct{ word, text string }{{"found", end.Found}, {"next", end.Next}} {
+		text := strings.Join(strings.Fields(line.text), " ")
+		switch {
+		case text == "":
+		case format == FormatMarkdown:
+			fmt.Fprintf(&b, "\n**%s:** %s\n", line.word, unmarkedNote.Replace(text))
+		default:
+			if b.Len() == 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(l.wrapLine(line.word+": "+text) + "\n")
+		}
+	}
+	return b.String()
+}
+
+var unmarkedNote = strings.NewReplacer("~", `\~`, "<", "&lt;")
+
+// unmarked keeps what stands in a cell from being a column or an element of its page.
+var unmarked = strings.NewReplacer("|", `\|`, "<", "&lt;")
 
 // classes say what verdicts are: good, bad, or open.
 var classes = map[string]string{

@@ -43,10 +43,10 @@ func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 			b.WriteByte('\n')
 		}
 	}
-	var head, above, table bytes.Buffer
-	l.writeOutcome(&head, outcome, FormatMarkdown)
+	var above, table bytes.Buffer
+	head := l.outcome(outcome, FormatMarkdown)
 	draw(&table, rows)
-	l.writeTitle(&above, title, FormatMarkdown)
+	above.WriteString(l.title(title, FormatMarkdown))
 	if len(c.steps) > 0 {
 		draw(&above, c.stepTable())
 	}
@@ -61,26 +61,22 @@ func (c *Comparison) markdown(l *Layout) (m skim, err error) {
 		if c.live.Summary.Cells > 0 {
 			n = 2
 		}
-		l.writeNotes(&above, &sheet{Table: &Table{Notes: notes[:n]}}, FormatMarkdown)
-		above.WriteByte('\n')
+		above.WriteString(l.notes(notes[:n], FormatMarkdown) + "\n")
 		below = notes[n:]
 	}
 	if len(c.Rows) == 0 && c.live == nil {
-		return skim{head.String(), strings.TrimRight(above.String(), "\n") + "\n", ""}, err
+		return skim{head, strings.TrimRight(above.String(), "\n") + "\n", ""}, err
 	}
 	if c.live == nil || len(c.live.Judged) > 0 {
 		draw(&table, StreamTable(c.Stream))
 	}
-	l.writeNotes(&table, &sheet{Table: &Table{Notes: below}}, FormatMarkdown)
+	table.WriteString(l.notes(below, FormatMarkdown))
 	end := c.Ending()
 	if outcome.Kind == "" { // the headline has it
 		end.Found = ""
 	}
-	if err == nil {
-		err = end.write(&above, FormatMarkdown, l)
-	}
-	above.WriteByte('\n')
-	return skim{head.String(), blank.ReplaceAllString(above.String(), "\n\n"), fold(console.Count(len(c.Rows), "row"), table.String())}, err
+	above.WriteString(l.ending(end, FormatMarkdown) + "\n")
+	return skim{head, blank.ReplaceAllString(above.String(), "\n\n"), fold(console.Count(len(c.Rows), "row"), table.String())}, err
 }
 
 // fold returns a text that is shown when its summary is clicked.
@@ -91,30 +87,3 @@ func fold(summary, text string) string {
 
 // blank are more empty lines than one.
 var blank = regexp.MustCompile(`\n{3,}`)
-
-// writeOutcome writes an outcome above all else. One without a kind is a sentence, where there is one.
-func (l *Layout) writeOutcome(b *bytes.Buffer, o *GateOutcome, format string) {
-	head := o.Reason
-	if o.Kind != "" {
-		head = o.String()
-	}
-	if head == "" {
-		return
-	}
-	if format == FormatMarkdown {
-		b.WriteString("### " + unmarkedNote.Replace(head) + "\n")
-	} else {
-		b.WriteString(l.outcomeColor(o, l.wrapLine(head)) + "\n")
-	}
-	l.writeNotes(b, &sheet{Table: &Table{Notes: o.lines()}}, format)
-	b.WriteByte('\n')
-}
-
-// outcomeColor colours a headline as the verdicts are.
-func (l *Layout) outcomeColor(o *GateOutcome, text string) string {
-	color := map[string]string{"PASS": "32", "FAIL": "31", "UNDECIDED": "33"}[o.Kind.Word()]
-	if !l.Color || o.Kind == "" {
-		return text
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
-}

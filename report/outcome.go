@@ -161,7 +161,7 @@ func RenderOutcome(w io.Writer, o *GateOutcome, format string) error {
 		if s, ok := w.(*Screen); ok {
 			l = &s.Layout
 		}
-		l.writeOutcome(&b, o, format)
+		b.WriteString(l.outcome(o, format))
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,72 +13,82 @@ import (
 	"github.com/olekukonko/tablewriter/tw"
 )
 
-// drawTable writes a text or markdown table, with title and notes. All that the
-// tool shares with the table library is in this file.
-func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
-	if format == FormatMarkdown {
-		l = &Layout{Wide: true} // a page of its own width
+// Schema is the version of what RenderTables writes as json. Within it, keys and columns may be added.
+const Schema = 1
+
+// RenderTable writes t alone, as RenderTables has it.
+func RenderTable(w io.Writer, t *Table, format string) error {
+	return RenderTables(w, format, Ending{}, t)
+}
+
+// An Ending is what stands below the last table of a command: what was found, in a sentence, and what to do next.
+type Ending struct{ Found, Next string }
+
+// RenderTables writes tables and what they come to:
+//
+//	text      aligned columns that fit the writer's Layout
+//	markdown  pipe tables
+//	csv       header and rows of the first table only
+//	json      {"gate", "schema", "tool", "device", "title", "rows": [{header: cell}], NAME: [...], "notes", "found", "next"}:
+//	          the first table's rows, those of each other table under its name, and the notes of all. The cells of
+//	          right-aligned columns are numbers where they are such, those of JSON columns any values; both are
+//	          null where empty, as is a device that is not known; "gate" is there of one that has an outcome
+//
+// csv and json are of each table's Data, where it has such.
+//
+// A row that is shorter than the header is filled with empty cells; of a longer
+// one the rest is left out.
+func RenderTables(w io.Writer, format string, end Ending, tables ...*Table) error {
+	l, tool := &Layout{}, "normbench"
+	if s, ok := w.(*Screen); ok {
+		l, tool = &s.Layout, strings.TrimSpace(tool+" "+s.Tool)
 	}
-	p := l.fit(t)
-	p.stacked = p.stacked && format == FormatText
-	drawn, err := p.grid(format, l)
-	if err != nil {
-		return fmt.Errorf("table %q: %w", t.Title, err)
+	if tables = slices.Clone(tables); format == FormatCSV {
+		tables = tables[:1]
 	}
+	for i, t := range tables {
+		var err error
+		if tables[i], err = l.shown(t, format); err != nil {
+			return err
+		}
+	}
+	switch format {
+	case FormatCSV:
+		return writeCSV(w, tables[0])
+	case FormatJSON:
+		return writeJSON(w, tool, end, tables)
+	}
+	return l.layOut(format, end, tables).draw(w, format)
+}
+
+// draw writes a printout.
+func (p *printout) draw(w io.Writer, format string) error {
 	var b bytes.Buffer
-	if t.Outcome != nil {
-		l.writeOutcome(&b, t.Outcome, format)
+	for i, s := range p.sheets {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		rows := s.lines
+		if !s.stacked {
+			var err error
+			if rows, err = s.grid(format); err != nil {
+				return fmt.Errorf("table %q: %w", s.Title, err)
+			}
+		}
+		b.WriteString(s.above + rows + s.below)
 	}
-	l.writeTitle(&b, t.Title, format)
-	if p.stacked {
-		b.WriteString(p.stack(l))
-	} else {
-		p.writeGrid(&b, drawn)
-	}
-	l.writeNotes(&b, &p, format)
-	_, err = w.Write(b.Bytes())
+	b.WriteString(p.end)
+	_, err := w.Write(b.Bytes())
 	return err
 }
 
-// writeGrid writes a drawn table, with its headings between the rows.
-func (p *sheet) writeGrid(b *bytes.Buffer, drawn string) {
-	lines := slices.Collect(strings.Lines(drawn))
-	write := func(n int) {
-		n = min(n, len(lines))
-		for _, line := range lines[:n] {
-			b.WriteString(strings.TrimRight(line, " \n") + "\n")
-		}
-		lines = lines[n:]
-	}
-	write(2) // the header and its line
-	for i, row := range p.Rows {
-		high := 1
-		for _, c := range row {
-			high = max(high, 1+strings.Count(c, "\n"))
-		}
-		b.WriteString(p.heading(i))
-		write(high)
-	}
-}
-
 // grid is the header and the rows as the table library draws them.
-func (p *sheet) grid(format string, l *Layout) (string, error) {
+func (s *sheet) grid(format string) (string, error) {
 	var aligns []tw.Align
-	for i := range p.Header {
+	for i := range s.Header {
 		aligns = append(aligns, tw.AlignLeft)
-		if p.align(i) == Right {
+		if s.align(i) == Right {
 			aligns[i] = tw.AlignRight
-		}
-	}
-	grid := make([][]string, len(p.Rows))
-	for i, row := range p.Rows {
-		grid[i] = slices.Clone(row)
-		for j, c := range row {
-			if format == FormatMarkdown {
-				grid[i][j] = unmarked.Replace(c)
-			} else if l.Color && p.align(j) == Left {
-				grid[i][j] = colorCell(c)
-			}
 		}
 	}
 	cells := tw.CellConfig{
@@ -101,62 +112,34 @@ func (p *sheet) grid(format string, l *Layout) (string, error) {
 		})
 	}
 	var drawn strings.Builder
+	r = &underHeadings{r, &drawn, s.headings}
 	table := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(r),
 		tablewriter.WithConfig(tablewriter.Config{Header: cells, Row: cells,
 			Behavior: tw.Behavior{AutoHide: tw.Off, TrimSpace: tw.On}}))
-	table.Header(p.Header)
-	if err := table.Bulk(grid); err != nil {
+	table.Header(s.Header)
+	if err := table.Bulk(s.Rows); err != nil {
 		return "", err
 	}
 	err := table.Render()
-	return drawn.String(), err
+	return trailing.ReplaceAllString(drawn.String(), "\n"), err
 }
 
-func (l *Layout) writeTitle(b *bytes.Buffer, title, format string) {
-	if title == "" {
-		return
-	}
-	if format == FormatMarkdown {
-		first, rest, _ := strings.Cut(strings.ReplaceAll(title, "<", "&lt;"), "\n")
-		b.WriteString("**" + first + "**\n\n")
-		if rest != "" {
-			b.WriteString(rest + "\n\n")
-		}
-		return
-	}
-	for line := range strings.SplitSeq(title, "\n") {
-		b.WriteString(l.wrapLine(line) + "\n")
-	}
-	b.WriteByte('\n')
+// trailing are the spaces with which the library fills a row's last cells.
+var trailing = regexp.MustCompile(` +\n`)
+
+// underHeadings is a renderer of the library that writes the next row's heading above it.
+type underHeadings struct {
+	tw.Renderer
+	to       io.Writer
+	headings []string
 }
 
-// writeNotes writes what columns mean, the notes, and what was left out.
-func (l *Layout) writeNotes(b *bytes.Buffer, p *sheet, format string) {
-	var notes []string
-	for _, m := range p.Legend {
-		if format == FormatText {
-			notes = append(notes, m.Column+": "+m.Text)
-		}
+// Row draws a line of a row.
+func (u *underHeadings) Row(row []string, ctx tw.Formatting) {
+	if !ctx.IsSubRow && len(u.headings) > 0 {
+		io.WriteString(u.to, u.headings[0])
+		u.headings = u.headings[1:]
 	}
-	notes = append(notes, p.Notes...)
-	if len(p.dropped) > 0 {
-		left := strings.Join(p.dropped, ", ")
-		notes = append(notes, "not shown: "+left+"; --wide shows every column")
-	}
-	for i, n := range notes {
-		if i == 0 {
-			b.WriteByte('\n')
-		}
-		if format == FormatMarkdown {
-			item := strings.TrimLeft(n, " ")
-			n = n[:len(n)-len(item)] + "- " + unmarkedNote.Replace(item)
-		}
-		b.WriteString(l.wrapLine(n) + "\n")
-	}
+	u.Renderer.Row(row, ctx)
 }
-
-var unmarkedNote = strings.NewReplacer("~", `\~`, "<", "&lt;")
-
-// unmarked keeps what stands in a cell from being a column or an element of its page.
-var unmarked = strings.NewReplacer("|", `\|`, "<", "&lt;")
