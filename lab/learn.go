@@ -17,11 +17,9 @@ import (
 	"normbench/kernels/launchmap"
 	"normbench/report"
 	"normbench/sweep"
-	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/shapes"
-	"normbench/sweep/stats"
 	"normbench/tune"
 	"normbench/tune/learn"
 )
@@ -178,36 +176,8 @@ func (l *Lab) Audit(got *LearnResult, n int) (*report.Table, error) {
 	t := live.Comparison().Table()
 	t.Title = fmt.Sprintf("the map against a full search of %s that it had not seen\n",
 		console.Count(len(m.Duels), "problem")) + t.Title
-	t.Notes = append(t.Notes, regretNotes(m)...)
+	t.Notes = append(t.Notes, learn.RegretNotes(m)...)
 	return t, nil
-}
-
-// regretNotes say how far B is behind A: what is lost by the map.
-func regretNotes(m *ab.Experiment) (notes []string) {
-	var regrets, above []float64
-	for _, j := range m.Judged {
-		regrets = append(regrets, 100*(j.Effect-1))
-	}
-	for _, d := range m.Duels {
-		var a, b []float64
-		for _, r := range d.Rounds {
-			a, b = append(a, r.A), append(b, r.B)
-		}
-		floor := m.Run.FloorUS
-		if found := stats.Median(a); d.Status == kernels.StatusOK && floor > 0 && found > 1.05*floor {
-			above = append(above, (stats.Median(b)-floor)/(found-floor))
-		}
-	}
-	if s := m.Summary; s.Cells > 0 {
-		notes = append(notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th "+
-			"percentile %.1f%%, worst %.1f%%", 100*(s.Mean-1), 100*(s.Lo-1), 100*(s.Hi-1),
-			stats.Quantile(0.95, regrets), slices.Max(regrets)))
-	}
-	if len(above) > 0 {
-		notes = append(notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%",
-			m.Run.FloorUS, 100*(stats.GeoMean(above)-1)))
-	}
-	return notes
 }
 
 // Prior is the step whose map answers where nothing was measured: that of a file, of the program

@@ -8,39 +8,26 @@ import (
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/ab"
-	"normbench/sweep/verdict"
 	"normbench/tune/ref"
 )
-
-// A CompareTask is a live compare, on a device that is open.
-type CompareTask struct {
-	Config      *OpenOptions
-	Runner      *ab.Runner
-	Refs        []*ref.Ref // A and B
-	Pairs       []ab.Pair
-	Rule        verdict.Rule
-	Policy      ab.GatePolicy // with Gate, what is slower is measured again
-	Out, Resume string
-}
 
 // Pairs returns the problems that both REFs have a variant for; with changed those of which it differs.
 func (l *Lab) Pairs(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo, changed bool) ([]ab.Pair, error) {
 	return ab.Pairs(l.Console, l.operands(refs), ps, info, changed)
 }
 
-// RunLive has package ab run a live compare on this lab's devices. What it measured is there beside an error
-// too, if there is some.
-func (l *Lab) RunLive(c *CompareTask) (*report.LiveFile, error) {
+// RunLive has package ab run a live compare of two REFs on devices that were opened by c. Its experiment says what is
+// asked for, and gets what is known of this call. What it measured is there beside an error too, if there is some.
+func (l *Lab) RunLive(c *OpenOptions, refs []*ref.Ref, t *ab.LiveCompare) (*report.LiveFile, error) {
 	hash, err := families.Hash(l.Registry)
 	if err != nil {
 		return nil, err
 	}
-	info := c.Runner.Device.Info()
-	c.Runner.FastestChooser = l.best
-	t := &ab.LiveCompare{Runner: c.Runner, Pairs: c.Pairs, Out: c.Out, Resume: c.Resume,
-		Experiment: &ab.Experiment{Schema: ab.Schema, Run: l.NewRun(info, c.Runner.Protocol),
-			A: c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among, Policy: c.Policy},
-		Notes: l.TableNotes(c.Refs, info, nil), Peers: l.peers, DeviceOpener: &compareSession{l, c}}
+	info, x := t.Runner.Device.Info(), t.Experiment
+	x.Schema, x.Run, x.Kernels, x.Among = ab.Schema, l.NewRun(info, t.Runner.Protocol), hash, l.Among
+	x.A, x.B = refs[0].Text, refs[1].Text
+	t.Runner.FastestChooser = l.best
+	t.Notes, t.Peers, t.DeviceOpener = l.TableNotes(refs, info, nil), l.peers, &compareSession{l, c, refs}
 	run, err := t.Run(l.Ctx, l.Console)
 	if saved := t.Saved(); saved != "" {
 		l.Saved = saved
@@ -61,16 +48,17 @@ func (l *Lab) RunLive(c *CompareTask) (*report.LiveFile, error) {
 // A compareSession has the lab's devices for a compare.
 type compareSession struct {
 	*Lab
-	task *CompareTask
+	config *OpenOptions
+	refs   []*ref.Ref
 }
 
 func (s *compareSession) Prepare(d kernels.Device, tasks []sweep.Task) error {
-	return s.Lab.Prepare(s.task.Config, d, tasks)
+	return s.Lab.Prepare(s.config, d, tasks)
 }
 
 func (s *compareSession) Reopen(d kernels.Device) (kernels.Device, *kernels.Registry, error) {
 	d.Close()
-	devices, err := s.Open(s.task.Config, s.task.Refs...)
+	devices, err := s.Open(s.config, s.refs...)
 	if err != nil {
 		return nil, nil, err
 	}

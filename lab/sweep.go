@@ -18,7 +18,6 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
-	"normbench/sweep/search"
 	"normbench/tune"
 )
 
@@ -153,7 +152,7 @@ func (l *Lab) addDefault(s *SweepTask, t *sweep.Task) error {
 // planSearch sets a sweep up for a search, if this is to be one.
 func (l *Lab) planSearch(s *SweepTask) error {
 	p := &s.Search
-	if p.Strategy == search.Grid {
+	if p.IsGrid() {
 		return nil
 	}
 	if err := sweep.CheckBudget(p.Budget, len(s.Tasks)); err != nil {
@@ -251,7 +250,6 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	}
 	o.Test = func(run *record.Run) error { return l.TestTimer(run, s.Devices...) }
 	if p := o.Search; p != nil {
-		p.Known = &search.History{}
 		for _, x := range s.parts {
 			x.fold.AddHistory(p.Known)
 			if err := x.fold.Resume(); err != nil {
@@ -283,7 +281,7 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	}
 	if !cut && sum.Short > 0 {
 		if sum.Short == sum.Problems {
-			return nil, search.NewShortBudgetError(s.Tasks[0].Problem, sum.Problems, s.Search.Budget.String(), sum.Wall)
+			return nil, sweep.NewShortBudgetError(s.Tasks[0].Problem, sum.Problems, s.Search.Budget.String(), sum.Wall)
 		}
 		l.Notef("budget %s: on %d of %s no more than the base was measured", s.Search.Budget, sum.Short,
 			console.Count(sum.Problems, "problem"))

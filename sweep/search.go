@@ -23,8 +23,11 @@ type SearchOptions struct {
 	Finals   int             // variants in the finals, beside the base and what a task keeps
 	Rounds   int             // of the finals
 	Launches int             // of a visit in the finals, beside those that are dropped; 0 is FinalLaunches
-	Known    *search.History // of problems before, to which the run adds its own; nil for nothing
+	Known    *search.History // of problems before, to which the run adds its own; SearchBy makes an empty one
 }
+
+// IsGrid says whether everything is measured, and nothing searched for.
+func (s *SearchOptions) IsGrid() bool { return s.Strategy == search.Grid }
 
 // FinalRounds are the rounds of the finals unless asked otherwise, FinalLaunches the launches of a
 // visit. On a cpu it is one: other programs slow a whole visit, and one spoiled round of twelve leaves
@@ -44,7 +47,7 @@ func (o *RunOptions) SearchBy(s *SearchOptions) {
 	pr.Search = strings.TrimSpace(s.Strategy + " " + s.Budget.String())
 	s.Final = o.Run
 	s.Final.ID += record.FinalsSuffix
-	s.Launches = cmp.Or(s.Launches, FinalLaunches)
+	s.Launches, s.Known = cmp.Or(s.Launches, FinalLaunches), cmp.Or(s.Known, &search.History{})
 	s.Final.Protocol.Phase, s.Final.Protocol.Samples = record.PhaseFinal, s.Rounds*s.Launches
 	pr.Phase = record.PhaseSearch
 }
@@ -82,6 +85,18 @@ func CheckBudget(b search.Budget, problems int) error {
 			"budget %s is too small to measure the bases of %d problems", b, problems)
 	}
 	return nil
+}
+
+// NewShortBudgetError makes the error of a budget that was spent by the bases of n problems, the first
+// of which is p. took is how long these took, from which the hint computes a budget that is enough.
+func NewShortBudgetError(p kernels.Problem, n int, budget string, took time.Duration) error {
+	what := "the base of " + p.String()
+	if n > 1 {
+		what = fmt.Sprintf("the bases of %d problems", n)
+	}
+	least := (4*took + time.Second - 1).Truncate(time.Second) // so that something is found
+	return hint.Errorf(fmt.Sprintf("give %s or more, or leave --budget out", least),
+		"budget %s is spent by %s alone", budget, what)
 }
 
 // spend takes note of what the search of a job has cost; of one that could not be opened too, as

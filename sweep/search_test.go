@@ -221,7 +221,7 @@ func TestSearchKeepsItsBudget(t *testing.T) {
 	assert.That(t, err != nil && strings.HasPrefix(err.Error(),
 		"budget 1configs is too small to measure the bases of 2 problems") &&
 		strings.HasPrefix(hint.Of(err), "give 2 or more"), "%v (%s)", err, hint.Of(err))
-	err = search.NewShortBudgetError(ts[0].Problem, 2, "1ms", 300*time.Millisecond)
+	err = NewShortBudgetError(ts[0].Problem, 2, "1ms", 300*time.Millisecond)
 	assert.That(t, strings.HasPrefix(hint.Of(err), "give 2s or more"), "%v (%s)", err, hint.Of(err))
 	sum, _, finals := found(t, ts, searching(search.Auto, search.Budget{Time: time.Nanosecond}), fake())
 	assert.That(t, sum.Short == 2 && sum.Problems == 2, "a nanosecond: %+v", sum)

@@ -112,8 +112,8 @@ func fightLive(e *env, cfg *compareConfig) (run *report.LiveFile, nothing string
 			return nil, ab.NewFamily, nil
 		}
 	}
-	run, err = e.RunLive(&lab.CompareTask{Config: &cfg.OpenOptions, Runner: m, Refs: refs, Pairs: pairs, Rule: rule,
-		Policy: ab.GatePolicy{Gate: flags.gate, Strict: flags.strict}, Out: flags.out, Resume: flags.resume})
+	run, err = e.RunLive(&cfg.OpenOptions, refs, &ab.LiveCompare{Runner: m, Pairs: pairs, Out: flags.out, Resume: flags.resume,
+		Experiment: &ab.Experiment{Rule: rule, Policy: ab.GatePolicy{Gate: flags.gate, Strict: flags.strict}}})
 	return run, "", err
 }
 

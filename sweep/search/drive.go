@@ -3,11 +3,8 @@ package search
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"time"
 
-	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
@@ -100,15 +97,3 @@ func (b *Board) admits(first bool) bool {
 
 // Spent returns what the search has used so far.
 func (b *Board) Spent() Effort { return b.spent }
-
-// NewShortBudgetError makes the error of a budget that was spent by the bases of n problems, the first
-// of which is p. took is how long these took, from which the hint computes a budget that is enough.
-func NewShortBudgetError(p kernels.Problem, n int, budget string, took time.Duration) error {
-	what := "the base of " + p.String()
-	if n > 1 {
-		what = fmt.Sprintf("the bases of %d problems", n)
-	}
-	least := (4*took + time.Second - 1).Truncate(time.Second) // so that something is found
-	return hint.Errorf(fmt.Sprintf("give %s or more, or leave --budget out", least),
-		"budget %s is spent by %s alone", budget, what)
-}

@@ -3,6 +3,7 @@ package learn
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"normbench/kernels"
@@ -12,6 +13,7 @@ import (
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
+	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
 
@@ -47,7 +49,7 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 	run.ID, run.Time = "audit", l.Now().UTC().Truncate(time.Millisecond)
 	found := map[kernels.Problem]kernels.Variant{}
 	o := sweep.RunOptions{Run: run, Seed: l.Seed}
-	o.SearchBy(&sweep.SearchOptions{Strategy: search.Auto, Known: &search.History{}, Finals: finalists,
+	o.SearchBy(&sweep.SearchOptions{Strategy: search.Auto, Finals: finalists,
 		Rounds: finalRounds})
 	o.Finished = func(recs []*record.Record) error {
 		for _, r := range recs {
@@ -77,6 +79,34 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 			return nil
 		}}
 	return match, c.Run(ctx, match, pairs, pairs)
+}
+
+// RegretNotes says how far B is behind A in an audit: what is lost by the map.
+func RegretNotes(m *ab.Experiment) (notes []string) {
+	var regrets, above []float64
+	for _, j := range m.Judged {
+		regrets = append(regrets, 100*(j.Effect-1))
+	}
+	for _, d := range m.Duels {
+		var a, b []float64
+		for _, r := range d.Rounds {
+			a, b = append(a, r.A), append(b, r.B)
+		}
+		floor := m.Run.FloorUS
+		if found := stats.Median(a); d.Status == kernels.StatusOK && floor > 0 && found > 1.05*floor {
+			above = append(above, (stats.Median(b)-floor)/(found-floor))
+		}
+	}
+	if s := m.Summary; s.Cells > 0 {
+		notes = append(notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th "+
+			"percentile %.1f%%, worst %.1f%%", 100*(s.Mean-1), 100*(s.Lo-1), 100*(s.Hi-1),
+			stats.Quantile(0.95, regrets), slices.Max(regrets)))
+	}
+	if len(above) > 0 {
+		notes = append(notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%",
+			m.Run.FloorUS, 100*(stats.GeoMean(above)-1)))
+	}
+	return notes
 }
 
 // discardSink drops records: an audit's searches are no evidence for the map that they audit.
