@@ -130,8 +130,9 @@ type Registry struct {
 	Default func(p Problem, d DeviceInfo) Variant
 	// File returns a source file of the families by name.
 	File func(name string) (string, error)
-	// Only names the one family that is sought among, see Against; "" for all.
-	Only string
+	// BaseOf names the family that is measured against its own default, see Against; "" for all
+	// families.
+	BaseOf string
 }
 
 // Against is r for a family against itself: the family is the only candidate for a problem, and its
@@ -143,7 +144,7 @@ func (r *Registry) Against(family string) (*Registry, error) {
 		return nil, err
 	}
 	against := *r
-	against.Only = family
+	against.BaseOf = family
 	against.Default = func(p Problem, d DeviceInfo) Variant {
 		v := Variant{family, f.Base(p, d)}
 		if f.CheckServes(p) != nil || f.Refuse(p, v.Config, d) != nil {
@@ -186,8 +187,8 @@ func (r *Registry) FamiliesFor(p Problem) []*Family {
 // that serve p, but plain ones only where there is no other.
 func (r *Registry) Candidates(p Problem, named ...string) []*Family {
 	all := r.FamiliesFor(p)
-	if r.Only != "" {
-		named = []string{r.Only}
+	if r.BaseOf != "" {
+		named = []string{r.BaseOf}
 	}
 	if len(named) > 0 {
 		return slices.DeleteFunc(all, func(f *Family) bool { return !slices.Contains(named, f.Name) })
@@ -213,7 +214,7 @@ func (r *Registry) StreamOf(p Problem) string {
 // Base is the variant that runs before any tuning.
 func (r *Registry) Base(p Problem, d DeviceInfo) (Variant, error) {
 	v := r.Default(p, d)
-	if v.Family == "" && r.Only != "" {
+	if v.Family == "" && r.BaseOf != "" {
 		return v, r.refusesDefault(p, d)
 	}
 	if _, err := r.Lookup(v.Family); err != nil {
@@ -224,7 +225,7 @@ func (r *Registry) Base(p Problem, d DeviceInfo) (Variant, error) {
 
 // refusesDefault says why the one family of a registry has no default for p.
 func (r *Registry) refusesDefault(p Problem, d DeviceInfo) error {
-	f, err := r.Lookup(r.Only)
+	f, err := r.Lookup(r.BaseOf)
 	if err == nil {
 		err = f.CheckServes(p)
 	}

@@ -109,7 +109,7 @@ func (l *Lab) benchTasks(c *BenchTask) ([]sweep.Task, error) {
 // A recordTee is a Sink that keeps records, and passes them on to another.
 type recordTee struct {
 	records []*record.Record
-	next    sweep.Sink
+	next    sweep.RecordStore
 }
 
 func (m *recordTee) AppendAll(vs ...interface{ CheckValid() error }) error {

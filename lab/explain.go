@@ -111,7 +111,7 @@ func shapeProblems(t *ref.TunedBook, r *kernels.Registry, text string) ([]kernel
 			ops = append(ops, string(op.Op))
 		}
 	}
-	if r.Only != "" {
+	if r.BaseOf != "" {
 		return familyProblems(r, list[0])
 	}
 	return (&shapes.Selection{Op: strings.Join(ops, ",")}).LayOut(list[0])
@@ -119,7 +119,7 @@ func shapeProblems(t *ref.TunedBook, r *kernels.Registry, text string) ([]kernel
 
 // familyProblems returns those of a shape that the one family of a registry serves.
 func familyProblems(r *kernels.Registry, s shapes.Shape) ([]kernels.Problem, error) {
-	f, err := r.Lookup(r.Only)
+	f, err := r.Lookup(r.BaseOf)
 	if err != nil {
 		return nil, err
 	}

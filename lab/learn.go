@@ -225,7 +225,7 @@ func (l *Lab) Policy(prior, family string, info kernels.DeviceInfo, domain shape
 		classes = slices.DeleteFunc(slices.Clone(classes),
 			func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
 		if asked > 0 && len(classes) == 0 {
-			return nil, sweep.NoProblem(family)
+			return nil, sweep.NewNoProblemError(family)
 		}
 	}
 	return learn.NewPolicy(r, step, info, domain, classes)

@@ -36,5 +36,5 @@ func (l *Lab) ExplainMeasured(name, family string, c *BenchTask) (*report.Table,
 		table := report.MeasuredTable(r, b.Run, plan, match+": "+why)
 		return table, nil
 	}
-	return nil, sweep.NoProblem(p.String())
+	return nil, sweep.NewNoProblemError(p.String())
 }

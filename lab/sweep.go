@@ -121,7 +121,7 @@ func (l *Lab) layOutTasks(s *SweepTask) (err error) {
 		s.parts = append(s.parts, &part{family: family, registry: against})
 	}
 	for _, x := range s.parts {
-		tasks, refused, err := sweep.Against(l.Ctx, l.Registry, s.Problems, s.info(), x.family, s.Knobs)
+		tasks, refused, err := sweep.AgainstItself(l.Ctx, l.Registry, s.Problems, s.info(), x.family, s.Knobs)
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (l *Lab) keepEntries(s *SweepTask) error {
 					l.Notef("the tuned table's %s is left out: %s", entry.Variant(),
 						console.OneLine(err.Error()))
 				} else {
-					t.Add(v)
+					t.AddKept(v)
 					t.Checked = v
 				}
 			}
@@ -205,13 +205,13 @@ func (l *Lab) keepEntries(s *SweepTask) error {
 			}
 			for _, v := range vs {
 				used[j] = true
-				t.Add(v)
+				t.AddKept(v)
 			}
 		}
 	}
 	for j, r := range refs {
 		if !used[j] {
-			return sweep.NoProblem("--keep " + r.Text)
+			return sweep.NewNoProblemError("--keep " + r.Text)
 		}
 	}
 	return nil

@@ -6,8 +6,9 @@ import (
 	"normbench/sweep/record"
 )
 
-// HashCode identifies what a variant with a complete config runs for p on d. A peer, which has no plan
-// of ours, is its source alone. Errors: an unknown family, or a source file that cannot be read.
+// HashCode identifies the code that a variant with a complete config runs for p on d. A peer has no plan
+// of ours, so its source alone identifies it. It fails for an unknown family, or a source file that
+// cannot be read.
 func HashCode(r *kernels.Registry, id *families.Identity, p kernels.Problem, v kernels.Variant,
 	d kernels.DeviceInfo) (c record.CodeHash, err error) {
 	f, err := r.Lookup(v.Family)

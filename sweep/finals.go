@@ -16,40 +16,42 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// tieBand is how much slower the checked-in entry may be than the fastest, relatively, and still be
-// chosen: two sweeps of one device differ by as much. The band is wider if two copies of the base
-// differ by more.
+// tieBand is the fraction by which the checked-in entry may be slower than the fastest and still be
+// chosen: two sweeps of one device differ by as much. The band is wider if two copies of the base differ
+// by more.
 const tieBand = 0.01
 
-// leastRounds are the fewest of the finals from which verdict.Gain has an interval.
+// leastRounds is the number of rounds from which verdict.Gain has an interval.
 const leastRounds = 6
 
-// freshSeed draws other inputs than a search's.
+// freshSeed changes the seed of a search's inputs, so that its winner is checked on others.
 const freshSeed = 0x5851f42d4c957f2d
 
-// CPUFinals are the variants in the finals of a search on a cpu, beside the base and what a task
-// keeps. A sample there is mostly the flush, of milliseconds, and of fewer variants the rounds prove
-// more: each has a larger share of verdict.Rule's Alpha.
+// CPUFinals is the number of variants in the finals of a search on a CPU, beside the base and those to
+// keep. A sample there is mostly the flush, of milliseconds. The fewer variants there are, the more the
+// rounds prove: each has a larger share of verdict.Rule's Alpha.
 const CPUFinals = 4
 
-// finals measures the best of a search again, with the base, what the job keeps, a second copy of
-// the base and the stream, in rounds of random order, chooses the winner, and checks it on fresh
-// inputs. Its records end with the base's. If less than their time is left, in seconds, fewer are
-// measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
-// alone, if it spent the budget.
+// finals measures the best variants of a search again, in rounds of random order with the base, a second
+// copy of the base, the variants to keep and the stream. Then it chooses the winner and checks it on
+// fresh inputs. The base's record is the last that it returns.
+//
+// left is the time that is left, in seconds. Where it is short, fewer variants are measured in fewer
+// rounds: at least the base and the best beside it in leastRounds, or the base alone if it spent the
+// budget.
 func (m *searchMeasurer) finals(ctx context.Context, b *search.Board, left float64) (
 	recs []*record.Record, err error) {
-	o := m.v.run.o.Search
-	in := b.Finalists(m.finalists(b, left))
-	f := &finalState{task: &m.j.Task, base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.j.Base},
-		strict: m.v.run.info.Kind == kernels.KindCPU}
+	o := m.loop.run.options.Search
+	in := b.Finalists(m.countFinalists(b, left))
+	f := &finalState{task: &m.job.Task, base: -1, entry: -1, winner: -1, second: &Arm{Variant: m.job.Base},
+		strict: m.loop.run.info.Kind == kernels.KindCPU}
 	for i, k := range in {
-		v := m.j.Variants[k]
+		v := m.job.Variants[k]
 		f.arms = append(f.arms, &Arm{Variant: v})
-		if v == m.j.Base {
+		if v == m.job.Base {
 			f.base = i
 		}
-		if v == m.j.Checked {
+		if v == m.job.Checked {
 			f.entry = i
 		}
 	}
@@ -72,7 +74,7 @@ func (m *searchMeasurer) finals(ctx context.Context, b *search.Board, left float
 	if len(stream.Rounds) > 0 {
 		m.stream = stats.Median(stream.Rounds)
 	}
-	if err := m.choose(ctx, f); err != nil {
+	if err := m.chooseWinner(ctx, f); err != nil {
 		return nil, err
 	}
 	for i, k := range in {
@@ -83,16 +85,16 @@ func (m *searchMeasurer) finals(ctx context.Context, b *search.Board, left float
 		recs = append(recs, rec)
 	}
 	if f.base < 0 {
-		failure := b.Failure(slices.Index(m.j.Variants, m.j.Base))
-		return append(recs, m.record(&o.Final, m.j.Base, failure)), nil
+		failure := b.Failure(slices.Index(m.job.Variants, m.job.Base))
+		return append(recs, m.record(&o.Final, m.job.Base, failure)), nil
 	}
 	last := recs[f.base]
 	return append(slices.Delete(recs, f.base, f.base+1), last), nil
 }
 
-// finalists is how many there are in the finals: as many as asked, or as there is time for.
-func (m *searchMeasurer) finalists(b *search.Board, left float64) int {
-	o := m.v.run.o.Search
+// countFinalists computes how many variants the finals have: as many as asked, or as there is time for.
+func (m *searchMeasurer) countFinalists(b *search.Board, left float64) int {
+	o := m.loop.run.options.Search
 	n := o.Finals
 	if b.Short {
 		return 1
@@ -106,7 +108,8 @@ func (m *searchMeasurer) finalists(b *search.Board, left float64) int {
 	return n
 }
 
-// A finalState says who is in the finals of a search, and who won. The indices are into its arms, -1 for none.
+// A finalState says who is in the finals of a search, and who won. Indices are into its arms, -1 for
+// none.
 type finalState struct {
 	arms        []*Arm
 	task        *Task
@@ -118,11 +121,10 @@ type finalState struct {
 	check       *kernels.Check // of the winner, on fresh inputs
 }
 
-// pick picks the winner of the finals. The base stays unless the rounds prove another
-// ahead (isAhead, with the floor of two copies of the base). Of those that are, the winner is
-// the checked-in entry if it is within the band of the fastest, else the fastest by the median of its
-// rounds. There is no winner where none is left.
-func (f *finalState) pick() {
+// pickWinner sets the winner of the finals and why it won. The base wins unless rounds prove others
+// faster (isAhead). Of those, the checked-in entry wins if it is within the band of the fastest, else
+// the fastest by the median of its rounds. The winner is -1 where no arm is left.
+func (f *finalState) pickWinner() {
 	runs := func(i int) bool { return i >= 0 && f.arms[i].Failure == nil && len(f.arms[i].Rounds) > 0 }
 	floor, others := 0.0, 0
 	if f.base >= 0 {
@@ -160,10 +162,12 @@ func (f *finalState) pick() {
 	}
 }
 
-// isAhead says whether an arm may be chosen in place of the base, of whose copies the times differ by
-// floor. On a GPU a choice among ties costs little, and verdict.IsAhead will do. Of the noise of other
-// programs on a cpu that would choose another variant each time, so there the arm must be FASTER than
-// both copies, by the rule and the share of Alpha that the table has. A copy that met more noise than
+// isAhead says whether an arm may win in place of the base. floor is the relative difference between the
+// two copies of the base.
+//
+// On a GPU a wrong choice among ties costs little, so verdict.IsAhead is enough. On a CPU the noise of
+// other programs would choose another variant each time. There the arm must be FASTER than both copies
+// of the base, by the rule and the share of Alpha that the table has: a copy that met more noise than
 // the other makes an arm look fast against it alone.
 func (f *finalState) isAhead(a *Arm, floor float64) bool {
 	base := f.arms[f.base]
@@ -178,18 +182,17 @@ func (f *finalState) isAhead(a *Arm, floor float64) bool {
 	return faster(base, f.second) && faster(f.second, base)
 }
 
-// choose picks the winner and checks it with other inputs, for its answer and
-// for the same bits every time; one that fails there is out, and the next best
-// is chosen.
-func (m *searchMeasurer) choose(ctx context.Context, f *finalState) error {
-	m.Seed = m.v.run.o.Seed ^ freshSeed>>11
+// chooseWinner picks the winner and checks it on fresh inputs: its answers, and that its bits are the
+// same every time. A winner that fails is out, and the next best is picked.
+func (m *searchMeasurer) chooseWinner(ctx context.Context, f *finalState) error {
+	m.Seed = m.loop.run.options.Seed ^ freshSeed>>11
 	defer func() {
 		if m.Draw != kernels.DrawUnit {
 			m.Close()
 			m.Draw = kernels.DrawUnit
 		}
 	}()
-	for f.pick(); f.winner >= 0; f.pick() {
+	for f.pickWinner(); f.winner >= 0; f.pickWinner() {
 		a := f.arms[f.winner]
 		// Rows with a mean first: the stages are timed behind the other draw.
 		mean, err := m.checkFresh(ctx, a, kernels.DrawMean, 1)
@@ -212,8 +215,8 @@ func (m *searchMeasurer) choose(ctx context.Context, f *finalState) error {
 	return nil
 }
 
-// checkFresh checks an arm on a draw of the session's seed. There is no check, and the arm has failed,
-// where it is not right.
+// checkFresh checks an arm on inputs drawn anew. Where the answer is wrong it sets the arm's Failure and
+// returns no check.
 func (m *searchMeasurer) checkFresh(ctx context.Context, a *Arm, draw kernels.Draw, repeats int) (*kernels.Check, error) {
 	m.Close()
 	m.Draw = draw
@@ -238,14 +241,15 @@ func (m *searchMeasurer) checkFresh(ctx context.Context, a *Arm, draw kernels.Dr
 	return &c, nil
 }
 
-// finalRecord is the record of an arm of the finals, with the times of its stages.
+// finalRecord makes the record of arm i of the finals. The winner's and the base's have the times of
+// their stages, which are taken here.
 func (m *searchMeasurer) finalRecord(ctx context.Context, f *finalState, i int, searchUS float64) (
 	*record.Record, error) {
 	a := f.arms[i]
 	if a.Failure == nil && len(a.Samples) == 0 {
 		a.Failure = kernels.Failf(kernels.StatusUnfit, "no round of the finals counts")
 	}
-	rec := m.armRecord(&m.v.run.o.Search.Final, a)
+	rec := m.armRecord(&m.loop.run.options.Search.Final, a)
 	if rec.Entry = i == f.entry; rec.Status != kernels.StatusOK {
 		return rec, nil
 	}

@@ -61,7 +61,7 @@ func TestWinnerIsTheBaseUnlessProven(t *testing.T) {
 				f.second.Rounds = append(f.second.Rounds, us*(1+floor))
 			}
 		}
-		f.pick()
+		f.pickWinner()
 		return strings.TrimSpace(fmt.Sprint(f.winner, " ", f.why))
 	})
 }

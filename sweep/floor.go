@@ -13,16 +13,19 @@ import (
 // beyondCards how often the rate of the fastest known card may be exceeded by one that is not
 // known.
 const (
+	// overPeak bounds a driver's figure of the memory's rate as a multiple of the public one.
+	// beyondCards bounds the rate of a card that is not known, as a multiple of the fastest known
+	// card's.
 	overPeak    = 1.05
 	beyondCards = 4
 )
 
-// overStream is how much faster than the run's own stream a memory of unknown rate may be.
+// overStream bounds the rate of a memory of unknown rate, as a multiple of the run's own stream.
 const overStream = 2
 
-// peakOf is the most bytes per second that the memory of a device moves, 0 where that is not known;
-// why says that no card moves as many as this one says.
-func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
+// memoryPeak returns the most bytes per second that the memory of a device can move, 0 where that is not
+// known. why is not "" where the device claims a rate that no card has.
+func memoryPeak(d kernels.DeviceInfo) (rate float64, why string) {
 	rate = float64(d.PeakRate)
 	limit := 0.0
 	if d.Kind != kernels.KindCUDA { // no cpu outruns the fastest card, whatever it says
@@ -45,17 +48,19 @@ func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 	return rate, why
 }
 
-// leastUS is a time in microseconds that no run of anything stays below: two readings of a clock.
+// leastUS is the shortest time in microseconds that anything takes: two readings of a clock.
 const leastUS = 0.01
 
-// Impossible says why a time of a problem, in microseconds, cannot be true, or is "": it is shorter
-// than leastUS or an empty launch, of emptyUS, or the memory would have moved more than it can. Cold inputs
-// come from the memory; of the outputs as much may stay in the cache as it holds. The rate of a
-// memory that is not known is held to the run's own stream, of streamUS. Both are 0 where they are
-// not known.
+// Impossible says why a time of us microseconds for a problem cannot be true, or returns "". It cannot
+// be true if it is shorter than leastUS or an empty launch (emptyUS), or if the memory would have moved
+// more than it can.
+//
+// Cold inputs come from the memory; outputs may stay in the cache as far as they fit. Where the memory's
+// rate is not known, the bound is twice the rate of the run's own stream (streamUS). emptyUS and
+// streamUS are microseconds, 0 where not known.
 func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emptyUS, streamUS,
 	us float64) string {
-	peak, why := peakOf(d)
+	peak, why := memoryPeak(d)
 	switch {
 	case why != "":
 		return why

@@ -12,23 +12,23 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A searchMeasurer measures a job on a visitor's device, and is the search.Measurer of its search.
+// A searchMeasurer measures a job on a loop's device. In a search it is the search.Measurer.
 type searchMeasurer struct {
 	*Session
-	v      *visitor
-	j      *job
+	loop   *deviceLoop
+	job    *job
 	stream float64 // microseconds
 	checks map[kernels.Variant]*kernels.Check
 	begun  time.Time
 	spent  search.Effort
 }
 
-// begin puts the job's problem on the device and measures its stream.
+// begin opens the job's problem on the device and measures its stream.
 func (m *searchMeasurer) begin(ctx context.Context) error {
-	if err := m.v.prepare(ctx, m.j.Problem, m.Stream()); err != nil && !m.closeLost(err) {
+	if err := m.loop.prepare(ctx, m.job.Problem, m.Stream()); err != nil && !m.closeLost(err) {
 		return err
 	}
-	return m.v.takeTurn(ctx, func() error {
+	return m.loop.takeTurn(ctx, func() error {
 		if err := m.Open(ctx); err != nil {
 			return err
 		}
@@ -36,25 +36,25 @@ func (m *searchMeasurer) begin(ctx context.Context) error {
 	})
 }
 
-// refuse sends the records of a job whose problem the device refuses.
+// refuse sends a refused record for each variant of a job whose problem the device refuses.
 func (m *searchMeasurer) refuse(f *kernels.Failure) {
 	f = kernels.Failf(f.Status, "opening the problem: %s", f.Reason)
-	if m.v.run.o.Search != nil {
-		rec := m.record(&m.v.run.o.Search.Final, m.j.Base, f)
-		m.v.send(batch{recs: []*record.Record{rec}})
+	if m.loop.run.options.Search != nil {
+		rec := m.record(&m.loop.run.options.Search.Final, m.job.Base, f)
+		m.loop.send(batch{recs: []*record.Record{rec}})
 		return
 	}
-	for i, variant := range m.j.left {
-		rec := m.record(&m.v.run.o.Run, variant, f)
-		m.v.send(batch{recs: []*record.Record{rec}, left: len(m.j.left) - i - 1})
+	for i, variant := range m.job.left {
+		rec := m.record(&m.loop.run.options.Run, variant, f)
+		m.loop.send(batch{recs: []*record.Record{rec}, left: len(m.job.left) - i - 1})
 	}
 }
 
-// measureStream checks, measures and records the stream. The first time it also warms the device
-// up.
+// measureStream checks, measures and records the stream, and keeps its noise for the search. The first
+// time it also warms the device up.
 func (m *searchMeasurer) measureStream(ctx context.Context) error {
-	v := m.v
-	_, variant, _, err := m.Registry.Resolve(m.j.Problem, m.Stream(), v.run.info)
+	v := m.loop
+	_, variant, _, err := m.Registry.Resolve(m.job.Problem, m.Stream(), v.run.info)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (m *searchMeasurer) measureStream(ctx context.Context) error {
 		return err
 	}
 	if !check.OK() {
-		return fmt.Errorf("the stream of %s: %s", m.j.Problem, check.Reason())
+		return fmt.Errorf("the stream of %s: %s", m.job.Problem, check.Reason())
 	}
 	visit := func() ([]float64, error) { return m.Time(ctx, m.Stream(), m.Protocol.Samples) }
 	if !v.warmed {
@@ -78,7 +78,7 @@ func (m *searchMeasurer) measureStream(ctx context.Context) error {
 		return err
 	}
 	m.stream, m.checks[variant] = stats.Median(us), &check
-	rec := m.record(&v.run.o.Run, variant, nil)
+	rec := m.record(&v.run.options.Run, variant, nil)
 	rec.Family, rec.SamplesUS = record.Stream, us
 	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
 	state, err := m.Sense(ctx)
@@ -89,21 +89,20 @@ func (m *searchMeasurer) measureStream(ctx context.Context) error {
 		rec.State = &state
 	}
 	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-	v.send(batch{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(m.j.left),
+	v.send(batch{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(m.job.left),
 		stream: true})
 	return nil
 }
 
-// visit takes so many samples of a variant, in microseconds, once it is compiled and it is the
-// visitor's turn on the device. Its answer is checked at its first visit; with no launches that is
-// all.
+// visit compiles a variant, waits for the loop's turn on the device and takes so many samples, in
+// microseconds. At the first visit it checks the answer; with no launches it does only that.
 func (m *searchMeasurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
 	// A death in it shows again in the check, where it counts.
-	if err := m.v.prepare(ctx, m.j.Problem, v); err != nil && (!m.closeLost(err) || ctx.Err() != nil) {
+	if err := m.loop.prepare(ctx, m.job.Problem, v); err != nil && (!m.closeLost(err) || ctx.Err() != nil) {
 		return nil, err
 	}
 	var us []float64
-	err := m.v.takeTurn(ctx, func() (err error) {
+	err := m.loop.takeTurn(ctx, func() (err error) {
 		if m.checks[v] == nil {
 			c, err := m.Check(ctx, v, Repeats)
 			if err != nil {
@@ -115,7 +114,7 @@ func (m *searchMeasurer) visit(ctx context.Context, v kernels.Variant, launches 
 			return kernels.Failf(kernels.StatusWrong, "%s", c.Reason())
 		}
 		if launches > 0 {
-			us, err = m.Fit(ctx, v, launches)
+			us, err = m.TimeFit(ctx, v, launches)
 		}
 		return err
 	})
@@ -124,7 +123,7 @@ func (m *searchMeasurer) visit(ctx context.Context, v kernels.Variant, launches 
 
 // grid measures each variant of the job by itself.
 func (m *searchMeasurer) grid(ctx context.Context) error {
-	j := m.j
+	j := m.job
 	for len(j.left) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -136,40 +135,39 @@ func (m *searchMeasurer) grid(ctx context.Context) error {
 			// that would keep the variant from ever being measured.
 			return err
 		}
-		rec := m.record(&m.v.run.o.Run, j.left[0], FailureOf(err))
+		rec := m.record(&m.loop.run.options.Run, j.left[0], FailureOf(err))
 		if rec.SamplesUS = us; err == nil {
-			err := m.v.takeTurn(ctx, func() error { return m.stages(ctx, rec) })
+			err := m.loop.takeTurn(ctx, func() error { return m.stages(ctx, rec) })
 			if err != nil && (FailureOf(err) == nil || ctx.Err() != nil) {
 				return err
 			}
 		}
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-		m.v.send(batch{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(j.left) - 1})
+		m.loop.send(batch{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(j.left) - 1})
 		j.left = j.left[1:]
 	}
 	return nil
 }
 
-// record is a variant's record in a run, with what all of the problem have. f is how it failed, or
-// nil.
+// record makes a variant's record with all but its samples. f says how it failed, nil if it did not.
 func (m *searchMeasurer) record(in *record.Run, variant kernels.Variant,
 	f *kernels.Failure) *record.Record {
-	run, p := m.v.run, m.j.Problem
+	run, p := m.loop.run, m.job.Problem
 	code, _ := run.code(p, variant) // what cannot be read was told when the job was laid out
 	rec := &record.Record{
 		Run:      in.ID,
-		Key:      record.Key(p, variant, run.info, code.String(), in.Protocol, m.j.BaseOf),
+		Key:      record.Key(p, variant, run.info, code.String(), in.Protocol, m.job.BaseOf),
 		Time:     time.Now().UTC().Truncate(time.Millisecond),
 		Problem:  p,
 		Family:   variant.Family,
 		Config:   variant.Config,
-		Base:     variant == m.j.Base,
-		BaseOf:   m.j.BaseOf,
-		Default:  variant == m.j.Default,
+		Base:     variant == m.job.Base,
+		BaseOf:   m.job.BaseOf,
+		Default:  variant == m.job.Default,
 		Status:   kernels.StatusOK,
 		Source:   code.Source,
 		Launch:   code.Launch,
-		Seed:     run.o.Seed,
+		Seed:     run.options.Seed,
 		Bytes:    p.Bytes(),
 		Check:    m.checks[variant],
 		StreamUS: m.stream,
@@ -184,19 +182,19 @@ func (m *searchMeasurer) record(in *record.Run, variant kernels.Variant,
 	return rec
 }
 
-// plan is what a variant launches on the problem.
+// plan computes what a variant launches on the problem.
 func (m *searchMeasurer) plan(v kernels.Variant) (kernels.Plan, error) {
-	_, _, plan, err := m.Registry.Resolve(m.j.Problem, v, m.v.run.info)
+	_, _, plan, err := m.Registry.Resolve(m.job.Problem, v, m.loop.run.info)
 	return plan, err
 }
 
-// stages adds the times of the stages to a record, where there are several.
+// stages measures the stages of a plan with several launches, and adds their times to the record.
 func (m *searchMeasurer) stages(ctx context.Context, rec *record.Record) error {
 	plan, err := m.plan(rec.Variant())
 	if err != nil || len(plan.Launches) < 2 || m.Protocol.StageSamples == 0 {
 		return nil
 	}
 	s, err := m.Stages(ctx, rec.Variant())
-	rec.StagesBy, rec.Stages, rec.GapUS = s.By, s.Of, s.GapUS
+	rec.StagesBy, rec.Stages, rec.GapUS = s.By, s.Stages, s.GapUS
 	return err
 }

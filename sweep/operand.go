@@ -5,7 +5,7 @@ import (
 	"normbench/kernels"
 )
 
-// An Operand names variants to measure or check.
+// An Operand names variants to measure or check. Its text is a REF.
 type Operand struct {
 	Text     string
 	Family   string // that it names, by itself or with a label; "" of another form
@@ -14,11 +14,11 @@ type Operand struct {
 	Variants VariantsFunc
 }
 
-// A VariantsFunc has the variants of an operand for a problem on a device. None come with the reason, or
-// with no error where the problem is simply another.
+// A VariantsFunc finds the variants of an operand for a problem on a device. Where there are none the
+// error says why; it is nil where the operand is simply for other problems.
 type VariantsFunc func(p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error)
 
-// FamilyOperand names a family in its base config.
+// FamilyOperand makes the operand of a family in its base config.
 func FamilyOperand(r *kernels.Registry, family string) Operand {
 	return Operand{Text: family, Family: family,
 		Variants: func(p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
@@ -34,11 +34,12 @@ func FamilyOperand(r *kernels.Registry, family string) Operand {
 		}}
 }
 
-// A VariantChooser settles on one of the variants that an operand has for a problem.
+// A VariantChooser picks one of the variants that an operand has for a problem.
 type VariantChooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
 
-// LayOut lays operands out over problems. An operand that fits none of them is an error; problems that
-// no operand fits are left out. Without a chooser all variants of an operand are laid out.
+// LayOut makes a task of each problem with the variants of all operands. Problems that no operand fits
+// are left out; an operand that fits no problem is an error. Without a chooser all variants of an
+// operand take part.
 func LayOut(registry *kernels.Registry, ps []kernels.Problem, operands []Operand, info kernels.DeviceInfo,
 	choose VariantChooser) ([]Task, error) {
 	var tasks []Task
@@ -84,13 +85,13 @@ func LayOut(registry *kernels.Registry, ps []kernels.Problem, operands []Operand
 		if refusal != nil {
 			return nil, refusal
 		}
-		return nil, NoProblem(r.Text)
+		return nil, NewNoProblemError(r.Text)
 	}
 	return tasks, nil
 }
 
-// NoProblem returns the trouble of an operand that serves no problem.
-func NoProblem(what string) error {
+// NewNoProblemError makes the error of an operand or a family that serves none of the problems.
+func NewNoProblemError(what string) error {
 	return hint.Errorf("check --shapes, --op, --pass and --dtype",
 		"%s serves none of the problems asked for", what)
 }

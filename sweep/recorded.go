@@ -7,11 +7,11 @@ import (
 	"normbench/sweep/replay"
 )
 
-// UseRecorded replaces the variants of each task by those that a replay has of its problem. A search
-// of it is then the same whatever today's spaces hold. Variants of families that are
-// gone stay out, and so do those of others than the family that is swept against itself. The base stays if
-// it has times; else it is the first of its family that has, or the first of all. A problem
-// that the replay lacks keeps its task, and fails by its name. It counts the variants left out.
+// UseRecorded replaces the variants of each task by those that a replay has records of, so that a search
+// of the replay is the same whatever today's spaces are. It leaves out variants of families that are
+// gone, and of families that may not win the task. The base stays if it has times; else it becomes the
+// first variant of its family that has, or the first of all. A problem that the replay lacks keeps its
+// task, and fails by its name. It returns how many variants it left out because their family is gone.
 func UseRecorded(r *kernels.Registry, tasks []Task, d *replay.Device) (gone int) {
 	for i := range tasks {
 		t := &tasks[i]

@@ -9,7 +9,7 @@ import (
 	"normbench/sweep/stats"
 )
 
-// An Arm is one of the variants that are visited in rounds.
+// An Arm is one of the variants that are visited in rounds, with what its visits found.
 type Arm struct {
 	Variant kernels.Variant
 	Rounds  []float64 // medians of its visits in the rounds that count, microseconds
@@ -19,15 +19,15 @@ type Arm struct {
 	Failure *kernels.Failure
 }
 
-// A RoundState is what the device said of itself in a round.
+// A RoundState is the reading of the device's sensors after a round.
 type RoundState struct {
 	Round    int             `json:"round"`
 	Reading  kernels.Reading `json:"reading"`
 	Rejected string          `json:"rejected,omitempty"` // why the round does not count
 }
 
-// A RoundRunner visits arms in turns, because what drifts between rounds then cancels. A round in which the
-// device was not fit does not count.
+// A RoundRunner visits arms in rounds, so that drift between rounds cancels. A round in which the device
+// was not fit does not count.
 type RoundRunner struct {
 	Session  *Session
 	Launches int                   // samples kept of a visit
@@ -39,10 +39,10 @@ type RoundRunner struct {
 	Sensed   func(RoundState)
 }
 
-// Run visits the arms until there shall be no more rounds. Rounds that do not count are numbered
-// too.
+// Run visits the arms round by round until More says that it is enough. It adds the samples to the arms.
+// Rounds that do not count are numbered too.
 func (r *RoundRunner) Run(ctx context.Context, arms []*Arm) error {
-	rng := orders(r.Session.Seed, r.Session.Problem)
+	rng := newOrders(r.Session.Seed, r.Session.Problem)
 	for n, counted := 0, 0; r.More(counted); n++ {
 		us, err := r.visit(ctx, n, arms, rng.Perm(len(arms)))
 		if err != nil {
@@ -70,7 +70,7 @@ func (r *RoundRunner) Run(ctx context.Context, arms []*Arm) error {
 	return nil
 }
 
-// visit visits each arm that is in once, in an order, and returns the samples of each.
+// visit visits each arm that is not out once, in the given order, and returns the samples of each.
 func (r *RoundRunner) visit(ctx context.Context, round int, arms []*Arm, order []int) ([][]float64,
 	error) {
 	us := make([][]float64, len(arms))
@@ -104,27 +104,28 @@ func (a *Arm) add(us []float64) {
 	}
 }
 
-// sense asks the device how it is, behind a round: so the state is judged as it was under load. For
-// a listener it asks behind each, else not where the device was fit a moment ago.
+// sense reads the device's sensors after a round, when it was under load, and says in Rejected why the
+// round does not count. It reads each round for a listener, else only where the device was not fit a
+// moment ago.
 func (r *RoundRunner) sense(ctx context.Context, round int) (state RoundState, err error) {
 	state.Round = round
-	if r.Sensed == nil && r.Session.fit() {
+	if r.Sensed == nil && r.Session.wasFitJustNow() {
 		return state, nil
 	}
 	if state.Reading, err = r.Session.Sense(ctx); err != nil {
 		return state, err
 	}
-	state.Rejected = r.Session.unfitReason(state.Reading)
+	state.Rejected = r.Session.noteReading(state.Reading)
 	if r.Sensed != nil {
 		r.Sensed(state)
 	}
 	return state, nil
 }
 
-// orders draws the orders of the rounds of a problem: for one seed, others for each
-// problem (its op, pass, shape, types and options) and the same ones each time. If all cells of a
-// run had one sequence of orders, what a place in a round costs would be in all of them alike.
-func orders(seed uint64, p kernels.Problem) *rand.Rand {
+// newOrders makes the generator of the rounds' orders: for one seed the same orders for a problem each
+// time, and others for each problem. If all problems of a run had the same orders, the cost of a place
+// in a round would be the same in all of them.
+func newOrders(seed uint64, p kernels.Problem) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(p.String()))
 	return rand.New(rand.NewPCG(seed, h.Sum64()))

@@ -18,10 +18,9 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Sink takes lines as they come and knows which it holds already. AppendAll
-// returns when the lines are durable. A kill leaves all of them or none. Several
-// goroutines may call it.
-type Sink interface {
+// A RecordStore keeps runs and records and knows which it has already. AppendAll returns when its lines
+// are durable; a kill leaves all of them or none. Several goroutines may call it.
+type RecordStore interface {
 	AppendAll(vs ...interface{ CheckValid() error }) error
 	// Status is that of the last record with a key, and whether there is one.
 	Status(key string) (kernels.Status, bool)
@@ -30,33 +29,32 @@ type Sink interface {
 // RunOptions say how Run measures.
 type RunOptions struct {
 	Run record.Run // written before the first record; its Protocol says how times are taken
-	// Sum, where set, is what came of the Runs before this one, to which it adds: the sink has Run
-	// already, if there were any.
+	// Sum, where set, has the totals of the Runs before this one, to which it adds. If there were any,
+	// the store has the line of Run already.
 	Sum         *Totals
 	Seed        uint64 // of the inputs, of strategies and of the orders of rounds
-	RetryFailed bool   // measure again what the sink holds as failed
-	// Test, where set, tests the devices and notes in the run what it found, once it is known that
-	// something is left to measure.
+	RetryFailed bool   // measure again what the store has as failed
+	// Test, where set, tests the devices and notes its findings in the run. It is called once it is
+	// known that something is left to measure.
 	Test func(*record.Run) error
-	// More, where set, is asked for companions of the devices once it is known how many problems
-	// are left. The caller closes them.
+	// More, where set, opens further devices on the same GPUs, once it is known how many problems are
+	// left. The caller closes them.
 	More func(problems int) ([]kernels.Device, error)
 	// Search, where set, looks for each problem's winner instead of measuring all.
 	Search *SearchOptions
-	// Contest, where above 0, measures the variants of each task against each other, in so many
-	// rounds at most. After the check all are visited round by round in random order, FinalLaunches
-	// launches each. One that is behind the fastest beyond doubt is left out of the rounds that
-	// follow. A problem is done when what is left is tied. Its records are appended together, also
-	// of variants that the sink holds: their rounds are paired.
-	Contest int
+	// RaceRounds, where above 0, measures the variants of each task against each other, in at most so many
+	// rounds. After the check a round visits all in random order, FinalLaunches launches each. A variant that
+	// is certainly slower than the fastest is dropped from later rounds. The race ends when the others are
+	// tied. Its records are appended together, also of variants that the store has: their rounds are paired.
+	RaceRounds int
 	// Observe, where set, is told of every record. Calls do not overlap.
 	Observe func(ProgressEvent)
-	// Finished, where set, gets the records of each problem whose search or contest is done, once
+	// Finished, where set, gets the records of each problem whose search or race is done, once
 	// they are durable. Calls do not overlap. An error of it ends the run.
 	Finished func([]*record.Record) error
 }
 
-// A ProgressEvent is one record in the course of a Run.
+// A ProgressEvent tells of one record in the course of a Run.
 type ProgressEvent struct {
 	Record *record.Record
 	Median float64 // of the record's samples, microseconds; 0 where it failed
@@ -65,14 +63,14 @@ type ProgressEvent struct {
 	Left   int     // variants of the record's problem still to come
 }
 
-// Totals say what came of a Run, or of several.
+// Totals count what one or several Runs did.
 type Totals struct {
 	Runs                      int
-	Measured, Failed, Skipped int // variants; skipped ones were in the sink
-	// by the device, beside Failed: a replay that has no times of it
+	Measured, Failed, Skipped int // variants; skipped ones were in the store
+	// variants that the device refused, such as a replay without times of them; not in Failed
 	Refused int
 	Wall    time.Duration // from the first task to the last record
-	// of it, at work on a device, averaged over the GPUs or other devices
+	// part of Wall in which a device was at work, averaged over the GPUs or other devices
 	Busy time.Duration
 	Each []time.Duration // Busy of each, in the order of the devices
 	// problems searched, and those of them whose base alone spent their budget
@@ -80,13 +78,12 @@ type Totals struct {
 	Gone            []string // devices that did not come back, and why
 }
 
-// Run measures the tasks on the devices and appends a record for every variant,
-// in whatever order the devices get to them. What the sink holds already is
-// skipped. A variant that fails, or takes its device down, is a record with a
-// status; the run goes on. Run ends early with ctx's error when ctx is done,
-// with everything measured until then in the sink.
+// Run measures the tasks on the devices and appends a record for every variant to the store, in the
+// order in which the devices get to them. It skips what the store has already. A variant that fails, or
+// takes its device down, gets a record with that status, and the run goes on. Run ends early with ctx's
+// error when ctx is done; all that was measured until then is in the store.
 func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task,
-	sink Sink, o RunOptions) (Totals, error) {
+	store RecordStore, o RunOptions) (Totals, error) {
 	info := devices[0].Info()
 	for _, d := range devices[1:] {
 		if id := d.Info().ID; id != info.ID {
@@ -94,42 +91,43 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 				"the devices differ: %s and %s", info.ID, id)
 		}
 	}
-	run := &runner{registry: r, sink: sink, o: o, info: info, busy: map[*visitor]bool{},
-		sum: cmp.Or(o.Sum, &Totals{}), identity: families.NewIdentity(r, info.Kind)}
+	run := &runState{registry: r, store: store, options: o, info: info, busy: map[*deviceLoop]bool{},
+		totals: cmp.Or(o.Sum, &Totals{}), identity: families.NewIdentity(r, info.Kind)}
 	run.change.L = &run.mu
 	err := run.layOut(tasks)
 	if err != nil || len(run.queue) == 0 {
-		return *run.sum, err
+		return *run.totals, err
 	}
 	if o.Test != nil {
-		if err := o.Test(&run.o.Run); err != nil {
-			return *run.sum, err
+		if err := o.Test(&run.options.Run); err != nil {
+			return *run.totals, err
 		}
-		if s := run.o.Search; s != nil {
-			s.Final.SelfTest, s.Final.FloorUS = run.o.Run.SelfTest, run.o.Run.FloorUS
+		if s := run.options.Search; s != nil {
+			s.Final.SelfTest, s.Final.FloorUS = run.options.Run.SelfTest, run.options.Run.FloorUS
 		}
 	}
 	if o.More != nil {
 		more, err := o.More(len(run.queue))
 		if err != nil {
-			return *run.sum, err
+			return *run.totals, err
 		}
 		devices = slices.Concat(devices, more)
 	}
 	err = run.measure(ctx, devices)
-	return *run.sum, err
+	return *run.totals, err
 }
 
-// measure has the devices measure what is queued, and keeps what they find.
-func (r *runner) measure(ctx context.Context, devices []kernels.Device) error {
+// measure starts a loop for each device, which take the queued jobs, and appends the records that they
+// send.
+func (r *runState) measure(ctx context.Context, devices []kernels.Device) error {
 	start := time.Now()
-	if r.sum.Runs++; r.sum.Runs == 1 {
-		if err := r.sink.AppendAll(&r.o.Run); err != nil {
+	if r.totals.Runs++; r.totals.Runs == 1 {
+		if err := r.store.AppendAll(&r.options.Run); err != nil {
 			return err
 		}
 	}
-	if r.o.Search != nil {
-		if err := r.sink.AppendAll(&r.o.Search.Final); err != nil {
+	if r.options.Search != nil {
+		if err := r.store.AppendAll(&r.options.Search.Final); err != nil {
 			return err
 		}
 	}
@@ -137,15 +135,15 @@ func (r *runner) measure(ctx context.Context, devices []kernels.Device) error {
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { r.markIdle(nil) })()
-	records := make(chan batch, 64)
-	var visitors []*visitor
+	batches := make(chan batch, 64)
+	var loops []*deviceLoop
 	for _, d := range devices {
-		visitors = append(visitors,
-			&visitor{run: r, dev: d, out: records, ledger: newLedger(r.toCome)})
+		loops = append(loops,
+			&deviceLoop{run: r, dev: d, out: batches, ledger: newLedger(r.toCome)})
 	}
-	gates := gatesOf(visitors)
-	r.visitors = len(visitors)
-	for _, v := range visitors {
+	gates := lockGPUs(loops)
+	r.loops = len(loops)
+	for _, v := range loops {
 		g.Go(func() error {
 			if err := v.work(ctx); err != nil {
 				return cmp.Or(ctx.Err(), err) // an error of a device that is being stopped tells nothing new
@@ -153,65 +151,65 @@ func (r *runner) measure(ctx context.Context, devices []kernels.Device) error {
 			return nil
 		})
 	}
-	var devErr error // of the visitor that gave up first
+	var devErr error // of the loop that gave up first
 	go func() {
 		devErr = g.Wait()
-		close(records)
+		close(batches)
 	}()
-	var sinkErr error
-	for f := range records { // to the end, to let the visitors out
-		if sinkErr == nil {
-			if sinkErr = r.keep(f); sinkErr != nil {
+	var storeErr error
+	for b := range batches { // to the end, to let the loops out
+		if storeErr == nil {
+			if storeErr = r.appendBatch(b); storeErr != nil {
 				cancel()
 			}
 		}
 	}
-	r.sum.Wall += time.Since(start)
+	r.totals.Wall += time.Since(start)
 	for i, g := range gates {
-		if i == len(r.sum.Each) {
-			r.sum.Each = append(r.sum.Each, 0)
+		if i == len(r.totals.Each) {
+			r.totals.Each = append(r.totals.Each, 0)
 		}
-		r.sum.Each[i] += g.busy
-		r.sum.Busy += g.busy / time.Duration(len(gates))
+		r.totals.Each[i] += g.busy
+		r.totals.Busy += g.busy / time.Duration(len(gates))
 	}
-	return cmp.Or(sinkErr, devErr, r.leftError())
+	return cmp.Or(storeErr, devErr, r.checkFinished())
 }
 
-// A job is what is left to do of a task.
+// A job is the part of a task that is left to do.
 type job struct {
 	Task
 	left      []kernels.Variant
-	announced *visitor         // whose device compiles it, nil for none
-	returned  map[*visitor]int // how often it was given back
-	why       error            // the last time
+	announced *deviceLoop         // whose device compiles it, nil for none
+	returned  map[*deviceLoop]int // how often it was given back
+	why       error               // the last time
 }
 
-type runner struct {
+type runState struct {
 	registry *kernels.Registry
-	sink     Sink
-	o        RunOptions
+	store    RecordStore
+	options  RunOptions
 	info     kernels.DeviceInfo
 	identity *families.Identity
 
-	visitors int // that take part
+	loops int // that take part
 
 	mu     sync.Mutex
 	queue  []*job
-	busy   map[*visitor]bool // that may give a job back
-	change sync.Cond         // of busy, or the end of ctx
-	total  int               // what ProgressEvent.Total says
+	busy   map[*deviceLoop]bool // that may give a job back
+	change sync.Cond            // of busy, or the end of ctx
+	total  int                  // what ProgressEvent.Total says
 
 	spent  search.Effort // by the searches so far
 	toCome int           // variants of problems that are not done yet
 
-	sum     *Totals // owned by Run's loop, as
-	through int     // is: the problems of a search that are done
+	totals   *Totals // owned by Run's loop, as is
+	searched int     // problems whose search is done
 }
 
-// layOut queues what the sink does not hold.
-func (r *runner) layOut(tasks []Task) error {
+// layOut queues a job for each task with variants that the store does not have.
+func (r *runState) layOut(tasks []Task) error {
 	missing := r.missingVariants
-	if s := r.o.Search; s != nil {
+	if s := r.options.Search; s != nil {
 		if err := search.CheckName(s.Strategy); err != nil {
 			return err
 		}
@@ -233,49 +231,49 @@ func (r *runner) layOut(tasks []Task) error {
 			r.toCome += len(left)
 		}
 	}
-	if r.total = r.toCome; r.o.Search != nil {
+	if r.total = r.toCome; r.options.Search != nil {
 		r.total = len(r.queue)
 	}
 	return nil
 }
 
-// missingVariants lists the variants of a task that the sink does not hold yet. A contest compares its variants with
-// each other, so if one of them is missing it lists all.
-func (r *runner) missingVariants(t Task) (left []kernels.Variant) {
+// missingVariants lists the variants of a task that the store does not have yet, and counts the others
+// as skipped. A race compares its variants with each other, so if one of them is missing it lists all.
+func (r *runState) missingVariants(t Task) (left []kernels.Variant) {
 	for _, v := range t.Variants {
-		if !r.hasRecord(r.key(&t, v, r.o.Run.Protocol)) {
+		if !r.hasRecord(r.key(&t, v, r.options.Run.Protocol)) {
 			left = append(left, v)
 		}
 	}
-	if len(left) > 0 && r.o.Contest > 0 {
+	if len(left) > 0 && r.options.RaceRounds > 0 {
 		left = t.Variants
 	}
-	r.sum.Skipped += len(t.Variants) - len(left)
+	r.totals.Skipped += len(t.Variants) - len(left)
 	return left
 }
 
-// hasRecord says whether the sink has a record that need not be made again.
-func (r *runner) hasRecord(key string) bool {
-	s, ok := r.sink.Status(key)
-	return ok && (s == kernels.StatusOK || !r.o.RetryFailed)
+// hasRecord says whether the store has a record that need not be made again.
+func (r *runState) hasRecord(key string) bool {
+	s, ok := r.store.Status(key)
+	return ok && (s == kernels.StatusOK || !r.options.RetryFailed)
 }
 
-// code identifies what a variant runs on the run's kind of device.
-func (r *runner) code(p kernels.Problem, v kernels.Variant) (record.CodeHash, error) {
+// code identifies the code that a variant runs on the run's kind of device.
+func (r *runState) code(p kernels.Problem, v kernels.Variant) (record.CodeHash, error) {
 	return HashCode(r.registry, r.identity, p, v, r.info)
 }
 
-// key is that of a measurement of the run, whose code was read when it was laid out.
-func (r *runner) key(t *Task, v kernels.Variant, pr record.Protocol) string {
+// key computes the key of a variant's record in this run; layOut has read its code.
+func (r *runState) key(t *Task, v kernels.Variant, pr record.Protocol) string {
 	code, _ := r.code(t.Problem, v)
 	return record.Key(t.Problem, v, r.info, code.String(), pr, t.BaseOf)
 }
 
-// takeJob removes v's next job from the queue: the one announced to v's device,
-// else the first that was announced to none, else, as no device may idle while
-// there is work, the first. Jobs that v has given back too often are for others.
-// While others may still give theirs back it waits.
-func (r *runner) takeJob(ctx context.Context, v *visitor) *job {
+// takeJob removes v's next job from the queue: the one announced to v's device, else the first that was
+// announced to none, else the first, as no device may idle while there is work. It leaves jobs that v
+// has given back too often to others. While other loops may still give theirs back it waits. It returns
+// nil when no job is left for v.
+func (r *runState) takeJob(ctx context.Context, v *deviceLoop) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rank := func(j *job) int {
@@ -309,20 +307,19 @@ func (r *runner) takeJob(ctx context.Context, v *visitor) *job {
 	}
 }
 
-// announceLimit says how many problems a device's compiler knows of beside the one that is measured: it
-// compiles their first variants while a search waits for its last one, or decides. Where several
-// visitors share a GPU each has one, as then the others' work fills the machine.
-func (v *visitor) announceLimit() int {
+// announceLimit returns how many jobs are announced to a device's compiler beside the one that is
+// measured. The compiler works on them while a search decides or waits for its last variant. Where
+// several loops share a GPU each has one, as the others' work fills the machine.
+func (v *deviceLoop) announceLimit() int {
 	if v.shares() {
 		return 1
 	}
 	return 2
 }
 
-// announce marks a job that v shall take later, and leaves it in the queue. It is nil where every
-// job has a device already, or v has enough. What it returns is a copy, as another visitor may take
-// the job meanwhile.
-func (r *runner) announce(v *visitor) *job {
+// announce marks a job that v shall take later, leaves it in the queue and returns a copy, as another
+// loop may take the job meanwhile. It returns nil where every job is announced already, or v has enough.
+func (r *runState) announce(v *deviceLoop) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
@@ -344,9 +341,9 @@ func (r *runner) announce(v *visitor) *job {
 	return nil
 }
 
-// batch are records on their way to the sink, as one append.
+// A batch is records on their way to the store, as one append.
 type batch struct {
-	gate   *gate // of the visitor
+	gpu    *gpuLock // of the loop that made it
 	recs   []*record.Record
 	busy   float64
 	left   int // variants of the problem after them
@@ -355,61 +352,62 @@ type batch struct {
 	searched, short bool
 }
 
-// keep appends records, counts them and tells the observer.
-func (r *runner) keep(f batch) error {
+// appendBatch appends a batch to the store, counts its records and tells the observer.
+func (r *runState) appendBatch(b batch) error {
 	var lines []interface{ CheckValid() error }
-	for _, rec := range f.recs {
+	for _, rec := range b.recs {
 		lines = append(lines, rec)
 	}
-	if err := r.sink.AppendAll(lines...); err != nil {
+	if err := r.store.AppendAll(lines...); err != nil {
 		return err
 	}
-	if f.searched && r.o.Finished != nil {
-		if err := r.o.Finished(f.recs); err != nil {
+	if b.searched && r.options.Finished != nil {
+		if err := r.options.Finished(b.recs); err != nil {
 			return err
 		}
 	}
-	f.gate.busy += time.Duration(f.busy * float64(time.Second))
-	if f.searched {
-		r.sum.Problems++
+	b.gpu.busy += time.Duration(b.busy * float64(time.Second))
+	if b.searched {
+		r.totals.Problems++
 	}
-	if f.short {
-		r.sum.Short++
+	if b.short {
+		r.totals.Short++
 	}
-	done := &r.sum.Measured
-	if r.o.Search != nil { // how many variants it will measure, nobody knows
-		if done = &r.through; !f.stream {
-			r.through++
+	done := &r.totals.Measured
+	if r.options.Search != nil { // how many variants it will measure, nobody knows
+		if done = &r.searched; !b.stream {
+			r.searched++
 		}
 	}
-	for i, rec := range f.recs {
-		if !f.stream {
-			r.sum.Measured++
+	for i, rec := range b.recs {
+		if !b.stream {
+			r.totals.Measured++
 			switch rec.Status {
 			case kernels.StatusOK:
 			case kernels.StatusRefused:
-				r.sum.Refused++
+				r.totals.Refused++
 			default:
-				r.sum.Failed++
+				r.totals.Failed++
 			}
 		}
-		if r.o.Observe != nil {
-			e := ProgressEvent{Record: rec, Done: *done, Total: r.total, Left: f.left + len(f.recs) - i - 1}
+		if r.options.Observe != nil {
+			e := ProgressEvent{Record: rec, Done: *done, Total: r.total, Left: b.left + len(b.recs) - i - 1}
 			if len(rec.SamplesUS) > 0 {
 				e.Median = stats.Median(rec.SamplesUS)
 			}
-			r.o.Observe(e)
+			r.options.Observe(e)
 		}
 	}
 	return nil
 }
 
-// A visitor drives one device. Several may drive one GPU, each by a process of its own.
-type visitor struct {
-	gate          *gate
-	run           *runner
+// A deviceLoop takes jobs and measures them on one device, in a goroutine. Several may drive one GPU,
+// each through a process of its own.
+type deviceLoop struct {
+	gpu           *gpuLock
+	run           *runState
 	dev           kernels.Device
-	out           chan<- batch // read until all visitors are done, so a send gets through
+	out           chan<- batch // read until all loops are done, so a send gets through
 	warmed        bool
 	waited        time.Duration // for its turns
 	noise         float64       // relative standard deviation of a launch of the last stream
@@ -417,15 +415,15 @@ type visitor struct {
 	diedPreparing int
 }
 
-// send sends what is finished to who keeps it.
-func (v *visitor) send(f batch) {
-	f.gate = v.gate
-	v.out <- f
+// send sends finished records to Run's loop, which appends them.
+func (v *deviceLoop) send(b batch) {
+	b.gpu = v.gpu
+	v.out <- b
 }
 
-// work takes jobs until none is left. The next one is announced to the device
-// before the current one is measured, so that it compiles meanwhile.
-func (v *visitor) work(ctx context.Context) error {
+// work takes jobs until none is left. Before it measures a job it announces the next one to the device,
+// so that its variants compile meanwhile.
+func (v *deviceLoop) work(ctx context.Context) error {
 	defer v.run.markIdle(v)
 	for {
 		j := v.run.takeJob(ctx, v)
@@ -438,7 +436,7 @@ func (v *visitor) work(ctx context.Context) error {
 		for next := v.run.announce(v); next != nil; next = v.run.announce(v) {
 			v.prefetch(next)
 		}
-		err := v.do(ctx, j)
+		err := v.measureJob(ctx, j)
 		switch gone := (*kernels.DeviceLoss)(nil); {
 		case errors.As(err, &gone) && ctx.Err() == nil:
 			if v.run.giveBack(v, j, err) {
@@ -451,11 +449,11 @@ func (v *visitor) work(ctx context.Context) error {
 	}
 }
 
-// prefetch announces what a job visits first: all of a grid's variants, of a search what is visited
-// whatever the strategy, and the winners of the problems nearby so far.
-func (v *visitor) prefetch(j *job) {
+// prefetch announces to the device's compiler the variants that a job visits first: all of a grid's; for
+// a search the stream, the base, those to keep, and the winners of nearby problems so far.
+func (v *deviceLoop) prefetch(j *job) {
 	vs := []kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}
-	if o := v.run.o.Search; o != nil {
+	if o := v.run.options.Search; o != nil {
 		vs = append(append(vs, j.Base), j.Keep...)
 		for _, i := range o.Known.Winners(&search.Candidates{Problem: j.Problem, Variants: j.Variants}, 4) {
 			vs = append(vs, j.Variants[i])
@@ -466,21 +464,22 @@ func (v *visitor) prefetch(j *job) {
 	v.dev.Prefetch(j.Problem, vs)
 }
 
-// do measures one job. What keeps it from that is nobody's result.
-func (v *visitor) do(ctx context.Context, j *job) error {
-	m := &searchMeasurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(),
+// measureJob measures one job: a search, a race or a grid. Where the device is lost the error is a
+// kernels.DeviceLoss.
+func (v *deviceLoop) measureJob(ctx context.Context, j *job) error {
+	m := &searchMeasurer{loop: v, job: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(),
 		Session: &Session{Device: v.dev, Registry: v.run.registry, Problem: j.Problem, Base: j.Base,
-			Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed, ledger: v.ledger,
-			EmptyUS: v.run.o.Run.EmptyUS()}}
+			Protocol: v.run.options.Run.Protocol, Seed: v.run.options.Seed, ledger: v.ledger,
+			EmptyUS: v.run.options.Run.EmptyUS()}}
 	defer m.Close()
-	defer m.spend()
+	defer m.noteSpent()
 	err := m.begin(ctx)
-	switch o := v.run.o; {
+	switch o := v.run.options; {
 	case err != nil:
 	case o.Search != nil:
 		err = m.search(ctx)
-	case o.Contest > 0:
-		err = m.contest(ctx)
+	case o.RaceRounds > 0:
+		err = m.race(ctx)
 	default:
 		err = m.grid(ctx)
 	}

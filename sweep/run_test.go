@@ -153,7 +153,7 @@ func fake() *devicetest.Fake { return &devicetest.Fake{Registry: registry} }
 func isStream(v kernels.Variant) bool { return strings.HasSuffix(v.Family, "/stream") }
 
 // mustRun is Run on fakes, without trouble.
-func mustRun(t testing.TB, ts []Task, sink Sink, o RunOptions, fakes ...*devicetest.Fake) Totals {
+func mustRun(t testing.TB, ts []Task, sink RecordStore, o RunOptions, fakes ...*devicetest.Fake) Totals {
 	t.Helper()
 	sum, err := Run(t.Context(), registry, devices(fakes...), ts, sink, o)
 	assert.NoError(t, err)

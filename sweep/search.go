@@ -15,7 +15,7 @@ import (
 	"normbench/sweep/search"
 )
 
-// SearchOptions says how Run looks for winners.
+// SearchOptions say how Run looks for winners.
 type SearchOptions struct {
 	Strategy string
 	Budget   search.Budget
@@ -34,13 +34,17 @@ func (s *SearchOptions) IsGrid() bool { return s.Strategy == search.Grid }
 // no proof. As many samples in 24 rounds find a base that is slowed by half in 61 of 64 cells where 12
 // rounds of three find it in 40 (TestSweepIsRarelyWrongOnANoisyMachine).
 const (
+	// FinalRounds is the default number of rounds of the finals, FinalLaunches the launches of a visit.
+	// On a CPU it is one: other programs slow a whole visit, and one spoiled round of twelve leaves no
+	// proof. As many samples in 24 rounds find a base that is slowed by half in 61 of 64 problems where
+	// 12 rounds of three find it in 40 (TestSweepRates).
 	FinalRounds   = 24
 	FinalLaunches = 2
 	CPULaunches   = 1
 )
 
-// SearchBy has a run, whose protocol is a grid's, search: it and its finals take times in their own
-// ways.
+// SearchBy turns a grid's run into a search. It changes the protocol of the run and makes that of its
+// finals.
 func (o *RunOptions) SearchBy(s *SearchOptions) {
 	o.Search = s
 	pr := &o.Run.Protocol
@@ -52,16 +56,17 @@ func (o *RunOptions) SearchBy(s *SearchOptions) {
 	pr.Phase = record.PhaseSearch
 }
 
-// unsearchedVariants are all variants of a task, unless its base has a record of the finals, which is the
-// last that a search writes. The base is of searches in other families too: so one saw all that
-// this task keeps, and another of its variants.
-func (r *runner) unsearchedVariants(t Task) []kernels.Variant {
-	final := r.o.Search.Final.Protocol
+// unsearchedVariants lists all variants of a task that must be searched, none of one that was. It was
+// searched if its base has a record of finals, which is the last that a search writes. Searches in other
+// families have the base too, so one must also have seen all variants that this task keeps, and another
+// variant.
+func (r *runState) unsearchedVariants(t Task) []kernels.Variant {
+	final := r.options.Search.Final.Protocol
 	seen, others := 0, len(t.Variants) == 1
 	for _, v := range t.Variants {
 		known := false
-		for _, pr := range []record.Protocol{r.o.Run.Protocol, final} {
-			if _, ok := r.sink.Status(r.key(&t, v, pr)); ok {
+		for _, pr := range []record.Protocol{r.options.Run.Protocol, final} {
+			if _, ok := r.store.Status(r.key(&t, v, pr)); ok {
 				known = true
 				seen++
 			}
@@ -74,11 +79,11 @@ func (r *runner) unsearchedVariants(t Task) []kernels.Variant {
 	if !others || !r.hasRecord(r.key(&t, t.Base, final)) {
 		return t.Variants
 	}
-	r.sum.Skipped += seen
+	r.totals.Skipped += seen
 	return nil
 }
 
-// CheckBudget refuses a budget that cannot measure the base of so many problems.
+// CheckBudget refuses a budget with fewer configs than there are problems, as each needs its base.
 func CheckBudget(b search.Budget, problems int) error {
 	if b.Configs > 0 && b.Configs < problems {
 		return hint.Errorf(fmt.Sprintf("give %d or more, or fewer --shapes", problems),
@@ -99,21 +104,22 @@ func NewShortBudgetError(p kernels.Problem, n int, budget string, took time.Dura
 		"budget %s is spent by %s alone", budget, what)
 }
 
-// spend takes note of what the search of a job has cost; of one that could not be opened too, as
-// its share is then for others.
-func (m *searchMeasurer) spend() {
-	run := m.v.run
+// noteSpent adds what the search of a job has used to the run's total, and takes its variants off those
+// to come. It is called for a job that could not be opened too, as its share is then for others.
+func (m *searchMeasurer) noteSpent() {
+	run := m.loop.run
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	run.spent.Seconds += m.spent.Seconds
 	run.spent.Configs += m.spent.Configs
-	run.toCome -= len(m.j.Variants)
+	run.toCome -= len(m.job.Variants)
 }
 
-// search looks for the problem's winner and measures it again.
+// search looks for the problem's winner, measures the best again in finals, and sends all records as one
+// append.
 func (m *searchMeasurer) search(ctx context.Context) error {
-	o := m.v.run.o.Search
-	space := m.v.space(m.j)
+	o := m.loop.run.options.Search
+	space := m.loop.candidates(m.job)
 	start := time.Now()
 	share := space.Allow.Seconds
 	space.Allow.Seconds *= searchShare
@@ -133,7 +139,7 @@ func (m *searchMeasurer) search(ctx context.Context) error {
 		left = share - max(m.Busy, time.Since(m.begun).Seconds())
 	}
 	var finals []*record.Record
-	err = m.v.takeTurn(ctx, func() (err error) {
+	err = m.loop.takeTurn(ctx, func() (err error) {
 		finals, err = m.finals(ctx, board, left)
 		return err
 	})
@@ -147,46 +153,47 @@ func (m *searchMeasurer) search(ctx context.Context) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	m.v.send(batch{recs: recs, busy: m.Busy, searched: true, short: board.Short})
+	m.loop.send(batch{recs: recs, busy: m.Busy, searched: true, short: board.Short})
 	return nil
 }
 
-// searchShare is what the search has of a problem's share of a budget of time. The rest is for its
-// finals.
+// searchShare is the part of a problem's share of a time budget that its search may use. The rest is for
+// its finals.
 const searchShare = 0.6
 
-// space is what the strategy gets to see of a job, and what it may use.
-func (v *visitor) space(j *job) *search.Candidates {
-	o := v.run.o.Search
+// candidates makes the space of a job's search: its variants, those to keep, and what it may use.
+func (v *deviceLoop) candidates(j *job) *search.Candidates {
+	o := v.run.options.Search
 	s := &search.Candidates{Problem: j.Problem, SMs: v.run.info.SMs, Variants: j.Variants, Known: o.Known,
-		Full: v.run.o.Run.Protocol.Samples, Noise: v.noise, Seed: v.run.o.Seed}
+		Full: v.run.options.Run.Protocol.Samples, Noise: v.noise, Seed: v.run.options.Seed}
 	for _, k := range append([]kernels.Variant{j.Base}, j.Keep...) {
 		s.Keep = append(s.Keep, slices.Index(j.Variants, k))
 	}
 	v.run.mu.Lock()
 	defer v.run.mu.Unlock()
 	b := o.Budget
-	b.Time *= time.Duration(v.run.visitors) // who waits, waits for all of them at once
+	b.Time *= time.Duration(v.run.loops) // who waits, waits for all of them at once
 	s.Allow = b.Allow(len(j.Variants), v.run.toCome, v.run.spent)
 	return s
 }
 
 // Announce implements search.Measurer.
-func (m *searchMeasurer) Announce(vs []kernels.Variant) { m.v.dev.Prefetch(m.j.Problem, vs) }
+func (m *searchMeasurer) Announce(vs []kernels.Variant) { m.loop.dev.Prefetch(m.job.Problem, vs) }
 
-// Visit implements search.Measurer. Compiling counts for who waits; the others' turns do not.
+// Visit implements search.Measurer. busy includes compiling, for which a person waits, but not the turns
+// of other loops.
 func (m *searchMeasurer) Visit(ctx context.Context, v kernels.Variant, launches int) (
 	us []float64, busy float64, err error) {
-	start, before, waited := time.Now(), m.Busy, m.v.waited
+	start, before, waited := time.Now(), m.Busy, m.loop.waited
 	us, err = m.visit(ctx, v, launches)
-	return us, max(m.Busy-before, (time.Since(start) - m.v.waited + waited).Seconds()), err
+	return us, max(m.Busy-before, (time.Since(start) - m.loop.waited + waited).Seconds()), err
 }
 
-// records are what the search saw, in the order in which it came to it.
+// records makes the records of the search's visits, in the order of first visits.
 func (m *searchMeasurer) records(b *search.Board) []*record.Record {
 	var recs []*record.Record
 	for _, i := range b.Order() {
-		rec := m.record(&m.v.run.o.Run, m.j.Variants[i], b.Failure(i))
+		rec := m.record(&m.loop.run.options.Run, m.job.Variants[i], b.Failure(i))
 		if rec.Status == kernels.StatusOK {
 			rec.SamplesUS = b.Samples(i)
 			if n := b.Visits(i); len(n) > 1 {

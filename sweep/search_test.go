@@ -24,7 +24,7 @@ func searching(strategy string, b search.Budget) RunOptions {
 // contesting are options of a contest of so many rounds.
 func contesting(rounds int) RunOptions {
 	o := options(rounds)
-	o.Contest, o.Run.Protocol = rounds, ContestProtocol(o.Run.Protocol, "test", rounds)
+	o.RaceRounds, o.Run.Protocol = rounds, RaceProtocol(o.Run.Protocol, "test", rounds)
 	return o
 }
 
@@ -55,7 +55,7 @@ func byPhase(m *memorySink) (searched, finals []*record.Record) {
 func TestSearchMarksOneWinnerInOneAppend(t *testing.T) {
 	ts := tasks(t, 150, pool[0], "rmsnorm/bwd/600x1024/bf16")
 	preset := ts[0].Variants[40]
-	ts[0].Add(preset)
+	ts[0].AddKept(preset)
 	ts[0].Checked = preset
 	for _, strategy := range search.Names() {
 		sink := &memorySink{}

@@ -11,10 +11,9 @@ import (
 	"normbench/sweep/stats"
 )
 
-// SelfTest holds a device's timer against what is known: kernels that do
-// nothing or spin for a given time, the same reading cold and warm, a copy that
-// normbench did not write. The floor is an empty launch, in microseconds. The error is trouble
-// with the device; a trial that is not OK is not.
+// SelfTest compares a device's timer with what is known: kernels that do nothing or spin for a given
+// time, the same read cold and warm, and a copy that normbench did not write. floor is the time of an
+// empty launch in microseconds. A trial that fails is in trials; the error is a failure of the device.
 func SelfTest(ctx context.Context, r *kernels.Registry,
 	dev kernels.Device) (trials []record.Trial, floor float64, err error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
@@ -27,8 +26,8 @@ func SelfTest(ctx context.Context, r *kernels.Registry,
 	return s.trials, s.floor, nil
 }
 
-// Floor is the median time of an empty launch, in microseconds: the part of every short time that
-// is the host's and the driver's, not the kernel's.
+// Floor measures the median time of an empty launch, in microseconds: the part of every short time that
+// the host and the driver take.
 func Floor(ctx context.Context, r *kernels.Registry, dev kernels.Device) (float64, error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
 	defer s.close()
@@ -39,6 +38,7 @@ func Floor(ctx context.Context, r *kernels.Registry, dev kernels.Device) (float6
 	return stats.Median(us), nil
 }
 
+// A selfTest is the state of one SelfTest.
 type selfTest struct {
 	ctx      context.Context
 	registry *kernels.Registry
@@ -50,7 +50,7 @@ type selfTest struct {
 	checked  map[kernels.Variant]bool // what was right on it
 }
 
-// open puts p on the device, unless it is there.
+// open makes a session for p, unless it is the current one's problem.
 func (s *selfTest) open(p kernels.Problem) {
 	if s.session == nil || s.session.Problem != p {
 		s.close()
@@ -65,21 +65,22 @@ func (s *selfTest) close() {
 	}
 }
 
+// add adds a trial; found is a format for args.
 func (s *selfTest) add(ok bool, name, wanted, found string, args ...any) {
 	s.trials = append(s.trials,
 		record.Trial{Name: name, Found: fmt.Sprintf(found, args...), Wanted: wanted, OK: ok})
 }
 
-// problem is a forward with x and y of about so many bytes each.
+// problem makes a forward whose x and y have about so many bytes each.
 func (s *selfTest) problem(bytes int64) kernels.Problem {
 	const cols = 4096
 	return kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: max(bytes/(2*cols), 1),
 		N: cols, DType: kernels.BF16, Weight: kernels.BF16}
 }
 
-// time takes samples of a family on a problem, in microseconds, the first
-// dropped: of its first launch where o has Stages, else of the whole plan. What moves
-// tensors is checked before its first.
+// time takes samples of a family on a problem, in microseconds, and drops the first. With o.Stages they
+// are times of the first launch, else of the whole plan. It checks the answer of a family that moves
+// tensors before its first time.
 func (s *selfTest) time(p kernels.Problem, family string, samples int,
 	o kernels.TimeOptions) ([]float64, error) {
 	f, err := s.registry.Lookup(family)
@@ -110,12 +111,13 @@ func (s *selfTest) time(p kernels.Problem, family string, samples int,
 	return record.Micros(seconds[1:]), nil
 }
 
+// coldOptions makes the options for cold samples.
 func (s *selfTest) coldOptions() kernels.TimeOptions {
 	return kernels.TimeOptions{Flush: ColdProtocol(s.info, 1).Flush}
 }
 
-// launchSamples are those of kernels that do next to nothing. On a cpu each waits for a flush of
-// milliseconds, and a quarter of them shows as much.
+// launchSamples returns how many samples are taken of kernels that do next to nothing. On a CPU each
+// waits for a flush of milliseconds, and a quarter of them shows as much.
 func (s *selfTest) launchSamples() int {
 	if s.info.Kind == kernels.KindCPU {
 		return 25
@@ -123,9 +125,9 @@ func (s *selfTest) launchSamples() int {
 	return 100
 }
 
-// largeProblem makes the tensor that rates are taken on: 1 GiB moved on a GPU, less where its float64
-// answers would not fit. On a cpu these answers take longer than all else, so it is a quarter of the
-// cache: it is read cold, behind a flush, and takes longer than most kernels of a first sweep.
+// largeProblem makes the problem on which rates are measured: 1 GiB moved on a GPU, less where its
+// float64 answers would not fit. On a CPU these answers take longer than all else, so it has a quarter
+// of the cache: it is read cold, behind a flush, and takes longer than most kernels of a first sweep.
 func (s *selfTest) largeProblem() kernels.Problem {
 	if s.info.Kind == kernels.KindCPU {
 		return s.problem(s.info.CacheBytes / 4)
@@ -137,7 +139,7 @@ func (s *selfTest) largeProblem() kernels.Problem {
 	return s.problem(bytes)
 }
 
-// state asks the sensors of a GPU for what no trial of a timer shows.
+// state adds a trial that Confidential Computing is off, which no trial of a timer shows.
 func (s *selfTest) state() error {
 	sensor, ok := s.dev.(kernels.Sensor)
 	if !ok || s.info.Kind != kernels.KindCUDA {
@@ -164,7 +166,8 @@ func (s *selfTest) warmUp() error {
 	})
 }
 
-// launches holds the timer against kernels whose time is known.
+// launches adds trials of kernels whose time is known: an empty launch, a spin, and pairs of launches,
+// between which the host must leave no gap.
 func (s *selfTest) launches() error {
 	smallest := s.problem(0)
 	median := map[string]float64{}
@@ -206,8 +209,8 @@ func (s *selfTest) launches() error {
 	return nil
 }
 
-// checkColdReads shows that cold is cold: what fits into a part of the cache is
-// read faster when it is left there.
+// checkColdReads adds a trial that cold samples are cold: tensors that fit into a part of the cache are
+// read faster when they are left there.
 func (s *selfTest) checkColdReads() error {
 	small := s.problem(s.info.CacheBytes / 8)
 	var times [2]float64
@@ -224,10 +227,10 @@ func (s *selfTest) checkColdReads() error {
 	return nil
 }
 
-// checkL2Eviction shows that the flush evicts what a kernel asked the L2 to keep. The same kernel is timed
-// where its tensor was kept and where it was released, behind the flush and, as a control, behind
-// a plain reading of as many bytes, which kept lines survive. Where they do not, as below sm_80
-// or on a slice of a GPU, nothing is kept from any flush.
+// checkL2Eviction adds a trial that the flush evicts lines that a kernel asked the L2 to keep. It times
+// the same kernel where its tensor was kept and where it was released, behind the flush and, as a
+// control, behind a plain read of as many bytes, which kept lines survive. Where they do not, as below
+// sm_80 or on a slice of a GPU, nothing is kept from any flush.
 func (s *selfTest) checkL2Eviction() error {
 	if s.info.Kind != kernels.KindCUDA {
 		return nil
@@ -256,7 +259,8 @@ func (s *selfTest) checkL2Eviction() error {
 	return nil
 }
 
-// rates holds the stream against a copy by the driver (cpu: the Go runtime).
+// rates adds trials of the stream's rate against a copy by the driver (on a CPU by the Go runtime),
+// against the memory's peak, and of its noise.
 func (s *selfTest) rates() error {
 	p := s.largeProblem()
 	moved := 2 * p.M * p.N * p.DType.Size()

@@ -12,8 +12,8 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Session is a problem on a device. It opens the problem when something is to be done with it,
-// and again if a failure took it away. One goroutine uses it.
+// A Session is a problem on a device. It opens the problem when it is needed, and again after a failure.
+// One goroutine uses it.
 type Session struct {
 	Device   kernels.Device
 	Registry *kernels.Registry
@@ -34,7 +34,7 @@ type Session struct {
 	sensed time.Time // when the device last said that it is fit
 }
 
-// Close takes the problem off the device.
+// Close closes the problem on the device.
 func (s *Session) Close() {
 	if s.bench != nil {
 		s.bench.Close()
@@ -42,13 +42,13 @@ func (s *Session) Close() {
 	}
 }
 
-// Stream is the variant that copies the problem's tensors.
+// Stream returns the variant that copies the problem's tensors.
 func (s *Session) Stream() kernels.Variant {
 	return kernels.Variant{Family: s.Registry.StreamOf(s.Problem)}
 }
 
-// Open opens the problem if it is not open, with another try if the device fails. One that dies of
-// it again and again is a *kernels.DeviceLoss.
+// Open opens the problem if it is not open, and tries again with pauses if the device fails. If the
+// device dies each time the error is a *kernels.DeviceLoss.
 func (s *Session) Open(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := s.open(ctx)
@@ -67,7 +67,8 @@ func (s *Session) Open(ctx context.Context) error {
 	}
 }
 
-// open is one try. After a failure that took the problem away the device must also run its stream.
+// open tries once to open the problem. After a failure that closed the problem the device must also run
+// its stream.
 func (s *Session) open(ctx context.Context) (err error) {
 	if s.bench != nil {
 		return nil
@@ -88,33 +89,34 @@ func (s *Session) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// proveDevice checks and times the stream, to see whether the device works at all. A device that fails now and
-// then may pass once by luck, so it repeats that while the ledger cannot tell: as long as the stream was
-// never seen to fail, and has not passed often.
+// proveDevice checks and times the stream, to see whether the device works at all. A device that fails
+// now and then may pass once by luck. So it repeats this while the ledger cannot tell: as long as the
+// stream was never seen to fail, and has not passed often.
 func (s *Session) proveDevice(ctx context.Context) error {
 	for n := 0; ; n++ {
-		op, err := opCheck, error(nil)
+		op, err := requestCheck, error(nil)
 		if n%2 == 0 {
 			_, err = s.bench.Check(ctx, s.Stream(), 1)
 		} else {
-			op = opTime
+			op = requestTime
 			_, err = s.bench.Time(ctx, s.Stream(), kernels.TimeOptions{Samples: 1})
 		}
 		if f := FailureOf(err); f == nil || f.Broken {
-			s.note(s.Stream(), op, f != nil)
+			s.noteAnswer(s.Stream(), op, f != nil)
 		}
-		if all := s.ledger.own[opCheck].plus(s.ledger.own[opTime]); err != nil || n > 0 &&
+		if all := s.ledger.own[requestCheck].plus(s.ledger.own[requestTime]); err != nil || n > 0 &&
 			(n == proofs || all.deaths > 0 || all.answers >= proven) {
 			return err
 		}
 	}
 }
 
-func (s *Session) note(v kernels.Variant, op requestKind, died bool) (guilty bool, why string) {
-	return s.ledger.note(failureKey{s.Problem, v, op}, v == s.Stream(), v == s.Base, died)
+// noteAnswer counts an answer or a death of a variant in the ledger; see ledger.noteAnswer.
+func (s *Session) noteAnswer(v kernels.Variant, op requestKind, died bool) (guilty bool, why string) {
+	return s.ledger.noteAnswer(failureKey{s.Problem, v, op}, v == s.Stream(), v == s.Base, died)
 }
 
-// closeLost closes the problem if the device lost it in a failure.
+// closeLost closes the problem if err says that the device lost it, and returns whether it did.
 func (s *Session) closeLost(err error) bool {
 	f := FailureOf(err)
 	if f == nil || !f.Broken {
@@ -125,11 +127,14 @@ func (s *Session) closeLost(err error) bool {
 	return true
 }
 
-// do opens the problem and runs what on a variant, and tries again where the device dies. If the variant is
-// not to blame, the error is a *kernels.DeviceLoss in the end. Before it repeats a variant on which the
-// device died, it runs the stream in the variant's place half of the time, chosen by a coin: a device
-// that dies now and then, whatever it runs, then dies of the stream as often.
-func (s *Session) do(ctx context.Context, v kernels.Variant, op requestKind,
+// runUntilBlamed opens the problem, runs what on a variant, and repeats it where the device dies, until
+// the variant answers or is to blame. If the variant is not to blame in the end, the error is a
+// *kernels.DeviceLoss.
+//
+// Before it repeats a variant on which the device died, it runs the stream in the variant's place half
+// of the time, chosen by a coin: a device that dies now and then, whatever it runs, then dies of the
+// stream as often.
+func (s *Session) runUntilBlamed(ctx context.Context, v kernels.Variant, op requestKind,
 	what func(kernels.Bench, kernels.Variant) error) error {
 	for try := 1; ; try++ {
 		err := s.Open(ctx)
@@ -148,14 +153,14 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op requestKind,
 		case err != nil && (f == nil || ctx.Err() != nil):
 			return err
 		case !lost:
-			s.note(variant, op, false)
+			s.noteAnswer(variant, op, false)
 			if variant == v {
 				return err
 			}
 			try--
 			continue
 		case !f.Before:
-			if guilty, why := s.note(variant, op, true); guilty {
+			if guilty, why := s.noteAnswer(variant, op, true); guilty {
 				blamed := *f
 				blamed.Reason += why
 				return &blamed
@@ -170,8 +175,8 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op requestKind,
 	}
 }
 
-// Sense asks the device how it is; one without sensors says nothing. A device that dies of it is
-// asked again, and retired if it dies of that, too: it cannot be trusted, and no variant is to blame.
+// Sense reads the device's sensors; a device without sensors has a zero Reading. A device that dies of
+// it is asked again, and retired if it goes on dying: it cannot be trusted, and no variant is to blame.
 func (s *Session) Sense(ctx context.Context) (r kernels.Reading, err error) {
 	sensor, ok := s.Device.(kernels.Sensor)
 	if !ok {
@@ -188,14 +193,14 @@ func (s *Session) Sense(ctx context.Context) (r kernels.Reading, err error) {
 	return r, goneError(s.Device, "sensors", FailureOf(err))
 }
 
-// Repeats are the runs of a variant whose bits are compared.
+// Repeats is how often a check runs a variant, to compare the bits of its outputs.
 const Repeats = 2
 
-// Check runs a variant so many times and compares its outputs with the reference. A wrong answer is
-// in the check, and no error.
+// Check runs a variant so many times and compares its outputs with the reference. A wrong answer is in
+// the check; it is no error.
 func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check,
 	err error) {
-	err = s.do(ctx, v, opCheck, func(b kernels.Bench, v kernels.Variant) error {
+	err = s.runUntilBlamed(ctx, v, requestCheck, func(b kernels.Bench, v kernels.Variant) error {
 		c, err = b.Check(ctx, v, repeats)
 		s.Busy += c.Busy
 		return err
@@ -203,8 +208,8 @@ func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c 
 	return c, err
 }
 
-// Time takes so many samples of a variant in one visit, in microseconds. Those that the protocol
-// discards come on top. A time that cannot be true is a failure.
+// Time takes so many samples of a variant in one visit, in microseconds, behind those that the protocol
+// discards. A time that cannot be true is a failure.
 func (s *Session) Time(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
 	pr := s.Protocol
 	t, err := s.time(ctx, v, pr.TimeOptions(launches+pr.Discard))
@@ -222,9 +227,10 @@ func (s *Session) Time(ctx context.Context, v kernels.Variant, launches int) ([]
 	return us, nil
 }
 
+// time takes samples as the options say.
 func (s *Session) time(ctx context.Context, v kernels.Variant,
 	o kernels.TimeOptions) (t kernels.Timing, err error) {
-	err = s.do(ctx, v, opTime, func(b kernels.Bench, v kernels.Variant) error {
+	err = s.runUntilBlamed(ctx, v, requestTime, func(b kernels.Bench, v kernels.Variant) error {
 		t, err = b.Time(ctx, v, o)
 		s.Busy += t.Busy
 		return err
@@ -232,59 +238,58 @@ func (s *Session) time(ctx context.Context, v kernels.Variant,
 	return t, err
 }
 
-// MinClock is the share of its full clock below which a device's times are
-// rejected, as nvbench does.
+// MinClock is the fraction of its full clock below which a device's times are rejected, as nvbench does.
 const MinClock = 0.75
 
-// fitFor is how long a device counts as fit: asking takes as long as a short visit.
+// fitFor is how long a device counts as fit after a reading: a reading takes as long as a short visit.
 const fitFor = 50 * time.Millisecond
 
-// fit says whether the device was fit within fitFor.
-func (s *Session) fit() bool { return time.Since(s.sensed) < fitFor }
+// wasFitJustNow says whether a reading within fitFor found the device fit.
+func (s *Session) wasFitJustNow() bool { return time.Since(s.sensed) < fitFor }
 
-// unfitReason says why the device was not fit by a reading; empty if it was.
-func (s *Session) unfitReason(r kernels.Reading) (why string) {
+// noteReading says why the device is not fit by a reading, "" if it is; then it notes the time.
+func (s *Session) noteReading(r kernels.Reading) (why string) {
 	if why = r.Unfit(MinClock); why == "" {
 		s.sensed = time.Now()
 	}
 	return why
 }
 
-// Fit is Time, again where the device was not fit for it: shared, throttled, or at a low clock.
-// After a few tries the variant is unfit.
-func (s *Session) Fit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
+// TimeFit is Time, repeated where the device was not fit: shared, throttled, or at a low clock. After a
+// few tries the variant's failure is unfit.
+func (s *Session) TimeFit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
 	const tries = 5
 	why := ""
 	for range tries {
 		us, err := s.Time(ctx, v, launches)
-		if err != nil || s.fit() {
+		if err != nil || s.wasFitJustNow() {
 			return us, err
 		}
 		state, err := s.Sense(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if why = s.unfitReason(state); why == "" {
+		if why = s.noteReading(state); why == "" {
 			return us, nil
 		}
 	}
 	return nil, kernels.Failf(kernels.StatusUnfit, "rejected %d times: %s", tries, why)
 }
 
-// FailureOf is the failure in an error, or nil.
+// FailureOf returns the *kernels.Failure in an error's chain, or nil.
 func FailureOf(err error) (f *kernels.Failure) {
 	errors.As(err, &f)
 	return f
 }
 
-// StageTimes are the times of each launch of a variant, taken in a pass of their own.
+// StageTimes are the times of each launch of a plan, taken in a pass of their own.
 type StageTimes struct {
-	By    string // such as kernels.ByExposed
-	Of    []record.Stage
-	GapUS float64 // median time between them; 0 where it is not known
+	By     string // such as kernels.ByExposed
+	Stages []record.Stage
+	GapUS  float64 // median time between them; 0 where it is not known
 }
 
-// Stages times what each launch of a variant adds to its time (kernels.ByExposed).
+// Stages measures what each launch of a variant adds to its time (kernels.ByExposed).
 func (s *Session) Stages(ctx context.Context, v kernels.Variant) (StageTimes, error) {
 	pr := s.Protocol
 	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
@@ -299,12 +304,12 @@ func (s *Session) Stages(ctx context.Context, v kernels.Variant) (StageTimes, er
 	}
 	for _, stage := range t.Stages {
 		us := record.Micros(stage.Seconds[pr.Discard:])
-		x.Of = append(x.Of, record.Stage{Stage: stage.Stage, SamplesUS: us})
+		x.Stages = append(x.Stages, record.Stage{Stage: stage.Stage, SamplesUS: us})
 	}
 	return x, nil
 }
 
-// WarmUp repeats a visit until two in a row agree within 1%, 20 times or for a second at most:
+// WarmUp repeats a visit until two in a row agree within 1%, but 20 times or for a second at most, as
 // clocks rise under load.
 func WarmUp(visit func() (us []float64, err error)) error {
 	start, last := time.Now(), 0.0

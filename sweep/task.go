@@ -16,8 +16,7 @@ import (
 	"normbench/sweep/record"
 )
 
-// A Task is a problem with the variants to measure on it, all with complete
-// configs.
+// A Task is a problem with the variants to measure on it, all with complete configs.
 type Task struct {
 	Problem kernels.Problem
 	Base    kernels.Variant // what runs before any tuning
@@ -35,8 +34,8 @@ type Task struct {
 	Checked kernels.Variant
 }
 
-// Add puts a variant among those that a search keeps.
-func (t *Task) Add(v kernels.Variant) {
+// AddKept adds a variant that a search always measures and never eliminates.
+func (t *Task) AddKept(v kernels.Variant) {
 	if !slices.Contains(t.Variants, v) {
 		t.Variants = append(t.Variants, v)
 	}
@@ -45,19 +44,20 @@ func (t *Task) Add(v kernels.Variant) {
 	}
 }
 
-// Rivals says whether a variant may win: of a family against itself no other's does.
+// Rivals says whether a variant may win the task: any may, but only the family's own where a family is
+// measured against its own default.
 func (t *Task) Rivals(v kernels.Variant) bool { return t.BaseOf == "" || v.Family == t.BaseOf }
 
-// AddDefault puts normbench's default beside a family that is swept against itself.
+// AddDefault adds normbench's default to the task of a family that is measured against its own.
 func (t *Task) AddDefault(v kernels.Variant) {
 	t.Default = v
-	t.Add(v)
+	t.AddKept(v)
 }
 
-// Against lays out a sweep of one family against itself: each of its configs for every problem that
-// it serves and has a default for, which is the base. refused are the errors of the problems that it
-// has none for. It is an error if none is left.
-func Against(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
+// AgainstItself makes the tasks of a family against its own default: for each problem that it serves and
+// has a default for, the default as base and each of its configs. refused has the errors of the problems
+// without a default. It fails if no problem is left.
+func AgainstItself(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
 	d kernels.DeviceInfo, family string, override []kernels.Range) (tasks []Task, refused []error, err error) {
 	against, err := r.Against(family)
 	if err != nil {
@@ -89,6 +89,7 @@ func Against(ctx context.Context, r *kernels.Registry, problems []kernels.Proble
 	return nil, nil, cmp.Or(err, refused[0])
 }
 
+// servesNone makes the error of a named family that serves none of the problems.
 func servesNone(family string) error {
 	return hint.Errorf("`normbench list families` shows the op and pass of each family",
 		"family %s serves none of the problems asked for", family)
@@ -126,7 +127,7 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
 	return tasks, checkGrid(r, tasks, d, only, override)
 }
 
-// layOutTask lays out one problem.
+// layOutTask makes the task of one problem for Grid.
 func layOutTask(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []string,
 	override []kernels.Range) (Task, error) {
 	if err := p.CheckFits(d); err != nil {
@@ -138,7 +139,7 @@ func layOutTask(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, on
 	}
 	// The base takes part whatever was asked for: it is what the others are
 	// compared with.
-	t := Task{Problem: p, Base: base, BaseOf: r.Only, Variants: []kernels.Variant{base}}
+	t := Task{Problem: p, Base: base, BaseOf: r.BaseOf, Variants: []kernels.Variant{base}}
 	for _, f := range r.Candidates(p, only...) {
 		configs, refused := f.Configs(p, d, override...)
 		t.Refused += refused
@@ -151,7 +152,7 @@ func layOutTask(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, on
 	return t, nil
 }
 
-// checkGrid says which family or knob was asked for in vain.
+// checkGrid fails if a named family or a value of a knob is in no task.
 func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []string,
 	override []kernels.Range) error {
 	served := map[string]bool{}
@@ -197,7 +198,8 @@ func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []s
 	return nil
 }
 
-// refusesAll says why a family has no config for any of some problems that it serves, or nil.
+// refusesAll makes an error if a family refuses every config on all problems that it serves, with the
+// first reason; else it returns nil.
 func refusesAll(f *kernels.Family, served []kernels.Problem, d kernels.DeviceInfo) (why error) {
 	for _, p := range served {
 		s := f.Space(p, d)
@@ -215,10 +217,9 @@ func refusesAll(f *kernels.Family, served []kernels.Problem, d kernels.DeviceInf
 	return hint.Errorf(next, "every config of family %s is refused, at first as %w", f.Name, why)
 }
 
-// ColdProtocol is how a time is taken unless asked otherwise: before every
-// sample twice the size of the device's last-level cache is moved through it,
-// outside the timed interval; the first launch of a visit, which reads long after a pause,
-// is dropped; the stages are timed in a pass of their own.
+// ColdProtocol returns the default protocol: before every sample twice the size of the device's
+// last-level cache is moved through it, outside the timed interval; the first launch of a visit, which
+// reads long after a pause, is dropped; the stages are timed in a pass of their own.
 func ColdProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 	return record.Protocol{
 		Name:         "cold",
@@ -231,8 +232,8 @@ func ColdProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 	}
 }
 
-// WarmProtocol is ColdProtocol without the flush: it times what the caches
-// hold, for comparison only.
+// WarmProtocol returns ColdProtocol without the flush: it times what the caches hold, for comparison
+// only.
 func WarmProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 	p := ColdProtocol(d, samples)
 	p.Name, p.Flush, p.Cold = "warm", 0, false

@@ -113,7 +113,7 @@ func TestOwnDefaultIsTheBaseOfAFamilyAgainstItself(t *testing.T) {
 		}}
 	r := families.New()
 	r.Families = append(r.Families, mine)
-	tasks, refused, err := Against(t.Context(), r, ps, info, "mine", nil)
+	tasks, refused, err := AgainstItself(t.Context(), r, ps, info, "mine", nil)
 	assert.NoError(t, err)
 	assert.Must(t, len(tasks) == 1 && len(refused) == 1, "%v, %v", tasks, refused)
 	task := tasks[0]
@@ -121,10 +121,10 @@ func TestOwnDefaultIsTheBaseOfAFamilyAgainstItself(t *testing.T) {
 	assert.That(t, task.Problem == ps[0] && task.BaseOf == "mine" && task.Base == own && len(task.Variants) == 1 &&
 		!task.Rivals(kernels.Variant{Family: "rms_fwd/cta_reg"}), "%+v", task)
 	assert.Refused(t, refused[0], "mine refuses its own default w8 for rmsnorm/fwd/8x96/bf16: too wide")
-	_, _, err = Against(t.Context(), r, ps[2:3], info, "mine", nil)
+	_, _, err = AgainstItself(t.Context(), r, ps[2:3], info, "mine", nil)
 	assert.Refused(t, err, "mine refuses its own default w8 for rmsnorm/fwd/8x96/bf16: too wide")
-	_, _, err = Against(t.Context(), r, ps[3:], info, "mine", nil)
+	_, _, err = AgainstItself(t.Context(), r, ps[3:], info, "mine", nil)
 	assert.Refused(t, err, "family mine serves none of the problems asked for")
-	_, _, err = Against(t.Context(), r, parse(t, "rmsnorm/fwd/8x128/bf16"), info, "mine", nil)
+	_, _, err = AgainstItself(t.Context(), r, parse(t, "rmsnorm/fwd/8x128/bf16"), info, "mine", nil)
 	assert.Refused(t, err, "every config of family mine is refused, at first as too wide")
 }

@@ -226,7 +226,7 @@ func (cfg *mapConfig) book(e *env, export bool) (*launchmap.Book, []launchmap.Cl
 	}
 	classes = slices.DeleteFunc(classes, func(c launchmap.Class) bool { return c.Op != f.Op || c.Pass != f.Pass })
 	if len(classes) == 0 {
-		return nil, nil, sweep.NoProblem(f.Name)
+		return nil, nil, sweep.NewNoProblemError(f.Name)
 	}
 	return t.Book, classes, nil
 }

@@ -76,7 +76,7 @@ func fillMap(e *env, cfg *fillConfig) error {
 		return err
 	}
 	if strings.HasPrefix(d.Protocol.Search, learn.Search) {
-		d.Protocol = sweep.ContestProtocol(d.Protocol, learn.Search, d.Protocol.Samples/sweep.FinalLaunches)
+		d.Protocol = sweep.RaceProtocol(d.Protocol, learn.Search, d.Protocol.Samples/sweep.FinalLaunches)
 	}
 	step.Set("filling the map from %d problems", len(d.Points))
 	m := p.Fill(d.Points)

@@ -57,7 +57,7 @@ func extendRegistry(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Re
 		}
 		return b.(*launchmap.Book)
 	}
-	out := &kernels.Registry{File: r.File, Only: r.Only}
+	out := &kernels.Registry{File: r.File, BaseOf: r.BaseOf}
 	out.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
 		return book(d).Answer(p).Variant
 	}
@@ -128,8 +128,8 @@ func AnalyticRegistry(r *kernels.Registry) *kernels.Registry {
 		}
 		return v
 	}
-	if r.Only != "" {
-		against, err := out.Against(r.Only)
+	if r.BaseOf != "" {
+		against, err := out.Against(r.BaseOf)
 		if err != nil {
 			panic(err) // r has the family
 		}

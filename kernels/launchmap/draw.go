@@ -57,7 +57,7 @@ var evidence = map[byte]string{Measured: "measured there", Neighbour: "measured 
 
 // behind names what answers where the map does not.
 func (b *Book) behind() string {
-	if family := b.analytic.Only; family != "" {
+	if family := b.analytic.BaseOf; family != "" {
 		return "the default of " + family
 	}
 	return analyticBase
@@ -77,7 +77,7 @@ func (b *Book) Explain(p kernels.Problem, a *Answer) string {
 	case a.Match == MatchOutside:
 		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; %s answers",
 			MaxM, MinN, MaxN, MaxElems, b.behind())
-	case b.Map == nil && b.analytic.Only != "":
+	case b.Map == nil && b.analytic.BaseOf != "":
 		return b.behind() + ", as no tuned table is given"
 	case b.Map == nil:
 		return b.behind() + ": no map is for the device"

@@ -146,7 +146,7 @@ func (r *DuelResult) stages(ctx context.Context, s *sweep.Session) error {
 		if err != nil {
 			return err
 		}
-		*x.stages, r.StagesBy = stages.Of, stages.By
+		*x.stages, r.StagesBy = stages.Stages, stages.By
 	}
 	return nil
 }

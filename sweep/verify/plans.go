@@ -42,7 +42,7 @@ func (c *run) hostCheck() (left []sweep.Operand, guests []*kernels.Family, err e
 		ours := slices.DeleteFunc(slices.Clone(c.Problems),
 			func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
 		if len(ours) == 0 && asked {
-			return nil, nil, sweep.NoProblem(f.Name)
+			return nil, nil, sweep.NewNoProblemError(f.Name)
 		}
 		if len(ours) == 0 {
 			continue

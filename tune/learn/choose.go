@@ -192,7 +192,7 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	}
 	chosen := c.choose(ps)
 	for i, p := range ps {
-		t := sweep.Task{Problem: p, BaseOf: c.Registry.Only}
+		t := sweep.Task{Problem: p, BaseOf: c.Registry.BaseOf}
 		plans := map[string]bool{}
 		add := func(v kernels.Variant) {
 			if f := c.family(p, v); f != nil {

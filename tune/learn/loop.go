@@ -22,7 +22,7 @@ type Loop struct {
 	Policy
 	Registry *kernels.Registry // of what is launched
 	Devices  []kernels.Device
-	Sink     sweep.Sink
+	Sink     sweep.RecordStore
 	Run      record.Run // what its run is like, but for its ID and its protocol
 	Seed     uint64
 	Now      func() time.Time // time.Now, but for simulated devices
@@ -63,7 +63,7 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 	defer cancel()
 	before := l.Summary.Problems
 	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l.Sink,
-		sweep.RunOptions{Run: l.Run, Sum: &l.Summary, Seed: l.Seed, Contest: rounds})
+		sweep.RunOptions{Run: l.Run, Sum: &l.Summary, Seed: l.Seed, RaceRounds: rounds})
 	// Others are as good as a problem that is nobody's result, as long as there are any.
 	late = until.Err() != nil
 	if u := (*sweep.UnfinishedError)(nil); late || errors.As(err, &u) && s.Problems > before {
@@ -86,7 +86,7 @@ func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 	begun, known := l.Now(), len(l.Data.Points)
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }
 	l.Run.ID, l.Run.Time = uuid.NewString()[:13], begun.UTC().Truncate(time.Millisecond)
-	l.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, Search, rounds)
+	l.Run.Protocol = sweep.RaceProtocol(l.Run.Protocol, Search, rounds)
 	groups := 1
 	plan := func(step, groups int, points []*Point, pending ...[]sweep.Task) []sweep.Task {
 		rng := rand.New(rand.NewPCG(l.Seed, uint64(known)<<20|uint64(step)))
@@ -115,7 +115,7 @@ func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 		batchTime = l.Now().Sub(start)
 		after := <-ready
 		if err == nil {
-			l.Data, err = Gather(l.Policy.Registry.Only, l.AsksFor, l.Records)
+			l.Data, err = Gather(l.Policy.Registry.BaseOf, l.AsksFor, l.Records)
 		}
 		if err != nil {
 			return nil, err

@@ -39,11 +39,11 @@ func (f *Filler) Describe(m *launchmap.Map, d *Data) {
 // launchmap.Merge.
 func (f *Filler) Write(p durable.Place, before *tune.TunedTable, m *launchmap.Map) error {
 	return tune.Update(p, func(old *tune.TunedTable) (*tune.TunedTable, error) {
-		t := tune.TunedTable{Device: m.Device, BaseOf: f.Registry.Only, Entries: []tune.Entry{}}
+		t := tune.TunedTable{Device: m.Device, BaseOf: f.Registry.BaseOf, Entries: []tune.Entry{}}
 		if old != nil {
 			t = *old
 		}
-		if err := t.CheckFamily(p.String(), f.Registry.Only); err != nil {
+		if err := t.CheckFamily(p.String(), f.Registry.BaseOf); err != nil {
 			return nil, err
 		}
 		if t.Device.ID != m.Device.ID {
@@ -96,7 +96,7 @@ func (p *Policy) AsksFor(q kernels.Problem) bool {
 // Resume is what a records file has of the classes already, and how much of the budget was spent on
 // them.
 func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
-	d, err := Gather(p.Registry.Only, p.AsksFor, f)
+	d, err := Gather(p.Registry.BaseOf, p.AsksFor, f)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -107,7 +107,7 @@ func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
 			f.Path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
 	d.Device = p.Device
-	return d, p.timeSpent(f.SearchOutcomes().Against(p.Registry.Only)), nil
+	return d, p.timeSpent(f.SearchOutcomes().Against(p.Registry.BaseOf)), nil
 }
 
 // timeSpent adds up the time that learn's runs took, of each the part of the classes that are asked for.

@@ -8,18 +8,20 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// ContestProtocol is a grid's protocol as a contest takes times. name is who chose the variants.
-func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protocol {
+// RaceProtocol adapts a grid's protocol to a race of so many rounds. name is the strategy that chose the
+// variants, for the record.
+func RaceProtocol(pr record.Protocol, name string, rounds int) record.Protocol {
 	pr.Phase, pr.Search, pr.Samples, pr.StageSamples = record.PhaseSearch, name,
 		rounds*FinalLaunches, 0
 	return pr
 }
 
-// contest measures a job in rounds.
-func (m *searchMeasurer) contest(ctx context.Context) error {
-	most := m.v.run.o.Contest
-	arms := make([]*Arm, len(m.j.Variants))
-	for i, variant := range m.j.Variants {
+// race measures the variants of a job in rounds, and drops those that are certainly slower. It sends all
+// their records as one append.
+func (m *searchMeasurer) race(ctx context.Context) error {
+	most := m.loop.run.options.RaceRounds
+	arms := make([]*Arm, len(m.job.Variants))
+	for i, variant := range m.job.Variants {
 		arms[i] = &Arm{Variant: variant}
 		_, err := m.visit(ctx, variant, 0)
 		if ctx.Err() != nil {
@@ -31,18 +33,18 @@ func (m *searchMeasurer) contest(ctx context.Context) error {
 	}
 	rounds := &RoundRunner{Session: m.Session, Launches: FinalLaunches, Rejects: most,
 		More: func(n int) bool { return n == 0 || n < most && !DropSlower(arms) }}
-	if err := m.v.takeTurn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
+	if err := m.loop.takeTurn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err
 	}
 	var recs []*record.Record
 	for _, a := range arms {
-		recs = append(recs, m.armRecord(&m.v.run.o.Run, a))
+		recs = append(recs, m.armRecord(&m.loop.run.options.Run, a))
 	}
-	m.v.send(batch{recs: recs, busy: m.Busy, searched: true})
+	m.loop.send(batch{recs: recs, busy: m.Busy, searched: true})
 	return nil
 }
 
-// armRecord is the record of an arm in a run, with all that the rounds know of it.
+// armRecord makes the record of an arm, with the samples of its rounds or its failure.
 func (m *searchMeasurer) armRecord(in *record.Run, a *Arm) *record.Record {
 	rec := m.record(in, a.Variant, a.Failure)
 	if a.Failure == nil {
@@ -51,8 +53,8 @@ func (m *searchMeasurer) armRecord(in *record.Run, a *Arm) *record.Record {
 	return rec
 }
 
-// DropSlower takes the variants that are certainly slower than the best out of a contest, and says whether
-// the rest is tied, which ends it. All variants that are still in have had the same rounds.
+// DropSlower marks as Out the arms that are certainly slower than the fastest. It returns true when the
+// rest is tied, which ends the race. All arms that are still in must have had the same rounds.
 func DropSlower(arms []*Arm) bool {
 	var best *Arm
 	in := func(a *Arm) bool { return a.Failure == nil && !a.Out }

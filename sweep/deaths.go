@@ -27,24 +27,25 @@ const (
 	// ownTries are how often in a row a device may die of its stream or its sensors, for which no
 	// variant is to blame, until it is retired.
 	ownTries = 4
-	// leastCells is the size of a sweep whose size is not known.
-	leastCells = 1000
+	// leastVariants is the size of a sweep whose size is not known.
+	leastVariants = 1000
 	// proven answers of the stream are enough; after a death up to proofs more are asked for.
 	proven, proofs = 1024, 300
 	// returns are how often a device may give a job back until it gets it no more.
 	returns = 3
 )
 
-// patience is how long a device may go on dying without a time between before it is retired, where
-// it does not say so itself.
+// patience is how long a device may do nothing but die before it is retired, where it does not say so
+// itself.
 const patience = 3 * time.Minute
 
-// pauses stand between the tries to open a problem on a device that dies of it.
+// pauses are waited between the tries to open a problem on a device that dies of it.
 var pauses = []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second}
 
-// A deathCount counts answers, and the requests that the device died of.
+// A deathCount counts answers, and requests that the device died of.
 type deathCount struct{ answers, deaths int }
 
+// note counts one answer or one death.
 func (t *deathCount) note(died bool) {
 	if died {
 		t.deaths++
@@ -61,14 +62,14 @@ func (t deathCount) minus(o deathCount) deathCount {
 	return deathCount{t.answers - o.answers, t.deaths - o.deaths}
 }
 
-// A requestKind is what a device is asked for. Its deaths are counted for each: one may do the device more
-// harm.
+// A requestKind is what a device is asked for: a check or a time. Deaths are counted for each, as one
+// may do the device more harm.
 type requestKind int
 
 const (
-	opCheck requestKind = iota
-	opTime
-	ops
+	requestCheck requestKind = iota
+	requestTime
+	requestKinds
 )
 
 type failureKey struct {
@@ -77,12 +78,13 @@ type failureKey struct {
 	requestKind
 }
 
-// A ledger holds what a device answered and what it died of. One goroutine uses it.
+// A ledger counts what a device answered and what it died of, to tell whom to blame. One goroutine uses
+// it.
 type ledger struct {
-	cells int             // of the sweep, each of which may be blamed
-	own   [ops]deathCount // of the stream
-	base  [ops]deathCount // of all bases that were not blamed
-	of    map[failureKey]*deathCount
+	variants int                      // of the sweep, each of which may be blamed
+	own      [requestKinds]deathCount // of the stream
+	base     [requestKinds]deathCount // of all bases that were not blamed
+	counts   map[failureKey]*deathCount
 	// dying is when the device first died since it last took a time, or a variant was blamed; zero if
 	// it did not.
 	dying time.Time
@@ -90,16 +92,18 @@ type ledger struct {
 	unfit bool
 }
 
-func newLedger(cells int) *ledger {
-	return &ledger{cells: max(cells, leastCells), of: map[failureKey]*deathCount{}}
+// newLedger makes the ledger of a sweep of so many variants.
+func newLedger(variants int) *ledger {
+	return &ledger{variants: max(variants, leastVariants), counts: map[failureKey]*deathCount{}}
 }
 
-// note counts an answer of a variant, or a death, and says whether the variant is to blame for all
-// of its deaths so far; why has the evidence.
-func (l *ledger) note(c failureKey, stream, base, died bool) (guilty bool, why string) {
+// noteAnswer counts an answer or a death of a variant. It returns whether the variant is to blame for
+// all of its deaths so far, and the evidence: they are implausible at the rate at which the device dies
+// of the stream and the base.
+func (l *ledger) noteAnswer(c failureKey, stream, base, died bool) (guilty bool, why string) {
 	if died {
 		l.die()
-	} else if c.requestKind == opTime {
+	} else if c.requestKind == requestTime {
 		l.dying = time.Time{}
 	}
 	if stream {
@@ -109,10 +113,10 @@ func (l *ledger) note(c failureKey, stream, base, died bool) (guilty bool, why s
 	if base {
 		l.base[c.requestKind].note(died)
 	}
-	t := l.of[c]
+	t := l.counts[c]
 	if t == nil {
 		t = &deathCount{}
-		l.of[c] = t
+		l.counts[c] = t
 	}
 	if t.note(died); !died {
 		return false, ""
@@ -124,7 +128,7 @@ func (l *ledger) note(c failureKey, stream, base, died bool) (guilty bool, why s
 	if own.deaths+other.deaths == 0 {
 		own = own.plus(other)
 	}
-	if deathChance(*t, own) > blame/float64(l.cells*tries) {
+	if deathChance(*t, own) > blame/float64(l.variants*tries) {
 		return false, ""
 	}
 	if base {
@@ -135,18 +139,19 @@ func (l *ledger) note(c failureKey, stream, base, died bool) (guilty bool, why s
 		t.deaths, t.deaths+t.answers, own.deaths, own.deaths+own.answers)
 }
 
-// suspects says whether the device has died of a variant.
+// suspects says whether the device has died of a variant before.
 func (l *ledger) suspects(p kernels.Problem, v kernels.Variant) bool {
-	for op := range ops {
-		if t := l.of[failureKey{p, v, op}]; t != nil && t.deaths > 0 {
+	for op := range requestKinds {
+		if t := l.counts[failureKey{p, v, op}]; t != nil && t.deaths > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// deathChance computes the chance of so many deaths or more, if the variant died at the device's own rate. The rate
-// has the distribution that its own deaths leave of a uniform one: few answers prove little.
+// deathChance computes the chance of as many deaths as the variant's or more, if the variant died at the
+// device's own rate. That rate is uncertain: it has the distribution that own leaves of a uniform one,
+// so few answers prove little.
 func deathChance(variant, own deathCount) float64 {
 	a, b := float64(own.deaths+1), float64(own.answers+1)
 	n, p := float64(variant.deaths+variant.answers), 0.0
@@ -157,14 +162,15 @@ func deathChance(variant, own deathCount) float64 {
 	return p
 }
 
-// die notes when the device died first.
+// die notes the time of a death, if it is the first since the device last answered.
 func (l *ledger) die() {
 	if l.dying.IsZero() {
 		l.dying = time.Now()
 	}
 }
 
-// isHopeless says whether a device has done nothing but die for too long, or is unfit.
+// isHopeless says whether a device has done nothing but die for too long, or is unfit; then it is
+// retired.
 func (l *ledger) isHopeless(dev kernels.Device) bool {
 	limit := patience
 	if d, ok := dev.(interface{ Patience() time.Duration }); ok {
@@ -173,12 +179,12 @@ func (l *ledger) isHopeless(dev kernels.Device) bool {
 	return l.unfit || !l.dying.IsZero() && time.Since(l.dying) >= limit
 }
 
-// tookDevice says whether the device's process ended in a failure.
+// tookDevice says whether a failure ended the device's process.
 func tookDevice(f *kernels.Failure) bool {
 	return f.Broken || f.Status == kernels.StatusCrash || f.Status == kernels.StatusTimeout
 }
 
-// goneError makes the error of a device with which what was asked for cannot be done. It is nobody's
+// goneError makes the error of a device that was lost while it did what. No variant gets it as its
 // result.
 func goneError(dev kernels.Device, what string, f *kernels.Failure) error {
 	g := &kernels.DeviceLoss{Device: dev.Info().Name, Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
@@ -190,17 +196,17 @@ func goneError(dev kernels.Device, what string, f *kernels.Failure) error {
 
 const goneHelp = "mend it or leave it out; the same command goes on from there"
 
-// giveBack puts what is left of a job at the end of the queue. Its first variant comes last there. It
-// says whether the device answers nothing any more, and takes note of that.
-func (r *runner) giveBack(v *visitor, j *job, why error) (retired bool) {
+// giveBack puts the rest of a job at the end of the queue, with its first variant last, after the device
+// was lost. It returns whether the device is retired, and then notes it in the totals.
+func (r *runState) giveBack(v *deviceLoop, j *job, why error) (retired bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if j.returned == nil {
-		j.returned = map[*visitor]int{}
+		j.returned = map[*deviceLoop]int{}
 	}
 	j.returned[v]++
 	j.announced, j.why = nil, why
-	if r.o.Search == nil && r.o.Contest == 0 {
+	if r.options.Search == nil && r.options.RaceRounds == 0 {
 		j.left = append(slices.Clone(j.left[1:]), j.left[0])
 	}
 	r.queue = append(r.queue, j)
@@ -208,20 +214,20 @@ func (r *runner) giveBack(v *visitor, j *job, why error) (retired bool) {
 	r.toCome += len(j.Variants)
 	v.ledger.die()
 	retired = v.ledger.isHopeless(v.dev)
-	if retired && !slices.Contains(r.sum.Gone, why.Error()) {
-		r.sum.Gone = append(r.sum.Gone, why.Error())
+	if retired && !slices.Contains(r.totals.Gone, why.Error()) {
+		r.totals.Gone = append(r.totals.Gone, why.Error())
 	}
 	return retired
 }
 
-// UnfinishedError is the error of a run that could not measure all.
+// An UnfinishedError says that a run could not measure all.
 type UnfinishedError struct{ error }
 
 func (u *UnfinishedError) Unwrap() error { return u.error }
 
-// leftError is the error of a run that ends with jobs in its queue.
-func (r *runner) leftError() error {
-	left, why := 0, r.sum.Gone
+// checkFinished fails with an UnfinishedError if jobs are left in the queue when the run ends.
+func (r *runState) checkFinished() error {
+	left, why := 0, r.totals.Gone
 	for _, j := range r.queue {
 		left += len(j.left)
 		if j.why != nil && len(why) == 0 {
@@ -232,14 +238,14 @@ func (r *runner) leftError() error {
 		return nil
 	}
 	what := fmt.Sprintf("%d variants are unmeasured", left)
-	if r.o.Search != nil {
+	if r.options.Search != nil {
 		what = fmt.Sprintf("%d problems are unmeasured", len(r.queue))
 	}
 	return &UnfinishedError{hint.Errorf(goneHelp, "%s; %s", strings.Join(why, "; "), what)}
 }
 
-// markIdle notes that v has nothing that it could give back, and wakes who waits for that.
-func (r *runner) markIdle(v *visitor) {
+// markIdle notes that v has no job to give back, and wakes the loops that wait for one.
+func (r *runState) markIdle(v *deviceLoop) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, v)

@@ -173,19 +173,19 @@ func TestChanceIsThatOfTheBinomialTest(t *testing.T) {
 func TestDeviceIsRetiredForDying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, dev := newLedger(1), &devicetest.Fake{}
-		c := failureKey{requestKind: opTime}
+		c := failureKey{requestKind: requestTime}
 		want := func(stale bool, when string) {
 			assert.Equal(t, l.isHopeless(dev), stale, when, "stale", !stale)
 		}
 		time.Sleep(2 * patience) // it compiles
-		l.note(c, false, true, true)
+		l.noteAnswer(c, false, true, true)
 		want(false, "its first death")
 		time.Sleep(patience / 2)
-		l.note(failureKey{requestKind: opCheck}, true, false, false)
-		l.note(c, false, true, true)
+		l.noteAnswer(failureKey{requestKind: requestCheck}, true, false, false)
+		l.noteAnswer(c, false, true, true)
 		time.Sleep(patience / 2)
 		want(true, "deaths with a check of the stream between")
-		l.note(c, false, true, false)
+		l.noteAnswer(c, false, true, false)
 		want(false, "a time")
 		l.unfit = true
 		want(true, "dying of its stream")
@@ -194,19 +194,19 @@ func TestDeviceIsRetiredForDying(t *testing.T) {
 
 // A base that its device dies of each time is to blame, too: its own deaths are not the device's.
 func TestBaseThatKillsItsDeviceIsBlamed(t *testing.T) {
-	l, base := newLedger(100), failureKey{requestKind: opCheck}
+	l, base := newLedger(100), failureKey{requestKind: requestCheck}
 	for range 40 {
-		l.note(failureKey{requestKind: opCheck}, true, false, false)
-		l.note(failureKey{Variant: kernels.Variant{Family: "stream"}, requestKind: opTime}, true, false, false)
+		l.noteAnswer(failureKey{requestKind: requestCheck}, true, false, false)
+		l.noteAnswer(failureKey{Variant: kernels.Variant{Family: "stream"}, requestKind: requestTime}, true, false, false)
 	}
 	for death := 1; ; death++ {
-		guilty, why := l.note(base, false, true, true)
+		guilty, why := l.noteAnswer(base, false, true, true)
 		if guilty {
 			assert.That(t, strings.HasSuffix(why, fmt.Sprintf("%d of %d times; the stream and the base: 0 of 80)",
 				death, death)), "%s", why)
 			break
 		}
-		assert.Must(t, death < 10, "%d deaths of %d are not its own: %+v", death, death, l.of)
+		assert.Must(t, death < 10, "%d deaths of %d are not its own: %+v", death, death, l.counts)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestDeviceGoneBeforeItRanBlamesNobody(t *testing.T) {
 		_, err := s.Check(t.Context(), bad, 1)
 		var lost *kernels.DeviceLoss
 		assert.That(t, errors.As(err, &lost), "%v", err)
-		died := l.of[failureKey{s.Problem, bad, opCheck}]
+		died := l.counts[failureKey{s.Problem, bad, requestCheck}]
 		assert.That(t, died == nil || died.deaths == 0, "%+v deaths are the variant's", died)
 	})
 }
@@ -243,10 +243,10 @@ func TestDeviceGoneBeforeItRanBlamesNobody(t *testing.T) {
 func TestBlameIsOneInAMillionSweeps(t *testing.T) {
 	const cells = 1000
 	for _, own := range []deathCount{{answers: 200}, {answers: 500, deaths: 20}} {
-		l, c := newLedger(cells), failureKey{requestKind: opTime}
-		l.own[opTime] = own
+		l, c := newLedger(cells), failureKey{requestKind: requestTime}
+		l.own[requestTime] = own
 		for n := 1; ; n++ {
-			guilty, _ := l.note(c, false, false, true)
+			guilty, _ := l.noteAnswer(c, false, false, true)
 			p := deathChance(deathCount{deaths: n}, own)
 			assert.Must(t, guilty == (p <= 1e-6/(cells*tries)), "%v: after %d deaths, by chance %g: guilty is %v",
 				own, n, p, guilty)
