@@ -29,13 +29,13 @@ const auditFile = "audit.json"
 
 // A LearnTask is what is to be learned, on devices that are open.
 type LearnTask struct {
-	Policy  *learn.Policy
-	Family  string // the only one, which Policy is for; "" for all
-	Devices []kernels.Device
-	Run     record.Run
-	Budget  time.Duration
-	Seed    uint64
-	Out     string
+	Coverage *learn.Coverage
+	Family   string // the only one, which Coverage is for; "" for all
+	Devices  []kernels.Device
+	Run      record.Run
+	Budget   time.Duration
+	Seed     uint64
+	Out      string
 }
 
 // LearnResult is a map with what it rests on.
@@ -53,7 +53,7 @@ type LearnResult struct {
 // Learn fills a device's map within a budget, and writes it into the tuned table of the results
 // folder. A map that could not be written is there beside the error.
 func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
-	p, info := s.Policy, s.Devices[0].Info()
+	p, info := s.Coverage, s.Devices[0].Info()
 	onHost := func(f *kernels.Family) bool { return len(f.Host) > 0 }
 	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.Users, onHost) {
 		why := errors.New("none of its families has a host stage, so none runs on a cpu")
@@ -95,7 +95,7 @@ func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Rung)
 	}
-	got.loop = &learn.Loop{Policy: *p, Registry: r, Devices: s.Devices, Sink: w, Run: s.Run,
+	got.loop = &learn.Loop{Coverage: *p, Registry: r, Devices: s.Devices, Store: w, Run: s.Run,
 		Seed: s.Seed, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Records: w.Records(),
 		Data: data}
 	begun := time.Now()
@@ -205,9 +205,9 @@ func Prior(text, family string, info kernels.DeviceInfo) (launchmap.Rung, error)
 	return launchmap.RungOf("--prior "+text, t.Map, &info)
 }
 
-// Policy returns what a loop knows before it measures anything. That of a family is for its op and pass.
-func (l *Lab) Policy(prior, family string, info kernels.DeviceInfo, domain shapes.Domain,
-	classes []kernels.Problem) (*learn.Policy, error) {
+// Coverage makes the coverage of a map to learn; that of a family has its op and pass only.
+func (l *Lab) Coverage(prior, family string, info kernels.DeviceInfo, domain shapes.Domain,
+	classes []kernels.Problem) (*learn.Coverage, error) {
 	step, err := Prior(prior, family, info)
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (l *Lab) Policy(prior, family string, info kernels.DeviceInfo, domain shape
 			return nil, sweep.NewNoProblemError(family)
 		}
 	}
-	return learn.NewPolicy(r, step, info, domain, classes)
+	return learn.NewCoverage(r, step, info, domain, classes)
 }
 
 // Against returns the registry for a family against itself, or with "" for all.
@@ -242,7 +242,7 @@ func (l *Lab) Against(family string) (*kernels.Registry, error) {
 // NoteMapChange says how the map that f filled differs from the one that a table had before.
 func (l *Lab) NoteMapChange(f *learn.Filler, old *tune.TunedTable, m *launchmap.Map) {
 	if old != nil && old.Map != nil {
-		if changed, of, gain := f.Change(old.Map, m); of > 0 {
+		if changed, of, gain := f.CountChanges(old.Map, m); of > 0 {
 			l.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
 		}
 	}

@@ -185,7 +185,7 @@ func (l *Lab) PreparePeers(c *OpenOptions, dev kernels.Device, refs []*ref.Ref,
 func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
 	families []string) (notes []string) {
 	for _, r := range refs {
-		if r.Kind == ref.Tuned {
+		if r.Form == ref.Tuned {
 			if t, err := l.ReadTuned(r.Name, "", d); err == nil && t.TellOtherDevice(r.Text) != "" {
 				notes = append(notes, t.TellOtherDevice(r.Text))
 			}

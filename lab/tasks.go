@@ -21,12 +21,12 @@ func (l *Lab) operands(refs []*ref.Ref) (list []sweep.Operand) {
 }
 
 func (l *Lab) operand(r *ref.Ref) sweep.Operand {
-	o := sweep.Operand{Text: r.Text, Peer: r.Kind == ref.Peer,
-		Recorded: r.Kind == ref.Recorded || r.Kind == ref.Tuned,
+	o := sweep.Operand{Text: r.Text, Peer: r.Form == ref.Peer,
+		Recorded: r.Form == ref.Recorded || r.Form == ref.Tuned,
 		Variants: func(p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
 			return l.Variants(r, p, info)
 		}}
-	if r.Kind == ref.Family {
+	if r.Form == ref.Family {
 		o.Family = r.Name
 	}
 	return o

@@ -12,8 +12,8 @@ import (
 	"normbench/sweep/record"
 )
 
-// A Fold is what becomes of a tuned table in the course of a sweep: a search writes it after each
-// problem, so that whatever ends the sweep leaves what was found.
+// A Fold builds a tuned table in the course of a sweep. A search writes the table after each problem, so
+// that its winners are there however the sweep ends.
 type Fold struct {
 	registry *kernels.Registry
 	id       *families.Identity
@@ -23,8 +23,8 @@ type Fold struct {
 	at       durable.Place
 }
 
-// NewFold begins a table, without entries yet, over an old one, nil for none, of the same device and
-// family. A table of one family takes a registry for that (kernels.Registry.Against).
+// NewFold begins a table without entries, which will replace an old one of the same device and family
+// (nil for none). A table of one family takes a registry for that family (kernels.Registry.Against).
 func NewFold(r *kernels.Registry, records *record.File, old, table *TunedTable, at durable.Place) (*Fold,
 	error) {
 	if id := table.Device.ID; old != nil && old.Device.ID != id {
@@ -37,8 +37,8 @@ func NewFold(r *kernels.Registry, records *record.File, old, table *TunedTable, 
 	return &Fold{r, families.NewIdentity(r, table.Device.Kind), records, old, table, at}, nil
 }
 
-// Resume writes what searches before this one found: a killed one may have left out its last
-// problem.
+// Resume writes entries for the searches that the records have already: a killed sweep may not have
+// written its last problem.
 func (f *Fold) Resume() error {
 	for es := range f.current() {
 		f.table.Entries = append(f.table.Entries, Pick(es)...)
@@ -50,7 +50,7 @@ func (f *Fold) Resume() error {
 	return err
 }
 
-// Add folds in the records of a problem whose search is done.
+// Add adds the entry of a problem whose search is done, and writes the table.
 func (f *Fold) Add(recs []*record.Record, final *record.Run) error {
 	var entries []record.Outcome
 	for _, r := range recs {
@@ -68,10 +68,11 @@ func (f *Fold) Add(recs []*record.Record, final *record.Run) error {
 	return err
 }
 
-// Conclude writes the table of all that the records have, and returns what a person should know.
-// each is told of the variants of each problem, with its pick. whole, of a sweep that was cut off,
-// is how many variants a grid's problem must have: else it has no pick, and of no problem there is
-// no table.
+// Conclude makes all entries anew from the records, writes the table and returns notes for a person.
+// each is called for each problem with its variants and its entry.
+//
+// A grid that was cut off gives whole, how many variants each problem must have. A problem with fewer
+// gets no entry, and if no problem is whole the table is not written.
 func (f *Fold) Conclude(whole map[kernels.Problem]int,
 	each func(p kernels.Problem, variants []*record.Outcome, picks []Entry)) (notes []string, err error) {
 	finals, some := f.table.Protocol.Phase == record.PhaseFinal, whole == nil
@@ -95,13 +96,14 @@ func (f *Fold) Conclude(whole map[kernels.Problem]int,
 	}
 	f.table.addRuns(f.records.Runs...)
 	if finals {
-		notes = f.addSearched()
+		notes = f.countVariants()
 	}
 	wrote, err := f.write()
 	return append(notes, wrote...), err
 }
 
-// write writes the table as it is now, over that of before, and says what it wrote.
+// write merges the table with the old one, writes it and returns notes about what it replaced. It leaves
+// the map of a table that was written meanwhile.
 func (f *Fold) write() (notes []string, err error) {
 	t := f.table
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })

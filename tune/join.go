@@ -17,15 +17,16 @@ import (
 	"normbench/sweep/stats"
 )
 
-// Join makes one table of two of one device, for which neither their order nor how often one comes matters:
-// of each problem the entry with better evidence, and what launchmap.Join makes of the maps. What is about
-// the whole table is the later one's. Warm times are for comparison only: beside a cold table they are left out.
+// Join makes one table of two of one device. Neither their order nor how often one is joined matters: it
+// takes the entry with better evidence for each problem, and joins the maps with launchmap.Join. Tool,
+// date and protocol are those of the later table. Warm times are for comparison only: beside a cold
+// table they are left out.
 func Join(a, b *TunedTable) (*TunedTable, error) {
 	if a.Device.ID != b.Device.ID || a.Device.SMs != b.Device.SMs {
 		return nil, hint.Errorf("keep one tuned table per card", "a table of %s (%d SMs) does not merge with one of "+
 			"%s (%d SMs)", a.Device.ID, a.Device.SMs, b.Device.ID, b.Device.SMs)
 	}
-	if laterHead(b, a) {
+	if hasLaterHead(b, a) {
 		a, b = b, a
 	}
 	out := *a
@@ -42,8 +43,8 @@ func Join(a, b *TunedTable) (*TunedTable, error) {
 		}
 	}
 	slices.SortFunc(out.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
-	out.Runs = out.keepNamed(launchmap.JoinRuns(runs, nil))
-	out.Noise = noiseOf(out.Entries)
+	out.Runs = out.keepUsedRuns(launchmap.JoinRuns(runs, nil))
+	out.Noise = medianNoise(out.Entries)
 	if a.Map != nil || b.Map != nil {
 		var err error
 		if out.Map, err = launchmap.Join(cmp.Or(a.Map, b.Map), cmp.Or(b.Map, a.Map)); err != nil {
@@ -88,8 +89,9 @@ func ReadSides(path string) ([]*TunedTable, error) {
 	return sides, nil
 }
 
-// laterHead says whether what is about the whole table is a's rather than b's: a cold one's, the later one's.
-func laterHead(a, b *TunedTable) bool {
+// hasLaterHead says whether the joined table gets a's tool, date and protocol rather than b's: a cold
+// table's before a warm one's, then the later one's.
+func hasLaterHead(a, b *TunedTable) bool {
 	head := func(t *TunedTable) []byte {
 		h := TunedTable{Tool: t.Tool, Created: t.Created, Device: t.Device, Protocol: t.Protocol}
 		text, _ := json.Marshal(&h)
@@ -101,8 +103,8 @@ func laterHead(a, b *TunedTable) bool {
 	return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(head(a), head(b))) > 0
 }
 
-// compareEvidence orders entries of a problem by what they rest on: finals above a grid, a speedup with an
-// interval, more samples, more variants that were measured, then the later run. It looks at nothing but the
+// compareEvidence orders two entries of a problem by their evidence: finals above a grid, a speedup with
+// an interval, more samples, more variants that were measured, then the later run. It looks only at the
 // entries and their runs, so that joining in any order gives the same.
 func compareEvidence(a, b *Entry, runs []launchmap.RunSummary) int {
 	when := func(e *Entry) time.Time {
@@ -126,8 +128,9 @@ func compareEvidence(a, b *Entry, runs []launchmap.RunSummary) int {
 		a.Samples-b.Samples, a.Variants.OK-b.Variants.OK, when(a).Compare(when(b)), strings.Compare(text(a), text(b)))
 }
 
-// noiseOf returns the table's noise: the middle of its entries'; 0 where none has any.
-func noiseOf(entries []Entry) float64 {
+// medianNoise computes the table's noise as a fraction of the time: the median of its entries' noise, 0
+// where none has any.
+func medianNoise(entries []Entry) float64 {
 	var noise []float64
 	for i := range entries {
 		if n := entries[i].Noise; n > 0 {

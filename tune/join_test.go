@@ -38,7 +38,7 @@ func drawnTable(t *testing.T, r *rand.Rand) *TunedTable {
 		tab.Entries = append(tab.Entries, e)
 		tab.Runs = append(tab.Runs, launchmap.RunSummary{ID: e.Run, Time: time.Unix(int64(run/2), 0).UTC(), Tool: "v"})
 	}
-	tab.Runs = tab.keepNamed(tab.Runs)
+	tab.Runs = tab.keepUsedRuns(tab.Runs)
 	if r.IntN(4) == 0 {
 		return tab
 	}

@@ -9,8 +9,8 @@ import (
 	"normbench/kernels/families"
 )
 
-// Lint says what makes a table wrong today for a device: families and knobs that r lacks, configs
-// that are refused, sources that are stale.
+// Lint lists what is wrong with a table today, for a device: families and knobs that r lacks, configs
+// that are refused, entries that are not proven faster, sources that have changed.
 func (t *TunedTable) Lint(r *kernels.Registry, d kernels.DeviceInfo) (found []string) {
 	source := families.NewIdentity(r, d.Kind).SourceOf
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }

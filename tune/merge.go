@@ -8,16 +8,17 @@ import (
 	"normbench/sweep/record"
 )
 
-// MinGain is the least that a new entry must be faster than the one it replaces,
-// relatively and at the lower bound of its interval: a table that changes with
-// the noise of every sweep cannot be reviewed. (aiter's script asks for 3%.)
+// MinGain is the fraction by which a new entry must be faster than the one it replaces, at the lower
+// bound of its interval: a table that changes with the noise of every sweep cannot be reviewed. (aiter's
+// script asks for 3%.)
 const MinGain = 0.02
 
-// merge returns old with those entries of next that are for other problems, or that may replace
-// old's, and how many of old's they replaced; see replaces. source is the hash of a family's code
-// now: what old's entry of another was measured with is gone. What is about the whole table is
-// next's, the map old's: launchmap.Merge merges maps. Warm times are for comparison only: of a warm table
-// nothing stays beside a cold one.
+// merge adds to next those entries of old that are for other problems, or that next's may not replace
+// (see replaces). replaced counts the entries of old that another variant replaced. source returns the
+// hash of a family's code now: an entry that was measured with other code is always replaced.
+//
+// Tool, date and protocol are next's, the map old's: launchmap.Merge merges maps. Warm times are for
+// comparison only: a cold table keeps nothing of a warm one.
 func merge(old, next *TunedTable, source func(family string) string) (t *TunedTable, replaced int) {
 	if !old.Protocol.Cold && next.Protocol.Cold {
 		return next, len(old.Entries)
@@ -37,15 +38,13 @@ func merge(old, next *TunedTable, source func(family string) string) (t *TunedTa
 		}
 	}
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
-	t.Runs = t.keepNamed(slices.Concat(old.Runs, next.Runs))
+	t.Runs = t.keepUsedRuns(slices.Concat(old.Runs, next.Runs))
 	return t, replaced
 }
 
-// replaces says whether e may take the place of o: another measurement of the
-// same variant, of the same kernels under as good a protocol; or another variant
-// that is faster by MinGain at the lower bound, from the rounds of both where
-// there are some, else from the intervals of both, else not at all. An entry of other
-// sources than those of the same family now is out of date, and replaced.
+// replaces says whether entry e may take the place of o. It may if it is another measurement of the same
+// variant under as good a protocol, or if o's source is out of date. Another variant must be faster by
+// MinGain at the lower bound: by the rounds of both where there are some, else by the intervals of both.
 func replaces(o, e *Entry) bool {
 	switch {
 	case o.Family == e.Family && o.Source != e.Source:

@@ -10,28 +10,27 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// TieBand is how much faster, relatively, a variant must at least be than the base to be
-// picked over it by a grid. Two sweeps of one device differ by about that much, so within
-// the band a pick would follow noise and change with every sweep.
+// TieBand is the fraction by which a variant must at least be faster than the base for a grid to pick
+// it. Two sweeps of one device differ by about that much: within the band a pick would follow noise and
+// change with every sweep.
 const TieBand = 0.01
 
-// beats says whether a grid's times prove e faster than the base: by TieBand, and by intervals of
-// the medians that do not meet. Without intervals, of fewer than six samples, nothing is proved.
+// beats says whether a grid's times prove e faster than the base: by TieBand, and by intervals of the
+// medians that do not overlap. Fewer than six samples have no interval and prove nothing.
 func beats(e, base *record.Outcome) bool {
 	return e.Hi > 0 && base.Lo > 0 &&
 		verdict.JudgeMedians(base.Summary, e.Summary, TieBand, TieBand) == verdict.Faster
 }
 
-// Pick returns the table's entries for what was measured: per problem the ok variant with the
-// lowest median time, or the base unless that is faster beyond doubt. The stream, peers and
-// problems without an ok variant are left out. Entries come in the order of record.CompareProblems.
+// Pick makes the table's entries: for each problem the variant with the lowest median time, or the base
+// unless that variant is faster beyond doubt. It leaves out the stream, peers and problems without a
+// right variant. Entries come in the order of record.CompareProblems.
 //
-// In a sweep of one family no other family's variant is picked. If a search has chosen, its choice stands, with the numbers of its finals. The numbers of the
-// search flatter the choice, because it was chosen by them.
+// In a sweep of one family no other family's variant is picked. The choice of a search stands, with the
+// numbers of its finals: those of the search itself flatter the choice, because it was chosen by them.
 //
-// Pass record.File.LatestOutcomes: of entries that differ only in source or driver,
-// the fastest would be taken, however old. Pick is exhaustive over what is
-// there; which variants are measured at all is the search's business.
+// Pass record.File.LatestOutcomes: among outcomes that differ only in source or driver Pick takes the
+// fastest, however old.
 func Pick(entries []record.Outcome) []Entry {
 	byProblem := map[kernels.Problem][]record.Outcome{}
 	for _, e := range entries {
@@ -41,7 +40,7 @@ func Pick(entries []record.Outcome) []Entry {
 	}
 	var picks []Entry
 	for _, es := range byProblem {
-		if e, ok := pick(es); ok {
+		if e, ok := pickEntry(es); ok {
 			picks = append(picks, e)
 		}
 	}
@@ -49,14 +48,14 @@ func Pick(entries []record.Outcome) []Entry {
 	return picks
 }
 
-// byTime orders entries, the fastest first, those that are alike by name.
+// byTime orders outcomes, the fastest first, equal ones by name.
 func byTime(a, b *record.Outcome) int {
 	return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
 }
 
-// pick is the entry of a problem.
-func pick(es []record.Outcome) (Entry, bool) {
-	won, arms := chosen(es)
+// pickEntry makes the entry of one problem; false where no variant is right.
+func pickEntry(es []record.Outcome) (Entry, bool) {
+	won, arms := findChosen(es)
 	if won == nil {
 		won, arms = pickFastest(es)
 	}
@@ -64,7 +63,7 @@ func pick(es []record.Outcome) (Entry, bool) {
 		return Entry{}, false
 	}
 	slices.SortFunc(arms, byTime)
-	e := entryOf(won)
+	e := newEntry(won)
 	for _, o := range arms {
 		ok := isUsable(o)
 		if o.Rivals() {
@@ -102,15 +101,15 @@ func pick(es []record.Outcome) (Entry, bool) {
 	return e, true
 }
 
-// isUsable says whether an entry may be picked: one with the same bits every time, or that finals
-// have, as who asks for another gets a note.
+// isUsable says whether an outcome may be picked: its variant gives the same bits every time, or was in
+// finals, as whoever asked for other bits gets a note.
 func isUsable(e *record.Outcome) bool {
 	return e.Status == kernels.StatusOK && (e.Final != nil || !e.Unordered && e.Differing == 0)
 }
 
-// chosen is what a search has chosen, nil for nothing, and the finals of its run: of several
-// searches the last in the file's, as clocks are set back.
-func chosen(es []record.Outcome) (won *record.Outcome, finals []*record.Outcome) {
+// findChosen finds the variant that a search has chosen, nil for none, and the finals of its run. Of
+// several searches it takes the last in the file, not the latest date, as clocks are set back.
+func findChosen(es []record.Outcome) (won *record.Outcome, finals []*record.Outcome) {
 	for i := range es {
 		e := &es[i]
 		if e.Finals().Chosen != "" && e.Status == kernels.StatusOK &&
@@ -139,7 +138,8 @@ func chosen(es []record.Outcome) (won *record.Outcome, finals []*record.Outcome)
 	return won, finals
 }
 
-// pickFastest finds the fastest of a grid, the base unless another is faster beyond doubt, and all.
+// pickFastest finds the fastest variant of a grid, or the base unless another is faster beyond doubt. It
+// also returns all outcomes.
 func pickFastest(es []record.Outcome) (best *record.Outcome, all []*record.Outcome) {
 	var base *record.Outcome
 	for i := range es {
@@ -160,8 +160,8 @@ func pickFastest(es []record.Outcome) (best *record.Outcome, all []*record.Outco
 	return best, all
 }
 
-// entryOf is an entry with the numbers of what is picked.
-func entryOf(b *record.Outcome) Entry {
+// newEntry makes an entry with the numbers of the picked outcome.
+func newEntry(b *record.Outcome) Entry {
 	e := Entry{Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
 		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS}
 	if b.Run != nil {
@@ -179,7 +179,7 @@ func entryOf(b *record.Outcome) Entry {
 	return e
 }
 
-// countSearched has an entry that a search chose count the variants that the search measured.
+// countSearched counts, in each entry that a search chose, the variants that the search measured.
 func (t *TunedTable) countSearched(entries record.Outcomes) {
 	at := map[kernels.Problem]*Counts{}
 	for i := range t.Entries {

@@ -14,8 +14,8 @@ import (
 	"normbench/sweep/search"
 )
 
-// current are the entries of the table's protocol, problem by problem. Only records of today's code
-// and of today's launch rules count.
+// current goes through the outcomes that count for the table, problem by problem: those of its protocol,
+// with today's code and today's launches.
 func (f *Fold) current() iter.Seq[[]record.Outcome] {
 	info := f.table.Device
 	now := f.records.LatestOutcomes(func(x *record.Outcome) bool {
@@ -38,7 +38,7 @@ func (f *Fold) current() iter.Seq[[]record.Outcome] {
 	}
 }
 
-// isCurrent says whether an entry is of the code as it is.
+// isCurrent says whether an outcome was measured with today's code.
 func (f *Fold) isCurrent(x *record.Outcome) bool {
 	if x.Variant.Family == record.Stream {
 		return true
@@ -47,8 +47,8 @@ func (f *Fold) isCurrent(x *record.Outcome) bool {
 	return err == nil && x.Is(code)
 }
 
-// AddHistory adds what the records know of the same kernels on the same kind of device, for searches
-// to start from.
+// AddHistory gives a search the fastest variants that the records have of the same kernels on the same
+// kind of device, to start from.
 func (f *Fold) AddHistory(h *search.History) {
 	best := map[kernels.Problem]float64{}
 	cold := func(x *record.Outcome) bool { return x.BaseOf == f.table.BaseOf && x.Run.Protocol.Cold }
@@ -64,8 +64,9 @@ func (f *Fold) AddHistory(h *search.History) {
 	}
 }
 
-// addSearched counts the variants that the searches before the finals measured.
-func (f *Fold) addSearched() (notes []string) {
+// countVariants counts the variants that the searches before the finals measured, and completes the
+// table. It returns notes for a person.
+func (f *Fold) countVariants() (notes []string) {
 	searching := f.table.Protocol
 	searching.Phase = record.PhaseSearch
 	f.table.countSearched(f.records.SearchOutcomes(func(x *record.Outcome) bool {
@@ -73,19 +74,19 @@ func (f *Fold) addSearched() (notes []string) {
 		p.Samples = searching.Samples // a search has its own
 		return x.BaseOf == f.table.BaseOf && x.Rivals() && p == searching && f.isCurrent(x)
 	}))
-	return f.table.describe()
+	return f.table.complete()
 }
 
-// describe completes the table with what stands in no single entry. Notes are what a person should
-// know of it.
-func (t *TunedTable) describe() (notes []string) {
+// complete sets the fields that summarize all entries, such as the noise, and returns notes for a
+// person.
+func (t *TunedTable) complete() (notes []string) {
 	unstable := 0
 	for i := range t.Entries {
 		if t.Entries[i].Unstable {
 			unstable++
 		}
 	}
-	if noise := noiseOf(t.Entries); noise > 0 {
+	if noise := medianNoise(t.Entries); noise > 0 {
 		t.Noise = noise
 	}
 	if unstable > 0 {

@@ -29,9 +29,9 @@ const Schema = 2
 // FileName is the tuned table in a results folder.
 const FileName = "tuned.json"
 
-// A TunedTable is a tuned table of one device. It has two halves: entries for exact problems, which
-// sweeps write, and a map of cells for all others, which learn and tune write. Each command
-// replaces its half alone.
+// A TunedTable is the tuned table of one device. It has two halves: entries for exact problems, which
+// sweeps write, and a map for all others, which `map learn` and `map fill` write. Each command replaces
+// only its half.
 type TunedTable struct {
 	Schema  int                `json:"schema"`
 	Tool    string             `json:"tool"` // version of normbench
@@ -51,23 +51,23 @@ type TunedTable struct {
 	Map *launchmap.Map `json:"map,omitempty"`
 }
 
-// RunOf is a run of records.
-func RunOf(r *record.Run) launchmap.RunSummary {
+// SummarizeRun makes the run's summary that tables and maps keep.
+func SummarizeRun(r *record.Run) launchmap.RunSummary {
 	return launchmap.RunSummary{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
 		DriverVersion: r.Device.DriverVersion, FloorUS: r.FloorUS}
 }
 
-// addRuns keeps those of runs, and of t's, that entries name.
+// addRuns adds those of runs that entries name, and drops those that none names any more.
 func (t *TunedTable) addRuns(runs ...*record.Run) {
 	all := slices.Clone(t.Runs)
 	for _, r := range runs {
-		all = append(all, RunOf(r))
+		all = append(all, SummarizeRun(r))
 	}
-	t.Runs = t.keepNamed(all)
+	t.Runs = t.keepUsedRuns(all)
 }
 
-// keepNamed keeps those of runs that entries name, each once, in the order of time.
-func (t *TunedTable) keepNamed(runs []launchmap.RunSummary) (kept []launchmap.RunSummary) {
+// keepUsedRuns returns those of runs that entries name, each once, in the order of time.
+func (t *TunedTable) keepUsedRuns(runs []launchmap.RunSummary) (kept []launchmap.RunSummary) {
 	names := map[string]bool{}
 	for i := range t.Entries {
 		names[t.Entries[i].Run] = true
@@ -82,7 +82,7 @@ func (t *TunedTable) keepNamed(runs []launchmap.RunSummary) (kept []launchmap.Ru
 	return kept
 }
 
-// An Entry is the variant to run for a problem, and why.
+// An Entry is the variant to run for a problem, with its evidence.
 type Entry struct {
 	Problem       kernels.Problem `json:"problem"`
 	Family        string          `json:"family"`
@@ -107,12 +107,12 @@ type Entry struct {
 	Run           string          `json:"run,omitempty"` // that measured it, of the table's Runs
 }
 
-// Variant is the family and config.
+// Variant returns the family and config.
 func (e *Entry) Variant() kernels.Variant { return kernels.Variant{Family: e.Family, Config: e.Config} }
 
-// IsProven says whether the entry is its base, or its evidence excludes that the base is as fast: the
-// interval of the speedup lies above 1, or, of a grid, that of the median below the base's median.
-// No bound helps an entry whose own times have the base faster.
+// IsProven says whether the entry is the base itself, or is faster than it beyond doubt: the interval of
+// the speedup lies above 1, or, in a grid, the interval of its median below the base's median. It is not
+// proven where its own median has the base faster.
 func (e *Entry) IsProven() bool {
 	base := e.Base
 	switch {
@@ -126,7 +126,7 @@ func (e *Entry) IsProven() bool {
 	return e.Variant() == kernels.Variant{Family: base.Family, Config: base.Config} || len(e.CIUS) == 2 && e.CIUS[1] < base.MedianUS
 }
 
-// A Rival is a variant that the pick was measured against.
+// A Rival is a variant that the entry's was measured against.
 type Rival struct {
 	Family   string         `json:"family"`
 	Config   kernels.Config `json:"config"`
@@ -136,20 +136,20 @@ type Rival struct {
 	GainLo float64 `json:"gain_lo,omitempty"`
 }
 
-// A RunnerUp is the fastest variant but for the pick.
+// A RunnerUp is the fastest variant beside the entry's.
 type RunnerUp struct {
 	Rival
 	MarginPercent float64 `json:"margin_percent"` // how much slower it is; negative where the base won within TieBand
 }
 
-// Counts says how many variants stood behind a pick.
+// Counts counts the variants among which an entry was picked.
 type Counts struct {
 	Measured int `json:"measured"`
 	OK       int `json:"ok"`
 	Failed   int `json:"failed"`
 }
 
-// add counts a variant.
+// add counts one variant.
 func (c *Counts) add(ok bool) {
 	if c.Measured++; ok {
 		c.OK++
@@ -158,7 +158,7 @@ func (c *Counts) add(ok bool) {
 	}
 }
 
-// round keeps four digits after the point: ratios are not known any better.
+// round rounds to four digits after the point: ratios are not known any better.
 func round(f float64) float64 { return math.Round(f*1e4) / 1e4 }
 
 // Lookup finds the entry of a problem.
@@ -170,14 +170,15 @@ func (t *TunedTable) Lookup(p kernels.Problem) (Entry, bool) {
 	return t.Entries[i], true
 }
 
+// find finds the index of a problem's entry.
 func (t *TunedTable) find(p kernels.Problem) (int, bool) {
 	return slices.BinarySearchFunc(t.Entries, p, func(e Entry, p kernels.Problem) int {
 		return record.CompareProblems(e.Problem, p)
 	})
 }
 
-// CheckValid says what no tuned table can hold, or nil. It is called before
-// every write and after every read.
+// CheckValid refuses a table that no file may hold. It is called before every write and after every
+// read.
 func (t *TunedTable) CheckValid() error {
 	const help = "`normbench sweep` writes tuned tables, again where one was deleted; this is another file, or was changed by hand"
 	switch {
@@ -218,6 +219,7 @@ func (t *TunedTable) CheckValid() error {
 	return nil
 }
 
+// checkValid refuses an entry with times or intervals that cannot be.
 func (e *Entry) checkValid() error {
 	time := func(us float64) bool { return us > 0 && !math.IsInf(us, 0) }
 	switch {
@@ -245,8 +247,8 @@ func (e *Entry) checkValid() error {
 	return nil
 }
 
-// CheckFamily says why a table, which may be nil, is not one of a family against itself, or with ""
-// not one of all families.
+// CheckFamily refuses a table that is not of the given family against its own default, or with "" not of
+// all families. A nil table passes. name is the table's in the error.
 func (t *TunedTable) CheckFamily(name, family string) error {
 	of := func(family string) string { return cmp.Or(family, "all families") }
 	if t == nil || t.BaseOf == family {
@@ -256,8 +258,7 @@ func (t *TunedTable) CheckFamily(name, family string) error {
 		"a family F as OUT/DEVICE/F/"+FileName, "%s is a table of %s, not of %s", name, of(t.BaseOf), of(family))
 }
 
-// Read reads and checks a tuned table. Errors name the file, and the line where
-// there is one.
+// Read reads and checks a tuned table. Errors name the file, and the line where one is at fault.
 func Read(path string) (*TunedTable, error) {
 	if path == "" {
 		return nil, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json",
@@ -271,6 +272,7 @@ func Read(path string) (*TunedTable, error) {
 	return parse(path, data)
 }
 
+// parse reads the text of a tuned table; name is the file's in errors.
 func parse(name string, data []byte) (*TunedTable, error) {
 	const help = "`normbench sweep`, `normbench map learn` and `normbench map fill` write tuned tables: is this one?"
 	var t TunedTable
@@ -303,14 +305,15 @@ func parse(name string, data []byte) (*TunedTable, error) {
 	return &t, nil
 }
 
-// lineAt is the line, from 1, of an offset behind the byte at fault.
+// lineAt returns the line, from 1, of the byte before an offset, as JSON's errors point behind the
+// fault.
 func lineAt(data []byte, offset int64) int {
 	return 1 + bytes.Count(data[:min(max(offset-1, 0), int64(len(data)))], []byte("\n"))
 }
 
-// layOut is the table as indented JSON. An entry is a line: a diff has a line for a problem, and grep
-// finds all of one.
-func (t *TunedTable) layOut() ([]byte, error) {
+// marshal writes the table as indented JSON with a line for each entry: a diff has a line for a problem,
+// and grep finds all of one.
+func (t *TunedTable) marshal() ([]byte, error) {
 	head := *t
 	head.Entries = []Entry{}
 	text, err := json.MarshalIndent(head, "", "  ")
@@ -329,8 +332,8 @@ func (t *TunedTable) layOut() ([]byte, error) {
 	return bytes.Replace(text, []byte(`"entries": []`), list, 1), nil
 }
 
-// Write checks a tuned table and writes it, laid out, in place of an older one: readers see the old
-// file or the new one, never half of one, also after a power cut.
+// Write checks a tuned table and writes its file in place of an older one: readers see the old file or
+// the new one, never half of one, also after a power cut.
 func (t *TunedTable) Write(p durable.Place) error {
 	data, err := t.Text()
 	if err != nil {
@@ -342,17 +345,18 @@ func (t *TunedTable) Write(p durable.Place) error {
 	return nil
 }
 
-// Text checks a tuned table, and lays it out as a file.
+// Text checks a tuned table and returns the text of its file.
 func (t *TunedTable) Text() ([]byte, error) {
 	if err := t.CheckValid(); err != nil {
 		return nil, err
 	}
-	data, err := t.layOut()
+	data, err := t.marshal()
 	return append(data, '\n'), err
 }
 
-// Update replaces one half of the table at a place: change gets the table there, nil for none, and
-// returns the one to write, nil for none. Whoever else updates a table of the folder waits.
+// Update replaces one half of the table in a file: change gets the table that is there, nil for none,
+// and returns the one to write, nil to write none. Others who update a table of the folder wait
+// meanwhile.
 func Update(p durable.Place, change func(old *TunedTable) (*TunedTable, error)) error {
 	release, err := record.HoldFolder(filepath.Dir(p.String()))
 	if err != nil {

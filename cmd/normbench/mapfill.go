@@ -71,7 +71,7 @@ func fillMap(e *env, cfg *fillConfig) error {
 		return err
 	}
 	e.NoteOnce(d.Notes...)
-	p, err := e.Policy(cfg.prior, cfg.family, d.Device, shapes.DefaultDomain, nil)
+	p, err := e.Coverage(cfg.prior, cfg.family, d.Device, shapes.DefaultDomain, nil)
 	if err != nil {
 		return err
 	}

@@ -84,11 +84,11 @@ func runLearn(e *env, cfg *learnConfig) error {
 	}
 	defer lab.Close(devices)
 	info := devices[0].Info()
-	p, err := e.Policy(cfg.prior, cfg.family, info, domain, classes)
+	p, err := e.Coverage(cfg.prior, cfg.family, info, domain, classes)
 	if err != nil {
 		return err
 	}
-	got, err := e.Learn(&lab.LearnTask{Policy: p, Family: cfg.family, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
+	got, err := e.Learn(&lab.LearnTask{Coverage: p, Family: cfg.family, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
 		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {
 		if got != nil { // the map is printed all the same

@@ -17,7 +17,7 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// auditSalt keeps the problems of an audit from being those that learn draws with the same seed.
+// auditSalt changes the seed, so that an audit draws other problems than learn does with the same seed.
 const auditSalt = 0x6a756467
 
 // Audit measures how far a map's answers are behind full searches. It draws n problems that were not
@@ -60,7 +60,7 @@ func Audit(ctx context.Context, l *Loop, m *launchmap.Map, n int, progress func(
 		progress(fmt.Sprintf("searched %d of %d problems", len(found), len(ps)))
 		return nil
 	}
-	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, discardSink{}, o); err != nil {
+	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, discardRecords{}, o); err != nil {
 		return nil, err
 	}
 	match := &ab.Experiment{Schema: ab.Schema, Run: run, A: "a full search", B: "the map", Rule: verdict.Default()}
@@ -109,8 +109,8 @@ func RegretNotes(m *ab.Experiment) (notes []string) {
 	return notes
 }
 
-// discardSink drops records: an audit's searches are no evidence for the map that they audit.
-type discardSink struct{}
+// A discardRecords drops records: an audit's searches are no evidence for the map that they audit.
+type discardRecords struct{}
 
-func (discardSink) AppendAll(...interface{ CheckValid() error }) error { return nil }
-func (discardSink) Status(string) (kernels.Status, bool)               { return "", false }
+func (discardRecords) AppendAll(...interface{ CheckValid() error }) error { return nil }
+func (discardRecords) Status(string) (kernels.Status, bool)               { return "", false }

@@ -13,34 +13,36 @@ import (
 	"normbench/sweep/shapes"
 )
 
-// A Policy is what a loop knows before it measures anything.
-type Policy struct {
+// A Coverage says which problems a map to learn shall answer, and has the filler of the map.
+type Coverage struct {
 	*Filler
 	Domain  shapes.Domain
 	Classes []kernels.Problem // one problem of each op, pass and type, whatever its shape
 	Listed  []shapes.Shape    // that weigh more than others; a third of the draws have their columns
 }
 
-// groupRows is how many problems with the same columns are measured together. What is compiled
+// groupRows is the number of problems with the same columns that are measured together. What is compiled
 // depends on the columns, and a launch takes a thousandth of compiling.
 const groupRows = 8
 
-// withShape makes a problem with another shape.
+// withShape returns p with another shape.
 func withShape(p kernels.Problem, m, n int64) kernels.Problem {
 	p.M, p.N = m, n
 	return p
 }
 
-// A chooser plans batches from what is known. It is made anew for each.
+// A chooser plans which problems and variants to measure next, from the points so far. It is made anew
+// for each batch.
 type chooser struct {
-	*Policy
+	*Coverage
 	rng     *rand.Rand
 	classes map[launchmap.Class]*classPoints
 	have    map[kernels.Problem]bool // known or pending
 }
 
-func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Task) *chooser {
-	c := &chooser{p, rng, classesOf(points), map[kernels.Problem]bool{}}
+// chooser makes a chooser from the points so far. Problems of pending batches are not chosen again.
+func (p *Coverage) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Task) *chooser {
+	c := &chooser{p, rng, groupByClass(points), map[kernels.Problem]bool{}}
 	for _, q := range points {
 		c.have[q.Problem] = true
 	}
@@ -50,28 +52,29 @@ func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Tas
 	return c
 }
 
-// rank is what is expected at a problem.
+// rank lists the variants measured near a problem by their expected regret.
 func (c *chooser) rank(p kernels.Problem) []expectedRegret {
 	k := c.classes[launchmap.ClassOf(p)]
 	return k.rank(k.neighboursNear(placeOf(p)))
 }
 
-// next plans a batch of so many groups: problems of one class and number of columns each. Where a
-// class has none left others have their turn.
-func (c *chooser) next(groups, step int) (tasks []sweep.Task) {
+// planBatch plans a batch of so many groups, each of problems of one class with the same columns. Where
+// a class has no problems left it takes another.
+func (c *chooser) planBatch(groups, step int) (tasks []sweep.Task) {
 	for i := range max(groups, len(c.Classes)) {
 		if i < groups || len(tasks) == 0 {
-			tasks = append(tasks, c.tasks(c.group(c.Classes[(step*groups+i)%len(c.Classes)]))...)
+			tasks = append(tasks, c.planTasks(c.drawGroup(c.Classes[(step*groups+i)%len(c.Classes)]))...)
 		}
 	}
 	return tasks
 }
 
-// group draws problems with the same columns that are not known, none where 24 draws find none.
-func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
+// drawGroup draws problems of a class with the same columns that were not measured, none where 24
+// draws find none.
+func (c *chooser) drawGroup(class kernels.Problem) (ps []kernels.Problem) {
 	for tries := 0; tries < 24 && len(ps) == 0; tries++ {
-		for _, s := range c.draw(of) {
-			p := withShape(of, s.M, s.N)
+		for _, s := range c.drawShapes() {
+			p := withShape(class, s.M, s.N)
 			if len(ps) < groupRows && !c.have[p] && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil &&
 				len(c.Registry.Candidates(p)) > 0 {
 				c.have[p] = true
@@ -83,14 +86,15 @@ func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
 	return ps
 }
 
-// smallElems is how many elements a tensor has below which the launch is all of the time. On an H100,
-// full searches found 0.2% over learned maps below twice that, and 4% above.
+// smallElems is the number of elements below which the launch takes all of the time. On an H100, full
+// searches found 0.2% over learned maps below twice that, and 4% above.
 const smallElems = 1 << 15
 
-// draw is shapes with the same columns, spread over the domain, now and then behind up to half a
-// group of listed ones. Columns that are no multiple of 8 are drawn more often than they are asked
-// for: full searches found four times the regret there. Three groups of four leave out small tensors.
-func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
+// drawShapes draws shapes with the same columns, spread over the domain's rows; now and then half a
+// group of listed shapes comes first. It draws columns that are no multiple of 8 more often than they
+// are asked for, as full searches found four times the regret there. Three groups of four leave out
+// small tensors.
+func (c *chooser) drawShapes() (list []shapes.Shape) {
 	switch {
 	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
 		list = c.listedShapes()
@@ -118,7 +122,7 @@ func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	return list
 }
 
-// listedShapes chooses some of the listed shapes with the columns of one of them.
+// listedShapes draws some of the listed shapes, all with the same columns.
 func (c *chooser) listedShapes() (some []shapes.Shape) {
 	n := c.Listed[c.rng.IntN(len(c.Listed))].N
 	for _, i := range c.rng.Perm(len(c.Listed)) {
@@ -140,24 +144,25 @@ const (
 	hopeless   = 0.50 // regret of what is not taken
 )
 
-// A contender may win on some problems of a group.
+// A contender is a variant that may be measured on a group of problems.
 type contender struct {
 	variant kernels.Variant
 	rows    [][]float64 // of its design's model at each problem; nil where it is refused
 }
 
-// choose picks the rivals that a group of problems will run, by Thompson sampling (Thompson, 1933). For each
-// problem in turn it draws a model of each design from those that the measurements nearby leave likely. It
-// expects a rival to lose what was measured of it nearby, or what the model says where little was, and
-// takes the rival with the least expected loss. So good configs run often, and little known ones and
-// designs without measurements nearby sometimes. Configs that do well spread from problem to problem,
-// as in a map of elites (Mouret and Clune, 2015).
-func (c *chooser) choose(ps []kernels.Problem) (chosen []*contender) {
+// chooseRivals picks the variants that a group of problems will run, by Thompson sampling (Thompson,
+// 1933). For each problem in turn it draws a model of each design from those that the measurements
+// nearby leave likely. It computes the expected regret of each variant: its measured regret nearby, or
+// the model's where little was measured. It takes the variant with the least.
+//
+// So good configs run often, and little known ones and designs without measurements nearby sometimes.
+// Configs that do well spread from problem to problem, as in a map of elites (Mouret and Clune, 2015).
+func (c *chooser) chooseRivals(ps []kernels.Problem) (chosen []*contender) {
 	around := make([]*surroundings, len(ps))
 	for i, p := range ps {
 		around[i] = c.lookAround(p)
 	}
-	rivals := c.rivals(ps, around)
+	rivals := c.listRivals(ps, around)
 	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals; turn++ {
 		i := turn % len(ps)
 		models := map[string][]float64{}
@@ -185,12 +190,13 @@ func (c *chooser) choose(ps []kernels.Problem) (chosen []*contender) {
 	return chosen
 }
 
-// tasks are the contests of a group. Its problems have the same rivals.
-func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
+// planTasks makes the tasks of a group: each problem races the map's answer, the prior's and the rivals
+// that its families accept.
+func (c *chooser) planTasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	if len(ps) == 0 {
 		return nil
 	}
-	chosen := c.choose(ps)
+	chosen := c.chooseRivals(ps)
 	for i, p := range ps {
 		t := sweep.Task{Problem: p, BaseOf: c.Registry.BaseOf}
 		plans := map[string]bool{}
@@ -224,7 +230,7 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	return tasks
 }
 
-// family is that of v if it takes v for p, else nil.
+// family returns v's family if it accepts v for p, else nil.
 func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
 	f, err := c.Registry.Lookup(v.Family)
 	if err != nil || f.CheckServes(p) != nil || f.Refuse(p, v.Config, c.Device) != nil {
@@ -233,9 +239,10 @@ func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
 	return f
 }
 
-// rivals lists who may win: the bases of the designs, what did well nearby, its children, and
-// strangers.
-func (c *chooser) rivals(ps []kernels.Problem, around []*surroundings) (list []*contender) {
+// listRivals lists the variants that may win on a group: the bases of the designs, variants that did
+// well nearby, mutations of these, and variants drawn at random. It leaves out variants that launch the
+// same as another.
+func (c *chooser) listRivals(ps []kernels.Problem, around []*surroundings) (list []*contender) {
 	seen, plans := map[kernels.Variant]bool{}, map[string]bool{}
 	add := func(v kernels.Variant) {
 		if seen[v] {
@@ -273,13 +280,13 @@ func (c *chooser) rivals(ps []kernels.Problem, around []*surroundings) (list []*
 		if k >= children {
 			add(c.randomVariant(ps[i]))
 		} else if gs := around[i].rank; len(gs) > 0 {
-			add(c.child(gs[c.rng.IntN(min(len(gs), parents))].variant))
+			add(c.mutate(gs[c.rng.IntN(min(len(gs), parents))].variant))
 		}
 	}
 	return list
 }
 
-// Surroundings are what was measured around a problem.
+// Surroundings hold what was measured around a problem.
 type surroundings struct {
 	rank    []expectedRegret                   // of variants nearby, the least regret first
 	known   map[kernels.Variant]expectedRegret // the same without the prior
@@ -287,7 +294,7 @@ type surroundings struct {
 	designs map[string]*regression             // of each, from there
 }
 
-// lookAround collects what is measured around a problem.
+// lookAround collects what was measured around a problem, and fits a model of each design to it.
 func (c *chooser) lookAround(p kernels.Problem) *surroundings {
 	k, at := c.classes[launchmap.ClassOf(p)], placeOf(p)
 	s := &surroundings{rank: k.rank(k.neighboursNear(at)), known: map[kernels.Variant]expectedRegret{},
@@ -327,8 +334,8 @@ func (c *chooser) lookAround(p kernels.Problem) *surroundings {
 	return s
 }
 
-// child is a variant with one knob a step away, or two.
-func (c *chooser) child(v kernels.Variant) kernels.Variant {
+// mutate changes one knob of a variant by a step, sometimes two.
+func (c *chooser) mutate(v kernels.Variant) kernels.Variant {
 	f, err := c.Registry.Lookup(v.Family)
 	if err != nil || len(f.Knobs) == 0 {
 		return v
@@ -343,7 +350,7 @@ func (c *chooser) child(v kernels.Variant) kernels.Variant {
 	return v
 }
 
-// randomVariant draws a variant: of any family, with half of its knobs drawn.
+// randomVariant draws a family and half of its knobs.
 func (c *chooser) randomVariant(p kernels.Problem) kernels.Variant {
 	families := c.Registry.Candidates(p)
 	f := families[c.rng.IntN(len(families))]

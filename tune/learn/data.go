@@ -13,10 +13,10 @@ import (
 	"normbench/sweep/record"
 )
 
-// Search is the name of the strategy under which learn's records stand.
+// Search is the name of learn's strategy in records.
 const Search = "learn"
 
-// Data is what a map is filled from: the medians of records of one device.
+// Data is what a map is filled from: medians of the records of one device.
 type Data struct {
 	Device   kernels.DeviceInfo
 	Protocol record.Protocol   // of the last record
@@ -28,7 +28,7 @@ type Data struct {
 	Runs     []*record.Run     // that measured, in the order of the records
 }
 
-// A Point is what is known of one problem.
+// A Point holds the measured times of one problem.
 type Point struct {
 	Problem kernels.Problem
 	US      map[kernels.Variant]float64 // median times in microseconds; infinite without a right answer
@@ -40,22 +40,22 @@ type Point struct {
 	finals map[kernels.Variant]bool // of a full search; nil where there was none
 }
 
-// OK says whether there is a time of a variant.
+// OK says whether the variant has a time.
 func (p *Point) OK(v kernels.Variant) bool { return p.US[v] > 0 && !math.IsInf(p.US[v], 1) }
 
-// Gather reads the times of records files into one point for each problem, for maps to be filled from. It takes
-// times with a flushed cache alone, of the problems that keep wants, and of a variant the last record. Times of
-// several devices, or of several sources of one family, do not compare: they are an error.
+// Gather makes a point of each problem from the records of files, for a map to be filled from. It takes
+// only times with a flushed cache, of the problems that keep wants, and the last record of each variant.
+// It refuses records of several devices, or of several sources of one family, as they do not compare.
 //
-// With a family it takes the times of that family alone. Those of a sweep of the family against itself come first;
-// a variant that has none there has its times from sweeps of all families. Without a family it leaves sweeps of a
-// family against itself out.
+// With a family it takes only that family's times. Those of a sweep of the family against its own
+// default come first; a variant without any has its times from sweeps of all families. Without a family
+// it leaves out sweeps of a family against its own default.
 func Gather(family string, keep func(kernels.Problem) bool, files ...*record.File) (*Data, error) {
 	d := &Data{Sources: map[string]string{}}
 	points := map[kernels.Problem]*Point{}
 	for _, f := range files {
 		d.Notes = append(d.Notes, f.Notes...)
-		entries, runs := entriesOf(family, f)
+		outcomes, runs := coldOutcomes(family, f)
 		for _, run := range runs {
 			if have, now := d.Device, run.Device; len(d.Runs) > 0 &&
 				(have.ID != now.ID || have.Arch != now.Arch || have.SMs != now.SMs) {
@@ -67,23 +67,23 @@ func Gather(family string, keep func(kernels.Problem) bool, files ...*record.Fil
 			}
 			d.Tool, d.Protocol, d.Device = run.Tool, run.Protocol, run.Device
 		}
-		for _, e := range entries {
+		for _, e := range outcomes {
 			if e.Time.After(d.Date) {
 				d.Date = e.Time
 			}
 			// Peers are measured beside ours; no map of ours can launch them.
-			of := e.Variant.Family
-			if _, peer := kernels.PeerName(of); peer || of == record.Stream {
+			name := e.Variant.Family
+			if _, peer := kernels.PeerName(name); peer || name == record.Stream {
 				continue
 			}
-			if old := cmp.Or(d.Sources[of], e.Source); old != e.Source {
+			if old := cmp.Or(d.Sources[name], e.Source); old != e.Source {
 				return nil, hint.Errorf("sweep again into the same folder, which measures what "+
 					"has changed, or give records of "+
 					"one version of the kernels", "%s was measured with the sources %s and %s, "+
 					"which do not compare",
-					of, min(old, e.Source), max(old, e.Source))
+					name, min(old, e.Source), max(old, e.Source))
 			}
-			d.Sources[of] = e.Source
+			d.Sources[name] = e.Source
 			if points[e.Problem] == nil {
 				points[e.Problem] = &Point{Problem: e.Problem, US: map[kernels.Variant]float64{}}
 			}
@@ -99,9 +99,9 @@ func Gather(family string, keep func(kernels.Problem) bool, files ...*record.Fil
 	return d, nil
 }
 
-// entriesOf returns the cold entries of a file that count for a family, or with "" for all, the later ones
-// last, and the runs that made them or nothing.
-func entriesOf(family string, f *record.File) (entries record.Outcomes, runs []*record.Run) {
+// coldOutcomes returns the cold outcomes of a file that count for a family, or with "" for all, later
+// ones last. runs are the runs that measured some of them, or nothing at all.
+func coldOutcomes(family string, f *record.File) (entries record.Outcomes, runs []*record.Run) {
 	counts := func(e *record.Outcome) bool {
 		return e.BaseOf == family && e.Rivals() || e.BaseOf == "" && e.Variant.Family == family
 	}
@@ -126,7 +126,7 @@ func entriesOf(family string, f *record.File) (entries record.Outcomes, runs []*
 	return entries, runs
 }
 
-// add adds an entry. Finals among all families are no full search of one.
+// add adds the time of an outcome. Finals among all families do not count as a full search of one.
 func (p *Point) add(e *record.Outcome, family string) {
 	p.Stream = cmp.Or(e.StreamUS, p.Stream)
 	switch {
@@ -143,7 +143,7 @@ func (p *Point) add(e *record.Outcome, family string) {
 	}
 }
 
-// bestTime returns BestUS, infinite where nothing is right.
+// bestTime computes BestUS, infinite where no variant is right.
 func (p *Point) bestTime() float64 {
 	best := math.Inf(1)
 	for v, us := range p.US {
@@ -154,7 +154,8 @@ func (p *Point) bestTime() float64 {
 	return best
 }
 
-// Collect reads records files of one device; see Gather.
+// Collect reads records files of one device and gathers their points; see Gather. It fails where there
+// is none.
 func Collect(family string, paths []string) (*Data, error) {
 	var files []*record.File
 	for _, path := range paths {
@@ -192,11 +193,13 @@ func Collect(family string, paths []string) (*Data, error) {
 	return d, nil
 }
 
+// describe names a device with its architecture and SMs, for errors.
 func describe(d kernels.DeviceInfo) string {
 	return fmt.Sprintf("%s (%s, %d SMs)", d.ID, d.Arch, d.SMs)
 }
 
-// compareVariants orders variants by name, so that ties depend on no order of maps or records.
+// compareVariants orders variants by name, so that ties do not depend on the order of Go's maps or of
+// records.
 func compareVariants(a, b kernels.Variant) int {
 	return cmp.Or(strings.Compare(a.Family, b.Family), strings.Compare(a.Config.String(), b.Config.String()))
 }

@@ -1,10 +1,10 @@
 // Package learn fills a device's map of launch answers within a budget of wall time. It is a loop
 // around pure functions:
 //
-//	points -> Fill -> map             (model.go, fill.go: the offline half, which `tune` uses too)
+//	points -> Fill -> map             (model.go, fill.go: all that `map fill` needs)
 //	points -> chooser -> batch        (choose.go: where to measure, and which variants)
-//	batch -> Lab -> records -> points (loop.go: the device, at the edge)
-//	map -> Judge -> judgement         (judge.go: full searches of fresh problems)
+//	batch -> sweep.Run -> records -> points (loop.go: the devices)
+//	map -> Audit -> comparison        (audit.go: full searches of fresh problems)
 //
 // lab/notes/launch-map.md explains them. The ideas and their sources:
 //

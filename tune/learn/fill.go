@@ -12,7 +12,7 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Filler fills maps.
+// A Filler fills maps from points.
 type Filler struct {
 	Registry *kernels.Registry
 	Device   kernels.DeviceInfo
@@ -36,8 +36,8 @@ const (
 	noOption = 0.3
 )
 
-// middleOf finds the place in the middle of a box.
-func middleOf(b launchmap.Box) mapPlace {
+// centreOf finds the place in the centre of a box.
+func centreOf(b launchmap.Box) mapPlace {
 	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
 	rows := mid(b.MLo, min(b.MHi, max(launchmap.MaxElems/b.NLo, b.MLo)))
 	columns := mid(b.NLo, b.NHi)
@@ -45,7 +45,7 @@ func middleOf(b launchmap.Box) mapPlace {
 }
 
 // splitAtStep cuts a box in two where its columns cross a step (see stepOf): the columns up to the step
-// and those beyond. A box that crosses none stays one.
+// and those beyond. A box that crosses no step stays whole.
 func splitAtStep(b launchmap.Box) []launchmap.Box {
 	low, high := b, b
 	low.NHi = min(lastColumn(b.NLo, b.NHi), b.NHi)
@@ -53,20 +53,20 @@ func splitAtStep(b launchmap.Box) []launchmap.Box {
 	return slices.DeleteFunc([]launchmap.Box{low, high}, func(b launchmap.Box) bool { return b.Empty() })
 }
 
-// neighboursOfBox lists the points that count for a box: for each of its parts.
+// neighboursOfBox lists the points that count for a box, those of each part on its side of a step.
 func (c *classPoints) neighboursOfBox(b launchmap.Box) (list []neighbour) {
 	boxes := splitAtStep(b)
 	for _, part := range boxes {
-		for _, n := range c.neighboursNear(middleOf(part)) {
+		for _, n := range c.neighboursNear(centreOf(part)) {
 			list = append(list, neighbour{n.point, n.weight / float64(len(boxes))})
 		}
 	}
 	return list
 }
 
-// centralProblem makes a problem near the middle of a box.
+// centralProblem makes a problem near the centre of a box, with the box's alignment.
 func centralProblem(b launchmap.Box) kernels.Problem {
-	at := middleOf(b)
+	at := centreOf(b)
 	n := max(int64(math.Exp2(at.columns))*b.Class.Bytes/b.Align, 1)
 	if b.Align < 16 {
 		n |= 1
@@ -74,7 +74,7 @@ func centralProblem(b launchmap.Box) kernels.Problem {
 	return b.Class.Problem(max(int64(math.Exp2(at.rows)), 1), n*b.Align/b.Class.Bytes)
 }
 
-// An openCell is a cell that is being filled.
+// An openCell is a cell of a raster that is being filled.
 type openCell struct {
 	line, cell int
 	box        launchmap.Box
@@ -82,11 +82,11 @@ type openCell struct {
 	accepted   int              // so many of the first are known to be accepted in all of the box
 }
 
-// Fill makes a map from points: each cell runs the config with the least regret that is expected
-// there and that its family accepts in all of the cell.
+// Fill makes a map from points. Each cell gets the config with the least expected regret among those
+// that its family accepts everywhere in the cell.
 func (f *Filler) Fill(points []*Point) *launchmap.Map {
 	m := &launchmap.Map{Device: f.Device}
-	f.classes = classesOf(points)
+	f.classes = groupByClass(points)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, c := range f.classes {
@@ -107,12 +107,12 @@ func (f *Filler) Fill(points []*Point) *launchmap.Map {
 	return m
 }
 
-// raster fills the cells of a class at an alignment. A line of cells is cut in two where both parts
-// together are expected to lose leastSplit less than the whole.
+// raster fills the cells of a class at an alignment. It cuts a line of cells in two at a step where that
+// saves at least leastSplit of expected regret.
 func (f *Filler) raster(c *classPoints, align int64) *launchmap.Raster {
 	standard := launchmap.Blank(c.Class, align, f.Device.SMs)
 	r := &launchmap.Raster{Class: c.Class, Align: align, Rows: standard.Rows}
-	var squares []*openCell
+	var cells []*openCell
 	for line := range standard.Lines {
 		var whole, halves []*openCell
 		saved := 0.0
@@ -133,16 +133,16 @@ func (f *Filler) raster(c *classPoints, align int64) *launchmap.Raster {
 			whole = halves
 			r.Lines = append(r.Lines, launchmap.Band{From: halves[1].box.NLo})
 		}
-		squares = append(squares, whole...)
+		cells = append(cells, whole...)
 	}
 	r.Clear()
-	f.choose(r, squares)
+	f.chooseConfigs(r, cells)
 	f.noteEvidence(r, c)
 	return r
 }
 
-// lastColumn is the power of two, or three quarters of one, among the columns of a standard line.
-// Many configs are accepted up to such, as rows must fit into registers or shared memory.
+// lastColumn returns the step within a line's columns: a power of two, or three quarters of one. Many
+// configs are accepted up to a step only, as rows must fit into registers or shared memory.
 func lastColumn(lo, hi int64) int64 {
 	n := int64(launchmap.MinN)
 	for 2*n <= hi {
@@ -154,16 +154,17 @@ func lastColumn(lo, hi int64) int64 {
 	return n
 }
 
-// leastRegret finds the first option that is accepted in a cell, and returns its regret.
+// leastRegret returns the regret of the best option that is accepted in a cell.
 func (f *Filler) leastRegret(s *openCell) float64 {
-	if g, ok := f.option(s, 0, nil); ok {
+	if g, ok := f.findAccepted(s, 0, nil); ok {
 		return g.regret
 	}
 	return noOption
 }
 
-// option is the i-th option of a square that is accepted and not out; those before it are.
-func (f *Filler) option(s *openCell, i int, out map[kernels.Variant]bool) (g expectedRegret, ok bool) {
+// findAccepted returns the i-th option of a cell that is accepted everywhere in it and is not out. It
+// deletes from the cell's options those that it finds refused or out, so that none is tried twice.
+func (f *Filler) findAccepted(s *openCell, i int, out map[kernels.Variant]bool) (g expectedRegret, ok bool) {
 	for i < len(s.options) {
 		known := i < s.accepted
 		if g = s.options[i]; !out[g.variant] && (known || s.box.Accepts(f.Registry, f.Device, g.variant)) {
@@ -178,8 +179,8 @@ func (f *Filler) option(s *openCell, i int, out map[kernels.Variant]bool) (g exp
 	return g, false
 }
 
-// options are what may run in a cell, the least regret first. A prior's pick keeps the cell where
-// nothing else is expected to gain leastGain.
+// options lists the configs that may run in a cell, the least expected regret first. The prior's answer
+// keeps the cell unless another is expected to gain leastGain.
 func (f *Filler) options(c *classPoints, b launchmap.Box) (list []expectedRegret) {
 	for _, g := range c.rank(c.neighboursOfBox(b)) {
 		if g.regret < failedRegret/2 && g.weight > 0.01 {
@@ -202,16 +203,16 @@ func (f *Filler) options(c *classPoints, b launchmap.Box) (list []expectedRegret
 	return slices.Insert(list, at, prior)
 }
 
-// choose gives each cell its best option. While there are more configs than letters, or one that is
-// hardly worth its letter, the config goes whose cells lose the least by their next one.
-func (f *Filler) choose(r *launchmap.Raster, squares []*openCell) {
+// chooseConfigs gives each cell its best option. While there are more configs than letters, or a config
+// that is hardly worth its letter, it drops the config whose cells lose the least by their next option.
+func (f *Filler) chooseConfigs(r *launchmap.Raster, cells []*openCell) {
 	out := map[kernels.Variant]bool{}
 	for {
 		price := map[kernels.Variant]float64{}
-		for _, s := range squares {
-			if g, ok := f.option(s, 0, out); ok {
+		for _, s := range cells {
+			if g, ok := f.findAccepted(s, 0, out); ok {
 				loss := noOption
-				if next, ok := f.option(s, 1, out); ok {
+				if next, ok := f.findAccepted(s, 1, out); ok {
 					loss = next.regret - g.regret
 				}
 				price[g.variant] += loss
@@ -224,13 +225,13 @@ func (f *Filler) choose(r *launchmap.Raster, squares []*openCell) {
 				cheapest = v
 			}
 		}
-		if len(price) <= len(launchmap.Letters) && price[cheapest] >= leastPrice*float64(len(squares)) ||
+		if len(price) <= len(launchmap.Letters) && price[cheapest] >= leastPrice*float64(len(cells)) ||
 			len(price) == 0 {
 			break
 		}
 		out[cheapest] = true
 	}
-	for _, s := range squares {
+	for _, s := range cells {
 		if len(s.options) > 0 {
 			evidence := byte(launchmap.Neighbour)
 			if s.options[0].weight == 0 {
@@ -241,7 +242,7 @@ func (f *Filler) choose(r *launchmap.Raster, squares []*openCell) {
 	}
 }
 
-// answersAt are the points of a raster's problems, each with the answer of its cell.
+// answersAt goes through the points whose problems are in a raster, each with the answer of its cell.
 func answersAt(r *launchmap.Raster, points []*Point, sms int) iter.Seq2[*Point, launchmap.Answer] {
 	return func(yield func(*Point, launchmap.Answer) bool) {
 		for _, p := range points {
@@ -254,7 +255,8 @@ func answersAt(r *launchmap.Raster, points []*Point, sms int) iter.Seq2[*Point, 
 	}
 }
 
-// noteEvidence notes which cells of a raster have a time of their config in them, and its regret there.
+// noteEvidence marks the cells of a raster in which their config was measured, and computes the raster's
+// mean regret.
 func (f *Filler) noteEvidence(r *launchmap.Raster, c *classPoints) {
 	sum, n := 0.0, 0.0
 	for p, a := range answersAt(r, c.points, f.Device.SMs) {
@@ -270,10 +272,9 @@ func (f *Filler) noteEvidence(r *launchmap.Raster, c *classPoints) {
 	}
 }
 
-// Better says whether one config is faster than another beyond doubt in a box, by problems nearby
-// that have times of both: the lower bound of its gain is above 0 at 95%. Fill has had the
-// problems.
-func (f *Filler) Better(b launchmap.Box, old, next kernels.Variant) bool {
+// IsFaster says whether next is faster than old in a box beyond doubt, by the problems nearby that have
+// times of both: the lower bound of its gain is above 0 at 95%. Call Fill with the points first.
+func (f *Filler) IsFaster(b launchmap.Box, old, next kernels.Variant) bool {
 	var gains []float64
 	c := f.classes[b.Class]
 	for _, n := range c.neighboursOfBox(b) {
@@ -285,10 +286,10 @@ func (f *Filler) Better(b launchmap.Box, old, next kernels.Variant) bool {
 	return lo > 0
 }
 
-// Change counts the cells of a map, of those for which an older map has a config, whose config is
-// another, and says how much less regret is expected by that in the mean of all, in percent. Fill has had the
-// points.
-func (f *Filler) Change(old, m *launchmap.Map) (changed, of int, gain float64) {
+// CountChanges compares a map with an older one. of counts the cells for which the old map has a config,
+// changed those of them with another one now. gain is the regret that the changes are expected to save,
+// in percent, on average over these cells. Call Fill with the points first.
+func (f *Filler) CountChanges(old, m *launchmap.Map) (changed, of int, gain float64) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		for b, a := range r.Cells(f.Device.SMs) {

@@ -48,7 +48,7 @@ func loopOn(t *testing.T, s *sim, budget time.Duration, prior *launchmap.Map,
 	assert.NoError(t, err)
 	t.Cleanup(func() { w.Close() })
 	l := &Loop{
-		Registry: registry, Devices: []kernels.Device{s}, Sink: w, Records: w.Records(),
+		Registry: registry, Devices: []kernels.Device{s}, Store: w, Records: w.Records(),
 		Seed: 1, Now: s.Now, Budget: budget, Data: &Data{},
 		Run: record.Run{Device: s.info, Protocol: sweep.ColdProtocol(s.info, 20)},
 	}
@@ -180,7 +180,7 @@ func TestHeldOutColumnsLoseLittle(t *testing.T) {
 		assert.That(t, cellOf(m, devicetest.Problem(t, text)).Match != launchmap.MatchCell,
 			"%s has a cell", text)
 	}
-	changed, of, gain := plain.Change(m, m)
+	changed, of, gain := plain.CountChanges(m, m)
 	assert.That(t, changed <= 0 && of >= 3000 && gain == 0,
 		"%d of %d cells of a map are not its own, for a gain of %g", changed, of, gain)
 }
@@ -323,7 +323,7 @@ func TestOnlyOwnClassesAreSpent(t *testing.T) {
 			es = append(es, e)
 		}
 	}
-	assert.Equal(t, (&Policy{Classes: []kernels.Problem{asked}}).timeSpent(es), 30*time.Second)
+	assert.Equal(t, (&Coverage{Classes: []kernels.Problem{asked}}).timeSpent(es), 30*time.Second)
 }
 
 // No design is absent for long: where a neighbourhood has times of three families, every other group
@@ -362,7 +362,7 @@ func TestNoDesignIsAbsentForLong(t *testing.T) {
 			ps = append(ps, withShape(class, m, 539))
 		}
 		has := map[string]bool{}
-		for _, task := range c.tasks(ps) {
+		for _, task := range c.planTasks(ps) {
 			for _, v := range task.Variants {
 				has[v.Family] = true
 			}

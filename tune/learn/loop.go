@@ -19,10 +19,10 @@ import (
 
 // A Loop learns a map on devices of one kind.
 type Loop struct {
-	Policy
+	Coverage
 	Registry *kernels.Registry // of what is launched
 	Devices  []kernels.Device
-	Sink     sweep.RecordStore
+	Store    sweep.RecordStore
 	Run      record.Run // what its run is like, but for its ID and its protocol
 	Seed     uint64
 	Now      func() time.Time // time.Now, but for simulated devices
@@ -31,7 +31,7 @@ type Loop struct {
 	// Deadline ends what is being measured when the budget is spent. A simulated device has a clock
 	// of its own.
 	Deadline bool
-	Records  *record.File // of the sink
+	Records  *record.File // of the store
 	Data     *Data        // of the records that there are
 	// Checkpoint gets the map from time to time, and at the end.
 	Checkpoint func(m *launchmap.Map) error
@@ -42,10 +42,11 @@ type Loop struct {
 	Summary sweep.Totals // of what was measured
 }
 
-// rounds are those of a contest, at most.
-const rounds = 8
+// raceRounds is the most rounds of a race.
+const raceRounds = 8
 
-// announce tells the devices what the next batch will ask for, so that it compiles beside this one.
+// announce tells the devices which variants the next batch will visit, so that they compile beside this
+// one.
 func (l *Loop) announce(tasks []sweep.Task) {
 	for i, t := range slices.Backward(tasks) { // the last announced is compiled first
 		vs := append([]kernels.Variant{{Family: l.Registry.StreamOf(t.Problem)}}, t.Variants...)
@@ -53,8 +54,7 @@ func (l *Loop) announce(tasks []sweep.Task) {
 	}
 }
 
-// measure has a contest on each problem of a batch, and says whether it was cut short: by the time
-// that is left, or by ctx.
+// measure runs a race on each problem of a batch. late says that the time left or ctx cut it short.
 func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Task) (late bool, err error) {
 	until, cancel := ctx, context.CancelFunc(func() {})
 	if l.Deadline {
@@ -62,8 +62,8 @@ func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Ta
 	}
 	defer cancel()
 	before := l.Summary.Problems
-	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l.Sink,
-		sweep.RunOptions{Run: l.Run, Sum: &l.Summary, Seed: l.Seed, RaceRounds: rounds})
+	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l.Store,
+		sweep.RunOptions{Run: l.Run, Sum: &l.Summary, Seed: l.Seed, RaceRounds: raceRounds})
 	// Others are as good as a problem that is nobody's result, as long as there are any.
 	late = until.Err() != nil
 	if u := (*sweep.UnfinishedError)(nil); late || errors.As(err, &u) && s.Problems > before {
@@ -80,17 +80,17 @@ const (
 	leastShare      = 8
 )
 
-// Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx
-// is done. The last map is filled within the budget, from all that is in the records then.
+// Learn measures a batch, fills the map and plans the next batch from it, until the budget is spent, the
+// domain is used up or ctx is done. It fills the last map within the budget, from all records.
 func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 	begun, known := l.Now(), len(l.Data.Points)
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }
 	l.Run.ID, l.Run.Time = uuid.NewString()[:13], begun.UTC().Truncate(time.Millisecond)
-	l.Run.Protocol = sweep.RaceProtocol(l.Run.Protocol, Search, rounds)
+	l.Run.Protocol = sweep.RaceProtocol(l.Run.Protocol, Search, raceRounds)
 	groups := 1
 	plan := func(step, groups int, points []*Point, pending ...[]sweep.Task) []sweep.Task {
 		rng := rand.New(rand.NewPCG(l.Seed, uint64(known)<<20|uint64(step)))
-		return l.chooser(points, rng, pending...).next(groups, step)
+		return l.chooser(points, rng, pending...).planBatch(groups, step)
 	}
 	var filling, batchTime time.Duration
 	now := plan(0, groups, l.Data.Points)
@@ -115,7 +115,7 @@ func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 		batchTime = l.Now().Sub(start)
 		after := <-ready
 		if err == nil {
-			l.Data, err = Gather(l.Policy.Registry.BaseOf, l.AsksFor, l.Records)
+			l.Data, err = Gather(l.Coverage.Registry.BaseOf, l.AsksFor, l.Records)
 		}
 		if err != nil {
 			return nil, err
@@ -153,7 +153,7 @@ func (l *Loop) Learn(ctx context.Context) (*launchmap.Map, error) {
 		"budget %s is too short to measure one problem", l.Budget)
 }
 
-// fill makes a map of all that is known, and a checkpoint of it.
+// fill fills a map from all points and passes it to Checkpoint.
 func (l *Loop) fill() (*launchmap.Map, error) {
 	m := l.Fill(l.Data.Points)
 	if l.Checkpoint == nil {

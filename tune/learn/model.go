@@ -11,7 +11,8 @@ import (
 	"normbench/kernels/launchmap"
 )
 
-// A mapPlace is where a problem is on the map: octaves, so that distances are.
+// A mapPlace is the place of a problem on the map, in octaves of columns and rows, so that places have
+// distances.
 type mapPlace struct {
 	columns, rows float64
 	step          int // see stepOf
@@ -19,8 +20,9 @@ type mapPlace struct {
 	twin          bool // of the other op: see twins
 }
 
-// stepOf counts the powers of two, and three quarters of them, below a number of columns. A thread
-// holds a part of a row whose size is one of these, so what is fast changes beyond them at once.
+// stepOf numbers the step of a number of columns: it counts the powers of two, and three quarters of
+// them, below n. A thread holds a part of a row whose size is one of these, so what is fast changes
+// abruptly beyond them.
 func stepOf(n int64) int {
 	k := 2 * bits.Len64(uint64(n-1))
 	if n <= 3<<(k/2)/4 {
@@ -29,6 +31,7 @@ func stepOf(n int64) int {
 	return k
 }
 
+// placeOf computes the place of a problem.
 func placeOf(p kernels.Problem) mapPlace {
 	return mapPlace{columns: math.Log2(float64(p.N)), rows: math.Log2(float64(p.M)),
 		step: stepOf(p.N), align: launchmap.AlignOf(p.N, p.DType.Size())}
@@ -53,7 +56,8 @@ const (
 	searchedWeight = 30
 )
 
-// similarity weighs a measurement at one place for another, 1 at the same: a Gaussian kernel.
+// similarity computes how much a measurement at one place counts at another, 1 at the same: a Gaussian
+// kernel.
 func similarity(a, b mapPlace) float64 {
 	n, m := (a.columns-b.columns)/reachColumns, (a.rows-b.rows)/reachRows
 	if n*n+m*m > 20 { // most points are that far off, and do not count
@@ -75,7 +79,7 @@ func similarity(a, b mapPlace) float64 {
 	return k
 }
 
-// An expectedRegret is what is expected of a variant at a place.
+// An expectedRegret is the regret that is expected of a variant at a place.
 type expectedRegret struct {
 	variant kernels.Variant
 	regret  float64 // log of its time over the best
@@ -89,26 +93,27 @@ func (g expectedRegret) blend(before float64) expectedRegret {
 	return g
 }
 
-// A variantRegret is the log regret of a variant at a point.
+// A variantRegret is the measured log regret of a variant at a point.
 type variantRegret struct {
 	variant int // its number in the class
 	regret  float64
 }
 
-// twins are ops with the same designs. What was measured of one counts for the other, too: on an
-// H100 it takes a tenth to a quarter off the regret at columns that nobody measured.
+// twins are ops with the same designs. A measurement of one counts for the other, too: on an H100 it
+// takes a tenth to a quarter off the regret at columns that nobody measured.
 var twins = map[kernels.Op]kernels.Op{
 	kernels.RMSNorm: kernels.LayerNorm, kernels.LayerNorm: kernels.RMSNorm,
 }
 
-// twinOf is v in the other op's family, false where v is of a user's.
+// twinOf returns v in the family of the same design for the other op; false where v's family is a
+// user's.
 func twinOf(v kernels.Variant, c launchmap.Class) (kernels.Variant, bool) {
 	design, ok := strings.CutPrefix(v.Family, kernels.FamilyName(c.Op, c.Pass, ""))
 	v.Family = kernels.FamilyName(twins[c.Op], c.Pass, design)
 	return v, ok
 }
 
-// classPoints are the points of one class of problems, and of its twin.
+// A classPoints has the points of one class of problems, and those of its twin.
 type classPoints struct {
 	launchmap.Class
 	points   []*Point
@@ -118,7 +123,7 @@ type classPoints struct {
 	numbers  map[kernels.Variant]int // of variants
 }
 
-// add takes a point with the times of its variants.
+// add adds a point at a place with the times of its variants, as log regrets.
 func (c *classPoints) add(p *Point, us map[kernels.Variant]float64, at mapPlace) {
 	var ts []variantRegret
 	for v, us := range us {
@@ -132,8 +137,8 @@ func (c *classPoints) add(p *Point, us map[kernels.Variant]float64, at mapPlace)
 	c.points, c.at, c.timings = append(c.points, p), append(c.at, at), append(c.timings, ts)
 }
 
-// classesOf sorts points by their classes.
-func classesOf(points []*Point) map[launchmap.Class]*classPoints {
+// groupByClass makes the classPoints of each class; each gets the points of its twin, too.
+func groupByClass(points []*Point) map[launchmap.Class]*classPoints {
 	by := map[launchmap.Class]*classPoints{}
 	for _, p := range points {
 		of := launchmap.ClassOf(p.Problem)
@@ -160,13 +165,13 @@ func classesOf(points []*Point) map[launchmap.Class]*classPoints {
 	return by
 }
 
-// A neighbour is a point with its weight for a place.
+// A neighbour is a point with its weight at a place.
 type neighbour struct {
 	point  int
 	weight float64
 }
 
-// neighboursNear lists the points that count for a place, the nearest first. A nil class has none.
+// neighboursNear lists the points that count at a place, the heaviest first. A nil class has none.
 func (c *classPoints) neighboursNear(at mapPlace) []neighbour {
 	return c.neighbours(at, mostPoints, similarity)
 }
@@ -179,6 +184,7 @@ func (c *classPoints) neighboursFar(at mapPlace) []neighbour {
 	})
 }
 
+// neighbours lists the points that count at a place, at most so many, weighed by alike.
 func (c *classPoints) neighbours(at mapPlace, most int, alike func(a, b mapPlace) float64) (list []neighbour) {
 	if c == nil {
 		return nil
@@ -198,8 +204,8 @@ func (c *classPoints) neighbours(at mapPlace, most int, alike func(a, b mapPlace
 	return list[:min(len(list), most)]
 }
 
-// rank is what is expected of each variant that was measured near a place, the least regret first:
-// its mean over neighbours, by their weights (Nadaraya and Watson, 1964).
+// rank computes the expected regret of each variant that was measured near a place: the weighted mean of
+// its regrets at the neighbours (Nadaraya and Watson, 1964). The least regret comes first.
 func (c *classPoints) rank(near []neighbour) (list []expectedRegret) {
 	if len(near) == 0 {
 		return nil

@@ -20,20 +20,22 @@ const (
 	panelLeft, panelTop = 56, 28
 )
 
-// shades are the classes of regrets, each from its percent on. The last is of a cell with no measured problem.
+// shades are the ranges of regret that a colour stands for, each from its percent on. The last is of a
+// cell with no measured problem.
 var shades = []struct {
 	from float64
 	name string
 }{{10, "regret from 10%"}, {5, "from 5%"}, {2, "from 2%"}, {1, "from 1%"}, {math.Inf(-1), "below 1%"},
 	{math.Inf(1), "not measured in the cell"}}
 
-// A MapPicture is the pictures of a map's rasters: areas by family, and in a second view by regret.
+// A MapPicture has the drawings of a map's rasters, with cells coloured by family, and in a second view
+// by regret.
 type MapPicture struct {
 	Drawings          []*picture.Drawing
 	Families, Regrets []picture.Series // legends of the views
 }
 
-// design returns a family without its op's and pass's part: smem_pipe of rms_bwd/smem_pipe.
+// design cuts op and pass off a family's name: rms_bwd/smem_pipe becomes smem_pipe.
 func design(family string) string {
 	_, name, more := strings.Cut(family, "/")
 	if !more {
@@ -42,7 +44,7 @@ func design(family string) string {
 	return name
 }
 
-// areas returns the classes of the designs of a map, which have a colour each but for the rarest.
+// areas gives each design of a map a colour, by its CSS class; the rarest designs share one.
 func areas(m *launchmap.Map) (class map[string]string, legend []picture.Series) {
 	cells := map[string]int{}
 	for i := range m.Rasters {
@@ -71,9 +73,9 @@ func areas(m *launchmap.Map) (class map[string]string, legend []picture.Series) 
 	return class, legend
 }
 
-// Pictures draw each raster of a map: a square a cell with the letter of its config, in the colour of its family. The
-// second view shades it by the regret of the problems that were measured in it. What is pointed at says its % of a
-// copy's speed, and below each raster are the configs of its letters.
+// Pictures draws each raster of a map: a square for each cell with the letter of its config, in the
+// colour of its family. The second view shades it by the regret of the problems measured in it. The tip
+// of a square has its % of a copy's speed, and below each raster are the configs of its letters.
 func Pictures(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) (all MapPicture) {
 	class, legend := areas(m)
 	all.Families = legend
@@ -124,7 +126,7 @@ func Plot(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) []byte {
 	return picture.File("", all.Families, slices.Collect(slices.Chunk(all.Drawings, 3)))
 }
 
-// drawing is an empty picture of a raster with its axes: every other line has its first columns,
+// drawing makes the empty drawing of a raster with its axes: every other line has its first columns,
 // every fourth cell its first rows.
 func drawing(r *launchmap.Raster, d kernels.DeviceInfo) *picture.Drawing {
 	x := &picture.Drawing{Title: r.Title(), Width: max(330, panelLeft+side*float64(len(r.Rows))+20),

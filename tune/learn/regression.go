@@ -13,9 +13,9 @@ import (
 	"normbench/sweep/search"
 )
 
-// A regression says what configs of a design lose around a place, measured or not. The log regret,
-// bent, is a sum over knobs' values and over features, each times a coefficient with a normal prior
-// (Bayesian linear regression: Bishop 2006, section 3.3).
+// A regression predicts the regret of all configs of a design around a place, measured or not. The
+// compressed log regret is a sum over knobs' values and over features, each times a coefficient with a
+// normal prior (Bayesian linear regression: Bishop 2006, section 3.3).
 type regression struct {
 	precision mat.Cholesky // of the coefficients, given what was measured
 	mean      mat.VecDense
@@ -27,13 +27,14 @@ const (
 	knobSpread    = 0.12 // of a knob's value
 	featureSpread = 0.02 // of a feature, a unit from its middle; of its square a third
 	timingSpread  = 0.06
-	bentAt        = 0.30 // see bend
+	compressAt    = 0.30 // see compressRegret
 )
 
-// compressRegret keeps the slow end of a space, where nobody chooses, from outweighing the fast one.
-func compressRegret(regret float64) float64 { return bentAt * math.Log1p(regret/bentAt) }
+// compressRegret compresses large regrets, so that the slow end of a space, which nobody chooses, does
+// not outweigh the fast one in the fit.
+func compressRegret(regret float64) float64 { return compressAt * math.Log1p(regret/compressAt) }
 
-// row is what a config's coefficients are multiplied by.
+// row computes the numbers of a config by which a regression's coefficients are multiplied.
 func row(f *kernels.Family, p kernels.Problem, c kernels.Config, sms int) []float64 {
 	x := append(make([]float64, 0, 128), levelSpread)
 	for _, r := range f.Knobs {
@@ -51,13 +52,13 @@ func row(f *kernels.Family, p kernels.Problem, c kernels.Config, sms int) []floa
 	return x
 }
 
-// An observation is a log regret that was measured, with its weight.
+// An observation is a measured log regret with its weight.
 type observation struct {
 	row            []float64
 	regret, weight float64
 }
 
-// fit is the model of n coefficients after observations.
+// fit fits a regression of n coefficients to observations.
 func fit(n int, seen []observation) *regression {
 	a, b := mat.NewSymDense(n, nil), mat.NewVecDense(n, nil)
 	for i := range n {
@@ -75,7 +76,7 @@ func fit(n int, seen []observation) *regression {
 	return m
 }
 
-// sample draws coefficients that what was measured leaves likely.
+// sample draws coefficients from those that the observations leave likely.
 func (m *regression) sample(rng *rand.Rand) []float64 {
 	x := make([]float64, m.mean.Len())
 	for i := range x {
@@ -87,8 +88,8 @@ func (m *regression) sample(rng *rand.Rand) []float64 {
 	return x
 }
 
-// predict is the log regret of a config by drawn coefficients.
+// predict computes the log regret of a config from drawn coefficients.
 func predict(coefficients, row []float64) float64 {
 	bent := compressRegret(priorRegret) + floats.Dot(coefficients, row)
-	return bentAt * math.Expm1(bent/bentAt)
+	return compressAt * math.Expm1(bent/compressAt)
 }

@@ -16,11 +16,12 @@ import (
 	"normbench/tune"
 )
 
-// Describe says in a map where it comes from: the same records make the same text.
+// Describe writes into a map where it comes from: runs, protocol and sources. The same records make the
+// same text.
 func (f *Filler) Describe(m *launchmap.Map, d *Data) {
 	m.Tool, m.Created, m.Sources = d.Tool, d.Date.UTC().Truncate(time.Second), map[string]string{}
 	for _, r := range d.Runs {
-		m.Runs = append(m.Runs, tune.RunOf(r))
+		m.Runs = append(m.Runs, tune.SummarizeRun(r))
 	}
 	m.Protocol, _ = json.Marshal(d.Protocol)
 	source := families.NewIdentity(f.Registry, m.Device.Kind).SourceOf
@@ -34,8 +35,8 @@ func (f *Filler) Describe(m *launchmap.Map, d *Data) {
 	}
 }
 
-// Write puts a map that f filled into the tuned table of a place, whose entries stay. It is merged
-// with the map that the table had before, not with what this command wrote into it meanwhile; see
+// Write writes a map into the tuned table of a file, whose entries stay. It merges the map with before,
+// the table as it was when the command began, and not with maps that the command wrote meanwhile; see
 // launchmap.Merge.
 func (f *Filler) Write(p durable.Place, before *tune.TunedTable, m *launchmap.Map) error {
 	return tune.Update(p, func(old *tune.TunedTable) (*tune.TunedTable, error) {
@@ -62,17 +63,17 @@ func (f *Filler) Write(p durable.Place, before *tune.TunedTable, m *launchmap.Ma
 		source := families.NewIdentity(f.Registry, m.Device.Kind).SourceOf
 		var err error
 		t.Map, err = launchmap.Merge(before.Map, m, func(box launchmap.Box, a, b kernels.Variant) bool {
-			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(box, a, b)
+			return before.Map.Sources[a.Family] != source(a.Family) || f.IsFaster(box, a, b)
 		})
 		return &t, err
 	})
 }
 
-// NewPolicy is what a loop knows before it measures anything; the map of step answers where nothing
-// is known.
-func NewPolicy(r *kernels.Registry, step launchmap.Rung, info kernels.DeviceInfo, domain shapes.Domain,
-	classes []kernels.Problem) (*Policy, error) {
-	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.AnalyticRegistry(r),
+// NewCoverage makes the coverage of a map to learn: a domain and classes. The map of a rung answers
+// where nothing was measured.
+func NewCoverage(r *kernels.Registry, step launchmap.Rung, info kernels.DeviceInfo, domain shapes.Domain,
+	classes []kernels.Problem) (*Coverage, error) {
+	p := Coverage{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.AnalyticRegistry(r),
 		Device: info,
 		Prior:  families.Book(r, step, info)}}
 	list, err := shapes.Select("default")
@@ -87,15 +88,15 @@ func NewPolicy(r *kernels.Registry, step launchmap.Rung, info kernels.DeviceInfo
 	return &p, nil
 }
 
-// AsksFor says whether a problem is of the classes that are asked for.
-func (p *Policy) AsksFor(q kernels.Problem) bool {
+// AsksFor says whether a problem is in one of the classes.
+func (p *Coverage) AsksFor(q kernels.Problem) bool {
 	of := launchmap.ClassOf(q)
 	return slices.ContainsFunc(p.Classes, func(c kernels.Problem) bool { return launchmap.ClassOf(c) == of })
 }
 
-// Resume is what a records file has of the classes already, and how much of the budget was spent on
-// them.
-func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
+// Resume loads from a records file the points that an interrupted run has measured, and how much of the
+// budget it has spent on them. It refuses records of another device, driver or compiler.
+func (p *Coverage) Resume(f *record.File) (*Data, time.Duration, error) {
 	d, err := Gather(p.Registry.BaseOf, p.AsksFor, f)
 	if err != nil {
 		return nil, 0, err
@@ -110,8 +111,9 @@ func (p *Policy) Resume(f *record.File) (*Data, time.Duration, error) {
 	return d, p.timeSpent(f.SearchOutcomes().Against(p.Registry.BaseOf)), nil
 }
 
-// timeSpent adds up the time that learn's runs took, of each the part of the classes that are asked for.
-func (p *Policy) timeSpent(entries record.Outcomes) (total time.Duration) {
+// timeSpent adds up the time that earlier runs of learn took; of each run only the share of the classes
+// asked for.
+func (p *Coverage) timeSpent(entries record.Outcomes) (total time.Duration) {
 	records, asked, last := map[*record.Run]int{}, map[*record.Run]int{}, map[*record.Run]time.Time{}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Run.Protocol.Search, Search) {

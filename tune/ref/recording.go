@@ -13,10 +13,10 @@ import (
 	"normbench/sweep/record"
 )
 
-// tunedForm stands before the file of a tuned table.
+// tunedForm begins an operand that is a tuned table's file.
 const tunedForm = "tuned:"
 
-// A Recording is an operand whose times are recorded: records, or a tuned table.
+// A Recording is an operand whose times are recorded: in records, or in a tuned table.
 type Recording struct {
 	Text  string
 	Path  string
@@ -28,7 +28,7 @@ type Recording struct {
 	Keeps  func(*record.Outcome) bool // says whether an outcome is of the operand; nil of a tuned table
 }
 
-// ParseRecording reads an operand to compare: tuned:FILE, PATH or PATH#SELECTOR.
+// ParseRecording reads an operand of a recorded compare: tuned:FILE, PATH or PATH#SELECTOR.
 func (s *Resolver) ParseRecording(text string) (r Recording, err error) {
 	r.Text = text
 	if r.Path, r.Tuned = strings.CutPrefix(text, tunedForm); r.Tuned {
@@ -56,7 +56,7 @@ func (s *Resolver) ParseRecording(text string) (r Recording, err error) {
 	return r, r.parseSelector(selector)
 }
 
-// parseSelector reads what stands behind the # of a recorded operand.
+// parseSelector reads the selector behind the # of a recorded operand.
 func (r *Recording) parseSelector(text string) error {
 	switch text {
 	case "", "peers", "peer:" + Best:

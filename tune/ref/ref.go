@@ -18,12 +18,13 @@ import (
 const RunHelp = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME, peer:best or " +
 	"py:FILE.py:FUNCTION; records, with a # as for compare, stand for the variants in them"
 
-// A Kind is a form of the grammar.
-type Kind int
+// A Form is a form of an operand's text.
+type Form int
 
 // The forms.
 const (
-	Base     Kind = iota // base
+	// These are the forms.
+	Base     Form = iota // base
 	Family               // FAMILY or FAMILY@LABEL
 	Preset               // preset:NAME
 	Tuned                // tuned:FILE
@@ -34,10 +35,10 @@ const (
 // Best is the name of peer:best, the fastest peer.
 const Best = "best"
 
-// A Ref is an operand as its text has it.
+// A Ref is an operand whose text was read.
 type Ref struct {
 	Text   string
-	Kind   Kind
+	Form   Form
 	Name   string // of the family, preset or peer; of Tuned the file
 	config kernels.Config
 	preset *presets.Preset
@@ -45,8 +46,8 @@ type Ref struct {
 	recorded map[kernels.Problem]kernels.Variant
 }
 
-// A Resolver turns the text of operands into variants: it has the registry, the peers and the tables that a
-// text may name.
+// A Resolver finds the variants that operands name. It has the registry, the peers and the tables that
+// they may name.
 type Resolver struct {
 	Registry *kernels.Registry
 	Peers    []string // names of those that peer:best is among, as far as they are there
@@ -70,8 +71,8 @@ func (s *Resolver) ParseAll(texts ...string) (refs []*Ref, err error) {
 	return refs, nil
 }
 
-// Parse reads an operand to run. A file or folder of the text's name stands for the variants
-// recorded in it, unless a family has that name.
+// Parse reads an operand to run. A text that names a file or a folder means the variants recorded in it,
+// unless a family has that name.
 func (s *Resolver) Parse(text string) (r *Ref, err error) {
 	r = &Ref{Text: text}
 	form, name, _ := strings.Cut(text, ":")
@@ -79,7 +80,7 @@ func (s *Resolver) Parse(text string) (r *Ref, err error) {
 	case text == "base":
 		return r, nil
 	case form == "peer":
-		r.Kind, r.Name = Peer, name
+		r.Form, r.Name = Peer, name
 		_, err := s.Registry.Lookup(kernels.PeerVariant(name).Family)
 		if err != nil && name != Best {
 			return nil, hint.Errorf("`normbench list peers` names them; peer:best is the "+
@@ -87,27 +88,28 @@ func (s *Resolver) Parse(text string) (r *Ref, err error) {
 		}
 		return r, nil
 	case form+":" == kernels.Callable:
-		r.Kind = Peer
+		r.Form = Peer
 		r.Name, err = callableName(name)
 		return r, err
 	case form == "preset":
-		r.Kind, r.Name = Preset, name
+		r.Form, r.Name = Preset, name
 		r.preset, err = presets.Lookup(name)
 		return r, err
 	case form+":" == tunedForm:
-		r.Kind, r.Name = Tuned, name
+		r.Form, r.Name = Tuned, name
 		_, err = tune.Read(name)
 		return r, err
 	}
 	if s.isRecording(text) {
-		r.Kind = Recorded
+		r.Form = Recorded
 		r.recorded, err = s.Recorded(text)
 		return r, err
 	}
 	return r, s.parseFamily(r)
 }
 
-// callableName makes the name of the peer that is a function of a file. The file's path may have colons.
+// callableName reads FILE.py:FUNCTION, makes the name of its peer and checks that the file exists. The
+// file's path may have colons.
 func callableName(text string) (string, error) {
 	file, function := text, ""
 	if i := strings.LastIndex(text, ".py:"); i >= 0 {
@@ -133,17 +135,17 @@ func callableName(text string) (string, error) {
 
 var functionName = regexp.MustCompile(`^:\w+$`)
 
-// Runs says whether an operand names variants to run, and no recorded times.
+// Runs says whether an operand names variants to run, and not recorded times.
 func (s *Resolver) Runs(text string) bool {
 	if text != "base" && s.isRecording(text) {
 		return false
 	}
 	r, err := s.Parse(text)
-	return err == nil && r.Kind != Tuned
+	return err == nil && r.Form != Tuned
 }
 
-// isRecording says whether a file or folder has an operand's name. A family's own name counts before it,
-// as its folder often has the same: ./NAME is the folder.
+// isRecording says whether an operand names a file or folder. The name of a family counts before it, as
+// its folder often has the same: ./NAME is the folder.
 func (s *Resolver) isRecording(text string) bool {
 	if _, err := s.Registry.Lookup(text); err == nil {
 		return false
@@ -153,7 +155,7 @@ func (s *Resolver) isRecording(text string) bool {
 	return err == nil
 }
 
-// parseFamily reads FAMILY or FAMILY@LABEL.
+// parseFamily reads FAMILY or FAMILY@LABEL into r, and checks that the family exists.
 func (s *Resolver) parseFamily(r *Ref) error {
 	family, config, err := parseVariant(r.Text, "write FAMILY for its base config, or FAMILY@LABEL")
 	if err != nil {
@@ -162,7 +164,7 @@ func (s *Resolver) parseFamily(r *Ref) error {
 	if name, ok := kernels.PeerName(family); ok {
 		return hint.Errorf("write peer:"+name, "%s is no family of ours", family)
 	}
-	r.Kind, r.Name, r.config = Family, family, config
+	r.Form, r.Name, r.config = Family, family, config
 	if _, err := s.Registry.Lookup(family); err == nil {
 		return nil
 	}
@@ -175,7 +177,7 @@ func (s *Resolver) parseFamily(r *Ref) error {
 	return hint.Errorf(hint.DidYouMean(family, names, RunHelp), "unknown REF %q", r.Text)
 }
 
-// parseVariant reads FAMILY or FAMILY@LABEL.
+// parseVariant splits FAMILY@LABEL and reads the label.
 func parseVariant(text, help string) (family string, c kernels.Config, err error) {
 	family, label, labelled := strings.Cut(text, "@")
 	if labelled && label == "" {
@@ -185,9 +187,9 @@ func parseVariant(text, help string) (family string, c kernels.Config, err error
 	return family, c, err
 }
 
-// Peer is the NAME of a peer:NAME, Best where recorded variants of peers are to run, or "".
+// Peer returns the NAME of peer:NAME, Best where recorded variants of peers are to run, else "".
 func (r *Ref) Peer() string {
-	if r.Kind == Peer {
+	if r.Form == Peer {
 		return r.Name
 	}
 	for _, v := range r.recorded {
@@ -198,12 +200,12 @@ func (r *Ref) Peer() string {
 	return ""
 }
 
-// Variants are those that an operand has for a problem on a device, mostly one. None come with
-// the reason, or with no error where the problem is simply another.
+// Variants returns the variants that an operand has for a problem on a device, mostly one. Where there
+// are none the error says why; it is nil where the operand is simply for other problems.
 func (s *Resolver) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
 	vs []kernels.Variant, err error) {
 	var v kernels.Variant
-	switch r.Kind {
+	switch r.Form {
 	case Base:
 		v, err = s.Registry.Base(p, d)
 	case Preset:

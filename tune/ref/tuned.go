@@ -10,10 +10,10 @@ import (
 	"normbench/tune"
 )
 
-// Exact is the match of an entry of the problem's own.
+// Exact is the match of an answer that is an entry for the problem itself.
 const Exact = "exact"
 
-// A TunedBook answers for a device: by the entries of a tuned table, then by a map.
+// A TunedBook answers for a device: by the entries of a tuned table, then by its map.
 type TunedBook struct {
 	*tune.TunedTable                 // without entries where it is the program's own map
 	Book             *launchmap.Book // nil where the table has no map
@@ -25,13 +25,12 @@ type tunedKey struct {
 	device kernels.DeviceInfo
 }
 
-// ReadTuned reads a tuned table for a device; the empty path is the program's own map. A map that is
-// no step of the device's ladder is an error, and a config that no family has a note. A table of one
-// family answers with no other; the family that is asked for, "" for all or for the table's own, must be
-// its.
+// ReadTuned reads a tuned table for a device; the empty path is the program's own map. It fails for a
+// map that does not fit the device at any rung, and notes configs that no family has. A table of one
+// family answers only for that family; family, if not "", must be the table's.
 func (s *Resolver) ReadTuned(path, family string, d kernels.DeviceInfo) (*TunedBook, error) {
 	if path == "" {
-		return s.builtin(family, d)
+		return s.builtinBook(family, d)
 	}
 	key := tunedKey{path, d}
 	t := s.tuned[key]
@@ -40,7 +39,7 @@ func (s *Resolver) ReadTuned(path, family string, d kernels.DeviceInfo) (*TunedB
 		if err != nil {
 			return nil, err
 		}
-		if t, err = s.open(path, table, d); err != nil {
+		if t, err = s.openTable(path, table, d); err != nil {
 			return nil, err
 		}
 		if s.tuned == nil {
@@ -54,8 +53,8 @@ func (s *Resolver) ReadTuned(path, family string, d kernels.DeviceInfo) (*TunedB
 	return t, nil
 }
 
-// builtin returns the program's own map, or the default of a family.
-func (s *Resolver) builtin(family string, d kernels.DeviceInfo) (*TunedBook, error) {
+// builtinBook returns the program's own map, or the default of a family.
+func (s *Resolver) builtinBook(family string, d kernels.DeviceInfo) (*TunedBook, error) {
 	t := &TunedBook{TunedTable: &tune.TunedTable{Device: d, BaseOf: family}, device: d}
 	if family == "" {
 		t.Book = families.Book(s.Registry, families.Rung(d), d)
@@ -68,7 +67,8 @@ func (s *Resolver) builtin(family string, d kernels.DeviceInfo) (*TunedBook, err
 	return t, err
 }
 
-func (s *Resolver) open(path string, table *tune.TunedTable, d kernels.DeviceInfo) (*TunedBook, error) {
+// openTable makes the book of a table: its entries, and its map if it has one. path is for messages.
+func (s *Resolver) openTable(path string, table *tune.TunedTable, d kernels.DeviceInfo) (*TunedBook, error) {
 	t, r := &TunedBook{TunedTable: table, device: d}, s.Registry
 	if table.BaseOf != "" {
 		var err error
@@ -91,7 +91,7 @@ func (s *Resolver) open(path string, table *tune.TunedTable, d kernels.DeviceInf
 	return t, nil
 }
 
-// TellOtherDevice notes that a table is of another device than it is asked for, or returns "".
+// TellOtherDevice returns a note if the table is of another device than asked for, else "".
 func (t *TunedBook) TellOtherDevice(path string) string {
 	if t.Device.ID == t.device.ID {
 		return ""
@@ -99,8 +99,8 @@ func (t *TunedBook) TellOtherDevice(path string) string {
 	return fmt.Sprintf("%s is of %s, not of %s", path, t.Device.ID, t.device.ID)
 }
 
-// Answer is the variant for a problem, without a family for the default, how good the match is,
-// and why.
+// Answer returns the variant for a problem, how well it matches, and why. The variant is without a
+// family where the default runs.
 func (t *TunedBook) Answer(p kernels.Problem) (a launchmap.Answer, match, why string) {
 	if x, ok := t.Lookup(p); ok {
 		a.Variant = x.Variant()
@@ -116,7 +116,8 @@ func (t *TunedBook) Answer(p kernels.Problem) (a launchmap.Answer, match, why st
 	return a, string(a.Match), t.Book.Explain(p, &a)
 }
 
-// tunedVariant is the variant of a table for a problem, without a family where it has none.
+// tunedVariant returns the variant of a table for a problem, without a family where it has none. It
+// notes an answer that is no entry for the problem itself.
 func (s *Resolver) tunedVariant(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, error) {
 	t, err := s.ReadTuned(r.Name, "", d)
 	if err != nil {
