@@ -102,7 +102,7 @@ func (l *Lab) notePeers(all []kernels.Peer, wanted []string) error {
 		}
 		if p, ok := peers.Find(all, name); !ok || p.Missing != "" {
 			if strings.HasPrefix(name, kernels.Callable) {
-				return hint.Errorf("docs/kernels.md says what a function is called with", "%s: %s", name,
+				return hint.Errorf("docs/python.md says what a function is called with", "%s: %s", name,
 					console.OneLine(p.Missing))
 			}
 			return hint.Errorf(help, "peer %s is not there: %s", name, console.OneLine(p.Missing))

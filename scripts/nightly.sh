@@ -27,7 +27,7 @@ scripts/kt-readers.sh
 
 step "models and captures, in PyTorch's and transformers' own modules"
 eval "$(scripts/torch-env.sh)"
-NORMBENCH_REQUIRE_TORCH=1 go test -count 1 -timeout 60m -run 'TestModules|TestCapture' -v ./sweep/models ./cmd/normbench
+NORMBENCH_REQUIRE_TORCH=1 go test -count 1 -timeout 60m -run 'TestModules|TestCapture|TestPageOfPython' -v ./sweep/models ./cmd/normbench
 
 step 'fuzz targets, their seeds and 5000 inputs each'
 # By count: with a time, go test sometimes fails by "context deadline exceeded"

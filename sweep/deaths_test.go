@@ -238,7 +238,7 @@ func TestDeviceGoneBeforeItRanBlamesNobody(t *testing.T) {
 	})
 }
 
-// docs/reference.md says that one sweep in a million blames a variant by chance. So each of its cells is
+// docs/clusters.md says that one sweep in a million blames a variant by chance. So each of its cells is
 // blamed, in each of its tries, from a chance of one millionth of a millionth share on, and not before.
 func TestBlameIsOneInAMillionSweeps(t *testing.T) {
 	const cells = 1000

@@ -104,7 +104,7 @@ func (x *commonFlags) seedFlag() cli.Flag {
 func (x *commonFlags) kernelsFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.kernels, Name: "kernels", Category: catWhat,
 		Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu or .py files; see " +
-			"docs/kernels.md"}
+			"docs/manifest.md"}
 }
 
 // familyFlag asks for one family against itself in place of all.

@@ -24,7 +24,7 @@ func initCommand(e *env) *cli.Command {
 		Name:      "init",
 		Usage:     "write a manifest for a kernel of CUDA or Triton",
 		ArgsUsage: "cuda FILE.cu:KERNEL | triton FILE.py:FUNCTION | triton MODULE:FUNCTION",
-		Description: "It prints a manifest with what the function's signature says; docs/kernels.md " +
+		Description: "It prints a manifest with what the function's signature says; docs/manifest.md " +
 			"explains it. What that does not say is a TODO. A function under @triton.autotune or @triton.heuristics has its file " +
 			"imported, which runs it. No GPU is needed.",
 		Flags: []cli.Flag{x.pythonFlag(), &cli.DurationFlag{Destination: &timeout, Name: "timeout",

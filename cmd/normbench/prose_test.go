@@ -11,26 +11,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/assert"
+	"normbench/internal/console"
+	"normbench/kernels/families"
+	"normbench/lab"
 )
 
 var (
 	fenced = regexp.MustCompile("(?s)```.*?\n```")
 	quoted = regexp.MustCompile("`[^`]*`")
 	// Names without a scheme, of files beside the page.
-	local = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+	local = regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)]*)?\)`)
 )
 
 var (
 	commitHash = regexp.MustCompile(`\b[0-9a-f]{7,40}\b`)
+	pageName   = regexp.MustCompile(`\bdocs/[a-z-]+\.md\b`)
 	sourceFile = regexp.MustCompile("`([a-z_/]+\\.go)`")
 )
 
-// TestLinksOfPagesExist: the files that the pages link to exist, as do the commits that they name, and the Go
-// files that ARCHITECTURE.md names. A clone without the history cannot tell about commits.
+// TestLinksOfPagesExist: the files and headings that the pages link to exist, as do the commits that they name, the Go
+// files that ARCHITECTURE.md names, and the pages that sources name. A clone without the history cannot tell
+// about commits.
 func TestLinksOfPagesExist(t *testing.T) {
 	root := filepath.Join("..", "..")
 	git := func(args ...string) (string, error) {
@@ -39,16 +47,24 @@ func TestLinksOfPagesExist(t *testing.T) {
 	}
 	shallow, err := git("rev-parse", "--is-shallow-repository")
 	history := err == nil && shallow == "false"
-	commits, checked := map[string]bool{}, 0
-	for _, pattern := range []string{"*.md", "docs/*.md", "lab/notes/*.md", "results/*.md", "results/*/*.md",
-		"results/*/*/*.md"} {
+	commits, checked, anchors := map[string]bool{}, 0, 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "lab/notes/*.md", "examples/*/*.md", "results/*.md",
+		"results/*/*.md", "results/*/*/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
 		assert.NoError(t, err)
 		for _, page := range pages {
 			text := string(assert.File(t, page))
 			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
-				_, err := os.Stat(filepath.Join(filepath.Dir(page), m[1]))
+				to := page
+				if m[1] != "" {
+					to = filepath.Join(filepath.Dir(page), m[1])
+				}
+				_, err := os.Stat(to)
 				assert.That(t, err == nil, "%s: %v", page, err)
+				if m[2] != "" && err == nil {
+					assert.That(t, slugs(string(assert.File(t, to)))[m[2][1:]], "%s: %s has no heading %s", page, to, m[2])
+					anchors++
+				}
 				checked++
 			}
 			for _, hash := range commitHash.FindAllString(text, -1) {
@@ -63,8 +79,21 @@ func TestLinksOfPagesExist(t *testing.T) {
 			}
 		}
 	}
-	assert.That(t, checked >= 40 && (!history || len(commits) >= 4),
-		"%d links, %d commits", checked, len(commits))
+	assert.That(t, checked >= 40 && anchors >= 10 && (!history || len(commits) >= 4),
+		"%d links, %d anchors, %d commits", checked, anchors, len(commits))
+	err = filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() && (e.Name() == "out" || strings.HasPrefix(e.Name(), ".") && path != root) {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if slices.Contains([]string{".go", ".yaml", ".yml", ".sh", ".mk", ".py"}, filepath.Ext(path)) {
+			for _, page := range pageName.FindAllString(string(assert.File(t, path)), -1) {
+				_, err := os.Stat(filepath.Join(root, page))
+				assert.That(t, err == nil, "%s names %s, which is not there", path, page)
+			}
+		}
+		return nil
+	})
+	assert.NoError(t, err)
 	text := assert.File(t, filepath.Join(root, "ARCHITECTURE.md"))
 	files := sourceFile.FindAllStringSubmatch(string(text), -1)
 	for _, m := range files {
@@ -122,3 +151,143 @@ func TestEachWordHasOneType(t *testing.T) {
 	}
 	assert.That(t, len(rows) >= 30 && len(rows) <= 40, "%d words", len(rows))
 }
+
+// slugs are the anchors that GitHub gives the headings of a page.
+func slugs(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range titleLine.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		slug := notInSlug.ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(slug, " ", "-")] = true
+	}
+	return all
+}
+
+// pageWords are the most words of each page for users: those in paragraphs, lists and tables. Code, commands
+// and what they print do not count, nor where a link leads. A page is read once, so it stays as short as this.
+var pageWords = map[string]int{"README.md": 700, "docs/start.md": 600, "docs/triton.md": 700, "docs/cuda.md": 700,
+	"docs/python.md": 700, "docs/manifest.md": 1200, "docs/gate.md": 500, "docs/models.md": 500,
+	"docs/launch-map.md": 700, "docs/read-a-table.md": 800, "docs/performance.md": 700,
+	// these three grow with what a cluster, a command or a file has
+	"docs/clusters.md": 500, "docs/cli.md": 900, "docs/formats.md": 800,
+	"docs/words.md": 600, "docs/history.md": 400}
+
+// Pages for users are within 10% of their length, and no sentence has more than 28 words.
+func TestPagesAreShort(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	assert.NoError(t, err)
+	for _, page := range append(pages, filepath.Join("..", "..", "README.md")) {
+		name, err := filepath.Rel(filepath.Join("..", ".."), page)
+		assert.NoError(t, err)
+		name = filepath.ToSlash(name)
+		limit := pageWords[name]
+		assert.That(t, limit != 0 || name == "docs/extending.md", "%s has no length", name)
+		count := 0
+		for _, s := range sentences(string(assert.File(t, page))) {
+			words := countWords(s)
+			count += words
+			assert.That(t, words <= 28, "%s has a sentence of %d words: %s", name, words, s)
+		}
+		assert.That(t, limit == 0 || count <= limit*11/10, "%s has %d words, of %d and a tenth", name, count, limit)
+	}
+}
+
+var (
+	titleLine = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	// A block of code in a list is indented.
+	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	target    = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
+	newBlock  = regexp.MustCompile(`(?m)^\s*(?:[-*] |\d+\. |#+ |> |\|)|\n\s*\n`)
+	sentence  = regexp.MustCompile(`[.!?][)*"]*\s+`)
+	wordRune  = regexp.MustCompile(`[\p{L}\p{N}]`)
+)
+
+// sentences are those of a page's paragraphs, list items and cells of tables.
+func sentences(text string) (all []string) {
+	text = target.ReplaceAllString(codeBlock.ReplaceAllString(text, "\n\n"), "$1")
+	// What stands in quotes is one thing, and its dots end nothing.
+	text = quoted.ReplaceAllStringFunc(text, func(code string) string {
+		return strings.NewReplacer(".", "·", "|", "/", " ", "\u00a0").Replace(code)
+	})
+	for _, block := range newBlock.Split(text, -1) {
+		for _, cell := range strings.Split(block, "|") {
+			for _, s := range sentence.Split(cell, -1) {
+				if s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '\n' }), " "); s != "" {
+					all = append(all, s)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// countWords counts what has a letter or a digit. Code is one word.
+func countWords(s string) (n int) {
+	for _, w := range strings.Split(s, " ") {
+		if wordRune.MatchString(w) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSentences(t *testing.T) {
+	got := sentences("# A page\n\nOne `x. y` two. Three\nfour [five](six.md)!\n\n- a\n- b. c\n\n| d | e f |\n|---|---|\n| g. H | `i|j` |\n" +
+		"```console\n$ no\n```\n")
+	assert.Same(t, got, []string{"A page", "One `x·\u00a0y` two", "Three four five!", "a", "b", "c", "d", "e f", "---",
+		"---", "g", "H", "`i/j`"})
+	assert.Equal(t, countWords("One `x·\u00a0y` --- 2."), 3)
+}
+
+// In the pages a command and a flag that stand in a sentence exist.
+func TestNamesInPages(t *testing.T) {
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
+	flags, all := map[string][]string{}, []string{"--help", "--version"}
+	eachCommand(e.app().Commands, "", func(path string, c *cli.Command) {
+		for _, n := range names(c.Flags) {
+			flags[path] = append(flags[path], "--"+n)
+		}
+		all = append(all, flags[path]...)
+		flags[path] = append(flags[path], "--help")
+	})
+	root := filepath.Join("..", "..")
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	assert.NoError(t, err)
+	checked := 0
+	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+		text := codeBlock.ReplaceAllString(string(assert.File(t, page)), "")
+		for _, code := range quoted.FindAllString(text, -1) {
+			words := strings.Fields(strings.Trim(code, "`"))
+			if len(words) > 0 && words[0] == "normbench" {
+				words = words[1:]
+				assert.That(t, len(words) == 0 || flags[words[0]] != nil || strings.HasPrefix(words[0], "-") ||
+					slices.Contains([]string{"help", "COMMAND", "map", "list", "version", "completion"}, words[0]),
+					"%s: there is no command of %s", page, code)
+			}
+			known := all
+			for i := min(len(words), 2); i > 0; i-- {
+				if of := flags[strings.Join(words[:i], " ")]; of != nil {
+					known = of
+					break
+				}
+			}
+			for _, w := range words {
+				if w == "--" { // behind it a program has flags of its own
+					break
+				}
+				name, _, _ := strings.Cut(w, "=")
+				if flagName.MatchString(name) && !foreignFlags[name] {
+					assert.That(t, slices.Contains(known, name), "%s: there is no %s in %s", page, name, code)
+					checked++
+				}
+			}
+		}
+	}
+	assert.That(t, checked > 50, "%d flags", checked)
+}
+
+var (
+	flagName = regexp.MustCompile(`^--[a-z][a-z-]*$`)
+	// Flags of pip and of NVRTC that pages name.
+	foreignFlags = map[string]bool{"--no-deps": true, "--use_fast_math": true}
+)

@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/shlex"
 
 	"normbench/internal/assert"
@@ -66,9 +69,10 @@ func TestCommandsOfPagesRunAsShown(t *testing.T) {
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	assert.NoError(t, err)
-	pages := []string{"README.md", "docs/reference.md", "docs/gate.md", "docs/models.md", "docs/kernels.md",
-		"docs/launch-map.md", "docs/read-a-table.md",
-		"docs/extending.md", "docs/performance.md", "lab/notes/performance.md", "lab/notes/reliability.md", "CONTRIBUTING.md"}
+	pages := []string{"README.md", "docs/start.md", "docs/triton.md", "docs/cuda.md", "docs/python.md",
+		"docs/manifest.md", "docs/gate.md", "docs/models.md", "docs/launch-map.md", "docs/read-a-table.md",
+		"docs/performance.md", "docs/clusters.md", "docs/cli.md", "docs/formats.md", "docs/history.md",
+		"docs/extending.md", "lab/notes/performance.md", "lab/notes/reliability.md", "CONTRIBUTING.md"}
 	list := map[string][]command{}
 	for _, page := range pages {
 		text := assert.File(t, filepath.Join(root, page))
@@ -98,7 +102,7 @@ func TestCommandsOfPagesRunAsShown(t *testing.T) {
 		checked := 0
 		for _, c := range list[page] {
 			t.Run(filepath.Base(page)+" "+c.text, func(t *testing.T) {
-				if checkCommand(t, root, c) {
+				if checkCommand(t, root, c, asksPython.MatchString(c.text)) {
 					checked++
 				}
 			})
@@ -108,14 +112,47 @@ func TestCommandsOfPagesRunAsShown(t *testing.T) {
 	}
 }
 
+// runPage runs the commands of a page that need no GPU by a Python that has what they import.
+func runPage(t *testing.T, page, python string) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	assert.NoError(t, err)
+	list := commands(string(assert.File(t, filepath.Join(root, page))))
+	t.Chdir(t.TempDir())
+	t.Setenv("COLUMNS", "")
+	t.Setenv("CXX", compiler(t))
+	t.Setenv(triton.PythonVariable, python)
+	for _, name := range []string{"results", "shapes.yaml", "examples"} {
+		assert.NoError(t, os.Symlink(filepath.Join(root, name), name))
+	}
+	for _, c := range list {
+		t.Run(c.text, func(t *testing.T) { checkCommand(t, root, c, false) })
+	}
+}
+
+// The page on kernels of Triton shows what its commands print.
+func TestPageOfTriton(t *testing.T) {
+	python := cmp.Or(os.Getenv(triton.PythonVariable), "python3")
+	out, err := exec.Command(python, "-c", "import triton, numpy").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %s", python, out)
+	}
+	assert.Needs(t, "TRITON", err) // scripts/triton-env.sh
+	runPage(t, "docs/triton.md", python)
+}
+
+// The page on functions of Python shows what its commands print.
+func TestPageOfPython(t *testing.T) {
+	runPage(t, "docs/python.md", torchOf(t))
+}
+
 var (
 	assignment = regexp.MustCompile(`^[A-Z_]+=`)
 	inQuotes   = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 	asksPython = regexp.MustCompile(`^normbench list peers|normbench capture|examples/triton|examples/liger|verify py:`)
 )
 
-// checkCommand runs a line, and says whether it could.
-func checkCommand(t *testing.T, root string, c command) bool {
+// checkCommand runs a line, and says whether it could. One that lacks a Python must be refused for that.
+func checkCommand(t *testing.T, root string, c command, lacksPython bool) bool {
 	text := c.text
 	if strings.ContainsAny(inQuotes.ReplaceAllString(text, ""), "|><;&") {
 		t.Errorf("it needs a shell, so nothing runs it: %s", text)
@@ -154,7 +191,7 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		return false
 	}
 	checkOutputs(t, words)
-	if asksPython.MatchString(text) { // there is none in $PATH
+	if lacksPython {
 		checkRefused(t, words, "Python")
 		return true
 	}
@@ -284,7 +321,11 @@ func checkGPU(t *testing.T, words []string) {
 			"%s: exit code %d on a cpu\n%s", strings.Join(words, " "), code, stderr)
 	}
 	i := slices.Index(words, "--out")
-	if i < 0 || words[0] != "sweep" && words[0] != "bench" {
+	if i < 0 || words[0] != "sweep" && words[0] != "bench" && !isMap(words, "learn") {
+		return
+	}
+	if slices.Contains(words, "--family") {
+		plantTable(t, words)
 		return
 	}
 	const device = "nvidia-h200" // what it would have written, for the commands behind it
@@ -292,6 +333,30 @@ func checkGPU(t *testing.T, words []string) {
 		assert.NoError(t,
 			os.CopyFS(filepath.Join(words[i+1], device), os.DirFS(filepath.Join("results", device))))
 	}
+}
+
+// plantTable writes what `map learn --family` would on an H200: a table of the family alone, whose map has
+// the family's base config for its op and pass.
+func plantTable(t *testing.T, words []string) {
+	value := func(flag string) string { return words[slices.Index(words, flag)+1] }
+	family, class := value("--family"), value("--op")+"/"+value("--pass")
+	code, label, errs := normbench([]string{"list", "configs", "--family", family, "--kernels", value("--kernels"),
+		"--problem", class + "/4096x4096/bf16", "--device", "h200", "--format", "csv", "--columns", "config"})
+	assert.Must(t, code == 0, "%s: %s", family, errs)
+	knobs := regexp.MustCompile(`([A-Za-z]+)(\d+)`).FindAllStringSubmatch(strings.Split(label, "\n")[1], -1)
+	legend := []string{"  family " + strings.Repeat(" ", len(family)), "a " + family + " "}
+	for _, k := range knobs {
+		legend[0] += k[1] + strings.Repeat(" ", len(k[2])+1)
+		legend[1] += k[2] + strings.Repeat(" ", len(k[1])+1)
+	}
+	var table map[string]any
+	assert.NoError(t, json.Unmarshal(assert.File(t, "results/nvidia-h200/tuned.json"), &table))
+	table["base_of"], table["entries"] = family, []any{}
+	table["map"].(map[string]any)["rasters"] = []any{map[string]any{"class": class + "/2-byte", "align": 16,
+		"problems": 1, "regret_percent": 0, "rows": "1048576", "legend": legend, "lines": []string{"    64  a  m"}}}
+	text, err := json.Marshal(table)
+	assert.NoError(t, err)
+	assert.Write(t, filepath.Join(value("--out"), "nvidia-h200", family, "tuned.json"), string(text))
 }
 
 // checkTargets wants the Makefile to have the targets.
@@ -317,5 +382,5 @@ func TestEveryCommandOfAPageIsParsed(t *testing.T) {
 	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ " +
 		"x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
 	assert.Same(t, got, []command{{"a b", "its output\n"}, {"c  d", ""}, {"e", ""}},
-		cmp.AllowUnexported(command{}))
+		gocmp.AllowUnexported(command{}))
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const help = "`normbench map learn` and `normbench map fill RECORDS` write maps; of a change by hand, " +
-	"see docs/reference.md"
+	"see results/README.md"
 
 // oldKind is the kind of a rules file, in JSON or YAML, near its beginning.
 var oldKind = regexp.MustCompile(`"kind":\s*"rules"|(?m:^kind:\s*"?rules)`)

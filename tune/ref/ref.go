@@ -121,7 +121,7 @@ func callableName(text string) (string, error) {
 	st, err := os.Stat(file)
 	switch {
 	case filepath.Ext(file) != ".py" || function != "" && !functionName.MatchString(function):
-		return "", hint.Errorf("write py:FILE.py:FUNCTION; docs/kernels.md says what it is called with",
+		return "", hint.Errorf("write py:FILE.py:FUNCTION; docs/python.md says what it is called with",
 			"py:%s names no function of a .py file", text)
 	case strings.ContainsRune(file, '@'):
 		return "", hint.Errorf("rename it, or call it from another one",

@@ -118,7 +118,7 @@ func fit(p nvrtc.Param, a kernels.Arg) (as kernels.Arg, help, what string) {
 // scratch adds the pointers to scratch memory that the cubin takes behind the arguments.
 func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 	bad func(help, format string, args ...any) error) (list []kernels.Scratch, err error) {
-	const help = "this version of Triton passes its arguments in another way; docs/kernels.md " +
+	const help = "this version of Triton passes its arguments in another way; docs/triton.md " +
 		"has those that were tried"
 	have, ok := b.Params(l.Entry)
 	pointers := len(have) - len(sizes)

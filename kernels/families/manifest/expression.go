@@ -62,7 +62,7 @@ type oneCase struct {
 }
 
 const (
-	expressionHelp = "docs/kernels.md names the variables and functions; " +
+	expressionHelp = "docs/manifest.md names the variables and functions; " +
 		"quote an expression that has a comma, a colon or a #"
 	casesHelp = "write cases as [{if: CONDITION, is: EXPRESSION}, ..., {else: EXPRESSION}]"
 )

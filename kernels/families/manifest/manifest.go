@@ -1,7 +1,7 @@
 // Package manifest makes kernel families of a folder of the user's: YAML files,
 // one for each family, that say what package families says in Go (knobs, the base
 // rule, constraints, launches and their arguments) beside the .cu files that they
-// launch. docs/kernels.md describes a manifest; examples/kernels has one.
+// launch. docs/manifest.md describes a manifest; examples/kernels has one.
 //
 // Numbers that depend on the problem, the device or the config are expressions.
 // They are compiled and checked when a manifest is read, so that what is wrong
@@ -26,7 +26,7 @@ type fields struct {
 	Op       []yamldoc.Word                  `one:"" help:"name an op, or a list of them with OP in the name"`
 	Pass     kernels.Pass                    `of:"fwd,bwd"`
 	Base     yamldoc.OrderedMap[expressions] `yaml:"optional" min:"0" max:"2147483647" help:"write base as KEY: EXPRESSION, or a list of expressions to try"`
-	Launches launches                        `help:"docs/kernels.md shows a manifest"`
+	Launches launches                        `help:"docs/manifest.md shows every field"`
 	Doc      string                          `yaml:"optional" help:"write a text"`
 	Origin   string                          `yaml:"optional" help:"write a text"`
 	Bits     string                          `yaml:"optional" of:"per config,bitwise,none"`
@@ -48,7 +48,7 @@ type fields struct {
 	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`
 }
 
-const fileHelp = "docs/kernels.md shows a manifest; " +
+const fileHelp = "docs/manifest.md shows every field; " +
 	"put quotes around an expression that has a colon, a comma or a #"
 
 // parse reads one manifest, a design for each of its ops. name stands for it in errors.

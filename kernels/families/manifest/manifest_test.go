@@ -220,24 +220,22 @@ func TestFoldersOfALoaderComeFirst(t *testing.T) {
 	}
 }
 
-// The manifests in the documentation are some.
+// The files that the pages show stand in examples, and the manifest with every field is one.
 func TestManifestsOfThePagesLoad(t *testing.T) {
-	text := assert.File(t, "../../../docs/kernels.md")
-	blocks := strings.Split(string(text), "```yaml\n")
-	assert.Must(t, len(blocks) == 5, "%d manifests", len(blocks)-1)
-	for _, file := range []string{"cuda/rms_block.cu", "cuda/rms_block.yaml",
-		"triton/rms_forward.yaml", "triton/rms.py"} {
-		example, err := os.ReadFile("../../../examples/" + file)
-		first, _, _ := strings.Cut(string(example), "\n\n\n@triton.jit\ndef rms_backward")
-		first = strings.TrimRight(first, "\n")
-		assert.That(t, err == nil && strings.Contains(string(text), first+"\n```\n"),
-			"examples/%s does not stand there (%v)", file, err)
+	page := func(name string) string { return string(assert.File(t, "../../../docs/"+name+".md")) }
+	for file, text := range map[string]string{"cuda/rms_block.cu": page("cuda"), "cuda/rms_block.yaml": page("cuda"),
+		"triton/rms_forward.yaml": page("triton"), "triton/rms.py": page("triton"), "python/rms.py": page("python")} {
+		example := string(assert.File(t, "../../../examples/"+file))
+		first, _, _ := strings.Cut(example, "\n\n\n@triton.jit\ndef rms_backward")
+		assert.That(t, strings.Contains(text, strings.TrimRight(first, "\n")+"\n```\n"),
+			"examples/%s does not stand in its page", file)
 	}
-	launch, _, _ := strings.Cut(blocks[3], "```")
-	liger, err := os.ReadFile("../../../examples/liger/rms_backward.yaml")
-	assert.That(t, strings.Contains(string(liger), launch),
-		"examples/liger/rms_backward.yaml is another (%v)", err)
-	shown, _, _ := strings.Cut(blocks[4], "```")
+	blocks := strings.Split(page("manifest"), "```yaml\n")
+	assert.Must(t, len(blocks) == 3, "%d manifests", len(blocks)-1)
+	shown, _, _ := strings.Cut(blocks[1], "```")
+	launch, _, _ := strings.Cut(blocks[2], "```")
+	assert.That(t, strings.Contains(string(assert.File(t, "../../../examples/liger/rms_backward.yaml")), launch),
+		"examples/liger/rms_backward.yaml is another")
 	source := "#include \"common.cuh\"\n#include \"reduce.cuh\"\n#include \"pipe.cuh\"\n" +
 		"extern \"C\" __global__ void mine_bwd() {}\n"
 	_, fs, err := Load(families.New(), folder(t, "shown.yaml", shown, "mine.cu", source))
