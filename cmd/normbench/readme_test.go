@@ -49,10 +49,10 @@ func commands(markdown string) (list []command) {
 	return list
 }
 
-// compilerOnly is a folder for $PATH with the C++ compiler of the emulator, where there is one.
+// compilerOnly is a folder for $PATH with the C++ compiler of the emulator, where there is one, and what starts it.
 func compilerOnly(t *testing.T) string {
 	dir := t.TempDir()
-	for _, name := range []string{"g++", "as", "ld"} {
+	for _, name := range []string{"g++", "as", "ld", "sh", "rm", "sleep"} {
 		if path, err := exec.LookPath(name); err == nil {
 			assert.NoError(t, os.Symlink(path, filepath.Join(dir, name)))
 		}
@@ -94,6 +94,7 @@ func TestCommandsOfPagesRunAsShown(t *testing.T) {
 		assert.NoError(t,
 			os.Symlink(filepath.Join(root, strings.TrimPrefix(name, "out/main")), name))
 	}
+	assert.NoError(t, os.Symlink("examples/python", "old")) // a function of Python as it was
 	t.Setenv("CXX", compiler(t))
 	t.Setenv("PATH", compilerOnly(t)) // no ssh, nor anything else
 	t.Setenv(triton.PythonVariable, "")
@@ -232,6 +233,9 @@ func checkCommand(t *testing.T, root string, c command, lacksPython bool) bool {
 		t.Errorf("%s: exit code %d\n%s", text, code, stderr)
 	} else if stdout == "" && code != exitUnclear && !slices.Contains(words, "--dry-run") {
 		t.Errorf("%s prints nothing\n%s", text, stderr)
+	}
+	if code == exitUnclear && os.Getenv("CXX") == "" { // the emulator needs one
+		return true
 	}
 	if isMap(words, "fill") {
 		checkMap(t, words[slices.Index(words, "--out")+1])
