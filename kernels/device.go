@@ -14,12 +14,13 @@ var nan32 = float32(math.NaN())
 
 // The kinds of devices.
 const (
+	// The kinds of devices.
 	KindCPU  = "cpu"
 	KindCUDA = "cuda"
 )
 
-// A DeviceInfo is what a device says of itself. Launch rules read the sizes;
-// records keep all of it.
+// A DeviceInfo describes a device, as the device reports it. Launch rules read the sizes; records keep
+// all of it.
 type DeviceInfo struct {
 	ID     string `json:"id"`   // names the results folder: "nvidia-h200", "cpu-amd-epyc-2c"
 	Kind   string `json:"kind"` // KindCPU or KindCUDA
@@ -44,14 +45,14 @@ type DeviceInfo struct {
 	Clusters [4]int `json:"clusters,omitzero"`
 }
 
-// ArchNumber is 90 of sm_90, and 0 where there is no such thing.
+// ArchNumber returns the number in an architecture's name, 90 of sm_90, and 0 where there is none.
 func (d *DeviceInfo) ArchNumber() int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
 	return n
 }
 
-// ClustersAtOnce is how many clusters of so many CTAs (a power of two) run at
-// once with one CTA on an SM.
+// ClustersAtOnce returns how many clusters of so many CTAs (a power of two) run at once with one CTA on
+// an SM.
 func (d *DeviceInfo) ClustersAtOnce(ctas int) int {
 	if i := bits.Len(uint(ctas)) - 2; i >= 0 && i < len(d.Clusters) && d.Clusters[i] > 0 {
 		return d.Clusters[i]
@@ -72,30 +73,31 @@ type Device interface {
 	Close() error
 }
 
-// A Preparer is a device that compiles a variant without taking the hardware's time, so
-// that several of its kind can share one GPU. Devices may leave it out.
+// A Preparer is a device that can compile a variant without using the hardware, so that several of its
+// kind can share one GPU. Devices may leave it out.
 type Preparer interface {
 	// Prepare returns when v on p is compiled, or cannot be: Check says why. It may
 	// be called before the problem is open. The error is that of a device which is lost.
 	Prepare(ctx context.Context, p Problem, v Variant) error
 }
 
-// A Sensor is a device that tells its own state. Devices may leave it out.
+// A Sensor is a device that can read its own state. Devices may leave it out.
 type Sensor interface {
 	// Sense reads the state that the device is in now. A zero Reading is what a
 	// device answers that has no sensors.
 	Sense(ctx context.Context) (Reading, error)
 }
 
-// A ProcessIgnorer is a Sensor that can be told which other processes belong to the
-// measurement, such as the one that runs the peers: they work in turns with it,
-// and their presence makes the device no shared one.
+// A ProcessIgnorer is a Sensor that can be told which other processes belong to the measurement, such as
+// the one that runs the peers: they take turns with it, and do not count as strangers that share the
+// device.
 type ProcessIgnorer interface {
 	IgnoreProcesses(pids ...int)
 }
 
-// A CacheWarner is a device that keeps what it compiles, and says why that does not stay for the next run,
-// "" where it does. It is one text for all devices that share the folder. Devices may leave it out.
+// A CacheWarner is a device that keeps what it compiles. Its warning says why the cache will not be
+// there for the next run, "" where it will. Devices that share the folder give the same text. Devices
+// may leave it out.
 type CacheWarner interface {
 	CacheWarning() string
 }
@@ -115,8 +117,8 @@ type Reading struct {
 	ECC          bool `json:"ecc,omitempty"`
 }
 
-// Unfit says why times taken in this state would mislead, or is "": the device
-// is shared or sliced, throttled, or runs below minClock of its full clock.
+// Unfit says why times taken in this state would mislead, "" if they would not: the device is shared,
+// sliced or throttled, or runs below the fraction minClock of its full clock.
 func (r *Reading) Unfit(minClock float64) string {
 	switch {
 	case r.Confidential:
@@ -133,7 +135,7 @@ func (r *Reading) Unfit(minClock float64) string {
 	return ""
 }
 
-// A Bench is a problem on a device.
+// A Bench is a problem that a device has open.
 type Bench interface {
 	// Check runs v on poisoned outputs and compares each output with the
 	// float64 answer, then runs it repeats-1 more times and compares the bits
@@ -146,7 +148,7 @@ type Bench interface {
 	Close() error
 }
 
-// TimeOptions says how samples are taken.
+// TimeOptions say how samples are taken.
 type TimeOptions struct {
 	Samples int `json:"samples"`
 	// Flush is the bytes moved through the last-level cache before every sample, outside the timed
@@ -169,8 +171,8 @@ const (
 	ByCUPTI   = "cupti"  // each kernel alone: of a peer, by torch's profiler, and in earlier records
 )
 
-// A Timing is a set of samples in seconds. Each sample is one run of the whole
-// plan, from the start of its first launch to the end of its last.
+// A Timing holds samples in seconds. Each sample is one run of the whole plan, from the start of its
+// first launch to the end of its last.
 type Timing struct {
 	Seconds []float64      `json:"seconds"`
 	Stages  []StageSeconds `json:"stages,omitempty"`
@@ -189,8 +191,7 @@ type StageSeconds struct {
 	Seconds []float64 `json:"seconds"`
 }
 
-// A Check is the outcome of comparing a variant's outputs with the float64
-// answers.
+// A Check is the result of comparing a variant's outputs with the float64 answers.
 type Check struct {
 	Outputs []OutputCheck `json:"outputs"`
 	// Unwritten are the problem's outputs that the family does not write (Family.Unwritten).
@@ -214,16 +215,14 @@ type Check struct {
 	Compile float64 `json:"compile,omitempty"`
 }
 
-// OK says whether every output is right. Whether its bits are always the same
-// is Differing.
+// OK says whether every output is right. Whether its bits are always the same is in Differing.
 func (c *Check) OK() bool { return c.Reason() == "" }
 
-// Breaks says that the variant breaks what its family states: bits differed
-// that should not.
+// Breaks says whether bits differed that the family says are always the same.
 func (c *Check) Breaks() bool { return c.Differing > 0 && !c.Unordered }
 
-// Reason says what is wrong: inputs that have changed, a write behind a buffer, the first output that
-// is wrong. It is "" if nothing is.
+// Reason says what is wrong, "" if nothing is: inputs that have changed, a write behind a buffer, the
+// first wrong output.
 func (c *Check) Reason() string {
 	var reasons []string
 	if len(c.Changed) > 0 {
@@ -241,6 +240,7 @@ func (c *Check) Reason() string {
 	return strings.Join(reasons, "; ")
 }
 
+// reason says what is wrong with the output, "" if nothing is.
 func (o *OutputCheck) reason() string {
 	switch {
 	case o.Void:
@@ -259,7 +259,8 @@ func (o *OutputCheck) reason() string {
 		unwritten, o.First, o.Got, o.Want)
 }
 
-// CheckTimed returns the Failure of a variant whose outputs after so many timed runs are wrong, or nil.
+// CheckTimed makes the Failure of a variant whose outputs are wrong after so many timed runs; nil if
+// they are right.
 func (c *Check) CheckTimed(runs int) error {
 	if why := c.Reason(); why != "" {
 		return Failf(StatusWrong, "after %d timed runs %s", runs, why)
@@ -267,8 +268,8 @@ func (c *Check) CheckTimed(runs int) error {
 	return nil
 }
 
-// Main is what the kernel that does the work takes: the stage k1, which a launch that clears
-// something may stand ahead of, or the first; nil where nothing is known.
+// Main returns the resources of the main kernel: of stage k1, ahead of which a launch may clear a
+// buffer, else of the first launch. It is nil where none are known.
 func (c *Check) Main() *Resource {
 	if c == nil || len(c.Resources) == 0 {
 		return nil
@@ -277,7 +278,7 @@ func (c *Check) Main() *Resource {
 	return &c.Resources[max(i, 0)]
 }
 
-// OutputCheck compares one output with its float64 answer.
+// An OutputCheck compares one output with its float64 answer.
 type OutputCheck struct {
 	Name  string `json:"name"`
 	Elems int64  `json:"elems"`
@@ -293,7 +294,7 @@ type OutputCheck struct {
 	Want   Number  `json:"want,omitempty"`
 }
 
-// A Resource is what one launch of a plan takes of the device.
+// A Resource says what one launch of a plan takes of the device.
 type Resource struct {
 	Stage     string `json:"stage"`
 	Registers int    `json:"registers,omitempty"`     // per thread
@@ -305,8 +306,7 @@ type Resource struct {
 	CTAs      int    `json:"ctas,omitempty"`          // in the grid
 }
 
-// A Number is a float64 whose JSON form also holds NaN and infinities, as
-// strings.
+// A Number is a float64 whose JSON form has NaN and infinities too, as strings.
 type Number float64
 
 // MarshalJSON implements json.Marshaler.
@@ -329,7 +329,7 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Status is how a job ended.
+// A Status says how the measurement of a variant ended.
 type Status string
 
 // The statuses. Only StatusOK records carry times.
@@ -345,8 +345,8 @@ const (
 	StatusUnfit    Status = "unfit"    // the machine was not fit to time it: throttled, shared, slow
 )
 
-// A Failure is a variant that could not be measured. It is a result, not a bug:
-// runners record it and go on.
+// A Failure says why a variant could not be measured. It is a result, not a bug: it is recorded, and the
+// run goes on.
 type Failure struct {
 	Status Status `json:"status"`
 	Reason string `json:"reason"`
@@ -360,7 +360,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }
 
-// Failf makes a Failure.
+// Failf makes a Failure with a formatted reason.
 func Failf(s Status, format string, args ...any) *Failure {
 	return &Failure{Status: s, Reason: fmt.Sprintf(format, args...)}
 }

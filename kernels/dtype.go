@@ -34,18 +34,18 @@ func DTypes() []DType { return []DType{BF16, FP16, FP32} }
 
 func (d DType) String() string { return dtypes[d].name }
 
-// Size is the number of bytes of one element.
+// Size returns the number of bytes of one element.
 func (d DType) Size() int64 { return dtypes[d].size }
 
-// Epsilon is the spacing of numbers at 1. Rounding to nearest errs by at most half of it,
-// relatively.
+// Epsilon returns the spacing of numbers at 1. Rounding to nearest errs by at most half of it, as a
+// fraction of the number.
 func (d DType) Epsilon() float64 { return dtypes[d].epsilon }
 
-// Smallest is the least number above zero, a subnormal one. Rounding to nearest errs by at most
-// half of it where numbers are smaller than those that Epsilon speaks of.
+// Smallest returns the least number above zero, a subnormal one. Rounding a subnormal number to nearest
+// errs by at most half of it.
 func (d DType) Smallest() float64 { return dtypes[d].smallest }
 
-// BF16ToFloat32 widens bf16 bits exactly.
+// BF16ToFloat32 converts bf16 bits to float32, exactly.
 func BF16ToFloat32(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
 
 // Float32ToBF16 rounds to nearest even, as cvt.rn.bf16.f32 does. A NaN stays a
@@ -58,7 +58,7 @@ func Float32ToBF16(f float32) uint16 {
 	return uint16((u + 0x7fff + (u>>16)&1) >> 16)
 }
 
-// FP16ToFloat32 widens fp16 bits exactly.
+// FP16ToFloat32 converts fp16 bits to float32, exactly.
 func FP16ToFloat32(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp := uint32(h>>10) & 0x1f
@@ -98,7 +98,7 @@ func Float32ToFP16(f float32) uint16 {
 // MaxE4M3 is the largest finite e4m3 number. Conversions saturate at it.
 const MaxE4M3 = 448
 
-// E4M3ToFloat32 widens e4m3 bits exactly.
+// E4M3ToFloat32 converts e4m3 bits to float32, exactly.
 func E4M3ToFloat32(b uint8) float32 {
 	exp, man := int(b>>3)&0xf, float32(b&7)
 	var f float32
@@ -136,7 +136,7 @@ func Float32ToE4M3(f float32) uint8 {
 	return sign | uint8(u>>20)
 }
 
-// check says whether x and w may have the type.
+// check refuses a type that x and w may not have.
 func (d DType) check() error {
 	if d > FP16 {
 		return fmt.Errorf("dtype %d is not for inputs", d)

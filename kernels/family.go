@@ -9,8 +9,7 @@ import (
 	"normbench/internal/hint"
 )
 
-// A Family is one kernel design with its knobs, for one op and pass. Its
-// functions are pure.
+// A Family is one kernel design with its knobs, for one op and pass. Its functions are pure.
 type Family struct {
 	Name   string // "rms_bwd/reg_persist"
 	Op     Op     // of a peer "": it does what it can of all
@@ -57,13 +56,15 @@ type Family struct {
 	Host map[string]HostStage
 }
 
-// A Determinism says what of a variant's bits stays the same.
+// A Determinism says when a variant's outputs have the same bits.
 type Determinism uint8
 
 // The classes. All sums of a family that is bitwise have one order whatever the
 // config; of most families the order of sums depends on the config; where
 // CTAs add to the same memory as they come, it depends on the run.
 const (
+	// All sums of a Bitwise family have one order whatever the config. In most families the order
+	// depends on the config. Where CTAs add to the same memory as they come, it depends on the run.
 	PerConfig  Determinism = iota // the same bits from run to run, for one config
 	Bitwise                       // the same bits from run to run and from config to config
 	NotBitwise                    // other bits from run to run
@@ -73,10 +74,10 @@ func (d Determinism) String() string {
 	return [...]string{"bitwise per config", "bitwise", "not bitwise"}[d]
 }
 
-// Writes says whether the family writes the outputs of that name.
+// Writes says whether the family writes the output of that name.
 func (f *Family) Writes(name string) bool { return !slices.Contains(f.Unwritten, name) }
 
-// BitsOf is the determinism of one config.
+// BitsOf returns the determinism of one config.
 func (f *Family) BitsOf(c Config) Determinism {
 	if f.Unordered != nil && f.Unordered(c) {
 		return NotBitwise
@@ -84,7 +85,7 @@ func (f *Family) BitsOf(c Config) Determinism {
 	return f.Bits
 }
 
-// A Range is the values of one knob that a family's grid crosses.
+// A Range has the values of one knob that a family's grid crosses.
 type Range struct {
 	Knob   *Knob
 	Values []int
@@ -99,7 +100,7 @@ type Variant struct {
 	Config Config
 }
 
-// String is family@label, read back by ParseVariant.
+// String writes FAMILY@LABEL, which ParseVariant reads.
 func (v Variant) String() string { return v.Family + "@" + v.Config.String() }
 
 // MarshalText implements encoding.TextMarshaler with String.
@@ -112,7 +113,7 @@ func (v *Variant) UnmarshalText(b []byte) error {
 	return err
 }
 
-// ParseVariant reads FAMILY@LABEL. It does not look the family up.
+// ParseVariant reads FAMILY@LABEL. It does not check that the family exists.
 func ParseVariant(s string) (Variant, error) {
 	family, label, ok := strings.Cut(s, "@")
 	if !ok || family == "" {
@@ -123,7 +124,7 @@ func ParseVariant(s string) (Variant, error) {
 	return Variant{family, c}, err
 }
 
-// A Registry is the set of families that a run knows, with their source files.
+// A Registry has the families that a run knows, with their source files.
 type Registry struct {
 	Families []*Family
 	// Default is the variant that serves p before any tuning.
@@ -135,9 +136,9 @@ type Registry struct {
 	BaseOf string
 }
 
-// Against is r for a family against itself: the family is the only candidate for a problem, and its
-// own launch rule is the default. The others can be looked up, because their variants may be measured
-// beside it.
+// Against returns a registry for measuring a family against its own default: the family is the only
+// candidate for a problem, and its own launch rule gives the base. The other families can still be
+// looked up, because their variants may be measured beside it.
 func (r *Registry) Against(family string) (*Registry, error) {
 	f, err := r.Lookup(family)
 	if err != nil {
@@ -172,7 +173,7 @@ func (r *Registry) Lookup(name string) (*Family, error) {
 		"unknown family %q", name)
 }
 
-// FamiliesFor lists the visible families for p's op and pass that can do p.
+// FamiliesFor lists the families for p's op and pass that can do p, without hidden ones.
 func (r *Registry) FamiliesFor(p Problem) []*Family {
 	var fs []*Family
 	for _, f := range r.Families {
@@ -183,8 +184,8 @@ func (r *Registry) FamiliesFor(p Problem) []*Family {
 	return fs
 }
 
-// Candidates are the families among which p's fastest is sought: those named, or without names all
-// that serve p, but plain ones only where there is no other.
+// Candidates lists the families among which the fastest for p is searched: those named, or without names
+// all that serve p. Plain families are among them only where there are no others.
 func (r *Registry) Candidates(p Problem, named ...string) []*Family {
 	all := r.FamiliesFor(p)
 	if r.BaseOf != "" {
@@ -200,8 +201,7 @@ func (r *Registry) Candidates(p Problem, named ...string) []*Family {
 	return fast
 }
 
-// StreamOf names the first family that moves the tensors of p and computes
-// nothing: the stream. It is "" where there is none.
+// StreamOf names the stream's family for p's op and pass, "" where there is none.
 func (r *Registry) StreamOf(p Problem) string {
 	for _, f := range r.Families {
 		if f.Stream && f.Op == p.Op && f.Pass == p.Pass {
@@ -211,7 +211,7 @@ func (r *Registry) StreamOf(p Problem) string {
 	return ""
 }
 
-// Base is the variant that runs before any tuning.
+// Base returns the variant that runs p without tuning.
 func (r *Registry) Base(p Problem, d DeviceInfo) (Variant, error) {
 	v := r.Default(p, d)
 	if v.Family == "" && r.BaseOf != "" {
@@ -223,7 +223,7 @@ func (r *Registry) Base(p Problem, d DeviceInfo) (Variant, error) {
 	return v, nil
 }
 
-// refusesDefault says why the one family of a registry has no default for p.
+// refusesDefault makes the error of a registry whose one family has no default for p.
 func (r *Registry) refusesDefault(p Problem, d DeviceInfo) error {
 	f, err := r.Lookup(r.BaseOf)
 	if err == nil {
@@ -237,9 +237,8 @@ func (r *Registry) refusesDefault(p Problem, d DeviceInfo) error {
 		"%s refuses its own default %s for %s: %w", f.Name, c, p, f.Refuse(p, c, d))
 }
 
-// Resolve completes a variant, whose config may set a few knobs only, with its
-// family's base config, and returns the plan. The error says what is unknown,
-// not served or refused.
+// Resolve completes a variant whose config may set only a few knobs with its family's base config, and
+// makes its plan. The error says what is unknown, not served or refused.
 func (r *Registry) Resolve(p Problem, v Variant, d DeviceInfo) (*Family, Variant, Plan, error) {
 	f, err := r.Lookup(v.Family)
 	if err != nil {
@@ -254,7 +253,7 @@ func (r *Registry) Resolve(p Problem, v Variant, d DeviceInfo) (*Family, Variant
 	return f, v, f.Plan(p, v.Config, d), nil
 }
 
-// CheckServes says why f cannot do p, or nil.
+// CheckServes says why f cannot do p, or returns nil.
 func (f *Family) CheckServes(p Problem) error {
 	const next = "`normbench list families` shows what each family serves"
 	if f.Op != "" && (f.Op != p.Op || f.Pass != p.Pass) {
@@ -271,7 +270,7 @@ func (f *Family) CheckServes(p Problem) error {
 	return err
 }
 
-// CheckKnobs says which knob c has and f has not, or nil.
+// CheckKnobs refuses a config with a knob that f does not have.
 func (f *Family) CheckKnobs(c Config) error {
 	for _, s := range c.Settings() {
 		if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == s.Knob }) {
@@ -282,8 +281,8 @@ func (f *Family) CheckKnobs(c Config) error {
 	return nil
 }
 
-// Complete fills the knobs that c leaves open from the base config, and refuses
-// knobs that f does not have and values that do not work for p on d.
+// Complete sets the knobs that c leaves open to the base config's values. It refuses knobs that f does
+// not have and values that do not work for p on d.
 func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
 	settings := c.Settings()
 	if err := f.CheckKnobs(c); err != nil {

@@ -12,8 +12,8 @@ import (
 	"normbench/internal/hint"
 )
 
-// Validate says what is wrong with a device's info that comes from a file or from another
-// process, or is nil.
+// Validate refuses a device's info that cannot be true. It is called for one that comes from a file or
+// from another process.
 func (d *DeviceInfo) Validate() error {
 	if err := CheckID(d.ID); err != nil {
 		return err
@@ -29,8 +29,8 @@ func (d *DeviceInfo) Validate() error {
 
 var idRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
 
-// CheckID says what is wrong with a device's ID as the name of a folder, or nil. What reads one
-// from a file or another process calls it, and nothing else has to.
+// CheckID refuses a device's ID that cannot name a folder. Only readers of files and of other processes
+// need to call it.
 func CheckID(id string) error {
 	if err := CheckName(id); err != nil {
 		return hint.Errorf(
@@ -40,7 +40,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckName says why a name from a file or another process may not be a part of a path, or nil.
+// CheckName refuses a name from a file or another process that must not be a part of a path.
 func CheckName(name string) error {
 	if len(name) > 100 || !idRE.MatchString(name) {
 		return errors.New("names no folder")
@@ -48,11 +48,11 @@ func CheckName(name string) error {
 	return nil
 }
 
-// maxName is how long a name of elsewhere may be.
+// maxName is the most bytes of a name from a file or another process.
 const maxName = 256
 
-// UnmarshalJSON reads a device's info. Whoever reads one, of a file or of a worker, has names that
-// can be printed.
+// UnmarshalJSON reads a device's info and makes its names printable, as it comes from a file or a
+// worker.
 func (d *DeviceInfo) UnmarshalJSON(text []byte) error {
 	type plain DeviceInfo
 	if err := json.Unmarshal(text, (*plain)(d)); err != nil {
@@ -65,7 +65,7 @@ func (d *DeviceInfo) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Slug keeps letters and digits of a device's name, in lower case, for an ID.
+// Slug makes an ID of a device's name: its letters and digits in lower case, joined by dashes.
 func Slug(name string) string {
 	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
@@ -73,8 +73,8 @@ func Slug(name string) string {
 	return strings.Join(parts, "-")
 }
 
-// MakePrintable makes one line for a terminal of a text of elsewhere, of at most so many bytes:
-// white space is a space, and what a terminal may act on is U+FFFD.
+// MakePrintable makes one line for a terminal of a text from a file or another process, of at most limit
+// bytes. White space becomes a space, and a character that a terminal may act on U+FFFD.
 func MakePrintable(s string, limit int) string {
 	return truncate(strings.Map(func(r rune) rune {
 		switch {
@@ -87,7 +87,7 @@ func MakePrintable(s string, limit int) string {
 	}, truncate(s, limit)), limit)
 }
 
-// truncate shortens a text to so many bytes, and says so.
+// truncate shortens a text to limit bytes, and marks that with dots.
 func truncate(s string, limit int) string {
 	const more = "..."
 	if len(s) <= limit {
@@ -100,8 +100,8 @@ func truncate(s string, limit int) string {
 	return s[:n] + more
 }
 
-// A DeviceLoss is a device that does not come back. That is nobody's result: what was to be
-// measured on it is left for others.
+// A DeviceLoss is the error of a device that does not come back. No variant gets it as its result:
+// others measure what was left.
 type DeviceLoss struct {
 	Device string // in words: `worker "ssh gpu1 normbench worker"`
 	Reason string

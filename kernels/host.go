@@ -7,13 +7,11 @@ import (
 	"unsafe"
 )
 
-// A HostStage is the host form of one kernel entry: it does what CTA pid of
-// the launch does, in Go. CTAs of one launch run in any order and side by
-// side; launches run one after the other.
+// A HostStage is one kernel in Go: it does the work of CTA pid of the launch. CTAs of one launch run in
+// any order and side by side; launches run one after the other.
 type HostStage func(h *HostRun, pid int)
 
-// A HostRun is what a host stage sees of its launch. Each goroutine has its
-// own.
+// A HostRun gives a host stage its launch and the memory. Each goroutine has its own.
 type HostRun struct {
 	Problem Problem
 	Launch  *Launch
@@ -31,8 +29,8 @@ func (h *HostRun) Arg(name string) int64 {
 	return 0
 }
 
-// Row returns scratch slot i as n floats, which hold whatever the goroutine's
-// last CTA left there. It stands for a CTA's registers.
+// Row returns scratch slot i as n floats, with whatever the goroutine's last CTA left there. It stands
+// for a CTA's registers.
 func (h *HostRun) Row(i int, n int64) []float32 {
 	for len(h.scratch) <= i {
 		h.scratch = append(h.scratch, nil)
@@ -52,18 +50,18 @@ type Memory struct {
 // NewMemory allocates n elements.
 func NewMemory(d DType, n int64) *Memory { return &Memory{d, make([]byte, n*d.Size())} }
 
-// Elements are those of a memory whose type is stored as T: uint16 for the 16-bit types, float32
-// for fp32, uint8 for e4m3, int32 for i32.
+// Elements returns a memory's elements as a slice of T, which must be how the type is stored: uint16 for
+// the 16-bit types, float32 for fp32, uint8 for e4m3, int32 for i32.
 func Elements[T uint8 | uint16 | uint32 | int32 | float32](m *Memory) []T {
 	first := (*T)(unsafe.Pointer(unsafe.SliceData(m.Bytes)))
 	return unsafe.Slice(first, len(m.Bytes)/int(unsafe.Sizeof(*first)))
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (m *Memory) Len() int64 { return int64(len(m.Bytes)) / m.DType.Size() }
 
-// MaxFloat makes element i of an fp32 memory the larger of it and |v|, one
-// CTA at a time. NaN is larger than anything.
+// MaxFloat sets element i of an fp32 memory to |v| if that is larger, atomically. NaN is larger than
+// anything.
 func (m *Memory) MaxFloat(i int64, v float32) {
 	p := &Elements[uint32](m)[i]
 	for {
@@ -74,7 +72,7 @@ func (m *Memory) MaxFloat(i int64, v float32) {
 	}
 }
 
-// At returns element i, widened.
+// At returns element i as a float32.
 func (m *Memory) At(i int64) float32 {
 	switch m.DType {
 	case BF16:
@@ -101,7 +99,7 @@ func (m *Memory) Set(i int64, v float32) {
 	}
 }
 
-// Load widens len(dst) elements from offset off.
+// Load converts len(dst) elements, from offset off on, to float32.
 func (m *Memory) Load(dst []float32, off int64) {
 	switch m.DType {
 	case BF16:
@@ -147,21 +145,21 @@ func (m *Memory) Store(off int64, src []float32) {
 }
 
 // Poison sets all bits, so that an element that a kernel does not write is a NaN that no kernel
-// computes: see Unwritten.
+// computes; see Unwritten.
 func (m *Memory) Poison() {
 	for n := copy(m.Bytes, []byte{0xff}); 0 < n && n < len(m.Bytes); n *= 2 {
 		copy(m.Bytes[n:], m.Bytes[:n])
 	}
 }
 
-// Unwritten says whether element i is as Poison left it. No arithmetic of a GPU or of a CPU makes a
-// NaN of which all bits are set: theirs are 7fff... or ffc0... .
+// Unwritten says whether element i still is as Poison left it. No arithmetic of a GPU or of a CPU makes
+// a NaN with all bits set: theirs are 7fff... or ffc0... .
 func (m *Memory) Unwritten(i int64) bool { return m.bits(i) == 1<<(8*m.DType.Size())-1 }
 
 // Clone copies the memory.
 func (m *Memory) Clone() *Memory { return &Memory{m.DType, slices.Clone(m.Bytes)} }
 
-// bits are those of element i of a tensor.
+// bits returns the bits of element i.
 func (m *Memory) bits(i int64) uint32 {
 	switch m.DType.Size() {
 	case 4:
@@ -182,7 +180,8 @@ func (m *Memory) Differing(o *Memory) (n int64) {
 	return n
 }
 
-// Digest sums a hash of the place and bits of every element, in no order.
+// Digest hashes the place and bits of every element and adds the hashes up, so that the order does not
+// matter.
 func (m *Memory) Digest() (h uint64) {
 	for i := range m.Len() {
 		h += digest(uint64(i), uint64(m.bits(i)))

@@ -2,7 +2,7 @@ package kernels
 
 import "fmt"
 
-// Inputs names the input tensors of a problem. Every device draws the same bits for it.
+// Inputs say which input tensors of a problem are drawn. Every device draws the same bits for them.
 type Inputs struct {
 	Seed uint64 `json:"seed"`
 	Draw Draw   `json:"draw,omitempty"`
@@ -14,7 +14,7 @@ func (in Inputs) String() string { return fmt.Sprintf("%s, seed %d", in.Draw.Abo
 // of unit scale. It is part of a protocol: what was checked on other inputs is checked again.
 const InputsVersion = 2
 
-// A Draw is how rows of the inputs are drawn; package reference has the numbers.
+// A Draw says how rows of the inputs are drawn; package reference has the numbers.
 type Draw string
 
 // The draws. Only DrawUnit is ever timed.
@@ -28,7 +28,7 @@ const (
 	DrawNonFinite Draw = "nonfinite" // an eighth of the rows each with an infinity in x, a NaN in x, an infinity in dy
 )
 
-// About says in words what the rows of a draw are like.
+// About describes the rows of a draw in words.
 func (d Draw) About() string {
 	switch d {
 	case DrawUnit:
@@ -48,8 +48,8 @@ func (d Draw) About() string {
 }
 
 // CheckDraws lists the draws on which a variant of p is checked: DrawUnit first, which is timed too,
-// then rows with a mean. A problem with too few rows for special ones among its unit rows has draws
-// of those. hostile adds extreme and non-finite rows.
+// then rows with a mean. Where p has too few rows for special ones among its unit rows, draws of those
+// follow. hostile adds extreme and non-finite rows.
 func CheckDraws(p Problem, hostile bool) []Draw {
 	draws := []Draw{DrawUnit, DrawMean}
 	if SpecialRows(p.M) < specialKinds {
@@ -65,10 +65,10 @@ func CheckDraws(p Problem, hostile bool) []Draw {
 	return draws
 }
 
-// specialKinds are rows of zeros, tiny and large numbers.
+// specialKinds counts the kinds of special rows: zeros, tiny and large numbers.
 const specialKinds = 3
 
-// SpecialRows is how many of M unit rows are special: at most eight, so that the time of a kernel
+// SpecialRows computes how many of m unit rows are special: at most eight, so that the time of a kernel
 // stays that of unit rows, and at most every second one.
 func SpecialRows(m int64) int64 {
 	n := min(m/2, 8)

@@ -97,6 +97,7 @@ var (
 	}
 )
 
+// knob makes a knob and adds it to the table.
 func knob(key, name, macro string, host bool, doc string) *Knob {
 	k := &Knob{key, name, macro, host, doc, ours}
 	place[key], place[name] = k.place, k.place
@@ -105,9 +106,9 @@ func knob(key, name, macro string, host bool, doc string) *Knob {
 	return k
 }
 
-// UserKnob is the knob of a user's family that is called so: letters and _ only. Its key and its
-// macro are the name in capitals, so no knob of ours has it. Families with a knob of the same name
-// share it, and its first doc. The error says that there are too many.
+// UserKnob returns the knob of a user's family that has this name, and adds it if it is new. The name
+// has letters and _ only. Key and macro are the name in capitals, so no knob of ours has them. Families
+// with a knob of the same name share it, and its first doc. The error says that there are too many.
 func UserKnob(name, doc string) (*Knob, error) {
 	key := strings.ToUpper(name)
 	users.Lock()
@@ -128,9 +129,9 @@ func UserKnob(name, doc string) (*Knob, error) {
 	return k, nil
 }
 
-// knobOf returns the knob of a key or a name in a label. A key in capitals is of a user's family, which
-// need not be loaded.
-func knobOf(key string) (*Knob, error) {
+// findOrAddKnob finds the knob of a key or a name in a label. A key in capitals is a user's, whose
+// family need not be loaded: it is added if it is new.
+func findOrAddKnob(key string) (*Knob, error) {
 	if at, ok := place[key]; ok {
 		return knobs[at], nil
 	}
@@ -149,7 +150,7 @@ func knobOf(key string) (*Knob, error) {
 	return nil, hint.Errorf("`normbench list knobs` names them", "unknown knob %q", key)
 }
 
-// compareOrder compares the places of knobs in labels: ours as in the table, then users' by their keys.
+// compareOrder orders knobs as labels do: ours as in the table, then users' by their keys.
 func (k *Knob) compareOrder(o *Knob) int {
 	if k.place >= ours && o.place >= ours {
 		return strings.Compare(k.Key, o.Key)
@@ -157,7 +158,7 @@ func (k *Knob) compareOrder(o *Knob) int {
 	return cmp.Compare(k.place, o.place)
 }
 
-// Knobs lists every knob in label order, those of users' families too as far as they were met.
+// Knobs lists every knob in label order, also those of users' families that were loaded or named so far.
 func Knobs() []*Knob {
 	users.RLock()
 	defer users.RUnlock()
@@ -166,8 +167,8 @@ func Knobs() []*Knob {
 	return all
 }
 
-// ParseKnob finds a knob by its key or its name.
-func ParseKnob(s string) (*Knob, error) {
+// FindKnob finds a knob by its key or its name.
+func FindKnob(s string) (*Knob, error) {
 	for _, k := range Knobs() {
 		if s == k.Key || s == k.Name {
 			return k, nil
@@ -217,7 +218,7 @@ func (c Config) With(settings ...Setting) Config {
 	return Config{label: labelOf(all)}
 }
 
-// labelOf is the label of settings in its order.
+// labelOf writes settings as a label, in their order.
 func labelOf(settings []Setting) string {
 	var room [128]byte
 	text := room[:0]
@@ -230,7 +231,7 @@ func labelOf(settings []Setting) string {
 	return string(text)
 }
 
-// Is says whether both are one label. A draft may change, and is nobody's.
+// Is says whether both have the same label. It is false of a draft, which may change.
 func (c Config) Is(o Config) bool { return c.draft == nil && c == o }
 
 // Lookup returns the value of k and whether c assigns one.
@@ -267,7 +268,7 @@ func (c Config) Settings() []Setting {
 	return all
 }
 
-// String is the label; the empty Config is "".
+// String returns the label, "" of the empty Config.
 func (c Config) String() string {
 	if c.draft != nil {
 		return labelOf(c.draft.settings())
@@ -288,7 +289,7 @@ func ParseConfig(label string) (Config, error) {
 	return NewConfig(all...), nil
 }
 
-// parse reads the settings of a label, and says whether it is as String writes it.
+// parse reads the settings of a label, and says whether the label is canonical, as String writes it.
 func parse(label string) (all []Setting, canonical bool, err error) {
 	const help = "a label is knobs with whole numbers, such as br4.w8.k2 or block_rows4.warps8; " +
 		"`normbench list knobs` names them"
@@ -306,7 +307,7 @@ func parse(label string) (all []Setting, canonical bool, err error) {
 		if err != nil || v < 0 || v > 1<<31-1 {
 			return nil, false, hint.Errorf(help, "malformed config %q at %q", label, part)
 		}
-		k, err := knobOf(part[:i])
+		k, err := findOrAddKnob(part[:i])
 		if err != nil {
 			return nil, false, hint.Errorf(hint.Of(err), "%w in config %q", err, label)
 		}

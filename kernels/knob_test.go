@@ -22,11 +22,11 @@ func TestKnobNamesAreUnambiguous(t *testing.T) {
 			seen[s] = true
 		}
 		for _, s := range []string{k.Key, k.Name} {
-			got, err := kernels.ParseKnob(s)
-			assert.That(t, err == nil && got == k, "ParseKnob(%q) = %v, %v", s, got, err)
+			got, err := kernels.FindKnob(s)
+			assert.That(t, err == nil && got == k, "FindKnob(%q) = %v, %v", s, got, err)
 		}
 	}
-	_, err := kernels.ParseKnob("BLOCK_ROWS")
+	_, err := kernels.FindKnob("BLOCK_ROWS")
 	assert.That(t, err != nil, "a macro is no name of a knob")
 }
 
@@ -63,7 +63,7 @@ func TestUserKnobsKeepTheirOrder(t *testing.T) {
 	c, err := kernels.ParseConfig("VEC8.br4.TPB256.NEW_ONE0")
 	assert.Must(t, err == nil && c.String() == "br4.NEW_ONE0.TPB256.VEC8" && c.Get(tpb) == 256,
 		"%v, %v", c, err)
-	k, err := kernels.ParseKnob("tpb")
+	k, err := kernels.FindKnob("tpb")
 	assert.That(t, err == nil && k == tpb && slices.Contains(kernels.Knobs(), tpb),
 		"%+v, %v", k, err)
 	assert.Equal(t, c.Unpack().String(), c.String(), "laid out")

@@ -2,7 +2,7 @@ package kernels
 
 import "math/bits"
 
-// Flag is 1 for true, 0 for false.
+// Flag returns 1 for true, 0 for false.
 func Flag(on bool) int64 {
 	if on {
 		return 1
@@ -10,7 +10,7 @@ func Flag(on bool) int64 {
 	return 0
 }
 
-// CeilDiv is a/b rounded up.
+// CeilDiv returns a/b rounded up.
 func CeilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // CeilPow2 rounds n >= 1 up to a power of two.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Op is a normalization.
+// An Op is a normalization.
 type Op string
 
 // The ops that some designs are for; Ops lists all.
@@ -14,7 +14,7 @@ const (
 	LayerNorm Op = "layernorm"
 )
 
-// An OpSpec is what the program knows of an op, but for its answers in package reference.
+// An OpSpec says what an op needs and is called; its answers are in package reference.
 //
 // Every op is y = xhat*w + b. Unless it has statistics of its Own, xhat = (x - mean)*r: the mean is the
 // row's if Centered, else 0. If Unit, r is 1/max(|x|, Eps), with |x| the root of the sum of squares of
@@ -34,7 +34,7 @@ type OpSpec struct {
 	Default  bool     // commands without --op take it
 }
 
-// Eps is what rmsnorm and layernorm add to the variance: 1e-5 as in torch.nn.LayerNorm and the
+// Eps is the number that rmsnorm and layernorm add to the variance: 1e-5 as in torch.nn.LayerNorm and the
 // published benchmarks (TransformerEngine PR 593, Fast-LLM PR 546).
 const Eps = 1e-5
 
@@ -51,8 +51,8 @@ var specs = []OpSpec{
 		Options: []string{"residual"}, Unit: true},
 }
 
-// Statistics returns how the numbers of a row come about, as rows of support.cu has its cases: 0 around the
-// mean of squares, 1 by the norm, others of one op each.
+// Statistics returns the case in support.cu that computes a row's statistics: 0 around the mean of
+// squares, 1 by the norm, others of one op each.
 func (s *OpSpec) Statistics() int {
 	if s.Unit {
 		return 1
@@ -63,7 +63,7 @@ func (s *OpSpec) Statistics() int {
 // Ops lists every op.
 func Ops() []OpSpec { return slices.Clone(specs) }
 
-// OpNames lists the ops that commands take, and those that they take without --op.
+// OpNames lists the ops that commands take, and those that they use without --op.
 func OpNames() (all, byDefault []string) {
 	for _, s := range specs {
 		all = append(all, string(s.Op))
@@ -86,7 +86,7 @@ func ParseOp(s string) Op {
 	return Op(s)
 }
 
-// Spec is what is known of the op: nothing, if there is no such op.
+// Spec returns what the table has of the op, an empty spec if there is no such op.
 func (o Op) Spec() *OpSpec {
 	for i := range specs {
 		if specs[i].Op == o {
@@ -96,7 +96,7 @@ func (o Op) Spec() *OpSpec {
 	return &OpSpec{}
 }
 
-// FamilyName is the name of a design's family for an op and a pass: rms_bwd/reg_persist.
+// FamilyName makes the name of a design's family for an op and a pass: rms_bwd/reg_persist.
 func FamilyName(op Op, pass Pass, design string) string {
 	return op.Spec().Short + "_" + string(pass) + "/" + design
 }

@@ -59,7 +59,7 @@ var options = []Option{
 // Options lists every option.
 func Options() []Option { return slices.Clone(options) }
 
-// OptionValues are the values of an option's flag, the default first; none of a switch.
+// OptionValues lists the values of an option's flag, the default first; none where the flag is a switch.
 func OptionValues(flag string) (values []string) {
 	for _, o := range options {
 		if o.Flag == flag {
@@ -80,7 +80,7 @@ func optionNames() (names []string) {
 	return names
 }
 
-// Options are the switches that p has on, by their names in its text and in that order.
+// Options lists the options that p has, by their names in its text and in that order.
 func (p Problem) Options() (on []string) {
 	for i := range options {
 		if options[i].IsWritten(p) {
@@ -90,8 +90,8 @@ func (p Problem) Options() (on []string) {
 	return on
 }
 
-// setOptions turns on what a problem's text lists: +bias+zc. It says whether the text is as
-// Problem.String writes it.
+// setOptions turns on the options that a problem's text lists, such as +bias+zc. It returns whether the
+// text is as Problem.String writes it.
 func (p *Problem) setOptions(text string) bool {
 	for _, name := range strings.Split(text, "+")[1:] {
 		i := slices.IndexFunc(options, func(o Option) bool { return o.Name == name })
@@ -103,6 +103,7 @@ func (p *Problem) setOptions(text string) bool {
 	return optionText(*p) == text
 }
 
+// optionText writes p's options as its text has them.
 func optionText(p Problem) string {
 	return strings.Join(append([]string{""}, p.Options()...), "+")
 }
@@ -117,7 +118,7 @@ func CompareOptions(a, b Problem) int {
 	return 0
 }
 
-// checkOptions says why p may not have its options, or is nil.
+// checkOptions refuses options that p's op or pass does not have, or that exclude each other.
 func (p Problem) checkOptions() error {
 	spec := p.Op.Spec()
 	for _, o := range options {

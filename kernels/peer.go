@@ -2,8 +2,8 @@ package kernels
 
 import "strings"
 
-// A Peer is somebody else's kernels: a library that does the same ops, measured
-// beside ours. Each is a family of its own, without knobs.
+// A Peer is another library's kernels for the same ops, measured beside ours. Each is a family of its
+// own, without knobs.
 type Peer struct {
 	Name    string `json:"name"`              // "liger": the family is peer/liger; or a callable's
 	System  string `json:"system"`            // "Liger-Kernel"
@@ -19,7 +19,7 @@ const peerPrefix = "peer/"
 // family has that name too.
 const Callable = "py:"
 
-// PeerVariant is the only variant of a peer.
+// PeerVariant returns the only variant of a peer.
 func PeerVariant(name string) Variant {
 	if strings.HasPrefix(name, Callable) {
 		return Variant{Family: name}
@@ -27,7 +27,7 @@ func PeerVariant(name string) Variant {
 	return Variant{Family: peerPrefix + name}
 }
 
-// PeerName is the name of the peer whose family this is, if it is one.
+// PeerName returns the name of the peer that the family stands for; false if it is no peer's.
 func PeerName(family string) (string, bool) {
 	if strings.HasPrefix(family, Callable) {
 		return family, true

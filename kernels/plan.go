@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// A Plan is a variant on a problem as pure data: what to launch, in order, and
-// the scratch it needs. Equal plans do the same thing, whatever their labels.
-// Its JSON is for launchers elsewhere: see Arg.
+// A Plan is a variant on a problem as pure data: the launches in order, and the scratch they need. Equal
+// plans do the same thing, whatever their labels. Its JSON is for launchers elsewhere: see Arg.
 type Plan struct {
 	Launches []Launch   `json:"launches"`
 	Scratch  []Scratch  `json:"scratch"`
@@ -21,16 +20,16 @@ type Plan struct {
 	Inplace []Overwrite `json:"inplace,omitempty"`
 }
 
-// An Overwrite is an output in place of an input of the same type and size. Launches have the input's
-// name among their arguments. It stands for the output's buffer, into which a device copies the input
-// before each run, outside the timed interval.
+// An Overwrite is an output that the launches write in place of an input of the same type and size.
+// Their arguments have the input's name, which stands for the output's buffer. A device copies the input
+// into it before each run, outside the timed interval.
 type Overwrite struct {
 	Output string `json:"output"`
 	Input  string `json:"input"`
 }
 
-// Buffer returns the buffer that an argument's name stands for: an output's, if the plan writes that over the
-// input of the name.
+// Buffer returns the buffer that an argument's name stands for: the output's, if the plan writes one
+// over the input of that name.
 func (p *Plan) Buffer(name string) string {
 	for _, o := range p.Inplace {
 		if o.Input == name {
@@ -56,7 +55,7 @@ type Scratch struct {
 	Elems int64  `json:"elems"`
 }
 
-// Bytes is the size in bytes.
+// Bytes returns the size in bytes.
 func (s Scratch) Bytes() int64 { return s.Elems * s.DType.Size() }
 
 // A Launch is one kernel launch, timed as the stage of that name.
@@ -113,7 +112,7 @@ const Memcpy = "memcpy"
 // as many bytes of its first argument as its second says become zero.
 const Memset = "memset"
 
-// Zero is the launch that clears a buffer.
+// Zero makes the launch that clears a buffer.
 func Zero(stage, buffer string, bytes int64) Launch {
 	return Launch{Stage: stage, Entry: Memset, Grid: [3]int{1, 1, 1},
 		Args: append(Buffers(buffer), Int64("bytes", bytes))}
@@ -123,8 +122,8 @@ func Zero(stage, buffer string, bytes int64) Launch {
 // driver's.
 func (l *Launch) IsKernel() bool { return l.Entry != Memcpy && l.Entry != Memset }
 
-// A Define is a compile-time parameter: a macro of the CUDA entry, and what the
-// host stage reads with HostRun.Define.
+// A Define is a compile-time parameter: a macro of the CUDA entry, and a number that the host stage
+// reads with Launch.Define.
 type Define struct {
 	Name  string `json:"name"`
 	Value int64  `json:"value"`
@@ -165,8 +164,8 @@ var argKinds = [...]struct {
 	{"struct", 0, false},
 }
 
-// ParseArgKind finds the kind of a number by its name.
-func ParseArgKind(s string) (k ArgKind, ok bool) {
+// FindArgKind finds the kind of a number by its name.
+func FindArgKind(s string) (k ArgKind, ok bool) {
 	for k, x := range argKinds {
 		if x.name == s && k > 0 && x.bytes > 0 {
 			return ArgKind(k), true
@@ -175,16 +174,16 @@ func ParseArgKind(s string) (k ArgKind, ok bool) {
 	return 0, false
 }
 
-// String is the name of the type: "buffer", "int64", "float32".
+// String returns the name of the type: "buffer", "int64", "float32".
 func (k ArgKind) String() string { return argKinds[k].name }
 
-// Size is in bytes; a struct's depends on its fields: see Arg.Size.
+// Size returns the size in bytes; for a struct see Arg.Size.
 func (k ArgKind) Size() int { return argKinds[k].bytes }
 
 // IsFloat says whether an argument's value is its Float.
 func (k ArgKind) IsFloat() bool { return argKinds[k].float }
 
-// Range is the whole numbers that an argument may have.
+// Range returns the least and the largest whole number that an argument may have.
 func (k ArgKind) Range() (lo, hi int64) {
 	bits := 8 * k.Size()
 	switch {
@@ -205,8 +204,9 @@ type Arg struct {
 	Fields []Arg // of a struct, in their order; they may be structs themselves
 }
 
-// layout returns the size and the alignment of an argument, as C has them: a field begins at the next
-// multiple of its alignment, a struct has that of its widest field and is a multiple of it.
+// layout computes the size and the alignment of an argument by C's rules: a field begins at the next
+// multiple of its alignment; a struct has the alignment of its widest field, and its size is a multiple
+// of it.
 func (a Arg) layout() (size, align int) {
 	if a.Kind != ArgStruct {
 		return a.Kind.Size(), a.Kind.Size()
@@ -221,7 +221,7 @@ func (a Arg) layout() (size, align int) {
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// Size is in bytes.
+// Size returns the size in bytes.
 func (a Arg) Size() int {
 	size, _ := a.layout()
 	return size
@@ -230,7 +230,8 @@ func (a Arg) Size() int {
 // Slots returns how many 8-byte slots the argument takes.
 func (a Arg) Slots() int { return max(roundUp(a.Size(), 8)/8, 1) }
 
-// SlotsOf makes the slots of arguments. Where one takes more than one slot, firsts has where each begins.
+// SlotsOf makes the slots of a launch's arguments. Where one takes more than one slot, firsts has the
+// place where each begins, else it is nil.
 func SlotsOf(args []Arg) (slots, firsts []uint64) {
 	n := 0
 	for _, a := range args {
@@ -243,12 +244,13 @@ func SlotsOf(args []Arg) (slots, firsts []uint64) {
 	return make([]uint64, n), firsts
 }
 
-// Put writes the argument into its slots, from their lowest byte on. Address tells where a buffer is.
+// Put writes the argument into its slots, from their lowest byte on. address returns where a buffer is.
 func (a Arg) Put(slots []uint64, address func(buffer string) uint64) {
 	clear(slots)
 	a.put(slots, 0, address)
 }
 
+// put writes the argument from byte at of the slots on.
 func (a Arg) put(slots []uint64, at int, address func(buffer string) uint64) {
 	switch {
 	case a.Kind == ArgStruct:
@@ -266,7 +268,8 @@ func (a Arg) put(slots []uint64, at int, address func(buffer string) uint64) {
 	}
 }
 
-// Pointers lists the buffers that the argument names, "" for the null pointer, with the slots they are in.
+// Pointers goes through the buffers that the argument names, "" for the null pointer, with the slots
+// they are in.
 func (a Arg) Pointers() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) { a.pointers(0, yield) }
 }
@@ -286,8 +289,8 @@ func (a Arg) pointers(at int, yield func(int, string) bool) bool {
 	return true
 }
 
-// BuffersOf lists the buffers that arguments name, in their order, those of structs too. The null
-// pointer "" is not among them.
+// BuffersOf goes through the buffers that arguments name, in their order, those in structs too, without
+// the null pointer "".
 func BuffersOf(args []Arg) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, a := range args {
@@ -300,7 +303,7 @@ func BuffersOf(args []Arg) iter.Seq[string] {
 	}
 }
 
-// Bits is a number as it lies in the argument's slot.
+// Bits returns a number as it is stored in the argument's slot.
 func (a Arg) Bits() uint64 {
 	switch a.Kind {
 	case ArgFloat32:
@@ -315,9 +318,9 @@ func (a Arg) Bits() uint64 {
 	return uint64(a.Int)
 }
 
-// MarshalJSON writes an argument with its name, its type ("buffer", "null" for a buffer that the
-// problem lacks, or that of a number) and, if it is a number, its value. Arguments stand in the
-// order of the kernel's parameters.
+// MarshalJSON writes an argument with its name, its type ("buffer", "null" for a buffer that the problem
+// lacks, or a number's type) and, if it is a number, its value. Arguments come in the order of the
+// kernel's parameters.
 func (a Arg) MarshalJSON() ([]byte, error) {
 	v := struct {
 		Name  string `json:"name"`
@@ -368,8 +371,8 @@ func (l *Launch) Define(name string) int64 {
 // everything in the plan, so equal strings mean equal plans.
 func (p Plan) String() string { return string(p.appendText(nil)) }
 
-// appendText appends the text that String returns. It does so without fmt, which is slower: a search space compares
-// the plans of thousands of configs by it.
+// appendText appends the text that String returns. It does not use fmt, which is slower: a search space
+// compares the plans of thousands of configs by this text.
 func (p *Plan) appendText(b []byte) []byte {
 	text := func(parts ...string) {
 		for _, s := range parts {

@@ -11,7 +11,7 @@ import (
 	"normbench/internal/hint"
 )
 
-// Pass is the forward or the backward computation of an op.
+// A Pass is the forward or the backward computation of an op.
 type Pass string
 
 // The passes. A backward is timed alone: its forward's saved statistics are
@@ -45,7 +45,7 @@ func ParseCount(s string) (int64, error) {
 	return int64(n) << shift, err
 }
 
-// A Problem is what is computed. It is comparable: use it as a map key.
+// A Problem says what is computed. It is comparable: use it as a map key.
 type Problem struct {
 	Op           Op
 	Pass         Pass
@@ -69,7 +69,7 @@ const (
 	maxElems = 1 << 48
 )
 
-// Validate says what is wrong with p, or nil.
+// Validate refuses a problem that does not exist.
 func (p Problem) Validate() error {
 	switch {
 	case p.Op.Spec().Op == "":
@@ -88,10 +88,10 @@ func (p Problem) Validate() error {
 	return p.checkOptions()
 }
 
-// HasWeight says whether p has a weight w, and in the backward, but with NoDW, its gradient dw.
+// HasWeight says whether p has a weight w, and in a backward, unless NoDW, its gradient dw.
 func (p Problem) HasWeight() bool { return !p.NoWeight && p.Op.Spec().Weight }
 
-// OutType is the type of y: e4m3 or the DType.
+// OutType returns the type of y: e4m3 or the DType.
 func (p Problem) OutType() DType {
 	if p.FP8 {
 		return E4M3
@@ -99,8 +99,8 @@ func (p Problem) OutType() DType {
 	return p.DType
 }
 
-// String is p as text, read back by ParseProblem: op/pass/MxN/dtype with "-w<dtype>" where the
-// weight's dtype differs and "+<name>" for each option.
+// String writes p as ParseProblem reads it: op/pass/MxN/dtype, with "-w<dtype>" where the weight's dtype
+// differs and "+<name>" for each option.
 func (p Problem) String() string {
 	text := fmt.Sprintf("%s/%s/%dx%d/%s", p.Op, p.Pass, p.M, p.N, p.DType)
 	if p.Weight != p.DType {
@@ -112,8 +112,8 @@ func (p Problem) String() string {
 var problemRE = regexp.MustCompile(
 	`^([A-Za-z0-9_-]+)/([a-z]+)/([0-9]+(?:[KM]i)?)x([0-9]+(?:[KM]i)?)/([a-z0-9]+)(?:-w([a-z0-9]+))?((?:\+[a-z0-9]+)*)$`)
 
-// ParseProblem reads what Problem.String writes, and the other spellings that ParseOp, ParsePass,
-// ParseCount and ParseDType take.
+// ParseProblem reads the text that Problem.String writes, and the other spellings that ParseOp,
+// ParsePass, ParseCount and ParseDType take.
 func ParseProblem(s string) (Problem, error) {
 	m := problemRE.FindStringSubmatch(s)
 	var p Problem
@@ -188,10 +188,10 @@ type Tensor struct {
 	Rows, Cols int64
 }
 
-// Elems is the number of elements.
+// Elems returns the number of elements.
 func (t Tensor) Elems() int64 { return t.Rows * t.Cols }
 
-// Bytes is the size in bytes.
+// Bytes returns the size in bytes.
 func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 
 // Tensors lists the arguments of p, inputs first.
@@ -207,7 +207,7 @@ func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 // db_in where p.Accumulate. The statistics and fp8's scalars are fp32.
 func (p Problem) Tensors() []Tensor { return p.AppendTensors(make([]Tensor, 0, 12)) }
 
-// AppendTensors is Tensors behind ts, for who asks often.
+// AppendTensors appends Tensors to ts, for callers that need them often.
 func (p Problem) AppendTensors(ts []Tensor) []Tensor {
 	add := func(has bool, name string, r Role, d DType, rows, cols int64) {
 		if has {
@@ -261,9 +261,8 @@ func (p Problem) Full(r Role) []Tensor {
 	return ts
 }
 
-// SavedTensors lists what else a forward may have saved for p's backward: designs that
-// save the output instead of the input read y, and b where there is one, in
-// place of x and mean. Devices make these where a plan asks for them.
+// SavedTensors lists tensors of p's forward that a backward may read instead of x and mean: designs that
+// save the output read y, and b where there is one. Devices make them where a plan asks for them.
 func (p Problem) SavedTensors() []Tensor {
 	if p.Pass != Bwd {
 		return nil
@@ -275,9 +274,8 @@ func (p Problem) SavedTensors() []Tensor {
 	return ts
 }
 
-// Bytes is the compulsory traffic of p in bytes: each input read once, each
-// output written once. Partial sums, re-reads and zeroing are not in it; they
-// are a design's own cost.
+// Bytes computes the compulsory traffic of p in bytes: each input read once, each output written once.
+// Partial sums, re-reads and zeroing are not in it; they are a design's own cost.
 func (p Problem) Bytes() int64 {
 	var n int64
 	for _, t := range p.Tensors() {
@@ -286,8 +284,9 @@ func (p Problem) Bytes() int64 {
 	return n
 }
 
-// Footprint is what a device needs for p in bytes: the tensors, every output a second time to
-// compare the bits of two runs, and float64 answers for every output of a kernel and of the stream.
+// Footprint computes the memory that a device needs for p, in bytes: the tensors, every output a second
+// time to compare the bits of two runs, and float64 answers for every output of a kernel and of the
+// stream.
 func (p Problem) Footprint() int64 {
 	n := p.Bytes()
 	for _, t := range p.Tensors() {

@@ -13,18 +13,18 @@ type Refusal struct {
 	Reason string
 }
 
-// A Space is what a family offers for a problem on a device.
+// A Space has the configs that a family accepts for a problem on a device, and the refused ones.
 type Space struct {
 	Configs []Config // the base first, then in grid order
 	Refused []Refusal
 }
 
-// Space crosses the family's ranges, with replaced ranges from override, and
-// sorts the result into configs worth running and refusals: configs that do
-// not work, and aliases, whose plan is that of a config already in the space.
+// Space lays out the family's space: it crosses the ranges of its knobs, with override's in place of
+// some, and sorts the configs into those worth running and refusals. Refused are configs that do not
+// work, and aliases, whose plan is that of a config already in the space.
 //
-// A knob that the device does not read (Knob.Host on the cpu) keeps its base
-// value, since varying it would only measure noise.
+// A knob that the device does not read (a CPU reads those with Knob.Host) keeps its base value, since
+// varying it would only measure noise.
 func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) (s Space) {
 	s.Configs = f.listConfigs(p, d, override, func(c Config, why error, alias Config) {
 		reason := "alias: launches the same as " + alias.String()
@@ -39,15 +39,15 @@ func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) (s Space) {
 	return s
 }
 
-// Configs is Space without the reasons: its Configs, and how many it refuses.
+// Configs lists the configs of the space and counts the refused ones; without the reasons it is faster.
 func (f *Family) Configs(p Problem, d DeviceInfo, override ...Range) (
 	configs []Config, refused int) {
 	configs = f.listConfigs(p, d, override, func(Config, error, Config) { refused++ })
 	return configs, refused
 }
 
-// listConfigs lists the configs of a space and calls refused with each other one and the reason against
-// it, or with the config that launches the same. The config is not to be kept.
+// listConfigs lists the configs of a space. It calls refused for each other config, with the reason
+// against it or with the config that launches the same; the callee must not keep the config.
 func (f *Family) listConfigs(p Problem, d DeviceInfo, override []Range,
 	refused func(c Config, why error, alias Config)) (configs []Config) {
 	plans := map[[sha256.Size]byte]Config{} // by a hash of the plan
@@ -91,8 +91,8 @@ func (f *Family) listConfigs(p Problem, d DeviceInfo, override []Range,
 	return configs
 }
 
-// ranges are the knobs that d varies with their values, in the order of the family, and whether
-// override has any of the family's.
+// ranges lists the knobs that d varies with their values, in the order of the family. replaced says
+// whether override has any of them.
 func (f *Family) ranges(d DeviceInfo, override []Range) (rs []Range, replaced bool) {
 	for _, r := range f.Knobs {
 		if i := slices.IndexFunc(override, func(o Range) bool { return o.Knob == r.Knob }); i >= 0 {
@@ -105,7 +105,7 @@ func (f *Family) ranges(d DeviceInfo, override []Range) (rs []Range, replaced bo
 	return rs, replaced
 }
 
-// A draft is the value of a Config while a space is laid out: numbers in place of a label.
+// A draft is a config while a space is laid out: values by knob in place of a label.
 type draft struct {
 	values [maxKnobs]int // by place
 	has    uint64        // places of the knobs that are assigned
@@ -118,7 +118,7 @@ func (c *draft) set(k *Knob, v int) {
 	c.has |= 1 << k.place
 }
 
-// with is c with settings added or replaced.
+// with returns c with settings added or replaced.
 func (c *draft) with(settings []Setting) Config {
 	n := *c
 	for _, s := range settings {
@@ -127,8 +127,7 @@ func (c *draft) with(settings []Setting) Config {
 	return Config{draft: &n}
 }
 
-// Unpack is c with its values at hand, for who asks it for many of them. It is neither kept nor
-// compared.
+// Unpack returns c as a draft, for callers that look up many values. It must not be kept or compared.
 func (c Config) Unpack() Config {
 	var n draft
 	return n.with(c.Settings())

@@ -55,7 +55,7 @@ func TestTextsAreReadOrRefusedWithAHint(t *testing.T) {
 			return fmt.Sprint(string(again), err != nil)
 		case "argument": // its bits in its slot, and of whole numbers the range
 			name, number, _ := strings.Cut(text, " ")
-			k, ok := kernels.ParseArgKind(name)
+			k, ok := kernels.FindArgKind(name)
 			if !ok {
 				return "no number"
 			}

@@ -378,7 +378,7 @@ func knobOverrides(list []string) ([]kernels.Range, error) {
 		if !ok {
 			return nil, hint.Errorf(help, "malformed --knob %q", s)
 		}
-		k, err := kernels.ParseKnob(key)
+		k, err := kernels.FindKnob(key)
 		if err != nil {
 			return nil, err
 		}

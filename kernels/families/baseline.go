@@ -18,13 +18,13 @@ import (
 // checkout, and of those sources' names.
 const Baseline = "baseline:"
 
-// WithBaseline is r with a second copy of each family, its name behind the
-// prefix, whose .cu and .cuh files are read from dir: the kernels of another
-// checkout, to race these in one process. Launch rules and host stages are this
-// CTA's own, so a copy differs on a GPU only. Families whose files come from
-// elsewhere, behind a prefix, have no other checkout and no copy. A dir without
-// the families' sources is an error, and so is a source that is no file of up to
-// maxSource, or a link that leads out of dir: a pull request may be the other checkout.
+// WithBaseline returns r with a second copy of each family, whose name begins with Baseline and whose
+// .cu and .cuh files are read from dir: the kernels of another checkout, to compare these with in one
+// process. Launch rules and host stages are this program's own, so a copy differs on a GPU only.
+// Families whose files come from elsewhere, behind a prefix, have no other checkout and no copy.
+//
+// It fails if dir lacks the families' sources, or if a source is larger than maxSource, no plain file,
+// or a link that leads out of dir: the other checkout may be a pull request.
 func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 	own := slices.DeleteFunc(slices.Clone(r.Families), func(f *kernels.Family) bool {
 		return f.Hidden || slices.ContainsFunc(f.Files,
@@ -61,10 +61,10 @@ func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 
 const baselineHelp = "give the folder kernels/families of another checkout"
 
-// maxSource is how many bytes a source may have, as those of --kernels.
+// maxSource is the most bytes of a source, as of one of --kernels.
 const maxSource = 1 << 20
 
-// readSource reads a file of a folder. A pipe is not waited for.
+// readSource reads a file of a folder. It refuses a pipe, for which it would wait.
 func readSource(root *os.Root, name string) (string, error) {
 	info, err := root.Stat(name) // of what a link points to
 	switch {
@@ -80,8 +80,8 @@ func readSource(root *os.Root, name string) (string, error) {
 	return string(text), err
 }
 
-// WithBaselineOf is r with the families fs, which are not in it, their names behind the prefix.
-// file returns their sources.
+// WithBaselineOf returns r with a copy of each family of fs under a name that begins with Baseline. file
+// returns their sources.
 func WithBaselineOf(r *kernels.Registry, fs []*kernels.Family,
 	file func(name string) (string, error)) (*kernels.Registry, error) {
 	with := *r

@@ -6,10 +6,10 @@ import (
 	"normbench/kernels"
 )
 
-// servesAll is Serves of a design without limits of its own.
+// servesAll is the Serves of a design that can do every problem.
 func servesAll(kernels.Problem) error { return nil }
 
-// servesNoFP8 is Serves of a forward design that has no fp8 output.
+// servesNoFP8 is the Serves of a design without fp8 output.
 func servesNoFP8(p kernels.Problem) error {
 	if p.FP8 {
 		return fmt.Errorf("the design has no fp8 output")
@@ -17,6 +17,7 @@ func servesNoFP8(p kernels.Problem) error {
 	return nil
 }
 
+// set makes a setting.
 func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }
 
 // hasClusters says whether the device has clusters and bulk copies: sm_90.

@@ -33,7 +33,7 @@ func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
 	}
 }
 
-// hostForwards does the rows of CTA pid's tiles, whole ones whatever the design's chunks.
+// hostForwards computes the rows of CTA pid's tiles, each row whole, whatever the design's chunks.
 func hostForwards(h *kernels.HostRun, pid int) {
 	row := h.Row(0, h.Problem.N)
 	wf, bf := hostWeights(h)

@@ -14,7 +14,8 @@ var stages = manifest.Stages{
 	kernels.Bwd: {"reg_persist": hostBackwards, "two_pass": hostBackwards, "reduce": hostReduce},
 }
 
-// hostBackward is backward of all plain_*_bwd.cu.
+// hostBackward is the host stage of the entry backward in all plain_*_bwd.cu: it computes dx of CTA
+// pid's rows.
 func hostBackward(h *kernels.HostRun, pid int) {
 	p := h.Problem
 	xhat, dy := h.Row(0, p.N), h.Row(1, p.N)
@@ -26,7 +27,8 @@ func hostBackward(h *kernels.HostRun, pid int) {
 	})
 }
 
-// hostGradients is gradients of all plain_*_bwd.cu.
+// hostGradients is the host stage of the entry gradients in all plain_*_bwd.cu: it computes dw and db of
+// CTA pid's columns.
 func hostGradients(h *kernels.HostRun, pid int) {
 	p := h.Problem
 	lo := int64(pid * h.Launch.Block)
@@ -54,10 +56,10 @@ func hostGradients(h *kernels.HostRun, pid int) {
 	}
 }
 
-// hostEmpty does nothing, as an empty kernel.
+// hostEmpty does nothing, as the empty kernel.
 func hostEmpty(*kernels.HostRun, int) {}
 
-// hostSpin waits for so long.
+// hostSpin waits for the launch's ns nanoseconds.
 func hostSpin(h *kernels.HostRun, _ int) {
 	for start := time.Now(); time.Since(start) < time.Duration(h.Arg("ns")); {
 	}

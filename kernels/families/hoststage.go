@@ -114,7 +114,7 @@ func hostXhat(h *kernels.HostRun, dst, wf []float32, i, j int64) {
 	}
 }
 
-// hostStats are the saved statistics of row i; mean is 0 where the op has none.
+// hostStats returns the saved statistics of row i; mean is 0 where the op has none.
 func hostStats(h *kernels.HostRun, i int64) (r, mean float32) {
 	spec := h.Problem.Op.Spec()
 	if spec.Centered {
@@ -123,8 +123,8 @@ func hostStats(h *kernels.HostRun, i int64) (r, mean float32) {
 	return h.Mem[spec.Saved[0]].At(i), mean
 }
 
-// eachTileRow calls f with each row of CTA pid's tiles, in strides or, with ROW_ORDER, in the CTA's
-// own range: common.cuh, Tiles.
+// eachTileRow calls f with each row of CTA pid's tiles: the CTA's tiles lie in strides or, with
+// ROW_ORDER, in a range of its own, as Tiles in common.cuh deals them.
 func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
 	block, ctas, rows := max(h.Launch.Define("BLOCK_ROWS"), 1), int64(h.Launch.Grid[0]), h.Problem.M
 	first, stride, end := int64(pid)*block, ctas*block, rows
@@ -140,7 +140,7 @@ func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
 	}
 }
 
-// hostDX stores row i of dx, of its xhat and dy. It overwrites dy.
+// hostDX computes row i of dx from its xhat and dy, and stores it. It overwrites dy.
 func hostDX(h *kernels.HostRun, xhat, dy, wf []float32, i int64) {
 	spec, n := h.Problem.Op.Spec(), float32(h.Problem.N)
 	for j, w := range wf {
@@ -166,7 +166,8 @@ func hostDX(h *kernels.HostRun, xhat, dy, wf []float32, i int64) {
 // nearly is one, less a rounding of r.
 const nearly = 0.999999
 
-// hostRows does the rows of CTA pid's tiles, and sums dw and, where there is a bias, db over them.
+// hostRows computes the rows of CTA pid's tiles, and returns their sums of dw and, where there is a
+// bias, db.
 func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
 	p, N := h.Problem, h.Problem.N
 	xhat, dy := h.Row(0, N), h.Row(1, N)
@@ -188,8 +189,8 @@ func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
 	return dw, db
 }
 
-// hostBackwards does the rows of CTA pid's tiles, whole ones whatever the design's chunks, and leaves
-// its sums as a partial row.
+// hostBackwards computes the rows of CTA pid's tiles, each row whole, whatever the design's chunks, and
+// stores their sums as a partial row.
 func hostBackwards(h *kernels.HostRun, pid int) {
 	dw, db := hostRows(h, pid)
 	at := int64(pid) * h.Problem.N
@@ -227,7 +228,7 @@ func hostReduce(h *kernels.HostRun, pid int) {
 	h.Mem[name].Store(lo, acc)
 }
 
-// sum and dot use four accumulators: the additions of one would wait for each
+// sum adds up numbers with four accumulators, as dot does: the additions of one would wait for each
 // other, and its rounding errors would grow with the row.
 func sum(a []float32) float32 {
 	var s0, s1, s2, s3 float32

@@ -13,9 +13,9 @@ import (
 	"normbench/kernels/compile/nvrtc"
 )
 
-// An Identity says which code a family runs on one kind of device. Two programs give a family the
-// same identity if its sources are the same but for comments, blanks around lines and empty lines.
-// Its methods may be called from several goroutines.
+// An Identity computes hashes of the code that families run on one kind of device. Two programs give a
+// family the same hash if its sources are the same but for comments, blanks around lines and empty
+// lines. Its methods may be called from several goroutines.
 type Identity struct {
 	registry *kernels.Registry
 	host     bool
@@ -30,9 +30,9 @@ func NewIdentity(r *kernels.Registry, kind string) *Identity {
 	return &Identity{registry: r, host: kind == kernels.KindCPU, sources: map[*kernels.Family]string{}}
 }
 
-// Source is the hash of f's sources, 12 hexadecimal digits: of its CUDA files with their headers
-// and of the flags of every compilation, or on a CPU of all host stages (hostFiles). Foreign
-// code counts by its text and its version.
+// Source hashes f's sources to 12 hexadecimal digits: its CUDA files with their headers and the flags of
+// every compilation, or on a CPU all host stages (hostFiles). Foreign code counts by its text and its
+// version.
 func (i *Identity) Source(f *kernels.Family) (string, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,7 +58,7 @@ func (i *Identity) Source(f *kernels.Family) (string, error) {
 	return i.sources[f], nil
 }
 
-// SourceOf is Source of the family of a name, "" where there is none.
+// SourceOf is Source of the family with that name, "" where there is none.
 func (i *Identity) SourceOf(name string) string {
 	f, err := i.registry.Lookup(name)
 	if err != nil {
@@ -71,7 +71,7 @@ func (i *Identity) SourceOf(name string) string {
 // isManifest says whether a file is a manifest, which no device runs.
 func isManifest(name string) bool { return path.Ext(name) == ".yaml" }
 
-// code is what files say to a compiler.
+// code joins files without what a compiler ignores, such as comments.
 func (i *Identity) code(names []string) (string, error) {
 	var b strings.Builder
 	for _, name := range names {
@@ -90,8 +90,8 @@ func (i *Identity) code(names []string) (string, error) {
 	return b.String(), nil
 }
 
-// Launches is the hash of what a plan launches, 12 hexadecimal digits: entries, geometry,
-// arguments and defines.
+// Launches hashes what a plan launches to 12 hexadecimal digits: entries, geometry, arguments and
+// defines.
 func Launches(p kernels.Plan) string {
 	p.Launches = slices.Clone(p.Launches)
 	for n := range p.Launches {

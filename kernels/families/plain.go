@@ -11,6 +11,9 @@ import (
 // the fast designs against. Their .cu files are one for an op and a pass, plain_rms_fwd.cu and so
 // on; all else is here.
 
+// plainFamily makes the plain family of an op and a pass: the definition as kernels, to read first and
+// to compare the fast designs with. The .cu files are plain_rms_fwd.cu and so on; all else is in this
+// file.
 func plainFamily(op kernels.Op, pass kernels.Pass) *kernels.Family {
 	source := fmt.Sprintf("plain_%s_%s.cu", op.Spec().Short, pass)
 	return &kernels.Family{
@@ -38,11 +41,11 @@ func plainFamily(op kernels.Op, pass kernels.Pass) *kernels.Family {
 	}
 }
 
-// plainHosts are the host stages of those ops that have statistics of their own; a file host*.go for each
-// adds them.
+// plainHosts has the host stages of ops with statistics of their own; each adds them in its own
+// host*.go.
 var plainHosts = map[kernels.Op]map[string]kernels.HostStage{}
 
-// hostsOf are the host stages of an op's plain kernels.
+// hostsOf returns the host stages of an op's plain kernels.
 func hostsOf(op kernels.Op) map[string]kernels.HostStage {
 	if own := plainHosts[op]; own != nil {
 		return own
@@ -51,6 +54,7 @@ func hostsOf(op kernels.Op) map[string]kernels.HostStage {
 		"gradients": hostGradients}
 }
 
+// refusePlain is the plain families' Refuse.
 func refusePlain(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
 	switch warps := c.Get(kernels.Warps); {
 	case !kernels.IsPow2(warps) || warps > 32:
@@ -65,6 +69,7 @@ func refusePlain(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) erro
 	return nil
 }
 
+// planPlain is the plain families' Plan: k1, and in a backward with a weight k2 for dw and db.
 func planPlain(source string, p kernels.Problem, c kernels.Config,
 	d kernels.DeviceInfo) kernels.Plan {
 	spec := p.Op.Spec()

@@ -22,19 +22,19 @@ import (
 //go:embed *.go *.cu *.cuh *.yaml
 var files embed.FS
 
-// New makes the registry of all families, whose defaults are by the maps that the program brings
-// along.
+// New makes the registry of all families, with the maps embedded in the program as their defaults.
 func New() *kernels.Registry { return extendRegistry(&kernels.Registry{File: File}, builtinMaps) }
 
-// wideRow is the bytes of a row beyond which two_pass' CTAs take 32 warps.
+// wideRow is the number of bytes of a row beyond which two_pass' CTAs take 32 warps.
 const wideRow = 64 << 10
 
-// analyticDefault names the design that serves p where no map does: on a GPU the pipeline
-// through shared memory for backwards whose rows it can copy, and for forwards of middling width;
-// else one pass where a row fits into the registers of one CTA, and two passes where it does not.
+// analyticDefault names the design that serves p where no map does. On a GPU it is the pipeline through
+// shared memory, for backwards whose rows it can copy and for forwards of middling width. Else it is one
+// pass where a row fits into the registers of one CTA, and two passes where it does not. runs says
+// whether the base of a design can run p.
 //
-// On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
-// reg_persist and two_pass everywhere, by 1.05 to 1.8 times. For few rows few_rows' base beats it.
+// On an H200 (bf16, fast-llm shapes) the backward pipeline's base is faster than that of reg_persist and
+// two_pass everywhere, by 1.05 to 1.8 times. For few rows few_rows' base is faster still.
 func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(design string) bool) string {
 	one, piped := "cta_reg", pipedForward(p, d)
 	onePass := p.N*p.DType.Size() <= wideRow || p.Op == kernels.RMSNorm
@@ -60,9 +60,9 @@ func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(design s
 	return "plain"
 }
 
-// fewRows says whether a backward has so few rows that one launch of few_rows' base beats the
-// pipeline's two. In learn's records of an H200 it wins at 904 of 912 problems within these bounds,
-// by 1.34x in the mean (0.91x at worst). In two runs on an H100 it wins at all 334, by 1.40x.
+// fewRows says whether a backward has so few rows that one launch of few_rows' base is faster than the
+// pipeline's two. In learn's records of an H200 it wins at 904 of 912 problems within these bounds, by
+// 1.34x in the mean (0.91x at worst). In two runs on an H100 it wins at all 334, by 1.40x.
 func fewRows(p kernels.Problem, d kernels.DeviceInfo) bool {
 	if p.Pass != kernels.Bwd || d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 {
 		return false
@@ -71,11 +71,10 @@ func fewRows(p kernels.Problem, d kernels.DeviceInfo) bool {
 	return 4*p.M <= sms || p.M <= sms && p.N <= 8<<10 || p.M <= 2*sms && p.N <= 4<<10
 }
 
-// pipedForward says whether a forward's rows are of the widths at which smem_pipe's analytic
-// base beats cta_reg's on an H200: 2 to 64 KiB in layernorm, whose second reduction
-// the rows in shared memory outlast, or half a KiB where they are of 2 bytes, and up to 8
-// in rmsnorm; and narrower ones where rows are so few that
-// cta_reg, with eight of them to a CTA, has less CTAs than the device has SMs.
+// pipedForward says whether smem_pipe's analytic base is faster than cta_reg's for a forward, by the
+// width of its rows on an H200: 2 to 64 KiB in layernorm (from 0.5 KiB with 2-byte elements), as its
+// second reduction reads the rows from shared memory; up to 8 KiB in rmsnorm. Where rows are so few that
+// cta_reg, with eight of them to a CTA, has fewer CTAs than the device SMs, it is from 0.5 KiB on.
 func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row, least, most := p.N*p.DType.Size(), int64(2<<10), int64(8<<10)
 	switch {
@@ -93,20 +92,20 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	return row >= least && row <= most
 }
 
-// maxPersistBytes is the widest row that analyticDefault keeps in registers in a
-// backward where the pipeline does not apply. Beyond it so few rows are in flight
-// that reading them twice is faster: on an H200 87 us against 99 at 2048x16384
-// (bf16, rmsnorm).
+// maxPersistBytes is the widest row that analyticDefault keeps in registers in a backward where the
+// pipeline does not apply. Beyond it so few rows are in flight that reading them twice is faster: on an
+// H200 87 us against 99 at 2048x16384 (bf16, rmsnorm).
 const maxPersistBytes = 16 << 10
 
-// packages are those of the Go files behind host stages, by what stands before a file's name.
+// packages has the Go files behind host stages, by the prefix of their names.
 var packages = map[string]embed.FS{"": files, "kernels/": kernels.Sources, "common/": common.Sources}
 
-// hostFiles lists the Go files that a host stage runs: those of this package whose names begin with
-// host, and what they use of package kernels. Plans are no part of them: records have their hash.
+// hostFiles lists the Go files that host stages run: those of this package whose names begin with host,
+// and those of package kernels that they use. Plans are not among them: records have a hash of the plan.
 func hostFiles() []string { return goFiles("host*.go", "") }
 
-// goFiles lists the Go files of packages whose names match a pattern, and those of package kernels.
+// goFiles lists the Go files of packages whose names match a pattern, and the two of package kernels
+// that host stages use.
 func goFiles(pattern string, from ...string) (names []string) {
 	for _, from := range from {
 		list, _ := fs.Glob(packages[from], pattern) // the pattern is sound
@@ -119,14 +118,14 @@ func goFiles(pattern string, from ...string) (names []string) {
 	return append(names, "kernels/dtype.go", "kernels/host.go")
 }
 
-// File returns one of the families' source files, or a Go file behind the name of its package.
+// File returns the text of one of the families' source files, or of a Go file with its package's prefix.
 func File(name string) (string, error) {
 	from, file := path.Split(name)
 	b, err := packages[from].ReadFile(file)
 	return string(b), err
 }
 
-// addHeaders adds what f's CUDA files include to its files.
+// addHeaders adds the headers that f's CUDA files include to its files.
 func addHeaders(f *kernels.Family) {
 	for _, name := range f.Files {
 		src, err := nvrtc.ReadSource(File, name)
@@ -138,9 +137,8 @@ func addHeaders(f *kernels.Family) {
 	slices.Sort(f.Files)
 }
 
-// Hash identifies all families of r together, comments too: two
-// programs with the same hash run the same kernels under the same names. What a
-// record is of, [Identity] says.
+// Hash hashes all families of r together, comments too: two programs with the same hash run the same
+// kernels under the same names. [Identity] has the hashes that records keep.
 func Hash(r *kernels.Registry) (string, error) {
 	h := sha256.New()
 	write := func(names []string) error {

@@ -13,9 +13,10 @@ import (
 // SpinTime is how long the spin family takes, by the device's own clock.
 const SpinTime = 200 * time.Microsecond
 
-// rulerFamilies are an empty launch, two of them, a spin, and two that tell whether the L2 keeps lines. kept
-// reads x with the wish that the L2 keeps it, then reads twice the L2 plainly. If x is still there in
-// the next sample, k1 is fast. released takes the wish back in between, so its k1 never finds x.
+// rulerFamilies makes the families with which selftest checks the timer: an empty launch, two of them, a
+// spin, and two that tell whether the L2 keeps lines. kept reads x with the wish that the L2 keeps it,
+// then reads twice the L2 plainly. If x is still there in the next sample, k1 is fast. released takes
+// the wish back in between, so its k1 never finds x.
 func rulerFamilies(op kernels.Op) []*kernels.Family {
 	return []*kernels.Family{ruler(op, "empty", "ruler.cu", "empty"),
 		ruler(op, "pair", "ruler.cu", "empty", "empty"), ruler(op, "spin", "ruler.cu", "spin"),
@@ -23,7 +24,7 @@ func rulerFamilies(op kernels.Op) []*kernels.Family {
 		ruler(op, "released", "kept.cu", "keep", "release", "wash")}
 }
 
-// ruler is a family that launches entries of a source one after the other.
+// ruler makes a family that launches entries of a source one after the other.
 func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Family {
 	return &kernels.Family{
 		Name:   kernels.FamilyName(op, kernels.Fwd, design),

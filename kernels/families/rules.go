@@ -13,7 +13,7 @@ import (
 	"normbench/kernels/launchmap"
 )
 
-// builtinMaps reads the maps of the tuned tables that the program brings along.
+// builtinMaps reads the maps of the tuned tables that are embedded in the program.
 var builtinMaps = sync.OnceValue(func() []*launchmap.Map {
 	names, err := fs.Glob(normbench.TunedTables, "results/*/tuned.json")
 	var ms []*launchmap.Map
@@ -36,17 +36,18 @@ var builtinMaps = sync.OnceValue(func() []*launchmap.Map {
 	return ms
 })
 
-// NewRegistry makes the registry of all families with the defaults of some maps. They choose among configs
-// and change no kernel, so they are part of no family's sources.
+// NewRegistry makes the registry of all families, with the defaults of some maps. Maps choose among
+// configs and change no kernel, so they are part of no family's sources.
 func NewRegistry(ms ...*launchmap.Map) *kernels.Registry {
 	return ExtendRegistry(&kernels.Registry{File: File}, ms...)
 }
 
-// ExtendRegistry makes NewRegistry's, with those families of r that are not ours, such as a user's.
+// ExtendRegistry is NewRegistry with the families of r that are not ours, such as a user's.
 func ExtendRegistry(r *kernels.Registry, ms ...*launchmap.Map) *kernels.Registry {
 	return extendRegistry(r, func() []*launchmap.Map { return ms })
 }
 
+// extendRegistry is ExtendRegistry with maps that are only read when a default is asked for.
 func extendRegistry(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Registry {
 	analytic := AnalyticRegistry(r)
 	var books sync.Map // device to *launchmap.Book
@@ -71,7 +72,7 @@ func extendRegistry(r *kernels.Registry, ms func() []*launchmap.Map) *kernels.Re
 	return out
 }
 
-// ours are the families of this package: those in Go, then those of manifests.
+// ours makes the families of this package: those in Go, then those of manifests.
 var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	for _, s := range kernels.Ops() {
 		list = append(list, plainFamily(s.Op, kernels.Fwd), plainFamily(s.Op, kernels.Bwd),
@@ -95,8 +96,8 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 	return append(list, made...)
 })
 
-// AnalyticRegistry has our families, and those of r that are not ours, whose defaults and bases know no
-// map. Of a registry for one family against itself the default is that family's.
+// AnalyticRegistry makes a registry of our families, and those of r that are not ours, whose defaults
+// and bases know no map. If r measures one family against its own default, so does the result.
 func AnalyticRegistry(r *kernels.Registry) *kernels.Registry {
 	out := &kernels.Registry{File: r.File}
 	by := map[string]*kernels.Family{}
@@ -138,14 +139,14 @@ func AnalyticRegistry(r *kernels.Registry) *kernels.Registry {
 	return out
 }
 
-// hasDesigns says whether an op is one of the two that designs are for.
+// hasDesigns says whether there are fast designs for the op; others have plain kernels only.
 func hasDesigns(op kernels.Op) bool { return op == kernels.RMSNorm || op == kernels.LayerNorm }
 
-// Book answers for a device by a step, with the families of r behind it. That of a registry for one family
-// against itself answers with no other.
+// Book makes the book of a rung for a device, with the families of r behind it. If r measures one family
+// against its own default, the book answers with no other.
 func Book(r *kernels.Registry, s launchmap.Rung, d kernels.DeviceInfo) *launchmap.Book {
 	return launchmap.NewBook(s, d, AnalyticRegistry(r))
 }
 
-// Rung says which of the maps that the program brings along answers for a device.
+// Rung finds which of the maps embedded in the program answers for a device.
 func Rung(d kernels.DeviceInfo) launchmap.Rung { return launchmap.Ladder(builtinMaps(), &d) }

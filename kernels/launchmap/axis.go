@@ -20,17 +20,18 @@ func CoversShape(m, n int64) bool {
 	return m >= 1 && m <= MaxM && n >= MinN && n <= MaxN && m*n <= MaxElems
 }
 
-// AlignOf is what the rows of n elements start at a multiple of: 16, 8, 4 or 2 bytes.
+// AlignOf computes the alignment of rows of n elements: the multiple of bytes, up to 16, at which they
+// start.
 func AlignOf(n, bytes int64) int64 {
 	row := n * bytes
 	return min(row&-row, 16)
 }
 
-// Aligns are the alignments that rows of elements of so many bytes can have, the widest first.
+// Aligns lists the alignments that rows of elements of so many bytes can have, the widest first.
 func Aligns(bytes int64) []int64 { return []int64{16, 8, 4, 2}[:4-(bytes-1)/2] }
 
-// Columns are the first columns of the cells: half octaves around 64, 90.5, 128 and so on up to
-// 65536.
+// Columns lists the first columns of the standard cells: half octaves around 64, 90.5, 128 and so on up
+// to 65536.
 func Columns() (from []int64) {
 	for c := 12; c <= 32; c++ {
 		from = append(from, max(int64(math.Ceil(math.Exp2((float64(c)-0.5)/2))), MinN))
@@ -38,12 +39,12 @@ func Columns() (from []int64) {
 	return from
 }
 
-// A Bound is the last M of a column of letters: a count of rows, or where PerSM is not 0 as many
-// hundredths of a row for each SM.
+// A Bound is the last M of a cell: a number of rows, or where PerSM is not 0 that many hundredths of a
+// row for each SM.
 type Bound struct{ Rows, PerSM int64 }
 
-// Rows are the bounds of cells, octaves around powers of two: of rows up to 2 per SM, beyond of
-// rows per SM.
+// Rows lists the bounds of the standard cells, octaves around powers of two: in rows up to 2 per SM,
+// beyond in rows per SM.
 func Rows(sms int) (bounds []Bound) {
 	for r := 0.5; int(math.Exp2(r)) < 2*max(sms, 1); r++ {
 		bounds = append(bounds, Bound{Rows: int64(math.Exp2(r))})
@@ -56,7 +57,7 @@ func Rows(sms int) (bounds []Bound) {
 	return append(bounds, Bound{Rows: MaxM})
 }
 
-// Last is the last M of the bound on a device with so many SMs.
+// Last computes the last M of the bound on a device with so many SMs.
 func (b Bound) Last(sms int) int64 {
 	if b.PerSM > 0 {
 		return b.PerSM * int64(max(sms, 1)) / 100
@@ -64,7 +65,7 @@ func (b Bound) Last(sms int) int64 {
 	return b.Rows
 }
 
-// String is 90, or 2.82/SM.
+// String writes the bound: 90, or 2.82/SM.
 func (b Bound) String() string {
 	if b.PerSM > 0 {
 		return strconv.FormatFloat(float64(b.PerSM)/100, 'f', -1, 64) + "/SM"
@@ -72,10 +73,10 @@ func (b Bound) String() string {
 	return strconv.FormatInt(b.Rows, 10)
 }
 
-// Bounds are ascending.
+// Bounds are bounds in ascending order.
 type Bounds []Bound
 
-// rowBounds makes counts of rows of the bounds, on a device with so many SMs.
+// rowBounds converts the bounds to numbers of rows on a device with so many SMs.
 func (bs Bounds) rowBounds(sms int) Bounds {
 	rows := make(Bounds, len(bs))
 	for i, b := range bs {

@@ -10,26 +10,28 @@ import (
 	"normbench/kernels"
 )
 
-// A Rung says which map answers for a device, and how near it is. The zero Rung is the analytic
-// base.
+// A Rung says which map answers for a device, and how near that map's device is. The zero Rung is the
+// analytic base: no map.
 type Rung struct {
 	Map    *Map
 	Near   Nearness
 	Behind []Rung // answer for the classes that Map lacks, the nearest first
 }
 
-// A Nearness is what a map has in common with a device.
+// A Nearness says what a map's device has in common with a device.
 type Nearness int
 
 // The steps of the ladder: the nearest map answers.
 const (
+	// The rungs in ascending order: the nearest map answers.
 	Analytic Nearness = iota // no map: the analytic base
 	Older                    // a map of an older architecture that has what this one has
 	SameArch                 // a map of another device of the architecture
 	Own                      // the device's map
 )
 
-// Ladder finds the maps for a device among some, which may be nil.
+// Ladder finds, among maps (some may be nil), those that can answer for a device. It returns the nearest
+// one's rung, with the others behind it.
 func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Rung) {
 	var steps []Rung
 	for _, m := range maps {
@@ -61,7 +63,7 @@ func Ladder(maps []*Map, d *kernels.DeviceInfo) (best Rung) {
 	return best
 }
 
-// ForClass finds the step that answers for a class: the nearest whose map has it, else s itself.
+// ForClass finds the rung that answers for a class: the nearest whose map has the class, else s itself.
 func (s Rung) ForClass(c Class) Rung {
 	for _, step := range append([]Rung{s}, s.Behind...) {
 		if step.Map.Has(func(o Class) bool { return o == c }) {
@@ -73,7 +75,7 @@ func (s Rung) ForClass(c Class) Rung {
 	return s
 }
 
-// RungOf finds the rung of the ladder by which the map of a file answers for a device.
+// RungOf finds the rung at which the map of a file answers for a device; path is for the error.
 func RungOf(path string, m *Map, d *kernels.DeviceInfo) (Rung, error) {
 	s := Ladder([]*Map{m}, d)
 	if s.Map == nil {
@@ -85,16 +87,17 @@ func RungOf(path string, m *Map, d *kernels.DeviceInfo) (Rung, error) {
 	return s, nil
 }
 
-// deviceDistance says how far a map's device is from d: newer architectures first, then by SMs.
+// deviceDistance computes how far a map's device is from d: first by architecture, newer ones nearer,
+// then by SMs.
 func deviceDistance(m *Map, d *kernels.DeviceInfo) int {
 	sms := m.Device.SMs - d.SMs
 	return 1000*(d.ArchNumber()-m.Device.ArchNumber()) + max(sms, -sms)
 }
 
-// analyticBase is the name of what answers where no map does.
+// analyticBase names the base in messages where no map answers.
 const analyticBase = "the analytic base"
 
-// String says it in words.
+// String describes the rung in words.
 func (s Rung) String() string {
 	if s.Map == nil {
 		return analyticBase
@@ -113,9 +116,9 @@ func (s Rung) String() string {
 	return text
 }
 
-// A Book is the defaults of one device: a map's cells, each with a config that is accepted at all
-// of its problems, and behind them the analytic base. Programs, explain and exports ask it, so they
-// agree.
+// A Book answers with the base of each problem on one device: a cell of a map where the map has one that
+// is accepted at all of the cell's problems, else the analytic base. Programs, explain and exports ask
+// it, so they agree.
 type Book struct {
 	Rung
 	Device   kernels.DeviceInfo
@@ -131,24 +134,23 @@ type sheetKey struct {
 	bytes, align uint8
 }
 
-func keyOf(c Class, align int64) sheetKey {
+func newSheetKey(c Class, align int64) sheetKey {
 	return sheetKey{c.Op.Spec(), c.Pass == kernels.Bwd, c.With, uint8(c.Bytes), uint8(align)}
 }
 
-// A sheet is a raster on a book's device: the map's, or one of standard cells without answers.
+// A sheet is a raster on a book's device: the map's, or a blank one.
 type sheet struct {
 	Raster
 	answers []atomic.Pointer[cachedAnswer] // of the cells that were asked for, line by line
 }
 
-// cachedAnswer is the answer of a cell with its family, nil where nothing is accepted.
+// A cachedAnswer is the answer of a cell with its family, nil where nothing is accepted.
 type cachedAnswer struct {
 	Answer
 	family *kernels.Family
 }
 
-// NewBook makes the book of a step for a device. The registry's defaults and bases are the analytic
-// ones.
+// NewBook makes the book of a rung for a device. The defaults and bases of analytic must know no map.
 func NewBook(s Rung, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 	b := &Book{Rung: s, Device: d, analytic: analytic, sheets: map[sheetKey]*sheet{}}
 	if s.Map == nil {
@@ -163,14 +165,14 @@ func NewBook(s Rung, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 				r = *of
 			}
 			r.Class, r.Align, r.Rows = c, align, r.Rows.rowBounds(d.SMs)
-			b.sheets[keyOf(c, align)] = &sheet{r, make([]atomic.Pointer[cachedAnswer], len(r.Lines)*len(r.Rows))}
+			b.sheets[newSheetKey(c, align)] = &sheet{r, make([]atomic.Pointer[cachedAnswer], len(r.Lines)*len(r.Rows))}
 		}
 	}
 	return b
 }
 
-// Answer is what runs for a problem, and how that came about. A variant without a family stands for
-// no answer.
+// Answer returns the variant that runs a problem, and how it was found. A variant without a family means
+// that there is none.
 func (b *Book) Answer(p kernels.Problem) Answer {
 	switch {
 	case b.Map == nil:
@@ -178,7 +180,7 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 	case !CoversShape(p.M, p.N):
 		return Answer{Match: MatchOutside, Variant: b.base(p)}
 	}
-	s := b.sheets[keyOf(ClassOf(p), AlignOf(p.N, p.DType.Size()))]
+	s := b.sheets[newSheetKey(ClassOf(p), AlignOf(p.N, p.DType.Size()))]
 	line, cell := s.At(p.M, p.N, b.Device.SMs)
 	known := b.cell(s, line, cell)
 	a := known.Answer
@@ -188,13 +190,14 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 	return a
 }
 
+// base returns the analytic base.
 func (b *Book) base(p kernels.Problem) kernels.Variant {
 	v, _ := b.analytic.Base(p, b.Device)
 	return v
 }
 
-// cell is the answer of a cell: its config, or the nearest of its raster that is accepted, or one
-// of the analytic bases'.
+// cell returns the answer of a cell: its config, the nearest config of its raster that is accepted in
+// the whole cell, or an accepted one of the analytic base. It keeps what it has found.
 func (b *Book) cell(s *sheet, line, cell int) *cachedAnswer {
 	at := &s.answers[line*len(s.Rows)+cell]
 	if k := at.Load(); k != nil {
@@ -220,8 +223,8 @@ func (b *Book) cell(s *sheet, line, cell int) *cachedAnswer {
 	return k
 }
 
-// NearestConfig finds the nearest config of a raster, by the distance of its nearest cell, that accepted takes.
-// It asks about most.
+// NearestConfig finds the config that accepted takes, by the distance of the config's nearest cell. It
+// asks about at most most configs.
 func (r *Raster) NearestConfig(line, cell, most int, accepted func(kernels.Variant) bool) (v kernels.Variant, ok bool) {
 	var apart [len(Letters)]int // of each letter, 0 where no cell has it
 	for i := range r.Lines {
@@ -247,12 +250,12 @@ func (r *Raster) NearestConfig(line, cell, most int, accepted func(kernels.Varia
 	return v, false
 }
 
-// firstAccepted finds a config for a cell without a measured one: the first that is accepted of the
-// analytic base's picks at some of the cell's problems, then of the bases of all families.
+// firstAccepted finds a config for a cell without a measured one: the first accepted among the analytic
+// base's answers at some of the cell's problems, then among the bases of all families.
 func (b *Book) firstAccepted(box Box, accepted func(kernels.Variant) bool) (found kernels.Variant) {
 	var ps []kernels.Problem
-	for _, n := range spread(box.columns()) {
-		for _, m := range spread(box.rows(n)) {
+	for _, n := range middleAndEnds(box.sampleColumns()) {
+		for _, m := range middleAndEnds(box.sampleRows(n)) {
 			if p := box.Class.Problem(m, n); ClassOf(p) == box.Class {
 				ps = append(ps, p)
 			}
@@ -282,28 +285,28 @@ func (b *Book) firstAccepted(box Box, accepted func(kernels.Variant) bool) (foun
 	return kernels.Variant{}
 }
 
-// spread is the middle, the last and the first of a list.
-func spread(list []int64) []int64 {
+// middleAndEnds returns the middle, the last and the first of a sorted list.
+func middleAndEnds(list []int64) []int64 {
 	if len(list) == 0 {
 		return nil
 	}
 	return []int64{list[len(list)/2], list[len(list)-1], list[0]}
 }
 
-// Base is the config of a family without one of its own: of the nearest cell of that family that
-// the problem can run, else the family's analytic base. The nearest alignments come first.
+// Base returns the config that a family runs p with: that of the nearest cell of the family which p can
+// run, else the family's analytic base. Rasters of near alignments come first.
 func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 	if f.Hidden || !CoversShape(p.M, p.N) || f.CheckServes(p) != nil { // no cell has a hidden family
 		return f.Base(p, b.Device)
 	}
 	accepted := func(v kernels.Variant) bool {
-		own, err := familyOf(b.analytic, v)
+		own, err := findFamily(b.analytic, v)
 		return err == nil && own.Name == f.Name && f.Refuse(p, v.Config, b.Device) == nil
 	}
 	own := AlignOf(p.N, p.DType.Size())
 	for apart := int64(1); apart <= 8; apart *= 2 {
 		for _, align := range []int64{own * apart, own / apart} {
-			if s := b.sheets[keyOf(ClassOf(p), align)]; s != nil {
+			if s := b.sheets[newSheetKey(ClassOf(p), align)]; s != nil {
 				line, cell := s.At(p.M, p.N, b.Device.SMs)
 				if v, ok := s.NearestConfig(line, cell, len(Letters), accepted); ok {
 					return withZeroKnobs(f, v.Config)

@@ -1,6 +1,6 @@
-// Package rule answers what is launched by default: by a map that was measured on the device, a
-// raster of configs over columns and rows for each class of problems. It finds, reads, writes,
-// merges, checks and exports maps. It fills none: see package tune/learn.
+// Package launchmap answers which variant runs a problem without tuning: by a map that was measured on the
+// device, with a raster of configs over columns and rows for each class of problems. It finds, reads, writes,
+// merges, checks and exports maps. Package tune/learn fills them.
 package launchmap
 
 import (
@@ -14,7 +14,7 @@ import (
 	"normbench/kernels"
 )
 
-// A Class is a kind of problems that one raster answers for.
+// A Class is a set of problems that one raster answers for.
 type Class struct {
 	Op    kernels.Op
 	Pass  kernels.Pass
@@ -25,13 +25,13 @@ type Class struct {
 // An OptionSet is a sum of the bits of options.
 type OptionSet uint16
 
-// options are all, each with the bit of its place. The last is of the program's own: an fp8t
+// options lists all options, each with the bit of its place. The last is of maps alone: an fp8t
 // problem is uneven whose rows are no multiple of 16 or whose columns are none of 128. The designs
 // that transpose tile by tile do not serve it.
 var options = append(kernels.Options(), kernels.Option{Name: "uneven", Set: func(*kernels.Problem) {},
 	Has: func(p kernels.Problem) bool { return p.Transpose && (p.M%16 != 0 || p.N%128 != 0) }})
 
-// ClassOf is the class of a problem. It allocates nothing.
+// ClassOf returns the class of a problem. It allocates nothing.
 func ClassOf(p kernels.Problem) Class {
 	c := Class{Op: p.Op, Pass: p.Pass, Bytes: p.DType.Size()}
 	for i := range options {
@@ -42,7 +42,7 @@ func ClassOf(p kernels.Problem) Class {
 	return c
 }
 
-// Problem is the problem of the class that learn measures: bf16 or fp32, with a bias in layernorm.
+// Problem makes the problem of the class that learn measures: bf16 or fp32, with a bias in layernorm.
 func (c Class) Problem(m, n int64) kernels.Problem {
 	d := kernels.BF16
 	if c.Bytes == kernels.FP32.Size() {
@@ -58,14 +58,14 @@ func (c Class) Problem(m, n int64) kernels.Problem {
 	return p
 }
 
-// Has says whether the class has problems at an alignment: those with a transpose have whole rows of
-// 128 columns, or are uneven.
+// Has says whether the class has problems at an alignment: those with a transpose have multiples of 128
+// columns, or are uneven.
 func (c Class) Has(align int64) bool {
 	n := 128 + align/c.Bytes%(16/c.Bytes)
 	return ClassOf(c.Problem(16, n)) == c || ClassOf(c.Problem(17, n)) == c
 }
 
-// sample is a problem of the class.
+// sample makes a problem of the class.
 func (c Class) sample() kernels.Problem {
 	if p := c.Problem(16, 128); ClassOf(p) == c {
 		return p
@@ -73,8 +73,8 @@ func (c Class) sample() kernels.Problem {
 	return c.Problem(17, 129)
 }
 
-// sampleProblems lists problems of the class that differ in what the class leaves open: the one that
-// map learn measures, then those with the most and with the fewest tensors beside x.
+// sampleProblems makes problems of the class that differ in what the class leaves open: the one that map
+// learn measures, then those with the most and with the fewest tensors beside x.
 func (c Class) sampleProblems() []kernels.Problem {
 	p := c.sample()
 	if !p.HasWeight() {
@@ -88,7 +88,7 @@ func (c Class) sampleProblems() []kernels.Problem {
 	return []kernels.Problem{p, most, least}
 }
 
-// Classes are all classes in order.
+// Classes lists all classes in order.
 func Classes() []Class { return slices.Clone(classes()) }
 
 var classes = sync.OnceValue(func() (list []Class) {
@@ -111,7 +111,7 @@ func (c Class) valid() bool {
 	return c.Problem(1, 1).Validate() == nil && ClassOf(c.sample()) == c
 }
 
-// String is rmsnorm/fwd/2-byte+residual.
+// String writes the class: rmsnorm/fwd/2-byte+residual.
 func (c Class) String() string {
 	s := fmt.Sprintf("%s/%s/%d-byte", c.Op, c.Pass, c.Bytes)
 	for i := range options {

@@ -16,8 +16,9 @@ import (
 //go:embed devices.json
 var devices []byte
 
-// A KnownDevice is a GPU that can be reasoned about without having it, by public figures. Shared
-// memory per block and registers are those of its compute capability (CUDA C++ Programming Guide).
+// A KnownDevice is a GPU whose public figures are in devices.json, so that commands can reason about it
+// without having it. Shared memory per block and registers are those of its compute capability (CUDA C++
+// Programming Guide).
 type KnownDevice struct {
 	Key string // h100, as --device takes it
 	kernels.DeviceInfo
@@ -37,13 +38,13 @@ var KnownDevices = sync.OnceValue(func() (all []KnownDevice) {
 
 type deviceJSON kernels.DeviceInfo // without the field names of before
 
-// A deviceFile is a device of devices.json, or of a user.
+// A deviceFile is a device of devices.json, or of a user's file.
 type deviceFile struct {
 	deviceJSON
 	Key, Source string
 }
 
-// deviceExample is a file that ReadDevice takes.
+// deviceExample is a file that ReadDevice accepts.
 const deviceExample = `{"name": "NVIDIA L4", "arch": "sm_89", "sms": 58, ` +
 	`"cache_bytes": 50331648, "shared_per_block": 101376}`
 

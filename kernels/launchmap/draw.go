@@ -15,8 +15,8 @@ const (
 	drawCells = 5
 )
 
-// Draw is the neighbourhood of an answer by lines: the letters around it with the pick in brackets,
-// then the configs of the letters, which are nearby. It is nil where the map has no such cell.
+// Draw draws the cells around an answer as lines of text: their letters, the answer's in brackets, then
+// the configs of the letters, which are also in nearby. It returns nil where the answer has no cell.
 func (b *Book) Draw(a Answer) (lines, nearby []string) {
 	r := a.Raster
 	if r == nil {
@@ -51,24 +51,24 @@ func (b *Book) Draw(a Answer) (lines, nearby []string) {
 	return lines, nearby
 }
 
-// evidence says in words what a config rests on.
+// evidence describes in words what a config rests on.
 var evidence = map[byte]string{Measured: "measured there", Neighbour: "measured in cells nearby",
 	Borrowed: "borrowed", ByHand: "written by hand"}
 
-// behind names what answers where the map does not.
-func (b *Book) behind() string {
+// fallbackName names the base that answers where the map does not.
+func (b *Book) fallbackName() string {
 	if family := b.analytic.BaseOf; family != "" {
 		return "the default of " + family
 	}
 	return analyticBase
 }
 
-// Step says which map answers for a class, or what does in its place.
+// Step names the map that answers for a class, or the base that does in its place.
 func (b *Book) Step(c Class) string {
 	if step := b.ForClass(c); step.Map != nil {
 		return step.String()
 	}
-	return b.behind()
+	return b.fallbackName()
 }
 
 // Explain says what the book's answer for a problem rests on.
@@ -76,14 +76,14 @@ func (b *Book) Explain(p kernels.Problem, a *Answer) string {
 	switch {
 	case a.Match == MatchOutside:
 		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; %s answers",
-			MaxM, MinN, MaxN, MaxElems, b.behind())
+			MaxM, MinN, MaxN, MaxElems, b.fallbackName())
 	case b.Map == nil && b.analytic.BaseOf != "":
-		return b.behind() + ", as no tuned table is given"
+		return b.fallbackName() + ", as no tuned table is given"
 	case b.Map == nil:
-		return b.behind() + ": no map is for the device"
+		return b.fallbackName() + ": no map is for the device"
 	case a.Raster == nil:
 		return fmt.Sprintf("the map has no cell of %s for it: a config of %s for the whole cell", ClassOf(p),
-			b.behind())
+			b.fallbackName())
 	}
 	box := a.Raster.Box(a.Line, a.Cell, b.Device.SMs)
 	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", box.NLo, box.NHi, box.MLo, box.MHi,

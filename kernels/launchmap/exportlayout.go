@@ -23,7 +23,7 @@ const (
 // perTest is how many widths one test of an if-chain names: a line that formatters leave as it is.
 const perTest = 4
 
-// A layout is the answers of a book as the templates and the JSON have them.
+// A layout is a book's answers in the form that templates and the JSON export need.
 type layout struct {
 	About    []string
 	Ops      []kernels.OpSpec
@@ -39,19 +39,20 @@ type layout struct {
 	FP8T, Uneven, AlikeBits, Bits int // bits of options
 }
 
-// An exportType is an element type of x by the names that pick takes.
+// An exportType is an element type of x with the names that the exported function takes for it.
 type exportType struct {
 	Bytes int64
 	Names []string
 }
 
+// An exportOption is an option with its names in code.
 type exportOption struct {
 	kernels.Option
 	Label string // ZERO_CENTERED
 	Bit   int
 }
 
-// Go is ZeroCentered of ZERO_CENTERED, and FP8 of FP8.
+// Go writes the label as a Go name: ZeroCentered of ZERO_CENTERED, and FP8 of FP8.
 func (o exportOption) Go() string {
 	if strings.HasPrefix(o.Label, "FP8") {
 		return o.Label
@@ -83,7 +84,7 @@ type exportConfig struct {
 	config kernels.Config
 }
 
-// Knob returns the value of a knob; 0 where the family has no such one.
+// Knob returns the value of a knob; 0 where the family does not have it.
 func (c *exportConfig) Knob(k exportKnob) int {
 	for _, s := range c.all() {
 		if s.Name == k.Name {
@@ -93,9 +94,10 @@ func (c *exportConfig) Knob(k exportKnob) int {
 	return 0
 }
 
+// all lists the config's settings: those that its family shares, then its own.
 func (c *exportConfig) all() []exportSetting { return slices.Concat(c.Family.Shared, c.Open) }
 
-// An exportKind is a class.
+// An exportKind is a class with its answers.
 type exportKind struct {
 	Class
 	Field, Go string
@@ -103,12 +105,13 @@ type exportKind struct {
 	Tests     []exportTest
 }
 
-// KindStep is above every sum of options, uneven with them.
+// KindStep returns a number above every sum of options, by which classes' numbers are made unique.
 func (x *layout) KindStep() int { return 2 * x.Uneven }
 
-// Bits returns the sum of the class's options.
+// Bits returns the sum of the bits of the class's options.
 func (k *exportKind) Bits() int { return int(k.With) }
 
+// An exportRaster has the answers of a class at one alignment.
 type exportRaster struct {
 	Align int64
 	Bands []exportBand
@@ -135,35 +138,35 @@ func (r exportRange) Number() int {
 	return r.Config.Number
 }
 
-// An exportTest is an if of a chain: the ranges of some widths that have the same.
+// An exportTest is one if of a chain: widths that have the same ranges.
 type exportTest struct {
 	Widths []int64
 	Ranges []exportRange
 }
 
-// Rest returns the ranges but for the last, which needs no if.
+// Rest returns all ranges but the last, which needs no if.
 func (t *exportTest) Rest() []exportRange { return t.Ranges[:len(t.Ranges)-1] }
 
 // Last returns the last range.
 func (t *exportTest) Last() exportRange { return t.Ranges[len(t.Ranges)-1] }
 
-// typeNames are the names of types beside ours: of PyTorch in Python, as str writes them, and of its C++.
+// typeNames has other names of types: PyTorch's in Python, as str writes them, and in C++.
 var typeNames = map[kernels.DType][]string{
 	kernels.BF16: {"bfloat16", "torch.bfloat16", "BFloat16"},
 	kernels.FP16: {"float16", "torch.float16", "Half"},
 	kernels.FP32: {"float32", "torch.float32", "Float"},
 }
 
-// A strip is the ranges of columns from some on.
+// A strip has the answers for columns from some number on.
 type strip struct {
 	from   int64
 	ranges []RowRange
 }
 
-// strips returns the answers of a class at an alignment. Where only some columns are asked for, strips
-// without ranges are between them.
+// strips lists the answers of a class at an alignment. Where only some columns are asked for, empty
+// strips are between them.
 func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
-	s := b.sheets[keyOf(c, align)]
+	s := b.sheets[newSheetKey(c, align)]
 	for line := range s.Lines {
 		if box := s.Box(line, 0, b.Device.SMs); len(columns) == 0 {
 			if ranges := b.ranges(s, line, box.NLo, box.NHi); len(ranges) > 0 {
@@ -179,7 +182,8 @@ func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
 	return list
 }
 
-// layOut lays the answers out: as a chain of ifs where code is asked for and the columns are few.
+// layOut makes the layout of an export: a chain of ifs where code is asked for and the columns are few,
+// else rasters.
 func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 	strips := make([][]strip, 4*len(classes)) // class by class, of each by alignment
 	var wait sync.WaitGroup
@@ -259,7 +263,7 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 	return x
 }
 
-// add adds the bands of an alignment. Neighbours with the same answers are one.
+// add adds the answers at an alignment. It makes one of neighbouring bands with the same answers.
 func (k *exportKind) add(align int64, bands []exportBand, chain bool) {
 	same := func(a, b []exportRange) bool {
 		return slices.EqualFunc(a, b, func(a, b exportRange) bool { return a.First == b.First && a.Config == b.Config })
@@ -286,7 +290,8 @@ func (k *exportKind) add(align int64, bands []exportBand, chain bool) {
 	}
 }
 
-// addConfigs lists families, knobs and configs, by how often these are used.
+// addConfigs adds families, knobs and configs to the layout, the most used configs first, and returns
+// the configs by variant.
 func (x *layout) addConfigs(uses map[kernels.Variant]int) map[kernels.Variant]*exportConfig {
 	variants := slices.SortedFunc(maps.Keys(uses), func(v, w kernels.Variant) int {
 		return cmp.Or(uses[w]-uses[v], strings.Compare(v.String(), w.String()))
@@ -336,11 +341,11 @@ func (x *layout) addConfigs(uses map[kernels.Variant]int) map[kernels.Variant]*e
 	return configs
 }
 
-// namesIn are the names that a part of a program has.
+// A namesIn holds the names that a part of the exported program has.
 type namesIn map[string]bool
 
-// reserved are words that no knob or family can have as a name in code, of Python, C++ or Go, and what the
-// code itself has.
+// reserved lists words that no knob or family can have as a name in Python, C++ or Go code, and names
+// that the exported code has itself.
 var reserved = strings.Fields("family launch " +
 	"and as assert async await break class continue def del elif else except finally for from global if " +
 	"import in is lambda nonlocal not or pass raise return try while with yield " +
@@ -351,7 +356,7 @@ var reserved = strings.Fields("family launch " +
 	"volatile xor bitand bitor compl not_eq or_eq xor_eq and_eq " +
 	"chan defer fallthrough func go interface map package range select type var")
 
-// unique returns a name as it is, or with a _ behind it where it is reserved or taken.
+// unique takes a name, with a _ behind it where it is reserved or taken.
 func (names namesIn) unique(name string) string {
 	for slices.Contains(reserved, name) || names[name] {
 		name += "_"
@@ -360,7 +365,7 @@ func (names namesIn) unique(name string) string {
 	return name
 }
 
-// camel returns BlockRows of block_rows.
+// camel converts block_rows to BlockRows.
 func camel(name string) (out string) {
 	for _, part := range strings.Split(strings.TrimRight(name, "_"), "_") {
 		if part != "" {
@@ -372,7 +377,7 @@ func camel(name string) (out string) {
 
 func lowerFirst(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-// json returns the layout as JSON: a line for each config and band. export.schema.json describes it.
+// json writes the layout as JSON: a line for each config and band. export.schema.json describes it.
 func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 	type object = map[string]any
 	var text bytes.Buffer
@@ -455,14 +460,14 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 	return text.Bytes(), failed
 }
 
-// SchemaID names export.schema.json, which describes an export as JSON, and its version.
+// SchemaID names export.schema.json, which describes a JSON export, and its version.
 const SchemaID = "urn:normbench:map-export:1"
 
-// pythonWidth is the length of a line in Python: what ruff and black make of code.
+// pythonWidth is the length of a line in ruff's and black's Python.
 const pythonWidth = 88
 
-// pythonCall writes a call as ruff does behind so many spaces: in a line, its arguments in a line of their
-// own, or each in one.
+// pythonCall writes a call as ruff does, indented by so many spaces: in one line, with all arguments in
+// a second line, or with each in a line of its own.
 func pythonCall(indent int, before string, arguments []string) string {
 	space, in := strings.Repeat(" ", indent), strings.Repeat(" ", indent+4)
 	line, inner := before+"("+strings.Join(arguments, ", ")+")", strings.Join(arguments, ", ")
@@ -475,7 +480,7 @@ func pythonCall(indent int, before string, arguments []string) string {
 	return space + before + "(\n" + in + strings.Join(arguments, ",\n"+in) + ",\n" + space + ")"
 }
 
-// Python returns the arguments of a config's launch.
+// Python writes the arguments of the config's launch in Python.
 func (c *exportConfig) Python() []string {
 	list := []string{fmt.Sprintf("%q", c.Family.Name)}
 	for _, s := range c.Open {

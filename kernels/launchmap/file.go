@@ -20,10 +20,10 @@ import (
 const help = "`normbench map learn` and `normbench map fill RECORDS` write maps; of a change by hand, " +
 	"see results/README.md"
 
-// oldKind is the kind of a rules file, in JSON or YAML, near its beginning.
+// oldKind matches the kind of a rules file, in JSON or YAML, near its beginning.
 var oldKind = regexp.MustCompile(`"kind":\s*"rules"|(?m:^kind:\s*"?rules)`)
 
-// CheckOld refuses the text of a rules file, as normbench wrote it before there were maps.
+// CheckOld refuses a rules file, which earlier versions of normbench wrote before there were maps.
 func CheckOld(name string, data []byte) error {
 	if !oldKind.Match(data[:min(len(data), 512)]) {
 		return nil
@@ -33,11 +33,11 @@ func CheckOld(name string, data []byte) error {
 		"%s has launch rules of an older normbench, which none reads any more", name)
 }
 
-// mapJSON is a map without methods.
+// A mapJSON is a map without methods.
 type mapJSON Map
 
-// MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's. Every line of a
-// raster and of its legend is a line of the file.
+// MarshalJSON writes the map's half of a tuned table. Every line of a raster and of its legend is a line
+// of the file.
 func (m *Map) MarshalJSON() ([]byte, error) {
 	if err := m.CheckValid(); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (m *Map) MarshalJSON() ([]byte, error) {
 }
 
 // Checksum returns the beginning of the SHA-256 of the map as text, by which exported code names the map
-// that it was made of. It is "" for a map that cannot be written.
+// that it was made from. It is "" for a map that cannot be written.
 func (m *Map) Checksum() string {
 	data, err := m.MarshalJSON()
 	if err != nil {
@@ -60,8 +60,8 @@ func (m *Map) Checksum() string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Device is left to the caller. A legend's config with a
-// knob that does not exist any more is zero: its cells have no answer.
+// UnmarshalJSON reads a map; the caller sets Device. A config in a legend with a knob that does not
+// exist any more becomes zero: its cells have no answer.
 func (m *Map) UnmarshalJSON(data []byte) error {
 	var t struct {
 		mapJSON
@@ -74,7 +74,7 @@ func (m *Map) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// MarshalText implements encoding.TextMarshaler: columns, letters and their evidence.
+// MarshalText writes a band as a line: columns, letters and their evidence.
 func (l Band) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%6d  %s  %s", l.From, l.Cells, l.Evidence), nil
 }
@@ -93,11 +93,11 @@ func (l *Band) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Title names a raster: rmsnorm/fwd/2-byte, rows at 16 bytes.
+// Title names the raster: rmsnorm/fwd/2-byte, rows at 16 bytes.
 func (r *Raster) Title() string { return fmt.Sprintf("%s, rows at %d bytes", r.Class, r.Align) }
 
-// CheckValid says what no map can hold, or nil. It is called before every write and after every
-// read. What depends on the registry is Lint's.
+// CheckValid refuses a map that no file may hold. It is called before every write and after every read.
+// Checks that need the registry are Lint's.
 func (m *Map) CheckValid() error {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
@@ -112,6 +112,7 @@ func (m *Map) CheckValid() error {
 	return nil
 }
 
+// checkValid refuses a raster whose cells, bounds or letters do not fit together.
 func (r *Raster) checkValid(sms int) error {
 	switch {
 	case !slices.Contains(Aligns(r.Class.Bytes), r.Align):
@@ -149,16 +150,17 @@ func (r *Raster) checkValid(sms int) error {
 
 const evidences = string(Measured) + string(Neighbour) + string(Borrowed) + string(ByHand) + string(Nothing)
 
+// compareRasters orders rasters by class, then the widest alignment first.
 func compareRasters(a, b *Raster) int {
 	return cmp.Or(a.Class.Compare(b.Class), cmp.Compare(b.Align, a.Align))
 }
 
-// Sort puts the rasters of m in order.
+// Sort puts the map's rasters in order.
 func (m *Map) Sort() {
 	slices.SortFunc(m.Rasters, func(a, b Raster) int { return compareRasters(&a, &b) })
 }
 
-// withUsedConfigs makes r with only the configs that cells use, in the order of the raster's cells.
+// withUsedConfigs copies r with only the configs that cells use, with letters in the order of the cells.
 func (r *Raster) withUsedConfigs() *Raster {
 	out := *r
 	out.Legend, out.Lines = nil, slices.Clone(r.Lines)
@@ -166,7 +168,7 @@ func (r *Raster) withUsedConfigs() *Raster {
 		cells, evidence := []byte(l.Cells), []byte(l.Evidence)
 		for j := range cells {
 			if v, ok := r.Pick(i, j); ok {
-				cells[j], _ = out.Letter(v)
+				cells[j], _ = out.AddLetter(v)
 			} else {
 				cells[j], evidence[j] = Nothing, Nothing
 			}
@@ -176,7 +178,7 @@ func (r *Raster) withUsedConfigs() *Raster {
 	return &out
 }
 
-// knobsOf are the knobs that some of vs set, in label order.
+// knobsOf lists the knobs that some of vs set, in label order.
 func knobsOf(vs []kernels.Variant) (ks []*kernels.Knob) {
 	for _, k := range kernels.Knobs() {
 		if slices.ContainsFunc(vs, func(v kernels.Variant) bool { _, ok := v.Config.Lookup(k); return ok }) {
@@ -186,11 +188,11 @@ func knobsOf(vs []kernels.Variant) (ks []*kernels.Knob) {
 	return ks
 }
 
-// A Legend is the configs of letters.
+// A Legend has the config of each letter.
 type Legend []kernels.Variant
 
-// MarshalJSON implements json.Marshaler with a table: a line of the names, then for each letter the
-// family and the value of each knob.
+// MarshalJSON writes the legend as a table: a line of names, then for each letter the family and the
+// value of each knob.
 func (vs Legend) MarshalJSON() ([]byte, error) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
@@ -238,7 +240,7 @@ func (vs *Legend) UnmarshalJSON(data []byte) error {
 			if bad != nil {
 				return fmt.Errorf("legend %q: %q is no value of %s", s, value, names[j+1])
 			}
-			k, unknown := kernels.ParseKnob(names[j+1])
+			k, unknown := kernels.FindKnob(names[j+1])
 			if known = known && unknown == nil; known {
 				v.Config = v.Config.With(kernels.Setting{Knob: k, Value: int(n)})
 			}

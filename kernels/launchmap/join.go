@@ -12,10 +12,12 @@ import (
 	"normbench/kernels"
 )
 
-// Join makes one map of two of one device, for which neither their order nor how often one comes matters.
-// A raster is that with more measured problems, then with less regret. Of two that are alike there, each
-// cell has the better evidence. Cells that somebody wrote by hand stay from both. It keeps in the result all
-// that it compares, so that joining in any order gives the same bytes; Merge looks at times instead.
+// Join makes one map of two of one device. Neither their order nor how often one is joined matters. It
+// takes the raster with more measured problems, then the one with less regret. Where two are equal in
+// that, each cell takes the better evidence. Cells written by hand stay from both.
+//
+// The result has all that Join compares, so joining in any order gives the same bytes; Merge looks at
+// times instead.
 func Join(a, b *Map) (*Map, error) {
 	if a.Device.ID != b.Device.ID || a.Device.SMs != b.Device.SMs {
 		return nil, hint.Errorf("keep one tuned table per device", "a map of %s (%d SMs) does not merge with one "+
@@ -51,7 +53,7 @@ func Join(a, b *Map) (*Map, error) {
 	return &out, nil
 }
 
-// JoinRuns returns the runs of both, each once, in the order of time.
+// JoinRuns returns the runs of both lists, each once, in the order of time.
 func JoinRuns(a, b []RunSummary) []RunSummary {
 	byID := map[string]RunSummary{}
 	for _, r := range slices.Concat(a, b) {
@@ -69,7 +71,7 @@ func jsonText(v any) string {
 	return string(text)
 }
 
-// joinRasters has the lines and the bounds of both.
+// joinRasters makes a raster with the lines and the bounds of both, and the better answer in each cell.
 func joinRasters(a, b *Raster, sms int) (*Raster, error) {
 	measured := cmp.Or(a.Problems-b.Problems, cmp.Compare(b.Regret, a.Regret))
 	if measured < 0 {
@@ -103,7 +105,7 @@ func joinRasters(a, b *Raster, sms int) (*Raster, error) {
 			if x.Raster == nil {
 				continue
 			}
-			if _, ok := out.Letter(x.Variant); !ok {
+			if _, ok := out.AddLetter(x.Variant); !ok {
 				return nil, hint.Errorf("fill one map from the records of both: `normbench map fill RECORDS...`",
 					"%s: the maps have more than %d configs together", out.Title(), len(Letters))
 			}
@@ -113,13 +115,13 @@ func joinRasters(a, b *Raster, sms int) (*Raster, error) {
 	return out.withUsedConfigs(), nil
 }
 
-// compareCells orders answers of a cell by their evidence; where that is alike, by their names.
+// compareCells orders answers of a cell by their evidence, equal ones by name.
 func compareCells(a, b *Answer) int {
-	return cmp.Or(rank(a.Evidence())-rank(b.Evidence()), compareVariants(b.Variant, a.Variant))
+	return cmp.Or(evidenceRank(a.Evidence())-evidenceRank(b.Evidence()), compareVariants(b.Variant, a.Variant))
 }
 
 // CheckKnobs refuses a map with a knob that this version does not know: written again, its configs would
-// have lost it.
+// lose it.
 func (m *Map) CheckKnobs(reg *kernels.Registry) error {
 	for _, r := range m.Rasters {
 		for k, v := range r.Legend {
@@ -132,4 +134,5 @@ func (m *Map) CheckKnobs(reg *kernels.Registry) error {
 	return nil
 }
 
+// compareVariants orders variants by name.
 func compareVariants(a, b kernels.Variant) int { return strings.Compare(a.String(), b.String()) }

@@ -8,8 +8,8 @@ import (
 	"normbench/kernels"
 )
 
-// RefusedConfigs says which configs are refused somewhere in their cell on a device. Those that are not
-// known there are UnknownConfigs'.
+// RefusedConfigs lists configs that are refused somewhere in their cells on a device. It leaves out
+// unknown ones, which UnknownConfigs lists.
 func (m *Map) RefusedConfigs(reg *kernels.Registry, d kernels.DeviceInfo) []string {
 	found := make([][]string, len(m.Rasters))
 	var wait sync.WaitGroup
@@ -20,12 +20,13 @@ func (m *Map) RefusedConfigs(reg *kernels.Registry, d kernels.DeviceInfo) []stri
 	return slices.Concat(found...)
 }
 
-// refusedConfigs asks about all cells of one config, one behind the other, at once: most are accepted.
+// refusedConfigs is RefusedConfigs of one raster. It checks neighbouring cells with one config together,
+// which saves time as most are accepted.
 func (r *Raster) refusedConfigs(reg *kernels.Registry, d kernels.DeviceInfo) (found []string) {
 	var run Box
 	var of Answer // the last of the run
 	ask := func() {
-		if _, err := familyOf(reg, of.Variant); err == nil && !run.Accepts(reg, d, of.Variant) {
+		if _, err := findFamily(reg, of.Variant); err == nil && !run.Accepts(reg, d, of.Variant) {
 			found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of its cells",
 				r.Title(), run.NLo, run.NHi, run.MLo, run.MHi, of.Variant))
 		}
@@ -42,13 +43,13 @@ func (r *Raster) refusedConfigs(reg *kernels.Registry, d kernels.DeviceInfo) (fo
 	return found
 }
 
-// UnknownConfigs says which configs name a family or a knob that the registry does not have: no cell of
-// theirs answers.
+// UnknownConfigs lists configs with a family or a knob that the registry does not have: their cells do
+// not answer.
 func (m *Map) UnknownConfigs(reg *kernels.Registry) (notes []string) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		for k, v := range r.Legend {
-			if _, err := familyOf(reg, v); err != nil {
+			if _, err := findFamily(reg, v); err != nil {
 				notes = append(notes, fmt.Sprintf("%s: letter %c: %v", r.Title(), Letters[k], err))
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"normbench/kernels"
 )
 
-// A Map is the measured answers of one device, with where they come from.
+// A Map has the measured answers of one device, and where they come from.
 type Map struct {
 	Device   kernels.DeviceInfo `json:"-"`                  // of the table that it is in
 	Tool     string             `json:"tool,omitempty"`     // version of normbench that measured it
@@ -21,7 +21,7 @@ type Map struct {
 	Rasters  []Raster           `json:"rasters"`            // in the order of Class.Compare, then the widest alignment first
 }
 
-// A RunSummary says which command measured, at which version, on which card.
+// A RunSummary says which command measured, with which version, on which card.
 type RunSummary struct {
 	ID            string    `json:"run"`
 	Time          time.Time `json:"time"`
@@ -32,8 +32,8 @@ type RunSummary struct {
 	FloorUS       float64   `json:"floor_us,omitempty"` // an empty launch, microseconds; 0 where not known
 }
 
-// A Raster is the configs of a class at one alignment of rows: a letter for each cell of columns
-// and rows.
+// A Raster has the configs of a class at one alignment of rows: a letter for each cell of columns and
+// rows.
 type Raster struct {
 	Class    Class   `json:"class"`
 	Align    int64   `json:"align"`                    // bytes that rows start at a multiple of, see AlignOf
@@ -51,10 +51,10 @@ type Band struct {
 	Evidence string // as long: see the evidence constants
 }
 
-// Letters name the configs of a legend, and so bound it.
+// Letters name the configs of a legend, which has at most as many.
 const Letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// Nothing is the letter of a cell outside of what was filled.
+// Nothing is the letter of a cell without an answer.
 const Nothing = '.'
 
 // The evidence of a cell's config, a letter each.
@@ -65,10 +65,10 @@ const (
 	ByHand    = 'h' // somebody wrote it
 )
 
-// letterOf is the place of a letter in Letters, -1 for none.
+// letterOf returns the index of a letter in Letters, -1 if it is none.
 func letterOf(c byte) int { return strings.IndexByte(Letters, c) }
 
-// AnswerKind says how an answer came about.
+// An AnswerKind says how an answer was found.
 type AnswerKind string
 
 // The matches.
@@ -80,7 +80,7 @@ const (
 	MatchOutside AnswerKind = "outside" // no map is for such problems: the analytic base
 )
 
-// An Answer is a cell with its config.
+// An Answer is a variant with the cell that it comes from.
 type Answer struct {
 	Match      AnswerKind
 	Raster     *Raster // nil without a cell
@@ -88,7 +88,7 @@ type Answer struct {
 	Variant    kernels.Variant
 }
 
-// Evidence is the letter of what the answer rests on, 0 without a cell.
+// Evidence returns the letter that says what the answer rests on, 0 without a cell.
 func (a *Answer) Evidence() byte {
 	if a.Raster == nil || a.Cell >= len(a.Raster.Lines[a.Line].Evidence) {
 		return 0
@@ -96,8 +96,8 @@ func (a *Answer) Evidence() byte {
 	return a.Raster.Lines[a.Line].Evidence[a.Cell]
 }
 
-// A Box is a range of shapes of a class at one alignment of rows, both ends included. It is empty
-// where a last number is before its first.
+// A Box is a range of shapes of a class at one alignment of rows, both ends included. It is empty where
+// a last number is before its first.
 type Box struct {
 	Class              Class
 	Align              int64
@@ -107,7 +107,7 @@ type Box struct {
 // Empty says whether no shape is in the box.
 func (b *Box) Empty() bool { return b.NHi < b.NLo || b.MHi < b.MLo }
 
-// Raster is the raster of a class at an alignment, or nil. A nil map has none.
+// Raster finds the raster of a class at an alignment, nil if there is none. A nil map has none.
 func (m *Map) Raster(c Class, align int64) *Raster {
 	if m == nil {
 		return nil
@@ -120,12 +120,13 @@ func (m *Map) Raster(c Class, align int64) *Raster {
 	return nil
 }
 
-// Has says whether the map, which may be nil, answers for such a class.
+// Has says whether the map has a raster of a class for which such holds. A nil map has none.
 func (m *Map) Has(such func(Class) bool) bool {
 	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return such(r.Class) })
 }
 
-// CellAt is the cell of a shape of the raster's class, zero where it has none. A nil raster has none.
+// CellAt finds the answer for a shape of the raster's class, zero where there is none. A nil raster has
+// none.
 func (r *Raster) CellAt(m, n int64, sms int) (a Answer) {
 	if r == nil {
 		return a
@@ -137,7 +138,7 @@ func (r *Raster) CellAt(m, n int64, sms int) (a Answer) {
 	return a
 }
 
-// At is the line and the cell of a shape inside of maps.
+// At finds the line and the cell of a shape.
 func (r *Raster) At(m, n int64, sms int) (line, cell int) {
 	for line+1 < len(r.Lines) && r.Lines[line+1].From <= n {
 		line++
@@ -148,7 +149,7 @@ func (r *Raster) At(m, n int64, sms int) (line, cell int) {
 	return line, cell
 }
 
-// Pick is the config of a cell; ok is false where it has none.
+// Pick returns the config of a cell; ok is false where it has none.
 func (r *Raster) Pick(line, cell int) (v kernels.Variant, ok bool) {
 	if i := letterOf(r.Lines[line].Cells[cell]); i >= 0 && i < len(r.Legend) {
 		return r.Legend[i], true
@@ -156,8 +157,8 @@ func (r *Raster) Pick(line, cell int) (v kernels.Variant, ok bool) {
 	return v, false
 }
 
-// Box is the shapes of a cell on a device with so many SMs. It is empty where no problem of maps is
-// in it: beyond the elements, or between bounds that another device has in another order.
+// Box computes the shapes of a cell on a device with so many SMs. It is empty where no problem of maps
+// is in it: beyond MaxElems, or between bounds that are in another order on another device.
 func (r *Raster) Box(line, cell, sms int) Box {
 	b := Box{r.Class, r.Align, r.Lines[line].From, MaxN, 1, min(r.Rows[cell].Last(sms), MaxM)}
 	if line+1 < len(r.Lines) {
@@ -172,7 +173,7 @@ func (r *Raster) Box(line, cell, sms int) Box {
 	return b
 }
 
-// Cells are those with an answer that problems of maps are in, on a device with so many SMs.
+// Cells goes through the cells with an answer that have problems on a device with so many SMs.
 func (r *Raster) Cells(sms int) iter.Seq2[Box, Answer] {
 	return func(yield func(Box, Answer) bool) {
 		for line := range r.Lines {
@@ -187,7 +188,7 @@ func (r *Raster) Cells(sms int) iter.Seq2[Box, Answer] {
 	}
 }
 
-// Count is the number of cells with such evidence.
+// Count counts the cells with this evidence.
 func (r *Raster) Count(evidence byte) (n int) {
 	for _, l := range r.Lines {
 		n += strings.Count(l.Evidence, string(evidence))
@@ -195,8 +196,9 @@ func (r *Raster) Count(evidence byte) (n int) {
 	return n
 }
 
-// Letter is the letter of a variant, which a legend with room gets where it is new.
-func (r *Raster) Letter(v kernels.Variant) (byte, bool) {
+// AddLetter returns the letter of a variant, and adds it to the legend if it is new. It returns false if
+// the legend is full.
+func (r *Raster) AddLetter(v kernels.Variant) (byte, bool) {
 	i := slices.Index(r.Legend, v)
 	if i < 0 {
 		if len(r.Legend) == len(Letters) {
@@ -208,9 +210,9 @@ func (r *Raster) Letter(v kernels.Variant) (byte, bool) {
 	return Letters[i], true
 }
 
-// Set gives a cell a config, if its legend has room.
+// Set sets the config of a cell and what it rests on; it does nothing if the legend is full.
 func (r *Raster) Set(line, cell int, v kernels.Variant, evidence byte) {
-	letter, ok := r.Letter(v)
+	letter, ok := r.AddLetter(v)
 	if !ok {
 		return
 	}
@@ -219,7 +221,7 @@ func (r *Raster) Set(line, cell int, v kernels.Variant, evidence byte) {
 	l.Evidence = l.Evidence[:cell] + string(evidence) + l.Evidence[cell+1:]
 }
 
-// Clear leaves no cell an answer.
+// Clear removes the answers of all cells.
 func (r *Raster) Clear() {
 	empty := strings.Repeat(string(Nothing), len(r.Rows))
 	for i := range r.Lines {
@@ -227,7 +229,7 @@ func (r *Raster) Clear() {
 	}
 }
 
-// Blank is a raster of the standard cells without answers.
+// Blank makes a raster of the standard cells without answers.
 func Blank(c Class, align int64, sms int) *Raster {
 	r := &Raster{Class: c, Align: align, Rows: Rows(sms)}
 	for _, from := range Columns() {

@@ -109,7 +109,7 @@ func TestMergeKeepsTheBetterEvidence(t *testing.T) {
 		a, b, got := cellOf(old, p), cellOf(next, p), cellOf(m, p)
 		want := a
 		if b.Variant.Family != "" && (a.Variant.Family == "" ||
-			rank(b.Evidence()) >= rank(a.Evidence())) {
+			evidenceRank(b.Evidence()) >= evidenceRank(a.Evidence())) {
 			want = b
 		}
 		assert.Must(t, got.Variant == want.Variant && got.Evidence() == want.Evidence(),

@@ -8,7 +8,7 @@ import (
 	"normbench/kernels"
 )
 
-// A Preference says whether the new config of a box is better beyond doubt than its old one.
+// A Preference says whether the new config of a box is faster than its old one beyond doubt.
 type Preference func(b Box, old, next kernels.Variant) bool
 
 // Merge makes one map of two maps of one device, cell by cell. If next was filled from all runs of old, and
@@ -49,12 +49,13 @@ func Merge(old, next *Map, better Preference) (*Map, error) {
 	return &out, nil
 }
 
+// hasRun says whether the run is among the map's.
 func (m *Map) hasRun(r RunSummary) bool {
 	return slices.ContainsFunc(m.Runs, func(o RunSummary) bool { return o.ID == r.ID })
 }
 
-// knowsRuns says whether a map is filled from all runs of an old one, no cell of which somebody
-// wrote.
+// knowsRuns says whether map m was filled from all runs of an old one, in which no cell was written by
+// hand.
 func knowsRuns(m, old *Map) bool {
 	for i := range old.Rasters {
 		if old.Rasters[i].Count(ByHand) > 0 {
@@ -64,7 +65,8 @@ func knowsRuns(m, old *Map) bool {
 	return len(old.Runs) > 0 && !slices.ContainsFunc(old.Runs, func(r RunSummary) bool { return !m.hasRun(r) })
 }
 
-// mergeRasters has the lines and the bounds of both.
+// mergeRasters makes a raster with the lines and the bounds of both, and for each cell next's answer, or
+// old's where it has better evidence and better does not prefer next's.
 func mergeRasters(o, n *Raster, sms int, better Preference) *Raster {
 	out := *n
 	out.Legend, out.Lines, out.Problems = nil, nil, max(o.Problems, n.Problems)
@@ -83,7 +85,7 @@ func mergeRasters(o, n *Raster, sms int, better Preference) *Raster {
 			for j := range out.Rows {
 				box := out.Box(i, j, sms)
 				a, b := o.CellAt(box.MLo, box.NLo, sms), n.CellAt(box.MLo, box.NLo, sms)
-				keep := a.Raster != nil && (b.Raster == nil || rank(a.Evidence()) > rank(b.Evidence()) &&
+				keep := a.Raster != nil && (b.Raster == nil || evidenceRank(a.Evidence()) > evidenceRank(b.Evidence()) &&
 					!better(box, a.Variant, b.Variant))
 				if mine && b.Raster != nil {
 					out.Set(i, j, b.Variant, b.Evidence())
@@ -96,7 +98,7 @@ func mergeRasters(o, n *Raster, sms int, better Preference) *Raster {
 	return out.withUsedConfigs()
 }
 
-// rank orders evidence, the best last: what was written by hand stays until it is deleted there.
-func rank(evidence byte) int {
+// evidenceRank orders evidence, the best last: a cell written by hand stays until somebody deletes it.
+func evidenceRank(evidence byte) int {
 	return slices.Index([]byte{Borrowed, Neighbour, Measured, ByHand}, evidence)
 }

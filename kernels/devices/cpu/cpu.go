@@ -286,7 +286,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	}
 	want := b.want
 	if r.family.Stream {
-		want = reference.StreamAnswers(b.p, b.mem)
+		want = reference.ComputeStreamTruth(b.p, b.mem)
 	}
 	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten,
 		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}

@@ -13,7 +13,7 @@ import (
 //go:embed *.go
 var Sources embed.FS
 
-// Defines are the macros of common.cuh and those of the config's knobs.
+// Defines lists the macros of common.cuh and those of the config's knobs.
 func Defines(p kernels.Problem, c kernels.Config) []kernels.Define {
 	ds := []kernels.Define{
 		{Name: "X_TYPE", Value: int64(p.DType)},
@@ -47,7 +47,7 @@ func Defines(p kernels.Problem, c kernels.Config) []kernels.Define {
 	return ds
 }
 
-// Optional is the buffer argument of that name, or a null pointer.
+// Optional makes the buffer argument of that name, or a null pointer if has is false.
 func Optional(has bool, name string) kernels.Arg {
 	if !has {
 		name = ""
@@ -55,14 +55,14 @@ func Optional(has bool, name string) kernels.Arg {
 	return kernels.Arg{Kind: kernels.ArgBuffer, Name: name}
 }
 
-// WidestVector is the most bytes, up to 16, that divide a row: rows then start
-// at a multiple of it, as a vector load needs.
+// WidestVector computes the most bytes, up to 16, that divide a row: rows then start at a multiple of
+// it, as a vector load needs.
 func WidestVector(p kernels.Problem) int64 {
 	row := p.N * p.DType.Size()
 	return min(16, row&-row)
 }
 
-// VectorBytes is the config's vector width, 0 being the widest.
+// VectorBytes returns the config's vector width in bytes, the widest where the knob is 0.
 func VectorBytes(p kernels.Problem, c kernels.Config) int64 {
 	if v := int64(c.Get(kernels.VectorBytes)); v > 0 {
 		return v

@@ -9,8 +9,8 @@ import (
 // The reduction of the partial rows, k2, which every backward that leaves
 // partial sums shares.
 
-// ReduceBase leaves k2's tile to tileFor. The best depends on k1's config by the number of partial rows
-// alone, so no grid crosses others; --knob does.
+// ReduceBase leaves k2's tile to tileFor. The best tile depends on k1's config only by the number of
+// partial rows, so no grid crosses others; --knob does.
 var ReduceBase = []kernels.Setting{{Knob: kernels.ReduceCols}, {Knob: kernels.ReduceRows},
 	{Knob: kernels.ReduceWarps}, {Knob: kernels.EarlyReduce}}
 
@@ -26,12 +26,11 @@ var ReduceBase = []kernels.Setting{{Knob: kernels.ReduceCols}, {Knob: kernels.Re
 // at N = 65536 and 15, in 2048 CTAs of 1024 threads.
 const reduceCTAs = 128
 
-// tileFor is k2's tile for one or two gradients of N columns, of so many partial rows
-// each: as few columns as give reduceCTAs CTAs, eight warps, or sixteen where
-// a thread of eight would have more than maxInFlight rows, and all rows in flight up to
-// that. (With 16 rows of four columns in flight, the compiler put them one behind
-// another: 6.4 us at 132 partial rows of 8192 columns, where 120 rows, 8 in flight,
-// took 5.0.)
+// tileFor computes k2's tile for one or two gradients of N columns, from so many partial rows each: as
+// few columns as give reduceCTAs CTAs; eight warps, or sixteen where a thread of eight would have more
+// than maxInFlight rows; and all rows in flight up to that. (With 16 rows of four columns in flight, the
+// compiler put them one behind another: 6.4 us at 132 partial rows of 8192 columns, where 120 rows, 8 in
+// flight, took 5.0.)
 func tileFor(n, gradients, partials, vec int64) (cols, rows, warps int64) {
 	const maxInFlight = 8
 	cols = min(max(kernels.CeilPow2(kernels.CeilDiv(n*gradients, reduceCTAs)), 16), 1024)
@@ -46,7 +45,7 @@ func tileFor(n, gradients, partials, vec int64) (cols, rows, warps int64) {
 	return cols, groups * kernels.CeilDiv(each, kernels.CeilDiv(each, maxInFlight)), warps
 }
 
-// reduceVector is how many columns a thread of k2 reads at once.
+// reduceVector returns how many columns a thread of k2 reads at once.
 func reduceVector(p kernels.Problem) int64 {
 	if p.N%4 == 0 {
 		return 4
@@ -54,7 +53,7 @@ func reduceVector(p kernels.Problem) int64 {
 	return 1
 }
 
-// RefuseReduce refuses values of k2's knobs.
+// RefuseReduce refuses values of k2's knobs that do not work.
 func RefuseReduce(c kernels.Config) error {
 	cols, rows, warps := c.Get(kernels.ReduceCols), c.Get(kernels.ReduceRows), c.Get(kernels.ReduceWarps)
 	if c.Get(kernels.EarlyReduce) > 1 {
@@ -77,7 +76,7 @@ func RefuseReduce(c kernels.Config) error {
 	return nil
 }
 
-// PartialType is the type of a config's partial sums.
+// PartialType returns the type of a config's partial sums.
 func PartialType(p kernels.Problem, c kernels.Config) kernels.DType {
 	if c.Get(kernels.PartialType) == 1 {
 		return p.Weight
@@ -85,8 +84,8 @@ func PartialType(p kernels.Problem, c kernels.Config) kernels.DType {
 	return kernels.FP32
 }
 
-// Rounds is what a config rounds before the sums of dw and db: the partial sums
-// where they are not fp32, and xhat where it comes from the saved output.
+// Rounds lists what a config rounds before the sums of dw and db: the partial sums where they are not
+// fp32, and xhat where it comes from the saved output.
 func Rounds(p kernels.Problem, c kernels.Config) []kernels.Rounding {
 	var rs []kernels.Rounding
 	add := func(has bool, name string, d kernels.DType) {
@@ -104,8 +103,8 @@ func Rounds(p kernels.Problem, c kernels.Config) []kernels.Rounding {
 	return rs
 }
 
-// Partials are the scratch buffers of the partial sums of dw and db, CTAs
-// rows each; without a weight there are none.
+// Partials lists the scratch buffers of the partial sums of dw and db, with a row for each CTA; none
+// without a weight.
 func Partials(p kernels.Problem, c kernels.Config, ctas int64) []kernels.Scratch {
 	var scratch []kernels.Scratch
 	if !p.NoWeight {
@@ -119,8 +118,8 @@ func Partials(p kernels.Problem, c kernels.Config, ctas int64) []kernels.Scratch
 	return scratch
 }
 
-// WithReduce is the plan of k1, which leaves CTAs partial rows, and k2. A
-// problem without a weight has no k2.
+// WithReduce makes the plan of k1, which leaves a partial row for each CTA, and of k2, which sums them.
+// A problem without a weight has no k2.
 func WithReduce(p kernels.Problem, c kernels.Config, ctas int64, k1 ...kernels.Launch) kernels.Plan {
 	plan := kernels.Plan{Launches: k1, Scratch: Partials(p, c, ctas), Rounds: Rounds(p, c)}
 	if !p.NoWeight {
@@ -132,7 +131,7 @@ func WithReduce(p kernels.Problem, c kernels.Config, ctas int64, k1 ...kernels.L
 // ReduceSource is the file of k2.
 const ReduceSource = "reduce.cu"
 
-// ReduceLaunch is k2 over CTAs partial rows.
+// ReduceLaunch makes the launch of k2 over the partial rows of so many CTAs.
 func ReduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launch {
 	vec := reduceVector(p)
 	cols, rows, warps := int64(c.Get(kernels.ReduceCols)), int64(c.Get(kernels.ReduceRows)),

@@ -143,7 +143,7 @@ func (c *checker) readKnobs() error {
 
 // knob is the knob of an entry.
 func (c *checker) knob(e yamldoc.MapEntry[knobFields], help string) (*kernels.Knob, error) {
-	known, err := kernels.ParseKnob(e.Key.Text)
+	known, err := kernels.FindKnob(e.Key.Text)
 	if !e.Value.own {
 		if err != nil || known.Macro == strings.ToUpper(e.Key.Text) && known.Key == known.Macro {
 			return nil, e.Key.Errorf(help, "unknown knob")
@@ -374,7 +374,7 @@ func (c *checker) kernel(l *launchSpec) error {
 		}
 	}
 	for _, x := range l.Knobs.Entries {
-		k, err := kernels.ParseKnob(x.Key.Text)
+		k, err := kernels.FindKnob(x.Key.Text)
 		if err != nil {
 			return x.Key.Errorf(hint.Of(err), "unknown knob")
 		}

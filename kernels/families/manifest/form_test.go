@@ -92,7 +92,7 @@ func TestOurManifestsAreWrittenToBeRead(t *testing.T) {
 		var document yaml.Node
 		assert.NoError(t, yaml.Unmarshal(data, &document))
 		short := func(s string) {
-			k, err := kernels.ParseKnob(s)
+			k, err := kernels.FindKnob(s)
 			assert.That(t, err != nil || s != k.Key, "%s: %s is the key of %+v", name, s, k)
 		}
 		texts(&document, func(s string) {

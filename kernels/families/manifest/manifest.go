@@ -298,7 +298,7 @@ func (a *argument) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err e
 		return err
 	}
 	for _, e := range entries {
-		kind, ok := kernels.ParseArgKind(e.Key.Text)
+		kind, ok := kernels.FindArgKind(e.Key.Text)
 		switch {
 		case e.Key.Text == "value":
 			err = e.Value.Decode(&a.value)

@@ -53,16 +53,17 @@ const (
 
 var fastLLMLacks = limits{"Fast-LLM", "residual", "fp8"}
 
-// fastLLMForward: a CTA per row of at most 64 KiB.
+// fastLLMForward is the rule of both for a forward: a CTA per row of at most 64 KiB.
 func fastLLMForward(p kernels.Problem) []kernels.Variant {
 	return doubleWarps(fastLLMWarps(kernels.CeilPow2(p.N)), func(w int64) kernels.Variant {
 		return variant(p, "cta_reg", "br1.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", w, vector(p, 32*w))
 	})
 }
 
+// fastLLMWarps is the systems' rule for warps by columns.
 func fastLLMWarps(cols int64) int64 { return clamp(cols/256, 1, 8) }
 
-// fastLLMCTAs is the single pass's bound: two CTAs per SM.
+// fastLLMCTAs is the single pass's bound on CTAs: two per SM.
 func fastLLMCTAs(p kernels.Problem, d kernels.DeviceInfo, rows int64) int64 {
 	return min(kernels.CeilDiv(p.M, rows), 2*int64(d.SMs))
 }

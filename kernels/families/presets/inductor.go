@@ -25,6 +25,7 @@ var inductorFixed64 = &Preset{
 
 var inductorLacks = limits{"the compiled graph", "fp8", "acc"}
 
+// inductorRule returns the variants of Inductor; fixed is the PR as it came.
 func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernels.Variant, error) {
 	// A persistent reduction: the row in registers while it is at most 64 KiB, by
 	// an eighth of a warp's lanes per 16 bytes up to 8 warps; then in a loop.
@@ -63,8 +64,8 @@ func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernel
 	return vs, nil
 }
 
-// inductorWarps is Inductor's rule for persistent reductions: a thread per 16
-// elements up to 8 warps, 16 beyond 8192 columns.
+// inductorWarps is Inductor's rule for persistent reductions: a thread per 16 elements up to 8 warps, 16
+// beyond 8192 columns.
 func inductorWarps(n int64) int64 {
 	if n > 8192 {
 		return 16

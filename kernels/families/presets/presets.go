@@ -83,7 +83,7 @@ func (s *Preset) Variants(r *kernels.Registry, p kernels.Problem, d kernels.Devi
 	return vs, nil
 }
 
-// label is a config by its label: "br1.w8".
+// label reads a config of this package's own.
 func label(format string, args ...any) kernels.Config {
 	c, err := kernels.ParseConfig(fmt.Sprintf(format, args...))
 	if err != nil {
@@ -92,25 +92,25 @@ func label(format string, args ...any) kernels.Config {
 	return c
 }
 
-// variant is a family of a design for p, with a config as a label.
+// variant makes a variant of a design for p, with a config as a label.
 func variant(p kernels.Problem, design, format string, args ...any) kernels.Variant {
 	return kernels.Variant{Family: kernels.FamilyName(p.Op, p.Pass, design), Config: label(format, args...)}
 }
 
-// with is v with the knobs of a label.
+// with returns v with the knobs of a label.
 func with(v kernels.Variant, format string, args ...any) kernels.Variant {
 	v.Config = v.Config.With(label(format, args...).Settings()...)
 	return v
 }
 
-// oneVariant makes the answer of a rule that does not time.
+// oneVariant returns the answer of a rule that does not time.
 func oneVariant(v kernels.Variant) ([]kernels.Variant, error) { return []kernels.Variant{v}, nil }
 
-// limits name a system's kernel, and then the ops and options that it lacks. All
-// lack ops beside rmsnorm and layernorm.
+// A limits names a system's kernel, then the ops and options that it lacks. All lack ops beside rmsnorm
+// and layernorm.
 type limits []string
 
-// refuse says which of p's op and options the system lacks, or nil.
+// refuse makes an error of p's op and options that the system lacks; nil if there are none.
 func (l limits) refuse(p kernels.Problem) error {
 	var found []string
 	ours := p.Op == kernels.RMSNorm || p.Op == kernels.LayerNorm
@@ -128,8 +128,8 @@ func (l limits) refuse(p kernels.Problem) error {
 	return fmt.Errorf("%s has no %s", l[0], strings.Join(found, " and no "))
 }
 
-// vector is the vector_bytes with which no thread of so many on a row is idle: a
-// compiler that lays a row out over them loads that much at once.
+// vector computes the vector_bytes with which none of so many threads on a row is idle: a compiler that
+// lays a row out over them loads that much at once.
 func vector(p kernels.Problem, threads int64) int64 {
 	row := p.N * p.DType.Size()
 	v := min(16, row&-row)
@@ -150,13 +150,12 @@ func doubleWarps(warps int64, of func(warps int64) kernels.Variant) []kernels.Va
 	return vs
 }
 
-// lastPow2 is the largest power of two up to n, 1 for less.
+// lastPow2 returns the largest power of two up to n, 1 for less.
 func lastPow2(n int64) int64 { return 1 << (bits.Len64(uint64(max(n, 1))) - 1) }
 
 func clamp(v, lo, hi int64) int64 { return max(lo, min(v, hi)) }
 
-// step finds n in a table of limits: the value of the first limit that n does
-// not exceed, or otherwise.
+// step looks n up in a table: the value of the first limit that n does not exceed, or otherwise.
 func step(n int64, table [][2]int64, otherwise int64) int64 {
 	for _, t := range table {
 		if n <= t[0] {

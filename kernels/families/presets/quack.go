@@ -19,8 +19,7 @@ var (
 		"columns CTAs add their partial rows in memory: not the same bits every time", 3)
 )
 
-// quackPreset is the rule with a way to reduce the partial rows of narrow backwards, as the knob
-// fused_dw has it.
+// quackPreset makes a preset of quack's rule; fused is the knob fused_dw of narrow backwards.
 func quackPreset(name, system, doc string, fused int) *Preset {
 	return &Preset{Name: name, System: system, Doc: doc, Lacks: limits{"quack", "fp8", "acc"},
 		Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {

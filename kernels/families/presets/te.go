@@ -15,6 +15,7 @@ var (
 		"a kernel of its own; (CTAs,N) partials updated in memory for rows beyond 16 KiB", true)
 )
 
+// tePreset makes a preset of TransformerEngine's rule, before or after its PR 593.
 func tePreset(name, system, doc string, after bool) *Preset {
 	return &Preset{Name: name, System: system, Doc: doc, Times: true,
 		Lacks: limits{"the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"},
@@ -34,11 +35,11 @@ var (
 		{128, 128, 8}, {64, 64, 8}}
 )
 
-// teBlocked is the widest row, in bytes, that a CTA keeps in registers: the
-// utility function that the forward and the backward share says 16 KiB, although
-// the forward's blocks may be 64 KiB.
+// teBlocked is the widest row, in bytes, that a CTA keeps in registers: the utility function that the
+// forward and the backward share says 16 KiB, although the forward's blocks may be 64 KiB.
 const teBlocked = 16 << 10
 
+// te returns the variants that the system times.
 func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant, error) {
 	warps := []int64{8, 4, 16} // before: with four waves_per_eu each, an AMD setting
 	if after {
@@ -81,8 +82,7 @@ func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant,
 	return vs, nil
 }
 
-// tePruned keeps the warps whose threads lie in [N/16, 2N], as the PR's pruner
-// does, but at least one.
+// tePruned keeps the warps whose threads lie in [N/16, 2N], as the PR's pruner does, but at least one.
 func tePruned(n int64, warps []int64) []int64 {
 	var kept []int64
 	for _, w := range warps {
@@ -96,8 +96,8 @@ func tePruned(n int64, warps []int64) []int64 {
 	return kept
 }
 
-// teChunks is a two-pass variant with blocks of up to limit bytes, no wider than
-// the row, or as ours unroll, and the other knobs of a label.
+// teChunks makes a two-pass variant with blocks of up to limit bytes, no wider than the row or than our
+// kernels unroll, and the other knobs of a label.
 func teChunks(p kernels.Problem, limit, warps int64, rest string, args ...any) kernels.Variant {
 	// Ours unroll 16 vectors per thread at most: rows that start at odd places are
 	// read in shorter chunks.
@@ -106,7 +106,8 @@ func teChunks(p kernels.Problem, limit, warps int64, rest string, args ...any) k
 	return with(variant(p, "two_pass", "br1.bc%d.w%d.v0", cols, warps), rest, args...)
 }
 
-// teTiled is v with tiles as labels: all of them for the first warps, the first tile for the others.
+// teTiled returns v with tiles as labels: all of them for the first warps, only the first for the
+// others.
 func teTiled(all bool, v kernels.Variant, format string, tiles [][3]int64) (vs []kernels.Variant) {
 	for i, t := range tiles {
 		if i == 0 || all {

@@ -6,19 +6,17 @@ import (
 	"normbench/kernels"
 )
 
-// A Tolerance bounds |got-want| of an element by Abs + Terms*scale + Rel*|want|, where scale is that
-// of the terms of the element's row (GroundTruth.Scale).
+// A Tolerance bounds |got-want| of an element by Abs + Terms*scale + Rel*|want|, where scale is that of
+// the terms of the element's row (GroundTruth.Scale).
 type Tolerance struct{ Rel, Terms, Abs float64 }
 
-// ToleranceFor gives what an output may err.
+// ToleranceFor computes the tolerance of an output.
 //
-// Rel is one rounding to the output's type (half its epsilon) plus the noise of
-// fp32 arithmetic; Terms is that noise at the scale of the terms, for elements
-// that are small because large terms cancel; Abs is half a step of the type's
-// subnormal numbers, in which fp16 has all below 6e-5. The noise grows with the square
-// root of the number of terms that an element sums, as a random walk of
-// rounding errors does: N for what is computed per row, M for dw and db
-// (quack's tests use the same law, atol 5e-6*sqrt(M)).
+// Rel is one rounding to the output's type (half its epsilon) plus the noise of fp32 arithmetic. Terms
+// is that noise at the scale of the terms, for elements that are small because large terms cancel. Abs
+// is half a step of the type's subnormal numbers, in which fp16 has all below 6e-5. The noise grows with
+// the square root of the number of terms that an element sums, as a random walk of rounding errors does:
+// N for what is computed per row, M for dw and db (quack's tests use the same law, atol 5e-6*sqrt(M)).
 func ToleranceFor(p kernels.Problem, t kernels.Tensor) Tolerance {
 	terms := p.N
 	if t.Name == "dw" || t.Name == "db" {
@@ -28,10 +26,10 @@ func ToleranceFor(p kernels.Problem, t kernels.Tensor) Tolerance {
 	return Tolerance{Rel: 1.02*t.DType.Epsilon()/2 + noise, Terms: 4 * noise, Abs: t.DType.Smallest() / 2}
 }
 
-// Loosen allows for what a plan rounds on the way to an output. An element of one term errs by half an
-// epsilon more. Terms that err by half an epsilon each, independently, sum up to an error of half an
-// epsilon of their scale (over root three) in the mean; eight times that leaves five deviations and
-// the largest of many columns.
+// Loosen widens the tolerance for what a plan rounds before the output's last rounding. An element of
+// one term errs by half an epsilon more. Terms that err by half an epsilon each, independently, sum up
+// to an error of half an epsilon of their scale (over root three) in the mean; eight times that leaves
+// five deviations and the largest of many columns.
 func (tol Tolerance) Loosen(rounds []kernels.Rounding, output string) Tolerance {
 	for _, r := range rounds {
 		if r.Output == output {
@@ -43,7 +41,7 @@ func (tol Tolerance) Loosen(rounds []kernels.Rounding, output string) Tolerance 
 	return tol
 }
 
-// Limit is the magnitude from which a type rounds to infinity.
+// Limit returns the magnitude from which a type rounds to infinity.
 func Limit(d kernels.DType) float64 {
 	switch d {
 	case kernels.FP16:
@@ -60,11 +58,11 @@ func Limit(d kernels.DType) float64 {
 // of it NaN, or all.
 func SumsRows(output string) bool { return output == "dw" || output == "db" || output == "amax" }
 
-// Compare checks got against want, element by element, on inputs of a draw. An element is bad where
-// the difference exceeds the tolerance, where one of the two is NaN, where an
-// infinity (or what overflows t's type) is not met by the same infinity, and where all its bits are
-// set, as poison leaves it. With non-finite inputs what sums over rows is compared for being NaN
-// alone: the finite draws have its values.
+// Compare checks got against want, element by element, on inputs of a draw. An element is bad where the
+// difference exceeds the tolerance, where only one of the two is NaN, where an infinity (or a number
+// that overflows t's type) is not met by the same infinity, and where all its bits are set, as poison
+// leaves it. With non-finite inputs, outputs that sum over rows are only compared for being NaN: the
+// finite draws check their values.
 func Compare(t kernels.Tensor, got *kernels.Memory, want, scale []float64, tol Tolerance,
 	draw kernels.Draw) kernels.OutputCheck {
 	c := kernels.OutputCheck{Name: t.Name, Elems: t.Elems()}
@@ -119,13 +117,13 @@ func Compare(t kernels.Tensor, got *kernels.Memory, want, scale []float64, tol T
 	return c
 }
 
-// ProvesNothing says that a comparison proves nothing: on finite inputs less than half of the wanted elements
-// are finite.
+// ProvesNothing says whether a comparison proves nothing: the inputs are finite, and yet less than half
+// of the wanted elements are.
 func ProvesNothing(draw kernels.Draw, finite, elems int64) bool {
 	return draw != kernels.DrawNonFinite && 2*finite < elems
 }
 
-// rowOf gives the place in a scale of n numbers of an element of t.
+// rowOf returns the function that finds the place of an element of t in a scale of n numbers.
 func rowOf(t kernels.Tensor, n int) func(i int64) int64 {
 	switch {
 	case n == 1:

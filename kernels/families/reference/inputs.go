@@ -6,7 +6,7 @@ import (
 	"normbench/kernels"
 )
 
-// An Input says how one input tensor is filled. Every device fills it with the same bits; see Value.
+// An Input says how one input tensor is filled; see Value. Every device fills it with the same bits.
 type Input struct {
 	Tensor        kernels.Tensor
 	Stream        uint64 // separates the tensors of one seed
@@ -25,7 +25,7 @@ const (
 	RowsDY                    // dy: with an infinity
 )
 
-// A RowKind is what is special about a row.
+// A RowKind says what is special about a row.
 type RowKind uint8
 
 // The kinds. They are arguments of the fill kernel of package cuda too.
@@ -42,16 +42,16 @@ const (
 	RowInfDY         // infinity in one column of dy
 )
 
-// specialOrder is the kinds of the special rows among unit rows.
+// specialOrder has the kinds of the special rows among unit rows.
 var specialOrder = [8]RowKind{RowZero, RowTiny, RowLarge, RowTiny, RowLarge, RowZero, RowTiny, RowLarge}
 
-// hostileOrder is the kinds of rows of the hostile draws, by (row + seed) modulo 8.
+// hostileOrder has the kinds of rows of the hostile draws, by (row + seed) modulo 8.
 var hostileOrder = map[kernels.Draw][8]RowKind{
 	kernels.DrawExtreme:   {1: RowZero, 2: RowHuge, 3: RowTiny, 7: RowLost},
 	kernels.DrawNonFinite: {4: RowInf, 5: RowNaN, 6: RowInfDY},
 }
 
-// Rows says what is special about the rows of one draw.
+// Rows say what is special about the rows of one draw.
 type Rows struct {
 	// All is the kind of every row, if no row is listed in Special.
 	All RowKind
@@ -68,7 +68,7 @@ type SpecialRow struct {
 	Kind RowKind
 }
 
-// RowsOf lays out the rows of a problem with m rows.
+// RowsOf decides which of a problem's m rows are special in a draw, and how.
 func RowsOf(in kernels.Inputs, m int64) Rows {
 	r := Rows{Shift: int64(in.Seed % 8)}
 	switch in.Draw {
@@ -92,7 +92,7 @@ func RowsOf(in kernels.Inputs, m int64) Rows {
 	return r
 }
 
-// Kind says what is special about a row.
+// Kind returns what is special about a row.
 func (r *Rows) Kind(row int64) RowKind {
 	for _, s := range r.Special {
 		if s.Row == row {
@@ -111,7 +111,7 @@ const (
 	meanStream = 17 // the means of RowMean
 )
 
-// inputs are those of the tensors by name. x has a mean well away from zero, so that a layernorm that
+// inputs says how tensors are drawn, by name. x has a mean well away from zero, so that a layernorm that
 // forgets it is caught; weights scatter around one (zero-centered: around zero) as trained ones do.
 // fp8's scale leaves some of y beyond 448, so that a missing clamp shows.
 var inputs = map[string]Input{
@@ -140,12 +140,13 @@ func InputsOf(p kernels.Problem) (list []Input) {
 	return list
 }
 
-// BiasOf gives the bias of the forward that p is the backward of.
+// BiasOf returns the bias of the forward that p is the backward of.
 func BiasOf(p kernels.Problem) Input {
 	x, _ := input(p, kernels.Tensor{Name: "b", DType: p.Weight, Rows: 1, Cols: p.N})
 	return x
 }
 
+// input looks up how a tensor of p is drawn; false if it is not.
 func input(p kernels.Problem, t kernels.Tensor) (x Input, ok bool) {
 	x, ok = inputs[t.Name]
 	if x.Tensor = t; t.Name == "w" && p.ZeroCentered {
@@ -154,10 +155,10 @@ func input(p kernels.Problem, t kernels.Tensor) (x Input, ok bool) {
 	return x, ok
 }
 
-// Value is element i of a tensor, before it is rounded to the tensor's type: a
-// sum of four uniform 16-bit numbers (Irwin-Hall, close to a normal one, with
-// tails that end at 3.5), scaled to unit variance. Sums of small integers and
-// two rounded float32 operations give the same bits on every device.
+// Value computes element i of a tensor, before it is rounded to the tensor's type: a sum of four uniform
+// 16-bit numbers (Irwin-Hall, close to a normal one, with tails that end at 3.5), scaled to unit
+// variance. Sums of small integers and two rounded float32 operations give the same bits on every
+// device.
 //
 // The 64 random bits are splitmix64 (Steele, Lea and Flood 2014) of a counter. rows are RowsOf in.
 func (x Input) Value(in kernels.Inputs, rows *Rows, i int64) float32 {
@@ -173,8 +174,8 @@ func (x Input) Value(in kernels.Inputs, rows *Rows, i int64) float32 {
 	return x.changeElement(in.Seed, rows.Kind(row), row, i%x.Tensor.Cols, v)
 }
 
-// changeElement changes an element of a row as its kind says. Factors are powers of two and means
-// whole numbers, so that all devices agree on the bits.
+// changeElement changes an element of a special row. Factors are powers of two and means whole numbers,
+// so that all devices agree on the bits.
 func (x Input) changeElement(seed uint64, kind RowKind, row, col int64, v float32) float32 {
 	hit := col == row*7919%x.Tensor.Cols // the column of a row's one infinity or NaN
 	switch x.Rows {
@@ -199,7 +200,7 @@ func (x Input) changeElement(seed uint64, kind RowKind, row, col int64, v float3
 	return v * rowScale(kind, x.Tensor.DType)
 }
 
-// rowScale gives the factor of the rows of a kind.
+// rowScale returns the factor of the rows of a kind.
 func rowScale(kind RowKind, d kernels.DType) float32 {
 	fp16 := d == kernels.FP16
 	switch {
@@ -233,7 +234,7 @@ func meanOf(seed uint64, row int64) float32 {
 // 1/sqrt(4 * 65536²/12).
 const Unit = float32(1 / 37837.227)
 
-// Bits is 64 random bits for element i of a stream.
+// Bits draws 64 random bits for element i of a stream of random numbers.
 func Bits(seed, stream uint64, i int64) uint64 {
 	z := mix(seed+stream*0x9e3779b97f4a7c15) + uint64(i)*0x9e3779b97f4a7c15
 	return mix(z)

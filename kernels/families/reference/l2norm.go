@@ -2,7 +2,8 @@ package reference
 
 import "math"
 
-// l2Norm has xhat = x*rnorm with rnorm = 1/max(|x|, eps), |x| the root of the sum of squares.
+// l2Norm defines xhat = x*rnorm with rnorm = 1/max(|x|, eps), where |x| is the root of the sum of
+// squares.
 //
 //	dx = rnorm*(g - xhat*sum(g*xhat)), or g/eps where |x| < eps
 //
@@ -13,13 +14,13 @@ var l2Norm = opDefinition{
 		center(xhat, x, 0, rnorm)
 		return statistics{saved: []float64{rnorm}, r: rnorm}
 	},
-	gradient: func(dx, g, xhat []float64, of statistics) {
+	gradient: func(dx, g, xhat []float64, st statistics) {
 		c := dot(g, xhat)
-		if of.r*1e-12 > 1-1e-9 {
+		if st.r*1e-12 > 1-1e-9 {
 			c = 0
 		}
 		for j, h := range xhat {
-			dx[j] = of.r * (g[j] - h*c)
+			dx[j] = st.r * (g[j] - h*c)
 		}
 	},
 }

@@ -6,7 +6,7 @@ import (
 	"normbench/kernels"
 )
 
-// layerNorm has xhat = (x - mean)*rstd with rstd = 1/sqrt(mean((x-mean)²) + eps).
+// layerNorm defines xhat = (x - mean)*rstd with rstd = 1/sqrt(mean((x-mean)²) + eps).
 //
 //	dx = rstd*(g - xhat*mean(g*xhat) - mean(g))
 var layerNorm = opDefinition{
@@ -19,10 +19,10 @@ var layerNorm = opDefinition{
 		center(xhat, x, mean, rstd)
 		return statistics{saved: []float64{rstd, mean}, r: rstd, mean: mean}
 	},
-	gradient: func(dx, g, xhat []float64, of statistics) {
+	gradient: func(dx, g, xhat []float64, st statistics) {
 		c1, c2 := dot(g, xhat)/float64(len(g)), sum(g)/float64(len(g))
 		for j, h := range xhat {
-			dx[j] = of.r * (g[j] - h*c1 - c2)
+			dx[j] = st.r * (g[j] - h*c1 - c2)
 		}
 	},
 }

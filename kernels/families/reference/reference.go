@@ -11,8 +11,8 @@ import (
 	"normbench/kernels"
 )
 
-// An GroundTruth is the float64 outputs of a problem by name, plus the forward's
-// statistics "rstd" and "mean" also for a backward.
+// A GroundTruth has the float64 outputs of a problem by name, and the forward's statistics "rstd" and
+// "mean", also for a backward.
 type GroundTruth struct {
 	Values map[string][]float64
 	// Scale is the root mean square of the terms that an element is made of, a sum's terms taken
@@ -22,16 +22,16 @@ type GroundTruth struct {
 	Scale map[string][]float64
 }
 
-// MeanShare is the part that the mean has in the scale of what xhat enters: x - mean cancels, and
-// its error is that of the mean. Of rows with a mean of 100 standard deviations, fp32 kernels
+// MeanShare is the weight of the mean in the scale of an answer that xhat enters: x - mean cancels, and
+// its error is that of the mean. For rows with a mean of 100 standard deviations, fp32 kernels
 // that sum the mean in any order stay below half of what this allows.
 const MeanShare = 0.25
 
-// BiasScale is the size of b over that of the smaller w. A kernel may compute xhat as (y-b)/w from the
-// y that the forward has saved: its rounding errors have the scale of b/w where xhat is small.
+// BiasScale is the size of b over that of the smaller w. A kernel may compute xhat as (y-b)/w from the y
+// that the forward has saved: its rounding errors have the scale of b/w where xhat is small.
 const BiasScale = 0.5
 
-// ops are the definitions, each of a file, which adds its own.
+// ops has the definition of each op; each op's file adds its own.
 var ops = map[kernels.Op]opDefinition{}
 
 // An opDefinition says how an op is computed.
@@ -39,10 +39,10 @@ type opDefinition struct {
 	// normalize writes xhat of a row of x.
 	normalize func(xhat, x []float64) statistics
 	// gradient writes the gradient of a row of x, of g = dy*w.
-	gradient func(dx, g, xhat []float64, of statistics)
+	gradient func(dx, g, xhat []float64, st statistics)
 }
 
-// Statistics are the numbers of a row.
+// A statistics holds the numbers of a row that all its elements need.
 type statistics struct {
 	saved []float64 // by the forward, as the op's spec names them
 	// r is how much xhat moves with x, and mean what is taken off x first: the scale of an answer's terms
@@ -50,39 +50,39 @@ type statistics struct {
 	r, mean float64
 }
 
-// center writes (x - mean)*r.
+// center writes (x - mean)*r to xhat.
 func center(xhat, x []float64, mean, r float64) {
 	for j, v := range x {
 		xhat[j] = (v - mean) * r
 	}
 }
 
-// Answers computes p from the inputs in mem.
+// ComputeGroundTruth computes p in float64 from the inputs in mem.
 //
-// With h = x (+ res), xhat as p's op defines it, wf = w (+1 if zero-centered, 1
-// without a weight) and g = dy*wf:
+// With h = x (+ res), xhat as p's op defines it, wf = w (+1 if zero-centered, 1 without a weight) and g
+// = dy*wf:
 //
 //	y  = xhat*wf + b,  resout = h
 //	dx = the op's gradient + dres
 //	dw = dw_in + sum over rows of dy*xhat,  db = db_in + sum over rows of dy
 //
-// With fp8, amax is the largest |y|, then y and its transpose yt are y*scale
-// within +-448, and scale_inv is 1/scale. A NaN in y makes amax NaN.
+// With fp8, amax is the largest |y|, then y and its transpose yt are y*scale within +-448, and scale_inv
+// is 1/scale. A NaN in y makes amax NaN.
 //
-// The statistics of a backward are recomputed from x in float64, not taken
-// from its fp32 inputs, so that a wrong saved statistic shows.
+// The statistics of a backward are recomputed from x in float64, not taken from its fp32 inputs, so that
+// a wrong saved statistic shows.
 func ComputeGroundTruth(p kernels.Problem, mem map[string]*kernels.Memory) GroundTruth {
-	s := &state{Problem: p, op: ops[p.Op], mem: mem, ans: map[string][]float64{}, wf: weights(p, mem)}
+	s := &state{Problem: p, op: ops[p.Op], mem: mem, expected: map[string][]float64{}, wf: weights(p, mem)}
 	for _, t := range p.Tensors() {
 		if t.Role == kernels.Output && t.Name != "yt" {
-			s.ans[t.Name] = make([]float64, t.Elems())
+			s.expected[t.Name] = make([]float64, t.Elems())
 			if in := mem[t.Name+"_in"]; in != nil {
-				s.ans[t.Name] = toFloat64(in)
+				s.expected[t.Name] = toFloat64(in)
 			}
 		}
 	}
 	for _, name := range p.Op.Spec().Saved {
-		s.ans[name] = make([]float64, p.M)
+		s.expected[name] = make([]float64, p.M)
 	}
 	s.bias = make([]float64, p.N)
 	if p.Pass == kernels.Fwd && p.Bias {
@@ -99,8 +99,8 @@ func ComputeGroundTruth(p kernels.Problem, mem map[string]*kernels.Memory) Groun
 		mu.Lock()
 		defer mu.Unlock()
 		squares.dw, squares.db = squares.dw+span.dw, squares.db+span.db
-		addTo(s.ans["dw"], span.sumDW)
-		addTo(s.ans["db"], span.sumDB)
+		addTo(s.expected["dw"], span.sumDW)
+		addTo(s.expected["db"], span.sumDB)
 	})
 	cols := float64(p.N)
 	s.fp8()
@@ -112,31 +112,31 @@ func ComputeGroundTruth(p kernels.Problem, mem map[string]*kernels.Memory) Groun
 	for i, name := range p.Op.Spec().Saved {
 		if scale[name] = s.scale["x"]; i == 0 {
 			scale[name] = make([]float64, p.M)
-			for r, v := range s.ans[name] {
+			for r, v := range s.expected[name] {
 				scale[name][r] = finite(math.Abs(v))
 			}
 		}
 	}
-	return GroundTruth{Values: s.ans, Scale: scale}
+	return GroundTruth{Values: s.expected, Scale: scale}
 }
 
-// state is what the rows of a problem share.
+// A state has what all rows of a problem need, and their results.
 type state struct {
 	kernels.Problem
 	op       opDefinition
 	mem      map[string]*kernels.Memory
-	ans      map[string][]float64
+	expected map[string][]float64
 	wf, bias []float64
 	scale    map[string][]float64 // by row, of y, dx and x
 }
 
-// terms are sums of the squares of terms, and the sums of dw and db, over some rows.
+// A terms holds sums over some rows: of dw and db, and of the squares of their terms.
 type terms struct {
 	dw, db       float64
 	sumDW, sumDB []float64
 }
 
-// rows answers for rows lo to hi.
+// rows computes the answers of rows lo to hi.
 func (s *state) rows(lo, hi int64) terms {
 	N := s.N
 	x, xhat, g := make([]float64, N), make([]float64, N), make([]float64, N)
@@ -144,41 +144,41 @@ func (s *state) rows(lo, hi int64) terms {
 	for i := lo; i < hi; i++ {
 		s.input(x, i)
 		s.scale["x"][i] = rms(x)
-		of := s.op.normalize(xhat, x)
+		st := s.op.normalize(xhat, x)
 		for k, name := range s.Op.Spec().Saved {
-			s.ans[name][i] = of.saved[k]
+			s.expected[name][i] = st.saved[k]
 		}
 		if s.Pass == kernels.Fwd {
-			y, squares, weights := s.ans["y"][i*N:][:N], 0.0, 0.0
+			y, squares, weights := s.expected["y"][i*N:][:N], 0.0, 0.0
 			for j, h := range xhat {
 				y[j] = h*s.wf[j] + s.bias[j]
 				squares += finite(h*s.wf[j]*h*s.wf[j] + s.bias[j]*s.bias[j])
 				weights += s.wf[j] * s.wf[j]
 			}
 			s.scale["y"][i] = math.Sqrt(squares/float64(N)) +
-				MeanShare*finite(of.r*math.Abs(of.mean))*math.Sqrt(weights/float64(N))
+				MeanShare*finite(st.r*math.Abs(st.mean))*math.Sqrt(weights/float64(N))
 			continue
 		}
-		s.backward(i, x, xhat, g, of, &t)
+		s.backward(i, x, xhat, g, st, &t)
 	}
 	return t
 }
 
-// input is row i of what is normalized: x, or x + res, which is resout.
+// input loads row i of what is normalized: x, or x + res, which it also stores as resout.
 func (s *state) input(x []float64, i int64) {
 	for j := range x {
 		at := i*s.N + int64(j)
 		x[j] = float64(s.mem["x"].At(at))
 		if s.Pass == kernels.Fwd && s.Residual {
 			x[j] += float64(s.mem["res"].At(at))
-			s.ans["resout"][at] = x[j]
+			s.expected["resout"][at] = x[j]
 		}
 	}
 }
 
-// backward answers for dx of row i and adds its part of dw and db.
-func (s *state) backward(i int64, x, xhat, g []float64, of statistics, t *terms) {
-	r, mean := of.r, of.mean
+// backward computes dx of row i and adds the row's part of dw and db to t.
+func (s *state) backward(i int64, x, xhat, g []float64, st statistics, t *terms) {
+	r, mean := st.r, st.mean
 	squares, c1, c2, bias := 0.0, 0.0, 0.0, 0.0
 	if s.Bias {
 		bias = BiasScale
@@ -196,8 +196,8 @@ func (s *state) backward(i int64, x, xhat, g []float64, of statistics, t *terms)
 	// The mean's error moves xhat by r*mean, which enters dx times the means of g*xhat and g.
 	N := float64(s.N)
 	s.scale["dx"][i] = finite(r * (math.Sqrt(squares/N) + MeanShare*r*math.Abs(mean)*(math.Abs(c1)+math.Abs(c2))/N))
-	dx := s.ans["dx"][i*s.N:][:s.N]
-	s.op.gradient(dx, g, xhat, of)
+	dx := s.expected["dx"][i*s.N:][:s.N]
+	s.op.gradient(dx, g, xhat, st)
 	if s.Residual {
 		for j := range dx {
 			dx[j] += float64(s.mem["dres"].At(i*s.N + int64(j)))
@@ -225,7 +225,7 @@ func dot(a, b []float64) (s float64) {
 	return s
 }
 
-// weights is wf: the factors of the columns.
+// weights returns wf, the factor of each column.
 func weights(p kernels.Problem, mem map[string]*kernels.Memory) []float64 {
 	wf := make([]float64, p.N)
 	for j := range wf {
@@ -239,7 +239,7 @@ func weights(p kernels.Problem, mem map[string]*kernels.Memory) []float64 {
 	return wf
 }
 
-// wide is a memory in float64.
+// toFloat64 converts a memory to float64.
 func toFloat64(m *kernels.Memory) []float64 {
 	v := make([]float64, m.Len())
 	for j := range v {
@@ -248,13 +248,13 @@ func toFloat64(m *kernels.Memory) []float64 {
 	return v
 }
 
-// fp8 turns the answer y into what is stored of it: scaled, clamped, transposed.
+// fp8 replaces y by what is stored of it: scaled, clamped and transposed.
 func (s *state) fp8() {
 	if !s.FP8 {
 		return
 	}
 	scale, amax := float64(s.mem["scale"].At(0)), 0.0
-	y := s.ans["y"]
+	y := s.expected["y"]
 	for i, v := range y {
 		// math.Max prefers an infinity to a NaN; kernels compare the bits.
 		if math.IsNaN(amax) || math.IsNaN(v) {
@@ -267,7 +267,7 @@ func (s *state) fp8() {
 	for r := range s.scale["y"] {
 		s.scale["y"][r] *= scale
 	}
-	s.ans["amax"][0], s.ans["scale_inv"][0] = amax, 1/scale
+	s.expected["amax"][0], s.expected["scale_inv"][0] = amax, 1/scale
 	if s.Transpose {
 		yt := make([]float64, len(y))
 		for i := range s.M {
@@ -275,12 +275,12 @@ func (s *state) fp8() {
 				yt[j*s.M+i] = y[i*s.N+j]
 			}
 		}
-		s.ans["yt"] = yt
+		s.expected["yt"] = yt
 	}
 }
 
-// SavedOutput is the y that the forward of p, a backward, has saved, rounded to
-// its type; b may be nil.
+// SavedOutput computes the y that the forward of p, a backward, has saved, rounded to its type; b may be
+// nil.
 func SavedOutput(p kernels.Problem, mem map[string]*kernels.Memory,
 	b *kernels.Memory) *kernels.Memory {
 	p.Pass, p.Residual, p.Accumulate, p.NoDW = kernels.Fwd, false, false, false
@@ -292,8 +292,7 @@ func SavedOutput(p kernels.Problem, mem map[string]*kernels.Memory,
 	return y
 }
 
-// finite leaves infinities and NaN out of a scale: they are met exactly or not
-// at all.
+// finite returns v, 0 if it is infinite or NaN: a scale leaves those out, as they must be met exactly.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0
@@ -301,7 +300,7 @@ func finite(v float64) float64 {
 	return v
 }
 
-// rms is the root mean square of the finite elements of v.
+// rms computes the root mean square of the finite elements of v.
 func rms(v []float64) float64 {
 	var sum float64
 	for _, f := range v {
@@ -310,7 +309,7 @@ func rms(v []float64) float64 {
 	return math.Sqrt(sum / float64(max(len(v), 1)))
 }
 
-// eachSpan splits [0, n) over the cores.
+// eachSpan splits [0, n) into one span per core, and calls f with all at once.
 func eachSpan(n int64, f func(lo, hi int64)) {
 	workers := min(int64(runtime.GOMAXPROCS(0)), n)
 	var wg sync.WaitGroup
@@ -320,9 +319,9 @@ func eachSpan(n int64, f func(lo, hi int64)) {
 	wg.Wait()
 }
 
-// StreamAnswers is the output of a stream family: every (M,N) output is the sum
-// of all (M,N) inputs, and yt is that sum too, not transposed.
-func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) GroundTruth {
+// ComputeStreamTruth computes the outputs of a stream family: every (M,N) output is the sum of all (M,N)
+// inputs, and yt is that sum too, not transposed.
+func ComputeStreamTruth(p kernels.Problem, mem map[string]*kernels.Memory) GroundTruth {
 	all := p.M * p.N
 	sum, scale := make([]float64, all), make([]float64, p.M)
 	for _, t := range p.Full(kernels.Input) {
@@ -335,7 +334,7 @@ func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) GroundTrut
 	for r := range scale {
 		scale[r] = math.Sqrt(scale[r] / float64(p.N))
 	}
-	ans := GroundTruth{Values: map[string][]float64{}, Scale: map[string][]float64{}}
+	truth := GroundTruth{Values: map[string][]float64{}, Scale: map[string][]float64{}}
 	for _, t := range p.Full(kernels.Output) {
 		out := sum
 		if t.DType == kernels.E4M3 {
@@ -344,7 +343,7 @@ func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) GroundTrut
 				out[i] = math.Max(-kernels.MaxE4M3, math.Min(kernels.MaxE4M3, v))
 			}
 		}
-		ans.Values[t.Name], ans.Scale[t.Name] = out, scale
+		truth.Values[t.Name], truth.Scale[t.Name] = out, scale
 	}
-	return ans
+	return truth
 }

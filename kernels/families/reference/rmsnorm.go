@@ -6,7 +6,7 @@ import (
 	"normbench/kernels"
 )
 
-// rmsNorm has xhat = x*rstd with rstd = 1/sqrt(mean(x²) + eps).
+// rmsNorm defines xhat = x*rstd with rstd = 1/sqrt(mean(x²) + eps).
 //
 //	dx = rstd*(g - xhat*mean(g*xhat))
 var rmsNorm = opDefinition{
@@ -15,10 +15,10 @@ var rmsNorm = opDefinition{
 		center(xhat, x, 0, rstd)
 		return statistics{saved: []float64{rstd}, r: rstd}
 	},
-	gradient: func(dx, g, xhat []float64, of statistics) {
+	gradient: func(dx, g, xhat []float64, st statistics) {
 		c := dot(g, xhat) / float64(len(g))
 		for j, h := range xhat {
-			dx[j] = of.r * (g[j] - h*c)
+			dx[j] = st.r * (g[j] - h*c)
 		}
 	},
 }
