@@ -192,7 +192,8 @@ func (l *Lab) devices(c *OpenOptions) ([]kernels.Device, error) {
 	case len(c.Workers) > 0:
 		return l.workers(c)
 	case replayed:
-		return l.replay(c, path)
+		d, err := replay.Open(l.Registry, path, c.Cache, c.Seed, l.NoteOnce)
+		return []kernels.Device{d}, err
 	case device == "cpu" || (device == "" || device == "auto") && !HaveCUDA:
 		d, err := cpu.Open(l.Registry)
 		return []kernels.Device{d}, err

@@ -8,6 +8,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/report/export"
+	"normbench/sweep/record"
 )
 
 func exportCommand(e *env) *cli.Command {
@@ -38,7 +39,7 @@ func exportCommand(e *env) *cli.Command {
 			return hint.Errorf("add --out FOLDER", "export --format %s writes files, and has no --out",
 				format)
 		}
-		ps, notes, err := export.Load(x.operands[0])
+		ps, notes, err := record.ReadProblems(x.operands[0])
 		if err != nil {
 			return err
 		}

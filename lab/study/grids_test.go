@@ -21,7 +21,6 @@ import (
 	"normbench/internal/assert"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/report/export"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
@@ -31,7 +30,7 @@ import (
 
 // A Grid is what was recorded of one problem: right variants, of which one is the base.
 type Grid struct {
-	*export.ProblemRecords
+	*record.ProblemRecords
 	Base int
 }
 
@@ -48,11 +47,11 @@ const minSamples = 8
 
 // Load reads recorded grids: the ok records of one device, one protocol and one source per family.
 func Load(path string) (*Grids, error) {
-	problems, _, err := export.Load(path)
+	problems, _, err := record.ReadProblems(path)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(problems, func(a, b *export.ProblemRecords) int {
+	slices.SortStableFunc(problems, func(a, b *record.ProblemRecords) int {
 		return a.Records[0].Time.Compare(b.Records[0].Time)
 	})
 	g := &Grids{Source: path, Device: problems[0].Run.Device, Protocol: problems[0].Run.Protocol}

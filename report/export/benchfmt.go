@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"normbench/kernels"
+	"normbench/sweep/record"
 )
 
 // WriteBenchfmt writes Go's benchmark format (golang.org/design/14313): a line
 // per visit, or per sample where there was one visit, as benchstat takes every
 // line for one measurement. Failures have none.
-func WriteBenchfmt(w io.Writer, ps []*ProblemRecords) error {
+func WriteBenchfmt(w io.Writer, ps []*record.ProblemRecords) error {
 	b := bufio.NewWriter(w)
 	first := true
 	for _, p := range ps {

@@ -13,18 +13,18 @@ import (
 
 // loadWith loads testdata/records.jsonl with a text in place of another: one problem of a grid, with
 // failures, and a search of another with finals.
-func loadWith(t *testing.T, old, now string) ([]*ProblemRecords, error) {
+func loadWith(t *testing.T, old, now string) ([]*record.ProblemRecords, error) {
 	t.Helper()
 	text := string(assert.File(t, "testdata/records.jsonl"))
 	assert.Must(t, strings.Contains(text, old), "no %s", old)
 	dir := t.TempDir()
 	assert.NoError(t, os.WriteFile(filepath.Join(dir, record.FileName),
 		[]byte(strings.Replace(text, old, now, 1)), 0o644))
-	ps, _, err := Load(dir)
+	ps, _, err := record.ReadProblems(dir)
 	return ps, err
 }
 
-func load(t *testing.T) []*ProblemRecords {
+func load(t *testing.T) []*record.ProblemRecords {
 	t.Helper()
 	ps, err := loadWith(t, "", "")
 	assert.NoError(t, err)

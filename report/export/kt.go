@@ -61,8 +61,8 @@ func errorName(s kernels.Status) string {
 // kt is a kernel_tuner cache: the header in kernel_tuner's order, one entry per
 // line, and "}" newline "}" at the end, by which kernel_tuner tells a closed file
 // from one to append to. time is the median, where kernel_tuner's own is a mean.
-func kt(p *ProblemRecords) []byte {
-	knobs := p.knobs()
+func kt(p *record.ProblemRecords) []byte {
+	knobs := knobsOf(p)
 	keys := []string{keyFamily}
 	var families []string
 	for _, r := range p.Records {
@@ -72,8 +72,8 @@ func kt(p *ProblemRecords) []byte {
 	for _, k := range knobs {
 		keys = append(keys, k.Name)
 		var vs []int
-		for i := range p.Records {
-			vs = add(vs, p.value(i, k))
+		for _, r := range p.Records {
+			vs = add(vs, knobValue(r, k))
 		}
 		values = append(values, member{k.Name, vs})
 	}
@@ -98,7 +98,7 @@ func kt(p *ProblemRecords) []byte {
 		entry := object{{keyFamily, r.Family}}
 		key := []string{r.Family} // as Python's str
 		for _, k := range knobs {
-			v := p.value(i, k)
+			v := knobValue(r, k)
 			entry, key = append(entry, member{k.Name, v}), append(key, strconv.Itoa(v))
 		}
 		if i > 0 {
@@ -182,7 +182,7 @@ func compileMillis(run *record.Run, r *record.Record) *float64 {
 // restrictions are, for each knob, the values of it that each family has, as
 // kernel_tuner reads them: without, it makes the product of all knobs' values, most of
 // which no family has. tune_cache takes them as its argument of that name.
-func restrictions(p *ProblemRecords, knobs []*kernels.Knob) []string {
+func restrictions(p *record.ProblemRecords, knobs []*kernels.Knob) []string {
 	var list []string
 	for _, k := range knobs {
 		type pair struct {
@@ -191,9 +191,9 @@ func restrictions(p *ProblemRecords, knobs []*kernels.Knob) []string {
 		}
 		var pairs []pair
 		families := map[string]bool{}
-		for i, r := range p.Records {
+		for _, r := range p.Records {
 			families[r.Family] = true
-			pairs = add(pairs, pair{r.Family, p.value(i, k)})
+			pairs = add(pairs, pair{r.Family, knobValue(r, k)})
 		}
 		if len(families) > 1 {
 			text := make([]string, len(pairs))
