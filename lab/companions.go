@@ -1,12 +1,11 @@
 package lab
 
 import (
-	"fmt"
 	"runtime"
 
 	"normbench/internal/console"
 	"normbench/kernels"
-	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/devices/worker"
 )
 
@@ -33,14 +32,12 @@ func (l *Lab) companions(m *OpenOptions, devices []kernels.Device, ps []kernels.
 	// More compilers than cores: those of the worker that measures, and of one that decides, are
 	// idle. On 16 cores 40 of them keep 72% of the core time busy. Workers of several GPUs share the
 	// cores.
-	all, err := nvrtc.Compilers()
+	share, err := local.ShareCompilers(2 * len(devices))
 	if err != nil {
 		return nil, err
 	}
-	each := (all + 2*len(devices) - 1) / (2 * len(devices))
 	more, err := startAll(len(devices)*(n-1), func(i int) (*worker.Client, error) {
-		return devices[i%len(devices)].(*worker.Client).StartAnother(l.Ctx,
-			fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, each))
+		return devices[i%len(devices)].(*worker.Client).StartAnother(l.Ctx, share)
 	})
 	if err != nil && l.Ctx.Err() == nil {
 		l.Notef("fewer problems at once: %s", console.OneLine(err.Error()))

@@ -11,6 +11,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/families"
 )
 
@@ -25,7 +26,7 @@ func TestDeviceTakesEveryNameThatIsListed(t *testing.T) {
 	assert.NoError(t, err)
 	names := 0
 	for _, row := range table.Rows {
-		want, err := l.KnownDevice(row[0])
+		want, err := local.Known(l.Registry, row[0])
 		assert.NoError(t, err, row[0])
 		for _, name := range []string{row[0], row[1], row[len(row)-1]} {
 			for _, spelled := range []string{name, strings.ToLower(name), strings.ToUpper(name),
@@ -36,7 +37,7 @@ func TestDeviceTakesEveryNameThatIsListed(t *testing.T) {
 				if strings.HasPrefix(spelled, "RESULTS") { // a path
 					continue
 				}
-				got, err := l.KnownDevice(spelled)
+				got, err := local.Known(l.Registry, spelled)
 				assert.NoError(t, err, spelled)
 				assert.Equal(t, got.Name, want.Name, spelled)
 				names++
@@ -44,9 +45,9 @@ func TestDeviceTakesEveryNameThatIsListed(t *testing.T) {
 		}
 	}
 	assert.That(t, names >= 50, "%d names", names)
-	assert.Equal(t, l.deviceHere(table.Rows[0][1]), "cpu", "the cpu's own name, to run on")
+	assert.Equal(t, local.Resolve(l.Registry, table.Rows[0][1]), "cpu", "the cpu's own name, to run on")
 	for _, name := range []string{"h100-sxm", "h101", "NVIDIA", "", "results/"} {
-		_, err := l.KnownDevice(name)
+		_, err := local.Known(l.Registry, name)
 		assert.Refused(t, err, "unknown device", name)
 		assert.That(t, strings.Contains(hint.Of(err), "h100, a100"), "%q: %s", name, hint.Of(err))
 	}

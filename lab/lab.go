@@ -5,11 +5,9 @@ package lab
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +17,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/compile/nvrtc"
-	"normbench/kernels/compile/triton"
-	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/devices/peers"
 	"normbench/kernels/devices/worker"
 	"normbench/kernels/families"
@@ -37,9 +33,9 @@ import (
 // source at the same time.
 const HelperCommand = "compile-helper"
 
-// helper is the command line that runs the compile helper in this very program, also where
-// its file has been replaced since it started.
-func helper() []string {
+// Helper returns the command line that runs the compile helper in this very program, also where its file has been
+// replaced since it started.
+func Helper() []string {
 	self := "/proc/self/exe"
 	if _, err := os.Stat(self); err != nil {
 		if self, err = os.Executable(); err != nil {
@@ -151,11 +147,10 @@ func Close(devices []kernels.Device) {
 // would believe that the result depends on it.
 func (l *Lab) checkEffect(c *OpenOptions, dev kernels.Device) error {
 	kind := ""
-	switch dev.(type) {
-	case *cpu.Device:
-		kind = "the cpu, which no worker drives"
-	case *replay.Device:
+	if _, replayed := dev.(*replay.Device); replayed {
 		kind = "a replay of recorded times"
+	} else if local.IsCPU(dev) {
+		kind = "the cpu, which no worker drives"
 	}
 	if kind != "" && c.Timeout > 0 && !c.Untimed { // verify's emulator has launches, and peers
 		return hint.Errorf("leave it out; it bounds the steps of a worker",
@@ -179,7 +174,7 @@ func NoSources(device string) error {
 // devices opens the devices alone. GPUs are driven by workers of this same program, one each; the
 // cpu is driven in-process.
 func (l *Lab) devices(c *OpenOptions) ([]kernels.Device, error) {
-	device := l.deviceHere(c.Device)
+	device := local.Resolve(l.Registry, c.Device)
 	path, replayed := strings.CutPrefix(device, "replay:")
 	defer l.Started() // a replay's reading may be ended at any time
 	if !replayed {
@@ -194,8 +189,8 @@ func (l *Lab) devices(c *OpenOptions) ([]kernels.Device, error) {
 	case replayed:
 		d, err := replay.Open(l.Registry, path, c.Cache, c.Seed, l.NoteOnce)
 		return []kernels.Device{d}, err
-	case device == "cpu" || (device == "" || device == "auto") && !HaveCUDA:
-		d, err := cpu.Open(l.Registry)
+	case device == "cpu" || (device == "" || device == "auto") && !local.HaveCUDA:
+		d, err := local.OpenCPU(l.Registry)
 		return []kernels.Device{d}, err
 	case device != "" && device != "auto":
 		return l.gpus(c, device)
@@ -205,7 +200,7 @@ func (l *Lab) devices(c *OpenOptions) ([]kernels.Device, error) {
 		return ds, err
 	}
 	l.Notef("no GPU, using the cpu: %s", console.OneLine(err.Error()))
-	d, err := cpu.Open(l.Registry)
+	d, err := local.OpenCPU(l.Registry)
 	return []kernels.Device{d}, err
 }
 
@@ -217,10 +212,10 @@ func (l *Lab) gpus(c *OpenOptions, names string) ([]kernels.Device, error) {
 	}
 	var commands [][]string
 	for name := range strings.SplitSeq(names, ",") {
-		if _, err := Ordinal(name); err != nil {
+		if _, err := local.Ordinal(name); err != nil {
 			return nil, err
 		}
-		if !HaveCUDA {
+		if !local.HaveCUDA {
 			return nil, hint.Errorf("build it with `make cuda`, or use --device cpu",
 				"this normbench was built without CUDA, so there is no device %q", name)
 		}
@@ -233,27 +228,11 @@ func (l *Lab) gpus(c *OpenOptions, names string) ([]kernels.Device, error) {
 		}
 		commands = append(commands, command)
 	}
-	all, err := nvrtc.Compilers()
+	share, err := local.ShareCompilers(len(commands))
 	if err != nil {
 		return nil, err
 	}
-	// Their compilers share the cores.
-	n := len(commands)
-	return l.start(c, commands, fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+n-1)/n))
-}
-
-// Ordinal reads cuda or cuda:N.
-func Ordinal(name string) (int, error) {
-	rest, ok := strings.CutPrefix(name, "cuda")
-	if ok && rest == "" {
-		return 0, nil
-	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(rest, ":")); ok && strings.HasPrefix(rest,
-		":") && err == nil && n >= 0 {
-		return n, nil
-	}
-	return 0, hint.Errorf("use auto, cpu, cuda or cuda:N; `normbench list devices` shows what is there",
-		"unknown device %q", name)
+	return l.start(c, commands, share)
 }
 
 func (l *Lab) workers(c *OpenOptions) ([]kernels.Device, error) {
@@ -274,7 +253,7 @@ func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kerne
 	if err != nil {
 		return nil, err
 	}
-	env = append(env, l.compileEnv()...)
+	env = append(env, l.loader.Env()...)
 	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
 		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
 			Timeout: c.limit(time.Minute), Stderr: &console.PlainWriter{Writer: l.Err},
@@ -295,18 +274,6 @@ func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kerne
 		return nil, err
 	}
 	return devices, nil
-}
-
-// compileEnv returns what workers compile a user's kernels with, for their environment.
-func (l *Lab) compileEnv() (env []string) {
-	if len(l.loader.Include) > 0 {
-		folders := slices.Concat(l.loader.Include, nvrtc.UserFolders())
-		env = append(env, nvrtc.IncludeVariable+"="+strings.Join(folders, string(filepath.ListSeparator)))
-	}
-	if l.loader.Python != "" {
-		env = append(env, triton.PythonVariable+"="+l.loader.Python)
-	}
-	return env
 }
 
 // startAll starts workers at once: a driver takes a second or two for each process on a host with

@@ -10,8 +10,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/compile/triton"
-	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/devices/peers"
 	"normbench/kernels/devices/worker"
 	"normbench/kernels/families"
@@ -39,12 +38,12 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 		t.Data.Rows = append(t.Data.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
 			strconv.FormatInt(d.CacheBytes, 10), strconv.FormatInt(d.MemoryBytes, 10), d.Compiler, step, folder})
 	}
-	host, err := cpu.Open(l.Registry)
+	host, err := local.OpenCPU(l.Registry)
 	if err != nil {
 		return nil, err
 	}
 	row("cpu", host.Info())
-	if err := l.gpusHere(func(name string, d kernels.DeviceInfo, err error) {
+	if err := local.EachGPU(l.Registry, func(name string, d kernels.DeviceInfo, err error) {
 		if err != nil {
 			t.Notes = append(t.Notes, fmt.Sprintf("%s: %s", name, console.OneLine(err.Error())))
 			return
@@ -66,7 +65,7 @@ func (l *Lab) DeviceTable() (*report.Table, error) {
 // PeerTable has the other libraries that a Python has.
 func (l *Lab) PeerTable(python string) (*report.Table, error) {
 	l.Started() // the peers' worker and its folder must not be left behind
-	theirs, err := l.importPeers(peers.LibraryOptions{Python: triton.Python(python),
+	theirs, err := l.importPeers(peers.LibraryOptions{Python: python,
 		Timeout: peers.DefaultTimeout})
 	t := report.New("", "peer", "system", "version, or why it is not there=version")
 	// no PyTorch, or no GPU that it sees: so there is none of them

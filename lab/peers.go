@@ -10,8 +10,8 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/peers"
+	"normbench/kernels/families/manifest"
 	"normbench/sweep"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
@@ -41,7 +41,7 @@ func (l *Lab) peerNames(c *OpenOptions, refs []*ref.Ref) (names []string, err er
 		l.Among = slices.DeleteFunc(slices.Clone(peers.Names),
 			func(name string) bool { return name == OnlyNamed })
 	}
-	for flag, given := range map[string]bool{"python": c.Python != "" && !l.usesPython(),
+	for flag, given := range map[string]bool{"python": c.Python != "" && !manifest.UsesPython(l.Users),
 		"peer-jobs": c.Jobs >= 0} {
 		if given && len(names) == 0 {
 			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag,
@@ -52,12 +52,12 @@ func (l *Lab) peerNames(c *OpenOptions, refs []*ref.Ref) (names []string, err er
 }
 
 func (l *Lab) importPeers(o peers.LibraryOptions) (*peers.Worker, error) {
-	defer l.Wait("starting the peers: %s imports the libraries", o.Python).End()
+	defer l.Wait("starting the peers: %s imports the libraries", o.Program()).End()
 	return peers.Start(l.Ctx, o)
 }
 
 func (l *Lab) startPeers(c *OpenOptions, ours kernels.Device, wanted []string) (*peers.Device, error) {
-	o := peers.LibraryOptions{Python: triton.Python(c.Python), UUID: ours.Info().UUID,
+	o := peers.LibraryOptions{Python: c.Python, UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
 		func(name string) bool { return name == ref.Best })

@@ -4,16 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/compile/nvrtc"
-	"normbench/kernels/compile/triton"
+	"normbench/kernels/families/manifest"
 	"normbench/sweep"
 )
 
@@ -21,28 +18,14 @@ import (
 // flag. folders are those of --include. python is --python's, of which peers says whether the
 // command runs some, which want it too. named are the command's operands and families.
 func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool, named []string) error {
-	if len(folders) > 0 {
-		if dir == "" {
-			return hint.Errorf("add --kernels FOLDER",
-				"--include is for kernels of your own, and there is no --kernels")
-		}
-		for _, folder := range folders {
-			abs, err := filepath.Abs(folder)
-			if st, bad := os.Stat(folder); err != nil || bad != nil || !st.IsDir() ||
-				strings.ContainsRune(folder, filepath.ListSeparator) {
-				return hint.Errorf("name a folder of headers",
-					"--include %s is no folder, or has a %c in its name", folder, filepath.ListSeparator)
-			}
-			l.loader.Include = append(l.loader.Include, abs)
-		}
+	if len(folders) > 0 && dir == "" {
+		return hint.Errorf("add --kernels FOLDER",
+			"--include is for kernels of your own, and there is no --kernels")
 	}
-	for _, folder := range nvrtc.UserFolders() {
-		if st, err := os.Stat(folder); err != nil || !st.IsDir() {
-			return hint.Errorf("point it at folders of headers, or unset it", "%s: %s is no folder",
-				nvrtc.IncludeVariable, folder)
-		}
+	if err := l.loader.AddFolders(folders...); err != nil {
+		return err
 	}
-	if _, err := nvrtc.Compilers(); err != nil {
+	if err := manifest.CheckEnvironment(); err != nil {
 		return err
 	}
 	l.loader.Python = python
@@ -51,7 +34,7 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 			return err
 		}
 	}
-	if python != "" && !peers && !l.usesPython() {
+	if python != "" && !peers && !manifest.UsesPython(l.Users) {
 		return hint.Errorf("leave it out", "--python is for kernels of Triton, and --kernels has none")
 	}
 	return nil
@@ -61,7 +44,7 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 func (l *Lab) loadKernels(dir string, named []string) error {
 	late := time.AfterFunc(2*time.Second, func() {
 		l.Notef("reading the kernels of %s; what %s finds of them is kept for the next command", dir,
-			triton.Python(l.loader.Python))
+			l.loader.Program())
 	})
 	defer late.Stop()
 	from := l.loader
@@ -78,13 +61,6 @@ func (l *Lab) loadKernels(dir string, named []string) error {
 	}
 	l.Registry, l.Kernels, l.Users = r, dir, fs
 	return nil
-}
-
-// usesPython says whether a family of --kernels is Triton's.
-func (l *Lab) usesPython() bool {
-	python := func(name string) bool { return (nvrtc.Source{Name: name}).IsPython() }
-	return slices.ContainsFunc(l.Users,
-		func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
 }
 
 // IsUsers says whether a variant is of a family of --kernels.

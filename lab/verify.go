@@ -34,6 +34,6 @@ func (l *Lab) Verify(c *VerifyTask) (*verify.Verification, error) {
 	return verify.Run(l.Ctx, l.Console, &verify.CheckRequest{Registry: l.Registry, Users: l.Users, Folder: l.Kernels,
 		Device: c.Device, Problems: c.Problems, Operands: l.operands(c.Refs), All: c.All, HostOnly: c.HostOnly,
 		Seed: c.Seed, Hostile: c.Hostile, Repeats: c.Repeats, Typed: c.Typed, Limit: c.Config.Timeout,
-		Helper: helper(), Python: l.loader.Python,
+		Helper: Helper(), Python: l.loader.Python,
 		Prepare: func() error { return l.PreparePeers(c.Config, c.Device, c.Refs, c.Problems) }})
 }

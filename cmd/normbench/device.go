@@ -12,6 +12,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/devices/worker"
 	"normbench/kernels/families"
 	"normbench/lab"
@@ -51,7 +52,7 @@ func work(e *env, name, baseline string) error {
 		if err := e.UseBaseline(baseline); err != nil {
 			return err
 		}
-		n, bad = lab.Ordinal(name)
+		n, bad = local.Ordinal(name)
 	}
 	// Ctrl-C is the parent's to act on: it ends the worker's input.
 	signal.Ignore(os.Interrupt)
@@ -69,7 +70,7 @@ func work(e *env, name, baseline string) error {
 		case name == "cpu":
 			d, err = cpu.Open(e.Registry)
 		default:
-			d, err = lab.OpenGPU(e.Registry, n, step)
+			d, err = local.OpenGPU(e.Registry, n, step, lab.Helper()...)
 		}
 		bad = err
 		return d, err

@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devices/local"
 	"normbench/lab"
 	"normbench/report"
 )
@@ -64,7 +65,7 @@ func explain(e *env, cfg *explainConfig) error {
 			return hint.Errorf("add --measure", "--%s is for times, and explain takes none without --measure", name)
 		}
 	}
-	d, err := e.KnownDevice(cmp.Or(cfg.Device, "h200"))
+	d, err := local.Known(e.Registry, cmp.Or(cfg.Device, "h200"))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/launchmap"
 	"normbench/lab"
 	"normbench/report"
@@ -41,7 +42,7 @@ func lint(e *env, files []string, device, format string) error {
 	var known kernels.DeviceInfo // that the files are checked for; none for their own
 	var err error
 	if device != "" {
-		if known, err = e.KnownDevice(device); err != nil {
+		if known, err = local.Known(e.Registry, device); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/families/presets"
 	"normbench/report"
 	"normbench/sweep/models"
@@ -223,7 +224,7 @@ func listConfigs(e *env, cfg *listConfig) (*report.Table, error) {
 	if err := f.CheckServes(p); err != nil {
 		return nil, err
 	}
-	info, err := e.KnownDevice(cfg.device)
+	info, err := local.Known(e.Registry, cfg.device)
 	if err != nil {
 		return nil, err
 	}

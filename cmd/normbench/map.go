@@ -12,6 +12,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/launchmap"
 	"normbench/report"
 	"normbench/sweep"
@@ -184,7 +185,7 @@ func (cfg *mapConfig) book(e *env, export bool) (*launchmap.Book, []launchmap.Cl
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := e.KnownDevice(cfg.device)
+	d, err := local.Known(e.Registry, cfg.device)
 	if err != nil {
 		return nil, nil, err
 	}

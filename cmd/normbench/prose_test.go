@@ -27,7 +27,7 @@ var (
 	fenced = regexp.MustCompile("(?s)```.*?\n```")
 	quoted = regexp.MustCompile("`[^`]*`")
 	// Names without a scheme, of files beside the page.
-	local = regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)]*)?\)`)
+	localLink = regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)]*)?\)`)
 )
 
 var (
@@ -54,7 +54,7 @@ func TestLinksOfPagesExist(t *testing.T) {
 		assert.NoError(t, err)
 		for _, page := range pages {
 			text := string(assert.File(t, page))
-			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			for _, m := range localLink.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 				to := page
 				if m[1] != "" {
 					to = filepath.Join(filepath.Dir(page), m[1])

@@ -20,8 +20,8 @@ import (
 	"normbench/internal/assert"
 	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/cpu"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/families"
-	"normbench/lab"
 )
 
 // A command is what a reader of a page may paste, with what the page shows of its output.
@@ -307,7 +307,7 @@ func checkRefused(t *testing.T, words []string, why string) {
 func checkGPU(t *testing.T, words []string) {
 	if slices.Contains(words, "--worker") {
 		checkRefused(t, words, "does not start")
-	} else if !lab.HaveCUDA {
+	} else if !local.HaveCUDA {
 		checkRefused(t, words, "built without CUDA")
 	}
 	if words[0] == "sweep" {

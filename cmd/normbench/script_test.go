@@ -34,6 +34,7 @@ import (
 	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/cpu"
 	"normbench/kernels/devices/devicetest"
+	"normbench/kernels/devices/local"
 	"normbench/kernels/families"
 	"normbench/lab"
 	"normbench/sweep/record"
@@ -160,7 +161,7 @@ func TestScripts(t *testing.T) {
 			case "root": // may write anywhere
 				return os.Geteuid() == 0, nil
 			case "cuda":
-				return lab.HaveCUDA, nil
+				return local.HaveCUDA, nil
 			case "race":
 				return raceEnabled(), nil
 			case "all":

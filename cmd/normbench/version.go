@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	embedded "normbench"
-	"normbench/lab"
+	"normbench/kernels/devices/local"
 )
 
 // version returns that of this build, in an order that pip knows: 0.4.0.dev20261128221001+g43d2118 comes
@@ -78,7 +78,7 @@ func versionCommand(e *env) *cli.Command {
 // versionLine returns the version with what else tells builds apart.
 func versionLine() string {
 	cuda := "without CUDA"
-	if lab.HaveCUDA {
+	if local.HaveCUDA {
 		cuda = "with CUDA"
 	}
 	return fmt.Sprintf("normbench %s (%s/%s, %s, %s)", version(), runtime.GOOS, runtime.GOARCH, cuda,

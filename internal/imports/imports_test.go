@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -87,6 +88,7 @@ var rules = []rule{
 	{of: "kernels/devices/cpu", only: device, tests: true},
 	{of: "kernels/devices/cuda", only: device, tests: true},
 	{of: "kernels/devices/emulate", only: device, tests: true},
+	{of: "kernels/devices/local", only: device, tests: true},
 	{of: "kernels/devices/worker", only: device, tests: true},
 	{of: "kernels/devices/peers", only: []string{"kernels", "internal/assert", "internal/hint"}, tests: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
@@ -148,4 +150,32 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mostImports is how many packages of this module one may import. Who imports more does the work of several.
+const mostImports = 20
+
+// cmd/normbench alone may import more: each of its files is a command of its own.
+func TestNoRoomButCmdImportsMoreThan20Rooms(t *testing.T) {
+	imported := map[string]map[string]bool{} // by folder, of whatever build
+	for name, imports := range parse(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		room := path.Dir(name)
+		if imported[room] == nil {
+			imported[room] = map[string]bool{}
+		}
+		for _, p := range imports {
+			if within(p, rooms...) {
+				imported[room][p] = true
+			}
+		}
+	}
+	for room, list := range imported {
+		assert.That(t, len(list) <= mostImports || room == "cmd/normbench", "%s imports %d packages of ours: %q", room,
+			len(list), slices.Sorted(maps.Keys(list)))
+	}
+	assert.That(t, len(imported["lab"]) > mostImports/2, "lab imports %d packages: this counts something else",
+		len(imported["lab"]))
 }

@@ -9,17 +9,21 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/worker"
 )
 
 // LibraryOptions say how Start runs the peers.
 type LibraryOptions struct {
-	Python  string        // a program, in the PATH or by its place
+	Python  string        // a program, in the PATH or by its place; "" for the one that runs Triton
 	UUID    string        // of the GPU; "" for the first one
 	CPU     bool          // run what runs on a CPU, to check it
 	Names   []string      // those to start with, callables too; none for all libraries
 	Timeout time.Duration // longest that a peer may take over one step; compiling is a step
 }
+
+// Program returns the Python that runs the peers.
+func (o *LibraryOptions) Program() string { return triton.Python(o.Python) }
 
 // DefaultTimeout is long enough for torch.compile to tune what was not compiled
 // ahead, which takes half a minute, and for imports from a cold disk.
@@ -38,9 +42,9 @@ const pythonHelp = "install Python 3 with PyTorch for CUDA, or name one with --p
 // Start writes peers.py to a folder of its own and runs it. The error is one
 // line: no Python, no torch, no CUDA.
 func Start(ctx context.Context, o LibraryOptions) (*Worker, error) {
-	python, err := exec.LookPath(o.Python)
+	python, err := exec.LookPath(o.Program())
 	if err != nil {
-		return nil, hint.Errorf(pythonHelp, "the peers' Python %q is not there: %w", o.Python, err)
+		return nil, hint.Errorf(pythonHelp, "the peers' Python %q is not there: %w", o.Program(), err)
 	}
 	dir, err := os.MkdirTemp("", "normbench-peers-")
 	if err == nil {
@@ -67,7 +71,7 @@ func Start(ctx context.Context, o LibraryOptions) (*Worker, error) {
 	if err != nil {
 		os.RemoveAll(dir)
 		if hint.Of(err) == "" {
-			err = hint.Errorf(pythonHelp, "the peers' Python %q: %w", o.Python, err)
+			err = hint.Errorf(pythonHelp, "the peers' Python %q: %w", o.Program(), err)
 		}
 		return nil, err
 	}

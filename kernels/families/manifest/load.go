@@ -37,17 +37,6 @@ var extensions = []string{".yaml", ".cu", ".cuh", ".h", ".hpp", ".py"}
 
 const folderHelp = "give a folder of manifests (*.yaml) with their .cu files, such as examples/kernels"
 
-// A Loader has what the kernels of a folder are compiled with, beside what its manifests name, and what a command
-// asks of them.
-type Loader struct {
-	Include []string // folders of headers, before those of $NORMBENCH_INCLUDE
-	Python  string   // that has Triton, as triton.Python reads it
-	// Named, if set, says whether a command names a family. Where it names some, others whose Python cannot be read,
-	// such as those of a package that is not there, are left out: Leave is told why.
-	Named func(family string) bool
-	Leave func(family string, why error)
-}
-
 // Load loads a folder, with what the environment names.
 func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family, error) {
 	return Loader{}.Load(r, dir)

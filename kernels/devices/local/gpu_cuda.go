@@ -1,6 +1,6 @@
 //go:build cuda
 
-package lab
+package local
 
 import (
 	"fmt"
@@ -14,9 +14,10 @@ import (
 // HaveCUDA says whether this build can drive GPUs.
 const HaveCUDA = true
 
-// OpenGPU opens GPU n in this process, of which a step may take so long; 0 for any time.
-func OpenGPU(r *kernels.Registry, n int, step time.Duration) (kernels.Device, error) {
-	return cuda.Open(r, n, step, helper()...)
+// OpenGPU opens GPU n in this process, of which a step may take so long; 0 for any time. helper is the command that
+// compiles in a process of its own; without one this process compiles.
+func OpenGPU(r *kernels.Registry, n int, step time.Duration, helper ...string) (kernels.Device, error) {
+	return cuda.Open(r, n, step, helper...)
 }
 
 // CountGPUs says how many GPUs the driver offers, or why none.

@@ -1,6 +1,6 @@
 //go:build !cuda
 
-package lab
+package local
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ const HaveCUDA = false
 var errNoCUDA = errors.New("this normbench was built without CUDA")
 
 // OpenGPU says how to have CUDA.
-func OpenGPU(*kernels.Registry, int, time.Duration) (kernels.Device, error) {
+func OpenGPU(*kernels.Registry, int, time.Duration, ...string) (kernels.Device, error) {
 	return nil, hint.With(errNoCUDA, "build it with `make cuda`, or use --device cpu")
 }
 
