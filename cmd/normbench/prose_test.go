@@ -231,7 +231,7 @@ func countWords(s string) (n int) {
 	return n
 }
 
-func TestSentences(t *testing.T) {
+func TestSentencesOfAPageAreCounted(t *testing.T) {
 	got := sentences("# A page\n\nOne `x. y` two. Three\nfour [five](six.md)!\n\n- a\n- b. c\n\n| d | e f |\n|---|---|\n| g. H | `i|j` |\n" +
 		"```console\n$ no\n```\n")
 	assert.Same(t, got, []string{"A page", "One `x·\u00a0y` two", "Three four five!", "a", "b", "c", "d", "e f", "---",
@@ -240,7 +240,7 @@ func TestSentences(t *testing.T) {
 }
 
 // In the pages a command and a flag that stand in a sentence exist.
-func TestNamesInPages(t *testing.T) {
+func TestCommandsAndFlagsInPagesExist(t *testing.T) {
 	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
 	flags, all := map[string][]string{}, []string{"--help", "--version"}
 	eachCommand(e.app().Commands, "", func(path string, c *cli.Command) {

@@ -131,7 +131,7 @@ func runPage(t *testing.T, page, python string) {
 }
 
 // The page on kernels of Triton shows what its commands print.
-func TestPageOfTriton(t *testing.T) {
+func TestPageOfTritonRunsAsShown(t *testing.T) {
 	python := cmp.Or(os.Getenv(triton.PythonVariable), "python3")
 	out, err := exec.Command(python, "-c", "import triton, numpy").CombinedOutput()
 	if err != nil {
@@ -142,7 +142,7 @@ func TestPageOfTriton(t *testing.T) {
 }
 
 // The page on functions of Python shows what its commands print.
-func TestPageOfPython(t *testing.T) {
+func TestPageOfPythonRunsAsShown(t *testing.T) {
 	runPage(t, "docs/python.md", torchOf(t))
 }
 
