@@ -125,6 +125,7 @@ func runPage(t *testing.T, page, python string) {
 	for _, name := range []string{"results", "shapes.yaml", "examples"} {
 		assert.NoError(t, os.Symlink(filepath.Join(root, name), name))
 	}
+	assert.NoError(t, os.Symlink("examples/python", "old"))
 	for _, c := range list {
 		t.Run(c.text, func(t *testing.T) { checkCommand(t, root, c, false) })
 	}
@@ -139,6 +140,30 @@ func TestPageOfTritonRunsAsShown(t *testing.T) {
 	}
 	assert.Needs(t, "TRITON", err) // scripts/triton-env.sh
 	runPage(t, "docs/triton.md", python)
+}
+
+// The page on kernels of CUDA shows two faults as verify names them: a column that is not written, and one too many.
+func TestFaultsOfThePageOfCUDAAreNamed(t *testing.T) {
+	root := filepath.Join("..", "..")
+	_, rest, _ := strings.Cut(string(assert.File(t, filepath.Join(root, "docs", "cuda.md"))), "exit code is 1:\n\n```\n")
+	faults, _, _ := strings.Cut(rest, "\n```")
+	source := string(assert.File(t, filepath.Join(root, "examples", "cuda", "rms_block.cu")))
+	manifest := string(assert.File(t, filepath.Join(root, "examples", "cuda", "rms_block.yaml")))
+	cxx := compiler(t)
+	if cxx == "" {
+		t.Skip("no g++")
+	}
+	t.Setenv("CXX", cxx)
+	named := strings.Split(faults, "\n")
+	assert.Equal(t, len(named), 2)
+	for i, end := range []string{"n - 1", "n + 1"} {
+		dir := t.TempDir()
+		assert.Write(t, filepath.Join(dir, "rms_block.cu"), strings.Replace(source, "i < n; i += THREADS)\n", "i < "+end+"; i += THREADS)\n", 1))
+		assert.Write(t, filepath.Join(dir, "rms_block.yaml"), manifest)
+		code, stdout, _ := normbench([]string{"verify", "rms_block", "--kernels", dir, "--device", "cpu",
+			"--shapes", "64x256", "--op", "rmsnorm", "--pass", "fwd", "--format", "csv"})
+		assert.That(t, code == exitGate && strings.Contains(stdout, named[i]), "%s: %d, not %q in\n%s", end, code, named[i], stdout)
+	}
 }
 
 // The page on functions of Python shows what its commands print.
