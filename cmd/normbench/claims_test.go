@@ -269,15 +269,16 @@ func answerOne(old []string, files, query string) ([]string, error) {
 func rerun(text string) string {
 	for _, c := range commands(text) {
 		args, err := shlex.Split(strings.Replace(c.text, "go run ./cmd/normbench ", "normbench ", 1))
-		shown := strings.Count(c.output, "\n")
-		if err != nil || shown == 0 || len(args) < 3 || args[0] != "normbench" ||
-			args[1] != "report" || !strings.HasPrefix(args[2], "results/") {
+		shown := strings.SplitAfter(strings.TrimSuffix(c.output, "\n"), "\n")
+		if err != nil || c.output == "" || len(args) < 3 || args[0] != "normbench" ||
+			!(args[1] == "report" && strings.HasPrefix(args[2], "results/") || args[1] == "explain" ||
+				args[1] == "map" && (args[2] == "show" || args[2] == "export")) {
 			continue
 		}
 		if code, out, _ := normbench(args[1:]); code == 0 {
 			lines := strings.SplitAfter(out, "\n")
-			text = strings.Replace(text, c.output, strings.Join(lines[:min(shown, len(lines))], ""),
-				1)
+			lines = lines[max(0, slices.Index(lines, shown[0])):] // a page may leave out the head
+			text = strings.Replace(text, c.output, strings.Join(lines[:min(len(shown), len(lines))], ""), 1)
 		}
 	}
 	return text
