@@ -24,7 +24,9 @@ func (l *Lab) RunLive(c *OpenOptions, refs []*ref.Ref, t *ab.LiveCompare) (*repo
 		return nil, err
 	}
 	info, x := t.Runner.Device.Info(), t.Experiment
+	part := x.Run.Shard
 	x.Schema, x.Run, x.Kernels, x.Among = ab.Schema, l.NewRun(info, t.Runner.Protocol), hash, l.Among
+	x.Run.Shard = part
 	x.A, x.B = refs[0].Text, refs[1].Text
 	t.Runner.FastestChooser = l.best
 	t.Notes, t.Peers, t.DeviceOpener = l.TableNotes(refs, info, nil), l.peers, &compareSession{l, c, refs}

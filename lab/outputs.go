@@ -91,6 +91,11 @@ func (l *Lab) Write(p durable.Place, data []byte) error {
 // folder in which the other files of that name cannot be written is refused. Until it is read a signal
 // ends the program: nothing is measured yet.
 func (l *Lab) OpenWriter(out, id string, others ...string) (*record.Writer, error) {
+	return l.openWriter(record.OpenWriter, out, id, others)
+}
+
+func (l *Lab) openWriter(open func(in, below string) (*record.Writer, record.Notes, error), out, id string,
+	others []string) (*record.Writer, error) {
 	stop := context.AfterFunc(l.Ctx, l.quit)
 	defer stop()
 	if err := record.CheckFolder(out, id); err != nil {
@@ -106,7 +111,7 @@ func (l *Lab) OpenWriter(out, id string, others ...string) (*record.Writer, erro
 			return nil, err
 		}
 	}
-	w, notes, err := record.OpenWriter(out, id)
+	w, notes, err := open(out, id)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
+	"normbench/sweep/shard"
 	"normbench/tune"
 )
 
@@ -31,6 +33,7 @@ type SweepTask struct {
 	Out      string
 	Search   SearchPlan
 	Options  sweep.RunOptions
+	Shard    *record.Shard // what of the problems is measured, nil for all
 
 	// What is laid out.
 	Tasks    []sweep.Task
@@ -100,7 +103,44 @@ func (l *Lab) LayOut(s *SweepTask) (err error) {
 			return err
 		}
 	}
-	return l.planSearch(s)
+	s.Options.Run.Shard = s.Shard
+	if err := l.planSearch(s); err != nil {
+		return err
+	}
+	if s.Shard != nil {
+		l.keepShard(s)
+	}
+	return nil
+}
+
+// keepShard leaves the tasks of the sweep's shard. What is wrong with the others was said, as every shard says it.
+func (l *Lab) keepShard(s *SweepTask) {
+	asked := s.Problems
+	if len(s.Only) > 0 { // those that a family serves, on whatever device
+		asked = slices.DeleteFunc(slices.Clone(asked), func(p kernels.Problem) bool {
+			return !slices.ContainsFunc(s.parts, func(x *part) bool { return len(x.registry.Candidates(p)) > 0 })
+		})
+	}
+	mine := shard.Of(s.Shard, asked)
+	all := len(s.Tasks)
+	s.Tasks = slices.DeleteFunc(s.Tasks, func(t sweep.Task) bool { return !slices.Contains(mine, t.Problem) })
+	s.Variants = 0
+	for i := range s.Tasks {
+		s.Variants += len(s.Tasks[i].Variants)
+	}
+	x := s.Shard
+	x.Problems, x.All = len(s.Tasks), all
+	flags := []string{"sweep", s.Search.Strategy, s.Search.Budget.String(), fmt.Sprint(s.Search.Rounds, s.Search.Finals),
+		fmt.Sprintf("%q %q", s.Search.Keep, s.Only)}
+	for _, r := range s.Knobs {
+		flags = append(flags, fmt.Sprint(r.Knob.Key, r.Values))
+	}
+	x.Plan = shard.Plan(asked, flags...)
+	if n := s.Search.Budget.Configs; n > 0 && all > 0 { // which is of all problems
+		s.Search.Budget.Configs = max(n*len(s.Tasks)/all, len(s.Tasks))
+	}
+	l.Notef("shard %s has %s of %d, %s", x, console.Count(len(s.Tasks), "problem"), all,
+		console.Count(s.Variants, "variant"))
 }
 
 // layOutTasks lays out all families against the base, or each family that is named against itself.
@@ -233,7 +273,11 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	for _, x := range s.parts {
 		tables = append(tables, filepath.Join(filepath.FromSlash(x.family), tune.FileName))
 	}
-	w, err := l.OpenWriter(s.Out, info.ID, tables...)
+	open := record.OpenWriter
+	if s.Shard != nil {
+		open = record.OpenUnsharedWriter
+	}
+	w, err := l.openWriter(open, s.Out, info.ID, tables)
 	if err != nil {
 		return nil, err
 	}

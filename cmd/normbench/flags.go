@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
 	"normbench/sweep/shapes"
+	"normbench/sweep/shard"
 	"normbench/tune/ref"
 )
 
@@ -233,6 +236,33 @@ func dashedNames(flags []cli.Flag) (list []string) {
 		list = append(list, "--"+name)
 	}
 	return list
+}
+
+// shardFlag asks for a part of the problems.
+func shardFlag(to *string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "shard", Category: catWhat,
+		Usage: "measure the part `SHARD` of the problems, such as 3/8, into a folder of its own; " + shard.Whole +
+			" measures all",
+		DefaultText: "what Slurm, Kubernetes or CI says of this job; see docs/clusters.md"}
+}
+
+// shardOf returns the shard that a flag or a scheduler asks for, nil for none, and says so.
+func (e *env) shardOf(flag, out string) (*record.Shard, error) {
+	var s *record.Shard
+	by, err := "--shard", error(nil)
+	if flag != "" {
+		s, err = shard.Parse(flag)
+	} else {
+		s, by, err = shard.FromEnv(os.Getenv)
+	}
+	if err == nil && s != nil {
+		where := ""
+		if out != "" {
+			where = ", in " + filepath.Join(out, s.Folder())
+		}
+		e.Notef("shard %s, by %s%s", s, by, where)
+	}
+	return s, err
 }
 
 // machineFlags are the flags of devices and of peers beside them.

@@ -42,7 +42,7 @@ All commands: normbench help. One of them: normbench COMMAND --help
 // examples are two or three of each command, without "normbench".
 const examples = `
 sweep --shapes 16384x4096,4096x8192 --op rmsnorm --out out
-sweep --device cuda --shapes te --dtype bf16,fp16 --budget 5m --out out
+sweep --device cuda --shapes te --dtype bf16,fp16 --budget 5m --shard 3/8 --out out
 sweep --shapes 16x4096 --family rms_bwd/reg_persist --knob p=1,2,3 --op rmsnorm --pass bwd --dry-run
 compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm
 compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd

@@ -3,15 +3,20 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/ab"
+	"normbench/sweep/record"
+	"normbench/sweep/shard"
 	"normbench/sweep/verdict"
 )
 
@@ -24,6 +29,8 @@ type liveConfig struct {
 	rounds                string
 	samples               int
 	out, resume           string
+	shard                 string
+	part                  *record.Shard // of the cells, nil for all
 }
 
 func (cfg *liveConfig) flags() []cli.Flag {
@@ -42,6 +49,7 @@ func (cfg *liveConfig) flags() []cli.Flag {
 			Action: checkRange("samples", 1, 1000, "use 1 to 1000")},
 		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 			Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
+		shardFlag(&cfg.shard),
 		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput,
 			Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones " +
 				"are added to it"},
@@ -50,6 +58,14 @@ func (cfg *liveConfig) flags() []cli.Flag {
 
 // compareLive runs both operands on the device and judges every cell.
 func compareLive(e *env, cfg *compareConfig) error {
+	live := &cfg.live
+	var err error
+	if live.part, err = e.shardOf(live.shard, live.out); err != nil {
+		return err
+	}
+	if live.part != nil && live.out != "" {
+		live.out = filepath.Join(live.out, live.part.Folder())
+	}
 	run, nothing, err := fightLive(e, cfg)
 	switch {
 	case err == nil && nothing == sameVariants && !cfg.live.gate && !cfg.live.strict:
@@ -112,8 +128,18 @@ func fightLive(e *env, cfg *compareConfig) (run *report.LiveFile, nothing string
 			return nil, ab.NewFamily, nil
 		}
 	}
+	if part := flags.part; part != nil {
+		mine, all := shard.Of(part, cfg.problems), len(pairs)
+		pairs = slices.DeleteFunc(pairs, func(p ab.Pair) bool { return !slices.Contains(mine, p.Problem) })
+		part.Problems, part.All = len(pairs), all
+		part.Plan = shard.Plan(cfg.problems, "compare", refs[0].Text, refs[1].Text, flags.rounds)
+		e.Notef("shard %s has %s of %d", part, console.Count(len(pairs), "cell"), all)
+		if len(pairs) == 0 {
+			return nil, "no cell in this shard", nil
+		}
+	}
 	run, err = e.RunLive(&cfg.OpenOptions, refs, &ab.LiveCompare{Runner: m, Pairs: pairs, Out: flags.out, Resume: flags.resume,
-		Experiment: &ab.Experiment{Rule: rule, Policy: ab.GatePolicy{Gate: flags.gate, Strict: flags.strict}}})
+		Experiment: &ab.Experiment{Run: record.Run{Shard: flags.part}, Rule: rule, Policy: ab.GatePolicy{Gate: flags.gate, Strict: flags.strict}}})
 	return run, "", err
 }
 

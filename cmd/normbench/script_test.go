@@ -38,6 +38,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/lab"
 	"normbench/sweep/record"
+	"normbench/sweep/shard"
 )
 
 // TestMain makes this binary also the programs of the scripts: normbench; normbench-test, which has
@@ -47,6 +48,11 @@ func TestMain(m *testing.M) {
 	// Half of the scripts' time is waiting for workers that hang or do not come back.
 	//nolint:errcheck // -parallel comes after it
 	flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
+	if strings.HasSuffix(os.Args[0], ".test") { // a job of CI that runs the tests may be one of several
+		for _, name := range shard.Variables() {
+			os.Unsetenv(name)
+		}
+	}
 	debug.SetGCPercent(400) // most programs are done before it pays
 	program := func(r func() *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r())) }
@@ -202,13 +208,13 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 var process sync.Mutex
 
 // variables are those of a script that programs read.
-var variables = []string{"COLUMNS", "CXX", "DEV", "HOME", "NORMBENCH_CACHE",
+var variables = append(shard.Variables(), "COLUMNS", "CXX", "DEV", "HOME", "NORMBENCH_CACHE",
 	"NORMBENCH_COMPILERS", cpu.CacheVariable,
 	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "PATH", "PYTHONPATH",
 	"CI_API_V4_URL", "CI_MERGE_REQUEST_IID", "CI_MERGE_REQUEST_PROJECT_ID", "CI_MERGE_REQUEST_SOURCE_PROJECT_ID",
 	"CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "GH_TOKEN", "GITHUB_ACTIONS", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH",
 	"GITHUB_OUTPUT", "GITHUB_SERVER_URL", "GITHUB_STEP_SUMMARY", "GITLAB_CI", "NORMBENCH_TOKEN",
-	triton.PythonVariable, "TMPDIR", "WORK"}
+	triton.PythonVariable, "TMPDIR", "WORK")
 
 // runHere runs normbench in this process: to start another takes longer than what most commands do.
 // Scripts take turns, so what waits is run by exec.

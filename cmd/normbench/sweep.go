@@ -27,7 +27,7 @@ type sweepConfig struct {
 	knobs      cli.StringSlice
 	family     string
 	retry, dry bool
-	out        string
+	out, shard string
 }
 
 func sweepCommand(e *env) *cli.Command {
@@ -54,6 +54,7 @@ func sweepCommand(e *env) *cli.Command {
 				Usage: "`KNOB=V,V` replaces the values of a knob, such as --knob ctas=66,132; may repeat"},
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` for results", Value: defaultOut},
+			shardFlag(&cfg.shard),
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
@@ -75,6 +76,12 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	if err := cfg.search.check(cfg.given); err != nil {
 		return err
 	}
+	if s.Shard, err = e.shardOf(cfg.shard, cfg.out); err != nil {
+		return err
+	}
+	if s.Shard != nil {
+		s.Out = filepath.Join(cfg.out, s.Shard.Folder())
+	}
 	if err := cfg.open(e, true); err != nil {
 		return err
 	}
@@ -85,7 +92,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	if err := e.LayOut(s); err != nil {
 		return err
 	}
-	if cfg.dry {
+	if cfg.dry || len(s.Tasks) == 0 { // of more shards than problems
 		return nil
 	}
 	found, err := e.Sweep(s)

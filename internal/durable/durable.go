@@ -284,8 +284,7 @@ func KnownHelp(err error) string {
 		return "the disk is full, or your share of it: make room, or choose another folder"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return "too many files are open: raise the limit with `ulimit -n`"
-	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS),
-		errors.Is(err, syscall.ENOTSUP):
+	case CannotLock(err):
 		return "the file system cannot lock files, as some network ones: choose a folder on a local disk"
 	// os.Root's, which has no name
 	case strings.Contains(err.Error(), "escapes from parent"):
@@ -296,6 +295,11 @@ func KnownHelp(err error) string {
 		return "the file system is read-only: choose another folder"
 	}
 	return ""
+}
+
+// CannotLock says whether an error of locking is that the file system has no locks, as some network ones.
+func CannotLock(err error) bool {
+	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.ENOTSUP)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -169,6 +169,7 @@ func (d *decoder) fill(it *item, b []byte) error {
 		Protocol Protocol           `json:"protocol"`
 		SelfTest []Trial            `json:"selftest"`
 		FloorUS  float64            `json:"floor_us"`
+		Shard    *Shard             `json:"shard"`
 	}
 	if sealed, ok := durable.CheckSeal(b); sealed && !ok {
 		return hint.With(errSum, lineHelp)
@@ -184,7 +185,7 @@ func (d *decoder) fill(it *item, b []byte) error {
 	}
 	if it.more, it.of = l.More, l.Of; l.Kind == kindRun {
 		it.run = &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest,
-			l.FloorUS}
+			l.FloorUS, l.Shard}
 		it.run.makePrintable()
 		return it.run.CheckValid()
 	}

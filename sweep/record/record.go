@@ -46,7 +46,26 @@ type Run struct {
 	Protocol Protocol           `json:"protocol"`
 	SelfTest []Trial            `json:"selftest,omitempty"` // of the device, just before the run
 	FloorUS  float64            `json:"floor_us,omitempty"` // an empty launch on a GPU, microseconds; 0 where not known
+	Shard    *Shard             `json:"shard,omitempty"`    // nil where the run had all problems of its command
 }
+
+// A Shard is one of several parts of a command's problems. Each is measured by a run of its own.
+type Shard struct {
+	Index    int    `json:"index"`    // from 1
+	Count    int    `json:"count"`    // of shards
+	Problems int    `json:"problems"` // of this one; those of each family against itself count by themselves
+	All      int    `json:"all"`      // of all shards
+	Plan     string `json:"plan"`     // hash of what the shards measure together
+}
+
+// String is the shard as --shard takes it: 3/8.
+func (s *Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
+
+// Folder is where a shard's files are, below the folder of all.
+func (s *Shard) Folder() string { return fmt.Sprintf("shard-%d-of-%d", s.Index, s.Count) }
+
+// IsIn says whether the shard is one of those that it counts.
+func (s *Shard) IsIn() bool { return 1 <= s.Index && s.Index <= s.Count }
 
 // FinalsSuffix is appended to the ID of a search's run to make the ID of its finals' run.
 const FinalsSuffix = "-finals"

@@ -30,6 +30,9 @@ func (r *Run) makePrintable() {
 	for i := range r.Command {
 		makePrintable(&r.Command[i])
 	}
+	if r.Shard != nil {
+		makePrintable(&r.Shard.Plan)
+	}
 	for i := range r.SelfTest {
 		makePrintable(&r.SelfTest[i].Name, &r.SelfTest[i].Found, &r.SelfTest[i].Wanted)
 	}
@@ -58,6 +61,9 @@ func (r *Run) CheckValid() error {
 		return hint.Errorf(help, "run %s without a protocol", r.ID)
 	case !isDuration(r.FloorUS):
 		return hint.Errorf(help, "run %s with a floor of %g us", r.ID, r.FloorUS)
+	case r.Shard != nil && !(r.Shard.IsIn() && 0 <= r.Shard.Problems && r.Shard.Problems <= r.Shard.All):
+		return hint.Errorf(help, "run %s with %d of %d problems as shard %s", r.ID, r.Shard.Problems, r.Shard.All,
+			r.Shard)
 	}
 	if err := r.Device.Validate(); err != nil { // its ID names a folder
 		return hint.Errorf(help, "run %s: %w", kernels.MakePrintable(r.ID, 64), err)

@@ -26,13 +26,19 @@ type Writer struct {
 	mu      sync.Mutex
 	name    string
 	file    *durable.WatchedFile
-	lock    *flock.Flock
+	lock    locker
 	broken  error // of an append that failed and could not be taken back
 	size    int64 // of what this writer has read or written
 	written int   // records
 	reader  *lineReader
 	decoder *decoder
 	records *File
+}
+
+// A locker locks a file, until it is closed.
+type locker interface {
+	TryLock() (bool, error)
+	Close() error
 }
 
 // CheckFolder makes a results folder below another if needed, and refuses one in which no file can be
@@ -54,13 +60,25 @@ func folderError(dir string, err error) error {
 // only lacks its newline gets one. It fails when another writer holds the folder, the folder cannot be
 // written, a link leads out of the folder that it is below, or the file has a bad line elsewhere.
 func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
+	return openFolder(in, below, true, newLock)
+}
+
+// OpenUnsharedWriter is OpenWriter for a folder that no other command writes to, as that of a shard. It takes a file
+// system that has no locks, and notes say so.
+func OpenUnsharedWriter(in, below string) (_ *Writer, notes Notes, err error) {
+	return openFolder(in, below, false, newLock)
+}
+
+func newLock(path string) locker { return flock.New(path, flock.SetFlag(os.O_RDONLY)) }
+
+func openFolder(in, below string, shared bool, newLock func(path string) locker) (_ *Writer, notes Notes, err error) {
 	if err := CheckFolder(in, below); err != nil {
 		return nil, nil, err
 	}
 	dir := filepath.Join(in, below)
 	w := &Writer{
 		name:    filepath.Join(dir, FileName),
-		lock:    flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDONLY)),
+		lock:    newLock(filepath.Join(dir, LockName)),
 		decoder: newDecoder(),
 	}
 	w.records = &File{Path: w.name}
@@ -75,7 +93,11 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 			w.Close()
 		}
 	}()
-	if err = w.tryLock(root, dir, below); err != nil {
+	unlocked := ""
+	if err = w.tryLock(root, dir, below); !shared && durable.CannotLock(err) {
+		unlocked, err = dir+": its file system has no locks, so start no second command there", nil
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	place := durable.Place{Root: in, Name: filepath.Join(below, FileName)}
@@ -95,6 +117,9 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
+	}
+	if unlocked != "" {
+		notes = append(notes, unlocked)
 	}
 	if unpacked {
 		notes = append(notes,
@@ -116,10 +141,11 @@ func (w *Writer) fail(err error) error {
 }
 
 // HoldFolder locks a folder for the few steps of reading a table and writing it again, and waits for
-// others who hold it so. Writers of records are not kept out. Call release to unlock.
+// others who hold it so. Writers of records are not kept out. Call release to unlock. Where
+// the file system has no locks, it returns at once.
 func HoldFolder(dir string) (release func(), err error) {
 	l := flock.New(dir, flock.SetFlag(os.O_RDONLY))
-	if err := l.Lock(); err != nil {
+	if err := l.Lock(); err != nil && !durable.CannotLock(err) {
 		return nil, hint.Errorf(durable.Help(err), "folder %s: %w", dir, durable.Cause(err))
 	}
 	return func() { l.Close() }, nil

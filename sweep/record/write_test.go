@@ -2,10 +2,12 @@ package record
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"normbench/internal/assert"
@@ -71,4 +73,25 @@ func TestHalfAppendStopsEveryLaterOne(t *testing.T) {
 	again := w.AppendAll(testRecord(run, 0))
 	assert.Equal(t, fmt.Sprint(again), fmt.Sprint(first))
 	assert.That(t, strings.Contains(hint.Of(again), "the records before this one are safe"), "%s", hint.Of(again))
+}
+
+// A lockless file has no locks: its file system has none.
+type lockless struct{}
+
+func (lockless) TryLock() (bool, error) {
+	return false, &fs.PathError{Op: "flock", Err: syscall.ENOLCK}
+}
+func (lockless) Close() error { return nil }
+
+// A folder that others share is refused where they cannot be kept out. A shard's is its own.
+func TestShardsNeedNoLocks(t *testing.T) {
+	none := func(string) locker { return lockless{} }
+	_, _, err := openFolder(t.TempDir(), ".", true, none)
+	assert.Refused(t, err, "no locks available")
+	dir := t.TempDir()
+	w, notes, err := openFolder(dir, ".", false, none)
+	assert.NoError(t, err)
+	assert.Same(t, notes, Notes{dir + ": its file system has no locks, so start no second command there"})
+	assert.NoError(t, w.AppendAll(testRun("r1")))
+	assert.NoError(t, w.Close())
 }
