@@ -70,15 +70,15 @@ func (c *OpenOptions) limit(otherwise time.Duration) time.Duration {
 type Lab struct {
 	*console.Console
 	*ref.Resolver
-	Ctx      context.Context
-	Baseline string // folder of the baseline's kernels, which the registry then holds too
-	Kernels  string // folder of the user's kernels, likewise
-	Users    []*kernels.Family
-	loader   manifest.Loader // what these are compiled with
-	Among    []string        // the peers that peer:best is among
-	Tool     string          // this program's version, for records
-	Command  []string        // the whole command line
-	Saved    string          // the file with what this command has measured; "" for none
+	Ctx          context.Context
+	Baseline     string // folder of the baseline's kernels, which the registry then holds too
+	Kernels      string // folder of the user's kernels, likewise
+	UserFamilies []*kernels.Family
+	loader       manifest.Loader // what these are compiled with
+	Among        []string        // the peers that peer:best is among
+	Tool         string          // this program's version, for records
+	Command      []string        // the whole command line
+	Saved        string          // the file with what this command has measured; "" for none
 	// Started is called when there is something to end: devices are opened.
 	Started func() bool
 	quit    func() // ends the program, as a signal does before that

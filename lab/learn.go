@@ -55,7 +55,7 @@ type LearnResult struct {
 func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	p, info := s.Coverage, s.Devices[0].Info()
 	onHost := func(f *kernels.Family) bool { return len(f.Host) > 0 }
-	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.Users, onHost) {
+	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.UserFamilies, onHost) {
 		why := errors.New("none of its families has a host stage, so none runs on a cpu")
 		if err := l.ExplainUnused(why); err != nil {
 			return nil, err

@@ -41,7 +41,7 @@ func (l *Lab) peerNames(c *OpenOptions, refs []*ref.Ref) (names []string, err er
 		l.Among = slices.DeleteFunc(slices.Clone(peers.Names),
 			func(name string) bool { return name == OnlyNamed })
 	}
-	for flag, given := range map[string]bool{"python": c.Python != "" && !manifest.UsesPython(l.Users),
+	for flag, given := range map[string]bool{"python": c.Python != "" && !manifest.UsesPython(l.UserFamilies),
 		"peer-jobs": c.Jobs >= 0} {
 		if given && len(names) == 0 {
 			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag,

@@ -34,7 +34,7 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 			return err
 		}
 	}
-	if python != "" && !peers && !manifest.UsesPython(l.Users) {
+	if python != "" && !peers && !manifest.UsesPython(l.UserFamilies) {
 		return hint.Errorf("leave it out", "--python is for kernels of Triton, and --kernels has none")
 	}
 	return nil
@@ -59,13 +59,13 @@ func (l *Lab) loadKernels(dir string, named []string) error {
 	if err != nil {
 		return err
 	}
-	l.Registry, l.Kernels, l.Users = r, dir, fs
+	l.Registry, l.Kernels, l.UserFamilies = r, dir, fs
 	return nil
 }
 
 // IsUsers says whether a variant is of a family of --kernels.
 func (l *Lab) IsUsers(v kernels.Variant) bool {
-	return slices.ContainsFunc(l.Users, func(f *kernels.Family) bool { return f.Name == v.Family })
+	return slices.ContainsFunc(l.UserFamilies, func(f *kernels.Family) bool { return f.Name == v.Family })
 }
 
 // CheckUsed refuses --kernels where nothing of the folder is among what is to be measured: the
@@ -76,7 +76,7 @@ func (l *Lab) CheckUsed(tasks []sweep.Task, info kernels.DeviceInfo) error {
 		if l.Kernels == "" || slices.ContainsFunc(t.Variants, l.IsUsers) {
 			return nil
 		}
-		for _, f := range l.Users {
+		for _, f := range l.UserFamilies {
 			why = cmp.Or(why, f.CheckServes(t.Problem), f.Refuse(t.Problem, f.Base(t.Problem, info), info))
 		}
 	}

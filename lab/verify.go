@@ -31,7 +31,7 @@ func (l *Lab) Verify(c *VerifyTask) (*verify.Verification, error) {
 		return &verify.Verification{}, hint.Errorf("use --device cpu or --device cuda",
 			"verify runs kernels, and %s has recorded times only", cmp.Or(c.Config.Device, "auto"))
 	}
-	return verify.Run(l.Ctx, l.Console, &verify.CheckRequest{Registry: l.Registry, Users: l.Users, Folder: l.Kernels,
+	return verify.Run(l.Ctx, l.Console, &verify.CheckRequest{Registry: l.Registry, Users: l.UserFamilies, Folder: l.Kernels,
 		Device: c.Device, Problems: c.Problems, Operands: l.operands(c.Refs), All: c.All, HostOnly: c.HostOnly,
 		Seed: c.Seed, Hostile: c.Hostile, Repeats: c.Repeats, Typed: c.Typed, Limit: c.Config.Timeout,
 		Helper: Helper(), Python: l.loader.Python,

@@ -14,7 +14,7 @@ import (
 	"normbench/report"
 )
 
-// An explainConfig is what the flags of explain ask for.
+// An explainConfig has the flags of explain.
 type explainConfig struct {
 	commonFlags
 	machineFlags
@@ -24,6 +24,7 @@ type explainConfig struct {
 	measure bool
 }
 
+// explainCommand makes the command explain.
 func explainCommand(e *env) *cli.Command {
 	cfg := &explainConfig{}
 	cfg.only = "one shape or problem"
@@ -56,6 +57,8 @@ func explainCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return explain(e, cfg) })
 }
 
+// explain prints how the variant of a shape or problem was chosen, without measuring anything unless
+// --measure is given.
 func explain(e *env, cfg *explainConfig) error {
 	if cfg.measure {
 		return explainMeasured(e, cfg)
@@ -76,7 +79,7 @@ func explain(e *env, cfg *explainConfig) error {
 	return report.RenderTable(e.out, table, cfg.format)
 }
 
-// explainMeasured measures the pick of one problem.
+// explainMeasured measures the variant that runs one problem, and prints its times with the explanation.
 func explainMeasured(e *env, cfg *explainConfig) error {
 	if !strings.Contains(cfg.operands[0], "/") {
 		return hint.Errorf("write one problem, such as rmsnorm/bwd/"+cfg.operands[0]+"/bf16",
@@ -108,6 +111,6 @@ func explainMeasured(e *env, cfg *explainConfig) error {
 	return report.RenderTable(e.out, table, cfg.format)
 }
 
-// knownDevices is the help of flags that take one.
+// knownDevices is the help of flags that name a device without opening it.
 const knownDevices = "`DEVICE`: cpu, h200, another name that list devices prints, or a .json file of a " +
 	"card's figures"

@@ -11,6 +11,7 @@ import (
 	"normbench/sweep/record"
 )
 
+// exportCommand makes the command export.
 func exportCommand(e *env) *cli.Command {
 	x := &commonFlags{only: "one records file or results folder"}
 	var format, out string

@@ -22,7 +22,7 @@ import (
 	"normbench/sweep/record"
 )
 
-// A gateConfig is what the flags of gate ask for.
+// A gateConfig has the flags of gate, and what prepare and checkOutBase find.
 type gateConfig struct {
 	targetFlags
 	live            liveConfig
@@ -30,14 +30,15 @@ type gateConfig struct {
 	policy, comment string
 	summary         string
 	pull            *pullrequest.PullRequest // nil where the job is for none
-	commit          string                   // of the base
-	before          string                   // the folder of kernels there
+	baseCommit      string                   // hash of the base's commit
+	baseFolder      string                   // the folder of kernels in the base's checkout
 	onCPU           bool
 }
 
-// The limit of a step's summary on GitHub, in bytes.
+// summaryLimit is GitHub's limit of a step's summary, in bytes.
 const summaryLimit = 1 << 20
 
+// gateCommand makes the command gate.
 func gateCommand(e *env) *cli.Command {
 	cfg := &gateConfig{}
 	cfg.loads = true // so that a pull request is told what is wrong with them
@@ -71,6 +72,8 @@ func gateCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return runGate(e, cfg) })
 }
 
+// runGate compares the kernels of a pull request with the base's, reports the result and returns its
+// exit code.
 func runGate(e *env, cfg *gateConfig) error {
 	if err := cfg.prepare(e); err != nil {
 		return err
@@ -97,13 +100,14 @@ func runGate(e *env, cfg *gateConfig) error {
 		list = append(list, p.Outcome)
 	}
 	o := report.Join(list)
-	if told := cfg.tell(e, o, parts); told != nil || err != nil {
-		return cmp.Or(err, told)
+	if lost := cfg.writeReports(e, o, parts); lost != nil || err != nil {
+		return cmp.Or(err, lost)
 	}
 	return exitOf(o)
 }
 
-// prepare finds the pull request, and refuses what the end of the command would refuse.
+// prepare finds the pull request and checks everything that could fail at the end: the token, the
+// summary's place. So nothing fails only after the measuring.
 func (cfg *gateConfig) prepare(e *env) (err error) {
 	if cfg.kernels == "" {
 		return hint.Errorf("name the folder of their manifests: --kernels FOLDER; `normbench init` writes a manifest",
@@ -145,7 +149,7 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 	return nil
 }
 
-// checkOutBase checks out what is compared with.
+// checkOutBase checks out the base that the kernels are compared with. The caller closes the checkout.
 func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 	if cfg.base == "" {
 		pull, err := pullrequest.FromEnv(os.Getenv) // with --comment never, too
@@ -159,11 +163,12 @@ func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.commit, cfg.before = old.Commit, old.Folder
+	cfg.baseCommit, cfg.baseFolder = old.Commit, old.Folder
 	return old, nil
 }
 
-// gateFamilies checks and compares all families. Beside an error it returns the parts that are done.
+// gateFamilies compares each family that the base has with the base's, and checks the others. On a CPU
+// it only checks all. Beside an error it returns the parts that are done.
 func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, false, nil); err != nil {
 		return nil, err
@@ -171,9 +176,9 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes
 		return nil, err
 	}
-	all := e.Users
+	families := e.UserFamilies
 	if cfg.onCPU {
-		part, err := cfg.check(e, all)
+		part, err := cfg.checkFamilies(e, families)
 		if err != nil {
 			return nil, err
 		}
@@ -182,24 +187,24 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 		}
 		return []report.GatePart{part}, nil
 	}
-	if err := e.UseBaseline(cfg.before); err != nil {
+	if err := e.UseBaseline(cfg.baseFolder); err != nil {
 		return nil, err
 	}
 	var parts []report.GatePart
 	var fresh []*kernels.Family
-	for _, f := range all {
+	for _, f := range families {
 		if !e.HasBaseline(f.Name) {
 			fresh = append(fresh, f)
 			continue
 		}
-		part, err := cfg.compare(e, f)
+		part, err := cfg.compareFamily(e, f)
 		if err != nil {
 			return parts, err
 		}
 		parts = append(parts, part)
 	}
 	for _, f := range fresh {
-		part, err := cfg.check(e, []*kernels.Family{f})
+		part, err := cfg.checkFamilies(e, []*kernels.Family{f})
 		if err != nil {
 			return parts, err
 		}
@@ -211,8 +216,9 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 	return parts, nil
 }
 
-// of returns the target for some families: their ops and passes, unless some are asked for.
-func (cfg *gateConfig) of(families []*kernels.Family) targetFlags {
+// targetFor returns the flags' target for some families: with their ops and passes, unless the flags
+// name some.
+func (cfg *gateConfig) targetFor(families []*kernels.Family) targetFlags {
 	t := cfg.targetFlags
 	var ops, passes []string
 	for _, f := range families {
@@ -227,15 +233,16 @@ func (cfg *gateConfig) of(families []*kernels.Family) targetFlags {
 	return t
 }
 
-// compare compares a family with the base's. What stays undecided is measured once more.
-func (cfg *gateConfig) compare(e *env, f *kernels.Family) (part report.GatePart, err error) {
-	c := &compareConfig{targetFlags: cfg.of([]*kernels.Family{f}), live: cfg.live}
+// compareFamily compares a family with the base's in a live comparison. It measures problems that stay
+// undecided, or whose device was not fit, once more.
+func (cfg *gateConfig) compareFamily(e *env, f *kernels.Family) (part report.GatePart, err error) {
+	c := &compareConfig{targetFlags: cfg.targetFor([]*kernels.Family{f}), live: cfg.live}
 	c.operands = []string{f.Name, f.Name}
 	run, nothing, err := fightLive(e, c)
 	if err == nil && run != nil {
 		if o := run.Outcome(); o.Kind == report.Undecided || o.Kind == report.Unfit {
 			e.Notef("%s; measuring once more", o.Reason)
-			if run, err = cfg.again(e, f, run); err == nil && run == nil {
+			if run, err = cfg.remeasure(e, f, run); err == nil && run == nil {
 				return part, fmt.Errorf("%s has no cells", f.Name)
 			}
 		}
@@ -249,9 +256,9 @@ func (cfg *gateConfig) compare(e *env, f *kernels.Family) (part report.GatePart,
 	return report.GatePart{Family: f.Name, Outcome: run.Outcome(), Comparison: run.Comparison()}, nil
 }
 
-// again measures the cells of a run again that say nothing.
-func (cfg *gateConfig) again(e *env, f *kernels.Family, run *report.LiveFile) (*report.LiveFile, error) {
-	c := &compareConfig{targetFlags: cfg.of([]*kernels.Family{f}), live: cfg.live}
+// remeasure measures those problems of a run again that have no verdict, with another seed.
+func (cfg *gateConfig) remeasure(e *env, f *kernels.Family, run *report.LiveFile) (*report.LiveFile, error) {
+	c := &compareConfig{targetFlags: cfg.targetFor([]*kernels.Family{f}), live: cfg.live}
 	c.operands = []string{f.Name, f.Name}
 	c.seed++
 	if run.Forget(); len(run.Duels) > 0 {
@@ -264,9 +271,9 @@ func (cfg *gateConfig) again(e *env, f *kernels.Family, run *report.LiveFile) (*
 	return run, err
 }
 
-// check checks families against float64.
-func (cfg *gateConfig) check(e *env, families []*kernels.Family) (part report.GatePart, err error) {
-	t := cfg.of(families)
+// checkFamilies checks the answers of families against float64, without timing.
+func (cfg *gateConfig) checkFamilies(e *env, families []*kernels.Family) (part report.GatePart, err error) {
+	t := cfg.targetFor(families)
 	var names []string
 	for _, f := range families {
 		names = append(names, f.Name)
@@ -302,17 +309,18 @@ func (cfg *gateConfig) check(e *env, families []*kernels.Family) (part report.Ga
 	return part, nil
 }
 
-// tell prints what came of it, and writes the report, the step's summary, the comment and the outputs.
-func (cfg *gateConfig) tell(e *env, o *report.GateOutcome, parts []report.GatePart) error {
+// writeReports prints the result, and writes the report, the pages, the step's summary, the job's
+// outputs and the comment on the pull request.
+func (cfg *gateConfig) writeReports(e *env, o *report.GateOutcome, parts []report.GatePart) error {
 	kind := "gate"
 	if cfg.onCPU {
 		kind = "check"
 	}
 	about := fmt.Sprintf("`%s`", filepath.ToSlash(filepath.Clean(cfg.kernels)))
-	if cfg.commit != "" {
-		about += fmt.Sprintf(" against %s (%s)", cfg.base, cfg.commit)
+	if cfg.baseCommit != "" {
+		about += fmt.Sprintf(" against %s (%s)", cfg.base, cfg.baseCommit)
 	}
-	if about += ". "; cfg.commit != "" {
+	if about += ". "; cfg.baseCommit != "" {
 		about += "A is the base's kernel, B the change's. "
 	}
 	about += "normbench " + version() + "."
@@ -365,7 +373,7 @@ func (cfg *gateConfig) tell(e *env, o *report.GateOutcome, parts []report.GatePa
 	return cfg.sendComment(e, kind+" "+filepath.ToSlash(filepath.Clean(cfg.kernels)), about, o, parts)
 }
 
-// addSummary adds the report to the step's summary.
+// addSummary appends the report to the step's summary.
 func (cfg *gateConfig) addSummary(about string, o *report.GateOutcome, parts []report.GatePart) error {
 	text, err := report.GateText("", about, o, parts, summaryLimit)
 	if err != nil {
@@ -374,7 +382,8 @@ func (cfg *gateConfig) addSummary(about string, o *report.GateOutcome, parts []r
 	return addLines(cfg.summary, text)
 }
 
-// sendComment puts the report onto the pull request. With --comment auto, a host that takes none is no error.
+// sendComment writes the report as the comment on the pull request. With --comment auto it is no error
+// that the host refuses it.
 func (cfg *gateConfig) sendComment(e *env, name, about string, o *report.GateOutcome, parts []report.GatePart) error {
 	if cfg.pull == nil || cfg.comment == "auto" && cfg.pull.CanComment() != nil {
 		return nil
@@ -393,7 +402,7 @@ func (cfg *gateConfig) sendComment(e *env, name, about string, o *report.GateOut
 	return err
 }
 
-// addLines adds text to the end of a file that a job's host reads, if there is one.
+// addLines appends text to a file that the CI host reads; no file, nothing to do.
 func addLines(file, text string) error {
 	if file == "" {
 		return nil

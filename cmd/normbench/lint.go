@@ -15,6 +15,7 @@ import (
 	"normbench/tune"
 )
 
+// lintCommand makes the command lint.
 func lintCommand(e *env) *cli.Command {
 	x := &commonFlags{}
 	var device string
@@ -33,8 +34,8 @@ func lintCommand(e *env) *cli.Command {
 	}, x, func() error { return lint(e, x.operands, device, x.format) })
 }
 
-// lint checks tuned tables. All are read before the first finding is printed, so that a name that is
-// mistyped costs no wait.
+// lint checks tuned tables and prints findings. It reads all before it checks the first, so that a
+// mistyped name costs no wait. device is the one to check for, "" for each table's own.
 func lint(e *env, files []string, device, format string) error {
 	if len(files) == 0 {
 		return hint.Errorf("`normbench lint results/*/tuned.json`, for one", "lint takes one or more files, got 0")
@@ -87,8 +88,8 @@ func lint(e *env, files []string, device, format string) error {
 	return lab.Exit(exitGate, nil)
 }
 
-// ownDevice returns the device that a table is of. A device that normbench knows replaces one that was
-// written by hand, which says less.
+// ownDevice returns the device that a table is for: by normbench's own figures where it knows the card,
+// as a table that was written by hand has fewer.
 func ownDevice(t *tune.TunedTable) kernels.DeviceInfo {
 	for _, k := range launchmap.KnownDevices() {
 		if k.ID == t.Device.ID {
@@ -98,7 +99,7 @@ func ownDevice(t *tune.TunedTable) kernels.DeviceInfo {
 	return t.Device
 }
 
-// printFindings prints the findings of a file, one a line, or that there are none.
+// printFindings prints the findings of a file, a line each, or says that there are none.
 func printFindings(e *env, file string, findings []string) {
 	for _, text := range findings {
 		fmt.Fprintf(e.out, "%s: %s\n", file, console.OneLine(text))

@@ -18,7 +18,7 @@ import (
 	"normbench/sweep/shapes"
 )
 
-// A listConfig is what the flags of the lists ask for.
+// A listConfig has the flags of the lists.
 type listConfig struct {
 	commonFlags
 	shapes, family, problem, device string
@@ -26,6 +26,7 @@ type listConfig struct {
 	plans, refused                  bool
 }
 
+// listCommand makes the command list, with a subcommand for each list.
 func listCommand(e *env) *cli.Command {
 	sub := func(name, usage string, flags func(*listConfig) []cli.Flag,
 		table func(*env, *listConfig) (*report.Table, error)) *cli.Command {
@@ -77,7 +78,7 @@ func listCommand(e *env) *cli.Command {
 	}
 }
 
-// configFlags are those of list configs.
+// configFlags makes the flags of list configs.
 func (cfg *listConfig) configFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
@@ -93,6 +94,7 @@ func (cfg *listConfig) configFlags() []cli.Flag {
 	}, cfg.kernelFlags()...)
 }
 
+// listFamilies makes the table of families with the values of their knobs.
 func listFamilies(e *env, _ *listConfig) (*report.Table, error) {
 	t := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
 	t.Drop = []string{"op,pass"} // the family says them
@@ -114,6 +116,7 @@ func listFamilies(e *env, _ *listConfig) (*report.Table, error) {
 	return t, nil
 }
 
+// listPresets makes the table of presets.
 func listPresets(*env, *listConfig) (*report.Table, error) {
 	t := report.New("", "preset", "system", "rule")
 	for _, p := range presets.All() {
@@ -122,6 +125,7 @@ func listPresets(*env, *listConfig) (*report.Table, error) {
 	return t, nil
 }
 
+// listKnobs makes the table of knobs.
 func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "key", "name", "macro", "on cpu=on_cpu", "meaning")
 	for _, k := range kernels.Knobs() {
@@ -134,7 +138,7 @@ func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
 	return t, nil
 }
 
-// listModels lists the models, or of one model each norm with its calls in a step.
+// listModels makes the table of models, or with --model that of its norms and their calls in a step.
 func listModels(_ *env, cfg *listConfig) (*report.Table, error) {
 	sel := &cfg.selection
 	if sel.Given = cfg.given; sel.Model == "" {
@@ -160,6 +164,7 @@ func listModels(_ *env, cfg *listConfig) (*report.Table, error) {
 	return report.StepTable(steps), nil
 }
 
+// listShapes makes the table of a file's groups of shapes, or of the shapes that --shapes names.
 func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "group", ">shapes", "M x N=shape")
 	t.Data = report.New("", "group", "shape", ">m", ">n")
@@ -206,6 +211,7 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	return t, nil
 }
 
+// listConfigs makes the table of a family's configs for a problem, and of the refused ones.
 func listConfigs(e *env, cfg *listConfig) (*report.Table, error) {
 	for _, name := range []string{"family", "problem"} {
 		if !cfg.given[name] { // cli's Required prints the help to standard output

@@ -20,6 +20,7 @@ import (
 	"normbench/tune"
 )
 
+// mapCommand makes the command map, which only has subcommands.
 func mapCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "map",
@@ -35,17 +36,17 @@ func mapCommand(e *env) *cli.Command {
 	}
 }
 
-// maxWidths is more than the widths of any few models.
+// maxWidths is the most numbers of --widths, more than a few models have.
 const maxWidths = 256
 
-// A mapConfig is what the flags of map show and of map export ask for.
+// A mapConfig has the flags of map show and of map export.
 type mapConfig struct {
 	commonFlags
 	shapes.Selection
 	widths, device, family, out string
 }
 
-// flags choose a part of a map: the widths, classes of problems and a device.
+// flags makes the flags that choose a part of a map: widths, classes of problems and a device.
 func (cfg *mapConfig) flags() []cli.Flag {
 	cfg.only = "one REF"
 	return slices.Concat([]cli.Flag{
@@ -59,6 +60,7 @@ func (cfg *mapConfig) flags() []cli.Flag {
 	})
 }
 
+// mapShowCommand makes the command map show.
 func mapShowCommand(e *env) *cli.Command {
 	cfg := &mapConfig{}
 	return e.command(&cli.Command{
@@ -72,6 +74,7 @@ func mapShowCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return showWidths(e, cfg) })
 }
 
+// showWidths prints the map's configs for the widths, by ranges of rows.
 func showWidths(e *env, cfg *mapConfig) error {
 	widths, err := cfg.widthList()
 	if err != nil {
@@ -87,6 +90,7 @@ func showWidths(e *env, cfg *mapConfig) error {
 	return report.RenderTable(e.out, report.WidthsTable(book, cfg.operands[0], classes, widths), cfg.format)
 }
 
+// mapExportCommand makes the command map export.
 func mapExportCommand(e *env) *cli.Command {
 	cfg := &mapConfig{}
 	cfg.files = []*string{&cfg.out}
@@ -106,6 +110,7 @@ func mapExportCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return exportMap(e, cfg) })
 }
 
+// exportMap writes the map as code, to standard output or a file.
 func exportMap(e *env, cfg *mapConfig) error {
 	if cfg.format == "" {
 		return hint.Errorf("add --format "+strings.Join(launchmap.Formats, ", --format "), "map export needs --format")
@@ -129,7 +134,7 @@ func exportMap(e *env, cfg *mapConfig) error {
 	return e.Write(durable.Place{Name: cfg.out}, text)
 }
 
-// widthList reads --widths.
+// widthList reads --widths, each width once.
 func (cfg *mapConfig) widthList() (widths []int64, err error) {
 	const help = "use whole numbers with commas, such as --widths 4096,5120"
 	if cfg.widths == "" {
@@ -155,8 +160,8 @@ func (cfg *mapConfig) widthList() (widths []int64, err error) {
 	return widths, nil
 }
 
-// classes lists the classes of problems that the flags choose. Without an option an export has
-// those of all options.
+// classes lists the classes of problems that the flags choose. An export without an option flag has the
+// classes of all options.
 func (cfg *mapConfig) classes(export bool) (list []launchmap.Class, err error) {
 	ps, err := cfg.LayOut(shapes.Shape{M: 16, N: 128})
 	if err != nil {
@@ -178,8 +183,8 @@ func (cfg *mapConfig) classes(export bool) (list []launchmap.Class, err error) {
 	return list, nil
 }
 
-// book opens the map of the command's REF on the device of the flags, with the classes that the flags
-// choose; of the map of one family, with those of its op and pass.
+// book opens the map of the command's REF on the device of the flags, and lists the classes that the
+// flags choose; for the map of one family only those of its op and pass.
 func (cfg *mapConfig) book(e *env, export bool) (*launchmap.Book, []launchmap.Class, error) {
 	classes, err := cfg.classes(export)
 	if err != nil {

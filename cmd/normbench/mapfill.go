@@ -18,12 +18,13 @@ import (
 	"normbench/tune/learn"
 )
 
-// A fillConfig is what the flags of map fill ask for.
+// A fillConfig has the flags of map fill.
 type fillConfig struct {
 	commonFlags
 	out, prior, family string
 }
 
+// mapFillCommand makes the command map fill.
 func mapFillCommand(e *env) *cli.Command {
 	cfg := &fillConfig{}
 	cfg.files, cfg.first = []*string{&cfg.out}, firstMap
@@ -49,9 +50,10 @@ func mapFillCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return fillMap(e, cfg) })
 }
 
-// firstMap returns the table of a map.
+// firstMap makes an empty table of a map, by which --columns is checked before the wait.
 func firstMap() *report.Table { return report.MapTable(&launchmap.Map{}) }
 
+// fillMap fills a map from records, writes it into the tuned table of --out and prints its table.
 func fillMap(e *env, cfg *fillConfig) error {
 	out := cfg.out
 	if len(cfg.operands) == 0 {
@@ -99,8 +101,8 @@ func fillMap(e *env, cfg *fillConfig) error {
 	return showMap(e, &lab.LearnResult{Map: m, Data: d}, &cfg.commonFlags, nil)
 }
 
-// showMap prints what the cells of a map rest on, with the table of an audit behind it if there is one, and
-// writes it as a page.
+// showMap prints the table of a map, which says what its cells rest on, then that of an audit if there
+// is one. It also writes the page of --html.
 func showMap(e *env, got *lab.LearnResult, x *commonFlags, audit *report.Table, more ...report.Fact) error {
 	t := report.MapTable(got.Map)
 	for _, line := range report.Timer(got.Data.Runs) {

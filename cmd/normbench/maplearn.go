@@ -14,13 +14,14 @@ import (
 	"normbench/sweep/shapes"
 )
 
+// priorFlag makes the flag --prior, with its default.
 func priorFlag(to *string, value string) cli.Flag {
 	return &cli.StringFlag{Destination: to, Name: "prior",
 		Usage: "answer where nothing was measured: auto (this program's default), none (the analytic " +
 			"base), or the map of a tuned `FILE`", Value: value}
 }
 
-// A learnConfig is what the flags of map learn ask for.
+// A learnConfig has the flags of map learn.
 type learnConfig struct {
 	targetFlags
 	budget                     time.Duration
@@ -28,6 +29,7 @@ type learnConfig struct {
 	bounds, prior, out, family string
 }
 
+// mapLearnCommand makes the command map learn.
 func mapLearnCommand(e *env) *cli.Command {
 	cfg := &learnConfig{}
 	cfg.first = firstMap
@@ -60,6 +62,7 @@ func mapLearnCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return runLearn(e, cfg) })
 }
 
+// runLearn learns a map on the devices, prints its table and, with --audit, that of the audit.
 func runLearn(e *env, cfg *learnConfig) error {
 	domain := shapes.DefaultDomain
 	if cfg.bounds != "" {
