@@ -19,7 +19,7 @@ import (
 	"normbench/kernels/families/reference"
 )
 
-// A Device runs CTAs on GOMAXPROCS goroutines.
+// A Device is the CPU as a kernels.Device: it runs CTAs on GOMAXPROCS goroutines.
 type Device struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
@@ -27,14 +27,15 @@ type Device struct {
 	flush    []uint64
 }
 
-// A LaunchFunc does one launch on host memory, which has a buffer for each name among its
-// arguments. A launch that fails is a *kernels.Failure. A check has several runs, from 0 on.
+// A LaunchFunc runs one launch on host memory, which has a buffer for each name among its arguments. A
+// launch that fails returns a *kernels.Failure. run counts the runs of a check from 0.
 type LaunchFunc func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory, run int) error
 
-// CacheVariable sets the size of the last-level cache, in place of the one that New finds.
+// CacheVariable names the environment variable that sets the size of the last-level cache, in place of
+// the one that New finds.
 const CacheVariable = "NORMBENCH_CPU_CACHE"
 
-// Open is New with what CacheVariable says.
+// Open opens the CPU as New does, with the cache size of CacheVariable if it is set.
 func Open(r *kernels.Registry) (*Device, error) {
 	d, text := New(r), os.Getenv(CacheVariable)
 	if text == "" {
@@ -47,7 +48,7 @@ func Open(r *kernels.Registry) (*Device, error) {
 	return d.WithCache(n), nil
 }
 
-// New opens the cpu device.
+// New opens the CPU, with the cache and memory that the system reports.
 func New(r *kernels.Registry) *Device {
 	cores := runtime.GOMAXPROCS(0)
 	model := modelName()
@@ -66,14 +67,14 @@ func New(r *kernels.Registry) *Device {
 	}
 }
 
-// WithCache takes the last-level cache to be of n bytes.
+// WithCache sets the size of the last-level cache to n bytes, and returns d.
 func (d *Device) WithCache(n int64) *Device {
 	d.info.CacheBytes = n
 	return d
 }
 
-// As opens a device that stands for another one: plans are made for info, and launch does
-// what their host stages would.
+// As opens a device that stands for another one: plans are made for info, and launch does the work of
+// their kernels. The emulator is one.
 func As(r *kernels.Registry, info kernels.DeviceInfo, launch LaunchFunc) *Device {
 	return &Device{registry: r, info: info, launch: launch}
 }
@@ -104,8 +105,9 @@ func (d *Device) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs)
 	}
 }
 
+// open draws the inputs of p and computes its answers.
 func (d *Device) open(p kernels.Problem, in kernels.Inputs) *bench {
-	b := &bench{d: d, p: p, in: in, mem: reference.Inputs(p, in), drawn: map[string]*kernels.Memory{}}
+	b := &bench{device: d, problem: p, in: in, mem: reference.Inputs(p, in), drawn: map[string]*kernels.Memory{}}
 	b.want = reference.ComputeGroundTruth(p, b.mem)
 	b.tol = map[string]reference.Tolerance{}
 	for _, t := range p.Tensors() {
@@ -126,17 +128,19 @@ func (d *Device) open(p kernels.Problem, in kernels.Inputs) *bench {
 	return b
 }
 
+// A bench is a problem that the CPU has open.
 type bench struct {
-	d     *Device
-	p     kernels.Problem
-	in    kernels.Inputs
-	mem   map[string]*kernels.Memory
-	drawn map[string]*kernels.Memory // the inputs once more, which no variant gets hold of
-	want  reference.GroundTruth
-	tol   map[string]reference.Tolerance
+	device  *Device
+	problem kernels.Problem
+	in      kernels.Inputs
+	mem     map[string]*kernels.Memory
+	drawn   map[string]*kernels.Memory // the inputs once more, which no variant gets hold of
+	want    reference.GroundTruth
+	tol     map[string]reference.Tolerance
 }
 
-// restoreInputs names the inputs that a run has changed, in order, and puts them back.
+// restoreInputs finds the inputs that a run has changed, puts them back and returns their names in
+// order.
 func (b *bench) restoreInputs() (changed []string) {
 	for name, drawn := range b.drawn {
 		if !bytes.Equal(b.mem[name].Bytes, drawn.Bytes) {
@@ -148,7 +152,7 @@ func (b *bench) restoreInputs() (changed []string) {
 	return changed
 }
 
-// A preparedVariant has its plan and scratch at hand.
+// A preparedVariant is a variant with its plan and its memory.
 type preparedVariant struct {
 	family *kernels.Family
 	config kernels.Config
@@ -159,13 +163,14 @@ type preparedVariant struct {
 	turn   int                // the run of a check
 }
 
+// prepare makes a variant's plan and allocates its scratch.
 func (b *bench) prepare(v kernels.Variant) (*preparedVariant, error) {
-	f, v, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
+	f, v, plan, err := b.device.registry.Resolve(b.problem, v, b.device.info)
 	if err != nil {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
 	b.makeSavedTensors(plan)
-	r := &preparedVariant{family: f, config: v.Config, plan: plan, launch: b.d.launch,
+	r := &preparedVariant{family: f, config: v.Config, plan: plan, launch: b.device.launch,
 		mem: map[string]*kernels.Memory{}}
 	for name := range b.mem {
 		r.mem[name] = b.mem[plan.Buffer(name)]
@@ -174,28 +179,28 @@ func (b *bench) prepare(v kernels.Variant) (*preparedVariant, error) {
 		r.mem[s.Name] = kernels.NewMemory(s.DType, s.Elems)
 		r.mem[s.Name].Poison()
 	}
-	for range b.d.info.SMs {
-		r.runs = append(r.runs, &kernels.HostRun{Problem: b.p, Mem: r.mem})
+	for range b.device.info.SMs {
+		r.runs = append(r.runs, &kernels.HostRun{Problem: b.problem, Mem: r.mem})
 	}
 	return r, nil
 }
 
-// makeSavedTensors makes the tensors that the forward has saved beside the inputs, if the plan asks for them.
+// makeSavedTensors computes the tensors that the forward has saved beside the inputs, if the plan takes
+// them.
 func (b *bench) makeSavedTensors(plan kernels.Plan) {
-	if b.p.Pass != kernels.Bwd || !plan.Takes("y") || b.mem["y"] != nil {
+	if b.problem.Pass != kernels.Bwd || !plan.Takes("y") || b.mem["y"] != nil {
 		return
 	}
-	if b.p.Bias {
-		b.mem["b"] = reference.BiasOf(b.p).Fill(b.in)
+	if b.problem.Bias {
+		b.mem["b"] = reference.BiasOf(b.problem).Fill(b.in)
 		b.drawn["b"] = b.mem["b"].Clone()
 	}
-	b.mem["y"] = reference.SavedOutput(b.p, b.mem, b.mem["b"])
+	b.mem["y"] = reference.SavedOutput(b.problem, b.mem, b.mem["b"])
 	b.drawn["y"] = b.mem["y"].Clone()
 }
 
-// run does one launch: its CTAs are dealt to the goroutines one by one, as
-// a GPU deals them to its SMs.
-func (r *preparedVariant) run(ctx context.Context, l *kernels.Launch) error {
+// runLaunch runs one launch. It deals CTAs to the goroutines one by one, as a GPU deals them to its SMs.
+func (r *preparedVariant) runLaunch(ctx context.Context, l *kernels.Launch) error {
 	if l.Entry == kernels.Memset {
 		clear(r.mem[l.Args[0].Name].Bytes[:l.Args[1].Int])
 		return nil
@@ -231,26 +236,27 @@ func (r *preparedVariant) run(ctx context.Context, l *kernels.Launch) error {
 	return nil
 }
 
-func (r *preparedVariant) runAll(ctx context.Context) error {
+// runLaunches runs all launches of the plan in order.
+func (r *preparedVariant) runLaunches(ctx context.Context) error {
 	for i := range r.plan.Launches {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.run(ctx, &r.plan.Launches[i]); err != nil {
+		if err := r.runLaunch(ctx, &r.plan.Launches[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restore copies inputs to where the variant writes over them.
+// restore copies inputs into the outputs that the variant writes in their place.
 func (b *bench) restore(r *preparedVariant) {
 	for _, o := range r.plan.Inplace {
 		copy(b.mem[o.Output].Bytes, b.mem[o.Input].Bytes)
 	}
 }
 
-// poison fills outputs and scratch with NaN.
+// poison fills outputs and scratch with NaN, so that what a variant does not write shows.
 func (b *bench) poison(r *preparedVariant) {
 	for name := range b.tol {
 		r.mem[name].Poison()
@@ -260,16 +266,16 @@ func (b *bench) poison(r *preparedVariant) {
 	}
 }
 
-// written are the outputs that have an answer and that the variant writes.
-func (b *bench) written(r *preparedVariant, want reference.GroundTruth) []kernels.Tensor {
-	return slices.DeleteFunc(b.p.Tensors(), func(t kernels.Tensor) bool {
+// writtenTensors lists the outputs that have an answer and that the variant writes.
+func (b *bench) writtenTensors(r *preparedVariant, want reference.GroundTruth) []kernels.Tensor {
+	return slices.DeleteFunc(b.problem.Tensors(), func(t kernels.Tensor) bool {
 		return t.Role != kernels.Output || want.Values[t.Name] == nil || !r.family.Writes(t.Name)
 	})
 }
 
-// compare holds the outputs against their answers.
+// compare compares the outputs with their answers.
 func (b *bench) compare(r *preparedVariant, want reference.GroundTruth) (checks []kernels.OutputCheck) {
-	for _, t := range b.written(r, want) {
+	for _, t := range b.writtenTensors(r, want) {
 		tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name)
 		checks = append(checks, reference.Compare(t, b.mem[t.Name], want.Values[t.Name], want.Scale[t.Name], tol,
 			b.in.Draw))
@@ -286,7 +292,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	}
 	want := b.want
 	if r.family.Stream {
-		want = reference.ComputeStreamTruth(b.p, b.mem)
+		want = reference.ComputeStreamTruth(b.problem, b.mem)
 	}
 	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten,
 		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
@@ -295,10 +301,10 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 		b.poison(r)
 		b.restore(r)
 		r.turn = run
-		if err := r.runAll(ctx); err != nil {
+		if err := r.runLaunches(ctx); err != nil {
 			return kernels.Check{}, err
 		}
-		for _, t := range b.written(r, want) {
+		for _, t := range b.writtenTensors(r, want) {
 			if got := b.mem[t.Name]; run > 0 {
 				c.Differing += got.Differing(first[t.Name])
 			} else if c.Digest += got.Digest() >> 11; c.Repeats > 1 { // whole in a JSON number, sums of nine too
@@ -339,7 +345,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 				Seconds: make([]float64, o.Samples)})
 		}
 	}
-	checked := !r.family.Stream && r.plan.Writes(b.p)
+	checked := !r.family.Stream && r.plan.Writes(b.problem)
 	for i := range o.Samples {
 		if err := ctx.Err(); err != nil {
 			return kernels.Timing{}, err
@@ -348,11 +354,11 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 			b.poison(r)
 		}
 		b.restore(r)
-		b.d.flushCache(o.Flush)
+		b.device.flushCache(o.Flush)
 		start := time.Now()
 		last := start
 		for j := range r.plan.Launches {
-			if err := r.run(ctx, &r.plan.Launches[j]); err != nil {
+			if err := r.runLaunch(ctx, &r.plan.Launches[j]); err != nil {
 				return kernels.Timing{}, err
 			}
 			if o.Stages {
@@ -377,8 +383,8 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 // Close implements kernels.Bench.
 func (b *bench) Close() error { return nil }
 
-// flushCache writes n bytes, one word in each cache line, on all cores, so
-// that nothing of the problem is left in the last-level cache.
+// flushCache writes n bytes, one word in each cache line, on all cores, so that nothing of the problem
+// is left in the last-level cache.
 func (d *Device) flushCache(n int64) {
 	if int64(len(d.flush)) < n/8 {
 		d.flush = make([]uint64, n/8)

@@ -14,18 +14,18 @@ import (
 
 const fallbackCache = 64 << 20
 
-// cachePerCore is the most that a last-level cache is taken to be, for each core: few processors
-// have more. A virtual machine of two cores is told of all of its host's L3, of which others have
-// the rest; with twice 480 MiB written before each sample a sweep of the smoke group took 4
-// minutes, with twice 32 it takes 10 seconds.
+// cachePerCore is the most bytes per core that the last-level cache is taken to have: few processors
+// have more. A virtual machine of two cores is told of all of its host's L3, of which others have the
+// rest. With twice 480 MiB written before each sample a sweep of the smoke group took 4 minutes, with
+// twice 32 it takes 10 seconds.
 const cachePerCore = 16 << 20
 
-// modelName is the processor's name, or its architecture.
+// modelName returns the processor's name, or its architecture.
 func modelName() string {
 	return cmp.Or(procField("/proc/cpuinfo", "model name"), runtime.GOARCH)
 }
 
-// procField reads what a file of the operating system says first under a name, or "".
+// procField returns the first value under a name in a file of the operating system, "" if there is none.
 func procField(file, name string) string {
 	data, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(data)) {
@@ -36,7 +36,7 @@ func procField(file, name string) string {
 	return ""
 }
 
-// lastLevelCache is the size of the largest cache of core 0 in bytes.
+// lastLevelCache returns the size of the largest cache of core 0 in bytes.
 func lastLevelCache() int64 {
 	sizes, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
 	var largest int64
@@ -66,7 +66,7 @@ func ParseSize(s string) int64 {
 	return n << shift
 }
 
-// memoryBytes is the memory of the machine, or 0 where nothing tells it.
+// memoryBytes returns the memory of the machine in bytes, 0 where nothing tells it.
 func memoryBytes() int64 {
 	return ParseSize(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB") + "K")
 }

@@ -16,25 +16,25 @@ import (
 	"normbench/kernels/families/reference"
 )
 
-// bench is a problem on the GPU.
+// A bench is a problem that the GPU has open.
 type bench struct {
-	d        *Device
-	p        kernels.Problem
-	in       kernels.Inputs
-	mem      map[string]driver.Ptr // tensors; a band follows each output
-	want     map[string]driver.Ptr // float64 answers
-	tol      map[string]reference.Tolerance
-	scale    scales                // of the answers' terms
-	first    map[string]driver.Ptr // outputs of a first run, for comparing bits
-	results  driver.Ptr            // what a check finds: see results
-	drawn    map[string]uint64     // fingerprints of the inputs as they were drawn, once asked for
-	moved    map[string]driver.Ptr // answers of the stream, once asked for, and the scale of their rows
-	programs map[kernels.Variant]*program
-	modules  []*driver.Module
+	d       *Device
+	p       kernels.Problem
+	in      kernels.Inputs
+	mem     map[string]driver.Ptr // tensors; a band follows each output
+	want    map[string]driver.Ptr // float64 answers
+	tol     map[string]reference.Tolerance
+	scale   scales                // of the answers' terms
+	first   map[string]driver.Ptr // outputs of a first run, for comparing bits
+	results driver.Ptr            // what a check finds: see results
+	drawn   map[string]uint64     // fingerprints of the inputs as they were drawn, once asked for
+	moved   map[string]driver.Ptr // answers of the stream, once asked for, and the scale of their rows
+	loaded  map[kernels.Variant]*loadedVariant
+	modules []*driver.Module
 }
 
-// Open implements kernels.Device. Inputs and answers are made on the GPU; the
-// conformance suite holds them against package reference.
+// Open implements kernels.Device. Inputs and answers are made on the GPU; the conformance suite compares
+// them with package reference.
 func (d *Device) Open(_ context.Context, p kernels.Problem, in kernels.Inputs) (kernels.Bench, error) {
 	if err := p.CheckFits(d.info); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, in kernels.Inputs) (
 		for {
 			b = &bench{d: d, p: p, in: in, mem: map[string]driver.Ptr{},
 				want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
-				tol: map[string]reference.Tolerance{}, programs: map[kernels.Variant]*program{}}
+				tol: map[string]reference.Tolerance{}, loaded: map[kernels.Variant]*loadedVariant{}}
 			err := b.open()
 			if err == nil {
 				return nil
@@ -52,7 +52,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, in kernels.Inputs) (
 			b.free()
 			var de *driver.Error
 			if !errors.As(err, &de) || de.Code != driver.CodeOutOfMemory {
-				return d.fail(err)
+				return d.toFailure(err)
 			}
 			if d.scratch.ptr == 0 {
 				return hint.Errorf("choose smaller shapes, or free the GPU's memory",
@@ -60,7 +60,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, in kernels.Inputs) (
 			}
 			// Once more without what variants of an earlier problem needed.
 			if err := d.ctx.Free(d.scratch.ptr); err != nil {
-				return d.fail(err)
+				return d.toFailure(err)
 			}
 			d.scratch = buffer{}
 		}
@@ -72,6 +72,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, in kernels.Inputs) (
 	return b, nil
 }
 
+// open allocates the problem's tensors, draws its inputs and computes its answers.
 func (b *bench) open() error {
 	d, p := b.d, b.p
 	alloc := func(m map[string]driver.Ptr, name string, bytes int64) error {
@@ -110,10 +111,10 @@ func (b *bench) open() error {
 			b.tol[t.Name] = reference.ToleranceFor(p, t)
 		}
 	}
-	if err := d.inputs(p, b.in, b.mem); err != nil {
+	if err := d.drawInputs(p, b.in, b.mem); err != nil {
 		return err
 	}
-	if err := d.answers(p, b.mem, b.want, &b.scale); err != nil {
+	if err := d.computeAnswers(p, b.mem, b.want, &b.scale); err != nil {
 		return err
 	}
 	if err := b.saveStatistics(); err != nil {
@@ -122,7 +123,7 @@ func (b *bench) open() error {
 	return d.stream.Synchronize()
 }
 
-// saveStatistics rounds the answers that a forward has saved for a backward.
+// saveStatistics rounds the statistics that a forward saves to fp32, as inputs of a backward.
 func (b *bench) saveStatistics() error {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output || b.want[t.Name] == 0 {
@@ -137,9 +138,9 @@ func (b *bench) saveStatistics() error {
 	return nil
 }
 
-// redraw puts all inputs back.
+// redraw fills all inputs anew, after a run has changed one.
 func (b *bench) redraw() error {
-	if err := b.d.inputs(b.p, b.in, b.mem); err != nil {
+	if err := b.d.drawInputs(b.p, b.in, b.mem); err != nil {
 		return err
 	}
 	if err := b.saveStatistics(); err != nil || b.mem["y"] == 0 || b.p.Pass != kernels.Bwd {
@@ -148,7 +149,7 @@ func (b *bench) redraw() error {
 	return b.d.savedOutput(b.p, b.in, b.mem)
 }
 
-// free gives everything back.
+// free frees all memory and modules of the problem.
 func (b *bench) free() {
 	for _, m := range b.modules {
 		m.Unload()
@@ -169,8 +170,8 @@ func (b *bench) Close() error {
 	})
 }
 
-// A program is a variant, compiled and loaded.
-type program struct {
+// A loadedVariant is a variant whose code is compiled and loaded.
+type loadedVariant struct {
 	family   *kernels.Family
 	config   kernels.Config
 	launches []loadedLaunch
@@ -182,10 +183,10 @@ type program struct {
 	hashes   []byte  // of its outputs, 8 bytes each, once they were found right
 }
 
-// prepare makes a variant ready. It waits for its compilation off the driver's
-// thread.
-func (b *bench) prepare(v kernels.Variant) (*program, error) {
-	if r, ok := b.programs[v]; ok {
+// prepare compiles and loads a variant, or returns the loaded one. It waits for the compiler off the
+// driver's thread.
+func (b *bench) prepare(v kernels.Variant) (*loadedVariant, error) {
+	if r, ok := b.loaded[v]; ok {
 		return r, nil
 	}
 	f, full, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
@@ -193,12 +194,12 @@ func (b *bench) prepare(v kernels.Variant) (*program, error) {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
 	b.d.compile.start(plan)
-	if err := b.d.call(func() error { return b.d.fail(b.makeSaved(plan)) }); err != nil {
+	if err := b.d.call(func() error { return b.d.toFailure(b.makeSaved(plan)) }); err != nil {
 		return nil, err
 	}
 	plan.Launches = slices.Clone(plan.Launches)
-	r := &program{family: f, config: full.Config, plan: plan, offsets: map[string]int64{}}
-	r.place(plan.Scratch)
+	r := &loadedVariant{family: f, config: full.Config, plan: plan, offsets: map[string]int64{}}
+	r.placeScratch(plan.Scratch)
 	counted := map[*nvrtc.Binary]bool{} // launches may share a unit
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
@@ -222,23 +223,23 @@ func (b *bench) prepare(v kernels.Variant) (*program, error) {
 			counted[binary] = true
 			r.compile += binary.CompileSeconds
 		}
-		if err := r.complete(binary, l); err != nil {
+		if err := r.completeLaunch(binary, l); err != nil {
 			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
 		}
 		err = b.d.call(func() error {
 			ld, err := b.load(binary, b.d.keepApart(l))
 			r.launches = append(r.launches, ld)
-			return b.d.fail(err)
+			return b.d.toFailure(err)
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	b.programs[v] = r
+	b.loaded[v] = r
 	return r, nil
 }
 
-// load loads a launch's code.
+// load loads the code of one launch and checks that the device can run it.
 func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, error) {
 	ld := loadedLaunch{stage: l.Stage, symbol: binary.Symbol(l.Entry)}
 	m, err := b.d.ctx.LoadModule(binary.Cubin)
@@ -256,19 +257,19 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, err
 	if l.Cluster > 1 {
 		ld.step.Cluster = [3]int{l.Cluster, 1, 1}
 	}
-	ld.res, err = b.d.resources(fn, l)
+	ld.res, err = b.d.checkResources(fn, l)
 	ld.res.Spill = binary.Kernels[ld.symbol].SpillStoreBytes
 	return ld, err
 }
 
-// A scratchEnd is where a buffer ends in the device's scratch.
+// A scratchEnd is the place where a buffer ends in the device's scratch.
 type scratchEnd struct {
 	name string
 	at   int64
 }
 
-// place gives scratch buffers their places, each with a band behind it.
-func (r *program) place(scratch []kernels.Scratch) {
+// placeScratch gives each scratch buffer a place in the device's scratch, with a band behind it.
+func (r *loadedVariant) placeScratch(scratch []kernels.Scratch) {
 	for _, s := range scratch {
 		r.offsets[s.Name] = r.scratch
 		r.ends = append(r.ends, scratchEnd{s.Name, r.scratch + s.Bytes()})
@@ -276,20 +277,22 @@ func (r *program) place(scratch []kernels.Scratch) {
 	}
 }
 
-// complete has a launch as its compiled kernel takes it.
-func (r *program) complete(b *nvrtc.Binary, l *kernels.Launch) error {
+// completeLaunch sets what a compiled Triton kernel says of its own launch, and checks the arguments of
+// others.
+func (r *loadedVariant) completeLaunch(b *nvrtc.Binary, l *kernels.Launch) error {
 	if b.Meta == nil {
 		return CheckArgs(b, l)
 	}
 	whole, scratch, err := triton.Complete(b, *l)
 	if err == nil {
 		*l = whole
-		r.place(scratch)
+		r.placeScratch(scratch)
 	}
 	return err
 }
 
-// keepApart is the launch with the shared memory that keeps its CTAs apart.
+// keepApart returns the launch with so much shared memory that no two of its CTAs are on one SM, if it
+// asks for that.
 func (d *Device) keepApart(l *kernels.Launch) *kernels.Launch {
 	if !l.Apart {
 		return l
@@ -299,8 +302,8 @@ func (d *Device) keepApart(l *kernels.Launch) *kernels.Launch {
 	return &apart
 }
 
-// resources reads what a launch takes, and refuses what cannot run at all.
-func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resource, error) {
+// checkResources reads the resources that a launch takes, and refuses one that cannot run at all.
+func (d *Device) checkResources(f driver.Function, l *kernels.Launch) (kernels.Resource, error) {
 	res := kernels.Resource{Stage: l.Stage, Threads: l.Block, CTAs: l.Grid[0] * l.Grid[1] * l.Grid[2]}
 	regs, local, shared, maxThreads, err := f.Attributes()
 	if err != nil {
@@ -357,13 +360,13 @@ func (d *Device) isHopper() bool { return d.ctx.Info().Major >= 9 }
 // portableCluster is the largest cluster that every device with clusters runs.
 const portableCluster = 8
 
-// makeSaved makes what else the forward has saved, if the plan asks for it.
+// makeSaved computes the tensors that the forward has saved beside the inputs, if the plan takes them.
 func (b *bench) makeSaved(plan kernels.Plan) error {
 	if b.p.Pass != kernels.Bwd || !plan.Takes("y") || b.mem["y"] != 0 {
 		return nil
 	}
 	mem := maps.Clone(b.mem)
-	made, err := b.d.tensors(b.p.SavedTensors(), func(t kernels.Tensor) int64 { return t.Bytes() })
+	made, err := b.d.allocTensors(b.p.SavedTensors(), func(t kernels.Tensor) int64 { return t.Bytes() })
 	if err != nil {
 		return err
 	}
@@ -377,8 +380,8 @@ func (b *bench) makeSaved(plan kernels.Plan) error {
 	return nil
 }
 
-// bind points the arguments of launch i at the tensors.
-func (b *bench) bind(r *program, i int, step *driver.Command) {
+// bind sets the arguments of launch i to the addresses of its buffers.
+func (b *bench) bind(r *loadedVariant, i int, step *driver.Command) {
 	address := func(buffer string) uint64 { return b.address(r.plan.Buffer(buffer), r.offsets) }
 	slots := step.Args
 	for _, a := range r.plan.Launches[i].Args {
@@ -395,7 +398,7 @@ func (b *bench) bind(r *program, i int, step *driver.Command) {
 	}
 }
 
-// address returns where a buffer lies: 0 for the null pointer "".
+// address returns the address of a buffer, 0 for the null pointer "".
 func (b *bench) address(buffer string, scratch map[string]int64) uint64 {
 	if off, ok := scratch[buffer]; ok {
 		return uint64(b.d.scratch.ptr) + uint64(off)
@@ -403,10 +406,9 @@ func (b *bench) address(buffer string, scratch map[string]int64) uint64 {
 	return uint64(b.mem[buffer])
 }
 
-// current is prepare, for a context that still stands. Arguments are bound at each visit: to make
-// room for another variant the scratch may have moved since the last, also where that variant
-// then could not run.
-func (b *bench) current(v kernels.Variant) (*program, error) {
+// prepareBound prepares a variant and binds its arguments, if the context is not lost. It binds at each
+// visit, as the scratch may have moved since the last, to make room for another variant.
+func (b *bench) prepareBound(v kernels.Variant) (*loadedVariant, error) {
 	if b.d.lost != nil {
 		return nil, &kernels.Failure{Status: kernels.StatusLaunch,
 			Reason: "the GPU's context was lost: " + b.d.lost.Error(), Broken: true}
@@ -415,7 +417,7 @@ func (b *bench) current(v kernels.Variant) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = b.d.call(func() error { return b.d.fail(b.d.grow(&b.d.scratch, r.scratch)) })
+	err = b.d.call(func() error { return b.d.toFailure(b.d.grow(&b.d.scratch, r.scratch)) })
 	if err != nil {
 		return nil, err
 	}

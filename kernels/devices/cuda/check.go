@@ -18,7 +18,7 @@ import (
 
 // Check implements kernels.Bench.
 func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
-	r, err := b.current(v)
+	r, err := b.prepareBound(v)
 	if err != nil {
 		return kernels.Check{}, err
 	}
@@ -33,7 +33,7 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	err = b.d.call(func() error {
 		start := time.Now()
 		defer func() { c.Busy = time.Since(start).Seconds() }()
-		return b.d.fail(b.check(r, &c))
+		return b.d.toFailure(b.check(r, &c))
 	})
 	return c, err
 }
@@ -48,13 +48,14 @@ const (
 	maxBands   = 64
 )
 
-// results is where a check's findings lie in device memory, in bytes from the start.
+// A results says where the findings of a check lie in device memory, in bytes from the start.
 type results struct {
 	hashes, inputs, bands, differing, size int64
 }
 
 const resultsBytes = maxOutputs*(outcomeBytes+8) + 8*(maxInputs+maxBands) + 8
 
+// layOutResults places the findings of a check of so many outputs, inputs and bands.
 func layOutResults(outs, inputs, bands int) (l results) {
 	l.hashes = int64(outs) * outcomeBytes
 	l.inputs = l.hashes + 8*int64(outs)
@@ -64,13 +65,14 @@ func layOutResults(outs, inputs, bands int) (l results) {
 	return l
 }
 
-func (b *bench) check(r *program, c *kernels.Check) error {
+// check runs a variant, compares its outputs and looks for changed inputs and writes behind buffers.
+func (b *bench) check(r *loadedVariant, c *kernels.Check) error {
 	d := b.d
-	outs, want, err := b.outputs(r)
+	outs, want, err := b.writtenTensors(r)
 	if err != nil {
 		return err
 	}
-	inputs, bands := b.inputs(), b.bands(r)
+	inputs, bands := b.inputTensors(), b.bands(r)
 	if err := b.fingerprintInputs(inputs); err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 		steps = append(steps, b.lookBehind(bands, b.results+driver.Ptr(at.bands))...)
 	}
 	raw := make([]byte, at.size)
-	if err := b.read(steps, raw); err != nil {
+	if err := b.runAndRead(steps, raw); err != nil {
 		return err
 	}
 	number := func(off int64, i int) uint64 { return binary.LittleEndian.Uint64(raw[off+8*int64(i):]) }
@@ -135,8 +137,8 @@ func (b *bench) check(r *program, c *kernels.Check) error {
 	return err
 }
 
-// inputs lists the problem's inputs that are on the device.
-func (b *bench) inputs() (list []kernels.Tensor) {
+// inputTensors lists the problem's inputs.
+func (b *bench) inputTensors() (list []kernels.Tensor) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Input {
 			list = append(list, t)
@@ -152,12 +154,12 @@ func (b *bench) inputs() (list []kernels.Tensor) {
 	return list
 }
 
-// fingerprint adds a tensor's fingerprint to sum.
+// fingerprint makes the command that adds a tensor's fingerprint to sum.
 func (b *bench) fingerprint(t kernels.Tensor, sum driver.Ptr) driver.Command {
 	return b.d.commandOver(b.d.support.fingerprint, (t.Bytes()+15)/16, uint64(b.mem[t.Name]), uint64(t.Bytes()), uint64(sum))
 }
 
-// fingerprintInputs takes the fingerprints of the inputs as they were drawn, once.
+// fingerprintInputs computes the fingerprints of the inputs as they were drawn, once.
 func (b *bench) fingerprintInputs(inputs []kernels.Tensor) error {
 	if b.drawn != nil {
 		return nil
@@ -167,7 +169,7 @@ func (b *bench) fingerprintInputs(inputs []kernels.Tensor) error {
 	for i, t := range inputs {
 		steps = append(steps, b.fingerprint(t, b.results+driver.Ptr(8*i)))
 	}
-	if err := b.read(steps, raw); err != nil {
+	if err := b.runAndRead(steps, raw); err != nil {
 		return err
 	}
 	b.drawn = map[string]uint64{}
@@ -184,7 +186,7 @@ type guardBand struct {
 }
 
 // bands lists the bands behind the outputs and the scratch buffers of a variant.
-func (b *bench) bands(r *program) (list []guardBand) {
+func (b *bench) bands(r *loadedVariant) (list []guardBand) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
 			list = append(list, guardBand{t.Name, b.mem[t.Name] + driver.Ptr(t.Bytes())})
@@ -196,7 +198,8 @@ func (b *bench) bands(r *program) (list []guardBand) {
 	return list[:min(len(list), maxBands)]
 }
 
-// lookBehind looks at bands: the first byte of each that is not poison any more goes to first.
+// lookBehind makes the commands that look at bands: they write the place of the first byte of each that
+// is not poison any more to first.
 func (b *bench) lookBehind(bands []guardBand, first driver.Ptr) (steps []driver.Command) {
 	const at = 8 // bands of one launch
 	for lo := 0; lo < len(bands); lo += at {
@@ -210,7 +213,8 @@ func (b *bench) lookBehind(bands []guardBand, first driver.Ptr) (steps []driver.
 	return steps
 }
 
-// clearResults clears so many bytes, which begin with the outcomes of some outputs.
+// clearResults makes the commands that clear size bytes of results, which begin with the outcomes of
+// some outputs.
 func (b *bench) clearResults(outcomes int, size int64) []driver.Command {
 	steps := []driver.Command{{Kind: driver.CommandMemset8, Ptr: b.results, Bytes: size}}
 	for i := range outcomes {
@@ -220,8 +224,8 @@ func (b *bench) clearResults(outcomes int, size int64) []driver.Command {
 	return steps
 }
 
-// compare holds output i against its answer, on the device.
-func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]driver.Ptr,
+// compare makes the command that compares output i with its answer, on the device.
+func (b *bench) compare(r *loadedVariant, t kernels.Tensor, mem, want map[string]driver.Ptr,
 	i int) driver.Command {
 	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name)
 	scale, cols, one := b.scale.scaleOf(b.p, t, want)
@@ -235,12 +239,11 @@ func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]drive
 		uint64(b.results)+uint64(i*outcomeBytes))
 }
 
-// checkTimed says what is wrong with what the last of some timed runs has left, before which the
-// outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones. Bits
-// that a check has found right are right: their hashes tell. Other bits are held against the
-// answers, which reads five times as much.
-func (b *bench) checkTimed(r *program, runs int) error {
-	outs, want, err := b.outputs(r)
+// checkTimed checks the outputs of the last of some timed runs, before which they were poisoned: a
+// kernel may remember its inputs, and do nothing for the same ones. Outputs whose hash a check has found
+// right are right. Others are compared with the answers, which reads five times as much.
+func (b *bench) checkTimed(r *loadedVariant, runs int) error {
+	outs, want, err := b.writtenTensors(r)
 	if err != nil {
 		return err
 	}
@@ -250,7 +253,7 @@ func (b *bench) checkTimed(r *program, runs int) error {
 		for i, t := range outs {
 			steps = append(steps, b.fingerprint(t, b.results+driver.Ptr(8*i)))
 		}
-		if err := b.read(steps, raw); err != nil || bytes.Equal(raw, r.hashes) {
+		if err := b.runAndRead(steps, raw); err != nil || bytes.Equal(raw, r.hashes) {
 			return err
 		}
 	}
@@ -259,7 +262,7 @@ func (b *bench) checkTimed(r *program, runs int) error {
 	for i, t := range outs {
 		steps = append(steps, b.compare(r, t, b.mem, want, i))
 	}
-	if err := b.read(steps, raw); err != nil {
+	if err := b.runAndRead(steps, raw); err != nil {
 		return err
 	}
 	var c kernels.Check
@@ -269,15 +272,15 @@ func (b *bench) checkTimed(r *program, runs int) error {
 	return c.CheckTimed(runs)
 }
 
-// read runs steps and reads what results then begin with.
-func (b *bench) read(steps []driver.Command, raw []byte) error {
+// runAndRead runs commands and reads the beginning of results into raw.
+func (b *bench) runAndRead(steps []driver.Command, raw []byte) error {
 	if err := b.d.ctx.Enqueue(b.d.stream, steps); err != nil {
 		return err
 	}
 	return b.d.ctx.CopyFromDevice(raw, b.results)
 }
 
-// readOutcomes reads what compare found.
+// readOutcomes decodes the outcomes that compare has written.
 func (b *bench) readOutcomes(raw []byte, outs []kernels.Tensor,
 	mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
 	for i, t := range outs {
@@ -296,7 +299,7 @@ func (b *bench) readOutcomes(raw []byte, outs []kernels.Tensor,
 		}
 		if o.Bad > 0 {
 			oc.First = int64(o.First)
-			if oc.Got, oc.Want, err = b.pair(t, mem[t.Name], want[t.Name], oc.First); err != nil {
+			if oc.Got, oc.Want, err = b.readPair(t, mem[t.Name], want[t.Name], oc.First); err != nil {
 				return nil, err
 			}
 		}
@@ -308,8 +311,9 @@ func (b *bench) readOutcomes(raw []byte, outs []kernels.Tensor,
 // movedScale is the name of the scale of the stream's rows among its answers.
 const movedScale = "scale"
 
-// outputs lists the outputs that a family writes, with their answers.
-func (b *bench) outputs(r *program) ([]kernels.Tensor, map[string]driver.Ptr, error) {
+// writtenTensors lists the outputs that a family writes, with their answers; for a stream it computes
+// these first.
+func (b *bench) writtenTensors(r *loadedVariant) ([]kernels.Tensor, map[string]driver.Ptr, error) {
 	if !r.family.Stream {
 		var outs []kernels.Tensor
 		for _, t := range b.p.Tensors() {
@@ -328,7 +332,7 @@ func (b *bench) outputs(r *program) ([]kernels.Tensor, map[string]driver.Ptr, er
 		in[i] = uint64(b.mem[t.Name])
 	}
 	made := append(slices.Clone(outs), kernels.Tensor{Name: movedScale, Rows: b.p.M, Cols: 1})
-	moved, err := b.d.tensors(made, func(t kernels.Tensor) int64 { return 8 * t.Elems() })
+	moved, err := b.d.allocTensors(made, func(t kernels.Tensor) int64 { return 8 * t.Elems() })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -349,8 +353,9 @@ func (b *bench) outputs(r *program) ([]kernels.Tensor, map[string]driver.Ptr, er
 	return outs, b.moved, nil
 }
 
-// poison fills outputs, scratch and the bands behind them with NaN (all bits set).
-func (b *bench) poison(r *program) (steps []driver.Command) {
+// poison makes the commands that fill outputs, scratch and the bands behind them with NaN (all bits
+// set).
+func (b *bench) poison(r *loadedVariant) (steps []driver.Command) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
 			steps = append(steps, driver.Command{Kind: driver.CommandMemset8, Ptr: b.mem[t.Name],
@@ -364,8 +369,8 @@ func (b *bench) poison(r *program) (steps []driver.Command) {
 	return steps
 }
 
-// restore copies inputs to where the variant writes over them.
-func (b *bench) restore(r *program) (steps []driver.Command) {
+// restore makes the commands that copy inputs into the outputs that the variant writes in their place.
+func (b *bench) restore(r *loadedVariant) (steps []driver.Command) {
 	for _, o := range r.plan.Inplace {
 		for _, t := range b.p.Tensors() {
 			if t.Name == o.Input {
@@ -377,8 +382,8 @@ func (b *bench) restore(r *program) (steps []driver.Command) {
 	return steps
 }
 
-// pair reads one element of an output and its answer.
-func (b *bench) pair(t kernels.Tensor, mem, want driver.Ptr,
+// readPair reads one element of an output and its answer.
+func (b *bench) readPair(t kernels.Tensor, mem, want driver.Ptr,
 	i int64) (got, answer kernels.Number, err error) {
 	m := kernels.NewMemory(t.DType, 1)
 	if err := b.d.ctx.CopyFromDevice(m.Bytes, mem+driver.Ptr(i*t.DType.Size())); err != nil {

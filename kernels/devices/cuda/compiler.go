@@ -9,8 +9,8 @@ import (
 	"normbench/kernels/compile/nvrtc"
 )
 
-// A compileQueue turns launches into cubins in the background, each unit once. What is asked for
-// comes first, then what was announced last. The results stay until trim.
+// A compileQueue compiles launches to cubins in the background, each unit once. Units that somebody
+// waits for come first, then those announced last. Binaries stay until trim.
 type compileQueue struct {
 	registry *kernels.Registry
 	arch     string
@@ -26,12 +26,13 @@ type compileQueue struct {
 	closed bool
 }
 
-// An announcement is the units of a problem that are asked for soon, the first first.
+// An announcement lists the units of a problem that will be asked for soon, in that order.
 type announcement struct {
 	problem kernels.Problem
 	units   []*unitState
 }
 
+// A unitState is a unit with how far it is compiled.
 type unitState struct {
 	Unit
 	begun  bool
@@ -41,7 +42,8 @@ type unitState struct {
 	err    error
 }
 
-// newCompileQueue compiles so many units at a time. The caller sets arch before the first.
+// newCompileQueue starts a queue that compiles so many units at a time. The caller sets arch before the
+// first.
 func newCompileQueue(r *kernels.Registry, compile nvrtc.CompileFunc, atOnce int) *compileQueue {
 	c := &compileQueue{registry: r, compile: compile, units: map[string]*unitState{}}
 	c.wake = sync.NewCond(&c.mu)
@@ -51,12 +53,13 @@ func newCompileQueue(r *kernels.Registry, compile nvrtc.CompileFunc, atOnce int)
 	return c
 }
 
+// work compiles units until the queue is closed, in a goroutine.
 func (c *compileQueue) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		u := c.next()
-		for ; u == nil && !c.closed; u = c.next() {
+		u := c.takeUnit()
+		for ; u == nil && !c.closed; u = c.takeUnit() {
 			c.wake.Wait()
 		}
 		if c.closed {
@@ -70,8 +73,8 @@ func (c *compileQueue) work() {
 	}
 }
 
-// next takes a unit off the queue, nil if there is none.
-func (c *compileQueue) next() *unitState {
+// takeUnit takes the next unit off the queue, nil if there is none.
+func (c *compileQueue) takeUnit() *unitState {
 	for len(c.asked) > 0 {
 		u := c.asked[0]
 		c.asked = c.asked[1:]
@@ -100,7 +103,7 @@ func (c *compileQueue) announce(p kernels.Problem, plans []kernels.Plan) {
 	for _, plan := range plans {
 		for i := range plan.Launches {
 			if l := &plan.Launches[i]; l.IsKernel() {
-				if u, err := c.make(l); err == nil {
+				if u, err := c.newUnit(l); err == nil {
 					made = append(made, u)
 				}
 			}
@@ -109,7 +112,7 @@ func (c *compileQueue) announce(p kernels.Problem, plans []kernels.Plan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range made {
-		if u := c.unit(m); !u.begun && !slices.Contains(list.units, u) {
+		if u := c.findOrAddUnit(m); !u.begun && !slices.Contains(list.units, u) {
 			list.units = append(list.units, u)
 		}
 	}
@@ -120,8 +123,8 @@ func (c *compileQueue) announce(p kernels.Problem, plans []kernels.Plan) {
 	c.wake.Broadcast()
 }
 
-// make is NewUnit with sources as they were when first read.
-func (c *compileQueue) make(l *kernels.Launch) (Unit, error) {
+// newUnit is NewUnit with sources as they were when first read.
+func (c *compileQueue) newUnit(l *kernels.Launch) (Unit, error) {
 	if src, ok := c.sources.Load(l.Source); ok {
 		return unitOf(src.(nvrtc.Source), l, c.arch)
 	}
@@ -133,8 +136,9 @@ func (c *compileQueue) make(l *kernels.Launch) (Unit, error) {
 	return unitOf(src, l, c.arch)
 }
 
+// ask puts the unit of a launch at the front of the queue, if it is not compiled yet, and returns it.
 func (c *compileQueue) ask(l *kernels.Launch) *unitState {
-	made, err := c.make(l)
+	made, err := c.newUnit(l)
 	if err != nil {
 		u := &unitState{err: err, ready: make(chan struct{})}
 		close(u.ready)
@@ -142,7 +146,7 @@ func (c *compileQueue) ask(l *kernels.Launch) *unitState {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := c.unit(made)
+	u := c.findOrAddUnit(made)
 	if !u.begun && !u.used {
 		c.asked = append(c.asked, u)
 		c.wake.Signal()
@@ -151,8 +155,8 @@ func (c *compileQueue) ask(l *kernels.Launch) *unitState {
 	return u
 }
 
-// unit is the unit of that key. A new one is in no queue.
-func (c *compileQueue) unit(made Unit) *unitState {
+// findOrAddUnit finds the state of a unit, and adds a new one, which is in no queue yet.
+func (c *compileQueue) findOrAddUnit(made Unit) *unitState {
 	key := made.key()
 	u, ok := c.units[key]
 	if !ok {
@@ -169,6 +173,7 @@ func (c *compileQueue) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
 	return u.binary, u.err
 }
 
+// close ends the queue's goroutines; who waits for a unit gets an error.
 func (c *compileQueue) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ type Device struct {
 	stream  driver.Stream
 	support support
 	events  []driver.Event
-	gate    *driver.Event // behind the spin ahead of samples
+	spinEnd *driver.Event // behind the spin ahead of samples
 	// enqueueNS is what the host is given for one operation: half as long again as it took.
 	enqueueNS uint64
 	flush     buffer // what flushes read; its last 256 bytes take the writes that never come
@@ -55,12 +55,11 @@ type buffer struct {
 	bytes int64
 }
 
-// Open opens GPU ordinal and loads NVRTC. The errors are one line each: no
-// driver, no such GPU, no NVRTC.
+// Open opens GPU ordinal and loads NVRTC. Errors are one line each: no driver, no such GPU, no NVRTC.
 //
-// Step is how long a request of this process may take, 0 for as long as it does. Helper is the
-// command of a compile helper (nvrtc.ServeHelper), of which nvrtc.Compilers are started; without
-// one this process compiles.
+// step is how long a request of this process may take, 0 for no limit. helper is the command of a
+// compile helper (nvrtc.ServeHelper), of which nvrtc.Compilers are started; without one this process
+// compiles.
 func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string) (*Device, error) {
 	processes, err := nvrtc.Compilers()
 	if err != nil {
@@ -88,13 +87,13 @@ func Open(r *kernels.Registry, ordinal int, step time.Duration, helper ...string
 		d.endCompilers()
 		return nil, err
 	}
-	d.watch()
+	d.openMonitor()
 	return d, nil
 }
 
 const gpuHelp = "check `nvidia-smi`, or use --device cpu"
 
-// endCompilers stops what compiles.
+// endCompilers ends all that compiles.
 func (d *Device) endCompilers() {
 	d.compile.close()
 	if d.pool != nil {
@@ -115,12 +114,13 @@ func (d *Device) call(f func() error) error {
 	defer runtime.UnlockOSThread()
 	if d.ctx != nil {
 		if err := d.ctx.MakeCurrent(); err != nil {
-			return d.fail(err)
+			return d.toFailure(err)
 		}
 	}
 	return f()
 }
 
+// open creates the context on the GPU and reads what it is.
 func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 	ctx, err := driver.Open(ordinal)
 	if err != nil {
@@ -158,15 +158,15 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 	if err := d.loadSupport(); err != nil {
 		return err
 	}
-	if d.info.Clusters, err = d.clusters(); err != nil {
+	if d.info.Clusters, err = d.countClusters(); err != nil {
 		return err
 	}
 	return nil
 }
 
-// clusters asks how many clusters of each size run at once, of CTAs that leave
-// no shared memory for another on their SM.
-func (d *Device) clusters() (counts [4]int, err error) {
+// countClusters asks the driver how many clusters of each size run at once, if each CTA leaves no shared
+// memory for another on its SM.
+func (d *Device) countClusters() (counts [4]int, err error) {
 	if !d.isHopper() {
 		return counts, nil
 	}
@@ -188,7 +188,7 @@ func (d *Device) clusters() (counts [4]int, err error) {
 	return counts, nil
 }
 
-// peakRate is what the memory could move at most: two transfers per clock, over
+// peakRate computes the most bytes per second that the memory can move: two transfers per clock, over
 // its whole width.
 func peakRate(di driver.Info) int64 {
 	return 2 * int64(di.MemClockKHz) * 1000 * int64(di.MemBusBits) / 8
@@ -212,8 +212,8 @@ func (d *Device) Close() error {
 	return err
 }
 
-// Prefetch implements kernels.Device: the compiler starts on the variants, and forgets those
-// that were announced of the problem before and are not begun.
+// Prefetch implements kernels.Device: the compiler starts on the variants, and forgets those that were
+// announced of the problem before and are not begun.
 func (d *Device) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 	var plans []kernels.Plan
 	for _, v := range vs {
@@ -239,8 +239,7 @@ func (d *Device) Prepare(_ context.Context, p kernels.Problem, v kernels.Variant
 	return nil
 }
 
-// Sense implements kernels.Sensor with NVML, which only reads. Without NVML nothing
-// is known, and nothing is held against the device.
+// Sense implements kernels.Sensor with NVML, which only reads. Without NVML the reading is zero.
 func (d *Device) Sense(context.Context) (kernels.Reading, error) {
 	if d.monitor == nil {
 		return kernels.Reading{}, nil
@@ -255,8 +254,8 @@ func (d *Device) IgnoreProcesses(pids ...int) {
 	}
 }
 
-// watch opens NVML for the GPU, if it is there.
-func (d *Device) watch() {
+// openMonitor opens NVML for the GPU, if it is there.
+func (d *Device) openMonitor() {
 	m, err := nvml.Open(d.info.UUID)
 	if err != nil {
 		return
@@ -265,9 +264,8 @@ func (d *Device) watch() {
 	d.info.DriverVersion = m.DriverVersion()
 }
 
-// fail turns a driver error into a Failure of the variant, and remembers when
-// the context went with it.
-func (d *Device) fail(err error) error {
+// toFailure makes a Failure of a driver's error, and notes whether the error has destroyed the context.
+func (d *Device) toFailure(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -288,7 +286,7 @@ func (d *Device) fail(err error) error {
 	return f
 }
 
-// grow makes b at least bytes long, losing its content.
+// grow makes b at least bytes long; its content is lost.
 func (d *Device) grow(b *buffer, bytes int64) error {
 	if b.bytes >= bytes {
 		return nil
@@ -307,9 +305,9 @@ func (d *Device) grow(b *buffer, bytes int64) error {
 	return nil
 }
 
-// tensors makes a buffer of bytes(t) for each of list, or none: what is half made would be taken
-// for whole at the next visit.
-func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (
+// allocTensors allocates bytes(t) for each tensor of list, all or none: a half-made problem would be
+// taken for a whole one at the next visit.
+func (d *Device) allocTensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (
 	map[string]driver.Ptr, error) {
 	mem := map[string]driver.Ptr{}
 	for _, t := range list {
@@ -323,13 +321,14 @@ func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64
 	return mem, nil
 }
 
+// freeAll frees the memory of some tensors.
 func (d *Device) freeAll(mem map[string]driver.Ptr) {
 	for _, p := range mem {
 		d.ctx.Free(p)
 	}
 }
 
-// A loadedLaunch is ready for the driver.
+// A loadedLaunch is a launch as a command for the driver, with its code loaded.
 type loadedLaunch struct {
 	step   driver.Command
 	stage  string
@@ -337,7 +336,7 @@ type loadedLaunch struct {
 	res    kernels.Resource
 }
 
-// start asks for the launches of a plan: they go ahead of all that is only announced.
+// start asks for the launches of a plan without waiting: they go ahead of all that is only announced.
 func (c *compileQueue) start(plan kernels.Plan) {
 	for i := range plan.Launches {
 		if plan.Launches[i].IsKernel() {
@@ -346,8 +345,8 @@ func (c *compileQueue) start(plan kernels.Plan) {
 	}
 }
 
-// trim drops finished units beyond a few thousand, as they are on disk, and those that nobody waits
-// for: one that is still announced is made again when it is asked for.
+// trim drops finished units beyond a few thousand, as they are on disk, and those that nobody waits for:
+// one that is still announced is made again when it is asked for.
 func (c *compileQueue) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -57,12 +57,12 @@ func loopUS(t *testing.T, d *Device, p kernels.Problem, v kernels.Variant, calls
 	assert.NoError(t, err)
 	defer opened.Close()
 	b := opened.(*bench)
-	r, err := b.current(v)
+	r, err := b.prepareBound(v)
 	assert.NoError(t, err)
 	assert.NoError(t, d.reserveEvents(2))
 	var loops []float64
 	assert.NoError(t, d.call(func() error {
-		flush, err := d.backlog(2 * d.info.CacheBytes)
+		flush, err := d.backlogCommands(2 * d.info.CacheBytes)
 		if err != nil {
 			return err
 		}

@@ -12,12 +12,13 @@ import (
 	"normbench/kernels/families/reference"
 )
 
-// support holds the entries of support.cu.
+// A support has the kernels of support.cu.
 type support struct {
 	fill, rows, columns, roundTo, wide, moved, quantize, untouched, fingerprint, compare, differing, flush,
 	letGo, spin driver.Function
 }
 
+// loadSupport compiles and loads support.cu.
 func (d *Device) loadSupport() error {
 	b, err := d.cache.Compile(nvrtc.Source{Name: "support.cu", Text: supportSource},
 		nvrtc.CompileOptions{Arch: d.info.Arch})
@@ -44,23 +45,24 @@ func (d *Device) loadSupport() error {
 
 const supportThreads = 256
 
-// launchOver launches a support entry over n elements.
+// launchOver launches a support kernel over n elements.
 func (d *Device) launchOver(f driver.Function, n int64, args ...uint64) error {
 	return d.ctx.Enqueue(d.stream, []driver.Command{d.commandOver(f, n, args...)})
 }
 
-// commandOver makes the launch of a support entry over n elements.
+// commandOver makes the command that launches a support kernel over n elements.
 func (d *Device) commandOver(f driver.Function, n int64, args ...uint64) driver.Command {
 	blocks := min(max((n+supportThreads-1)/supportThreads, 1), int64(d.info.SMs)*16)
 	return supportStep(f, [3]int{int(blocks), 1, 1}, args)
 }
 
+// supportStep makes the command that launches a support kernel.
 func supportStep(f driver.Function, grid [3]int, args []uint64) driver.Command {
 	return driver.Command{Kind: driver.CommandLaunch, Func: f, Grid: grid,
 		Block: [3]int{supportThreads, 1, 1}, Args: args}
 }
 
-// launch launches a support entry.
+// launch launches a support kernel.
 func (d *Device) launch(f driver.Function, grid [3]int, args []uint64) error {
 	return d.ctx.Enqueue(d.stream, []driver.Command{supportStep(f, grid, args)})
 }
@@ -75,18 +77,18 @@ func boolArg(b bool) uint64 {
 func float(f float32) uint64  { return uint64(math.Float32bits(f)) }
 func double(f float64) uint64 { return math.Float64bits(f) }
 
-// inputs fills the random inputs of p.
-func (d *Device) inputs(p kernels.Problem, in kernels.Inputs, mem map[string]driver.Ptr) error {
+// drawInputs fills the random inputs of p.
+func (d *Device) drawInputs(p kernels.Problem, in kernels.Inputs, mem map[string]driver.Ptr) error {
 	for _, x := range reference.InputsOf(p) {
-		if err := d.draw(x, in, mem[x.Tensor.Name]); err != nil {
+		if err := d.drawTensor(x, in, mem[x.Tensor.Name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// draw fills one tensor.
-func (d *Device) draw(x reference.Input, in kernels.Inputs, out driver.Ptr) error {
+// drawTensor fills one random input.
+func (d *Device) drawTensor(x reference.Input, in kernels.Inputs, out driver.Ptr) error {
 	n, rows := x.Tensor.Elems(), reference.RowsOf(in, x.Tensor.Rows)
 	var cycle, kinds uint64
 	for k, kind := range rows.Cycle {
@@ -104,11 +106,10 @@ func (d *Device) draw(x reference.Input, in kernels.Inputs, out driver.Ptr) erro
 		uint64(rows.All), uint64(rows.Shift), cycle, kinds}, listed[:]...)...)
 }
 
-// savedOutput fills y with what the forward of p has written, and b with its
-// bias.
+// savedOutput computes the y that the forward of p has written, and draws its bias into b.
 func (d *Device) savedOutput(p kernels.Problem, in kernels.Inputs, mem map[string]driver.Ptr) error {
 	if p.Bias {
-		if err := d.draw(reference.BiasOf(p), in, mem["b"]); err != nil {
+		if err := d.drawTensor(reference.BiasOf(p), in, mem["b"]); err != nil {
 			return err
 		}
 	}
@@ -127,19 +128,20 @@ func (d *Device) savedOutput(p kernels.Problem, in kernels.Inputs, mem map[strin
 	for i, name := range p.Op.Spec().Saved {
 		want[name] = out + driver.Ptr(8*(n+int64(i)*p.M))
 	}
-	if err := d.rows(p, false, 0, mem, want, scale); err != nil {
+	if err := d.launchRows(p, false, 0, mem, want, scale); err != nil {
 		return err
 	}
 	return d.launchOver(d.support.roundTo, n, uint64(mem["y"]), uint64(out), uint64(n), uint64(p.DType))
 }
 
-// scales are those of the terms of a problem's answers, see reference.GroundTruth: of each row of y or dx and
-// of x, and the sums of squares of dw and db. They are one allocation, which sums begins.
+// A scales has the scales of the terms of a problem's answers, see reference.GroundTruth: of each row of
+// y or dx and of x, and the sums of squares of dw and db. They are one allocation, which sums begins.
 type scales struct {
 	sums, out, x driver.Ptr
 	dw, db       float64
 }
 
+// newScales allocates the scales for so many rows.
 func (d *Device) newScales(rows int64) (s scales, err error) {
 	if s.sums, err = d.ctx.Alloc(8 * (2 + 2*rows)); err != nil {
 		return s, err
@@ -149,9 +151,9 @@ func (d *Device) newScales(rows int64) (s scales, err error) {
 	return s, d.ctx.Memset8(d.stream, s.sums, 0, 16)
 }
 
-// rows launches the entry of that name over the rows of p. res is the tensor
+// launchRows launches the support kernel that computes the answers of p row by row. res is the tensor
 // that is added to x or dx, 0 for none.
-func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr,
+func (d *Device) launchRows(p kernels.Problem, backward bool, res driver.Ptr,
 	mem, want map[string]driver.Ptr, scale scales) error {
 	out, bias := want["y"], 0.0
 	if backward {
@@ -173,15 +175,15 @@ func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr,
 	return d.launch(d.support.rows, [3]int{blocks, 1, 1}, args)
 }
 
-// answers computes the float64 answers of p into want, and their scales. want holds rstd, and mean in
-// layernorm, also for a backward.
-func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr, s *scales) error {
+// computeAnswers computes the float64 answers of p into want, and their scales. want has rstd, and mean
+// in layernorm, also for a backward.
+func (d *Device) computeAnswers(p kernels.Problem, mem, want map[string]driver.Ptr, s *scales) error {
 	bwd := p.Pass == kernels.Bwd
 	res := mem["res"]
 	if bwd {
 		res = mem["dres"]
 	}
-	if err := d.rows(p, bwd, res, mem, want, *s); err != nil {
+	if err := d.launchRows(p, bwd, res, mem, want, *s); err != nil {
 		return err
 	}
 	if p.FP8 {
@@ -190,7 +192,7 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr, s *
 		}
 	}
 	if bwd {
-		if err := d.columns(p, mem, want); err != nil {
+		if err := d.launchColumns(p, mem, want); err != nil {
 			return err
 		}
 	}
@@ -202,8 +204,8 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr, s *
 	return nil
 }
 
-// scaleOf is where the scale of the terms of an output's elements is, with the columns of a row of it,
-// negative where rows are columns; or the one number of all.
+// scaleOf returns where the scale of the terms of an output's elements is: rows with a number for each
+// row of cols columns (negative where rows are columns), or one number for all.
 func (s *scales) scaleOf(p kernels.Problem, t kernels.Tensor, want map[string]driver.Ptr) (
 	rows driver.Ptr, cols int64, one float64) {
 	saved := p.Op.Spec().Saved
@@ -226,8 +228,8 @@ func (s *scales) scaleOf(p kernels.Problem, t kernels.Tensor, want map[string]dr
 	return 0, 1, 0
 }
 
-// columns computes dw and db of a backward.
-func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (err error) {
+// launchColumns launches the support kernels that compute dw and db of a backward.
+func (d *Device) launchColumns(p kernels.Problem, mem, want map[string]driver.Ptr) (err error) {
 	for _, name := range []string{"dw", "db"} {
 		switch {
 		case want[name] == 0:
@@ -250,7 +252,7 @@ func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (er
 	})
 }
 
-// quantizeAnswer turns the answer y into that of fp8, with the scale of its rows.
+// quantizeAnswer converts the answer y to that of fp8, with the scale of its rows.
 func (d *Device) quantizeAnswer(p kernels.Problem, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
 	if err := d.ctx.Memset8(d.stream, want["amax"], 0, 8); err != nil {
 		return err
@@ -269,7 +271,7 @@ func (d *Device) float64s(p driver.Ptr, n int) ([]float64, error) {
 	return v, err
 }
 
-// outcome is what compare finds: support.cu's struct Outcome.
+// An outcome is what the kernel compare finds of one output: struct Outcome in support.cu.
 type outcome struct {
 	Bad, First  uint64
 	Worst       float64

@@ -27,25 +27,25 @@ const (
 	queue         = 20 // operations behind a spin
 )
 
-// enqueueBehindSpin runs steps behind a spin and returns once they have ended, with the seconds that
-// all of it took. An event behind the spin proves that it outlasted the host; where it did
-// not, the steps run again behind a longer one. The next spin is half as long again as what
-// the host took.
+// enqueueBehindSpin runs commands behind a spin, which keeps the GPU busy while the host enqueues them,
+// and returns the seconds that all of it took. An event behind the spin proves that it outlasted the
+// host; where it did not, the commands run again behind a longer one. The next spin is half as long
+// again as the host took.
 func (d *Device) enqueueBehindSpin(steps []driver.Command) (busy float64, err error) {
-	if d.gate == nil {
+	if d.spinEnd == nil {
 		e, err := d.ctx.NewEvent()
 		if err != nil {
 			return 0, err
 		}
-		d.gate = &e
+		d.spinEnd = &e
 	}
 	for range spinTries {
 		start := time.Now()
 		if err := d.ctx.Enqueue(d.stream, d.addSpin(steps, driver.Command{Kind: driver.CommandRecord,
-			Event: *d.gate})); err != nil {
+			Event: *d.spinEnd})); err != nil {
 			return 0, err
 		}
-		late, err := d.gate.Reached()
+		late, err := d.spinEnd.Reached()
 		took := time.Since(start)
 		if err := errors.Join(err, d.stream.Synchronize()); err != nil {
 			return 0, err
@@ -60,9 +60,9 @@ func (d *Device) enqueueBehindSpin(steps []driver.Command) (busy float64, err er
 		"the GPU was never kept busy until the host had enqueued %d operations", len(steps))
 }
 
-// nextEnqueue is what the host is given for one operation, in nanoseconds, after it took so
-// long for some: half as long again and, where the spin had ended before, twice as much as
-// it was given.
+// nextEnqueue computes how many nanoseconds the host is given for one operation the next time: half as
+// much again as it took, and where the spin had ended before it (late), at least twice as much as it was
+// given.
 func nextEnqueue(given uint64, took time.Duration, operations int, late bool) uint64 {
 	next := max(3*uint64(took.Nanoseconds())/uint64(2*operations), enqueueNS)
 	if late {
@@ -71,9 +71,9 @@ func nextEnqueue(given uint64, took time.Duration, operations int, late bool) ui
 	return next
 }
 
-// batches are how many samples of so many operations each stand behind one spin. All but
-// the first batch begin with one more, which is dropped.
-func batches(samples, operations int) (sizes []int) {
+// batchSizes divides samples into batches that stand behind one spin each, by their operations. All but
+// the first batch have one sample more, which is dropped.
+func batchSizes(samples, operations int) (sizes []int) {
 	most := max(queue/operations, 2)
 	for n := most; samples > 0; n = most - 1 {
 		n = min(n, samples)
@@ -83,19 +83,18 @@ func batches(samples, operations int) (sizes []int) {
 	return sizes
 }
 
-// addSpin is a spin, which may last as long as the host needs for steps, what stands behind
-// it, and steps.
+// addSpin puts a spin, which lasts as long as the host may need to enqueue them, and the commands behind
+// before the steps.
 func (d *Device) addSpin(steps []driver.Command, behind ...driver.Command) []driver.Command {
 	spin := spinStep(d, firstSpinNS+max(d.enqueueNS, enqueueNS)*uint64(len(steps)))
 	return slices.Concat([]driver.Command{spin}, behind, steps)
 }
 
-// Time implements kernels.Bench. A sample is a flush, an event, the launches, an event.
-// The flush keeps the GPU busy while the host enqueues what follows it. After a pause the
-// first sample is biased: a visit's first is the caller's to drop (record.Protocol), that
-// of each later batch is dropped here.
+// Time implements kernels.Bench. A sample is a flush, an event, the launches, an event. The flush keeps
+// the GPU busy while the host enqueues what follows it. After a pause the first sample is biased: the
+// caller drops that of a visit (record.Protocol), and Time that of each later batch.
 func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
-	r, err := b.current(v)
+	r, err := b.prepareBound(v)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
@@ -109,28 +108,29 @@ func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions
 			_ = b.d.ctx.ResetPersistingL2()
 			_ = b.d.ctx.SetPersistingL2(0)
 		}
-		return b.d.fail(err)
+		return b.d.toFailure(err)
 	})
 	return t, err
 }
 
-func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) {
+// time takes the samples and checks the outputs of the last run.
+func (b *bench) time(r *loadedVariant, o kernels.TimeOptions) (kernels.Timing, error) {
 	d := b.d
 	runs := runLengths(len(r.launches), o.Stages)
 	if err := d.reserveEvents(2 * len(runs) * o.Samples); err != nil {
 		return kernels.Timing{}, err
 	}
-	flush, err := d.backlog(o.Flush)
+	flush, err := d.backlogCommands(o.Flush)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
 	before := append(b.restore(r), flush...)
 	checked := !r.family.Stream && r.plan.Writes(b.p)
-	busy, err := b.samples(r, o.Samples, runs, before, checked)
+	busy, err := b.takeSamples(r, o.Samples, runs, before, checked)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
-	t, err := b.elapsed(r, o, runs)
+	t, err := b.readTimes(r, o, runs)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
@@ -145,7 +145,7 @@ func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) 
 	return t, nil
 }
 
-// runLengths says how many of a plan's launches each run of a sample has: all, or where stages are
+// runLengths lists how many of a plan's launches each run of a sample has: all, or where stages are
 // timed one, then two, and so on up to all.
 func runLengths(launches int, stages bool) (runs []int) {
 	for n := 1; stages && n < launches; n++ {
@@ -154,26 +154,26 @@ func runLengths(launches int, stages bool) (runs []int) {
 	return append(runs, launches)
 }
 
-// samples takes the samples of one call, a batch behind each spin. Where the answer is checked
-// afterwards, the outputs are poisoned ahead of the last run.
-func (b *bench) samples(r *program, samples int, runs []int, before []driver.Command,
+// takeSamples takes the samples of one call, a batch behind each spin. Where the answer is checked
+// afterwards, the outputs are poisoned ahead of the last run. busy is seconds.
+func (b *bench) takeSamples(r *loadedVariant, takeSamples int, runs []int, before []driver.Command,
 	checked bool) (busy float64, err error) {
 	operations, marks := 0, 2*len(runs)
 	for _, n := range runs {
 		operations += len(before) + 2 + n
 	}
 	first := 0
-	for _, n := range batches(samples, operations) {
+	for _, n := range batchSizes(takeSamples, operations) {
 		var steps []driver.Command
 		if first > 0 {
-			steps = b.sample(r, runs, before, nil, b.d.events[first*marks:][:marks])
+			steps = b.sampleCommands(r, runs, before, nil, b.d.events[first*marks:][:marks])
 		}
 		for i := first; i < first+n; i++ {
 			var poison []driver.Command
-			if i == samples-1 && checked {
+			if i == takeSamples-1 && checked {
 				poison = b.poison(r)
 			}
-			steps = append(steps, b.sample(r, runs, before, poison, b.d.events[i*marks:][:marks])...)
+			steps = append(steps, b.sampleCommands(r, runs, before, poison, b.d.events[i*marks:][:marks])...)
 		}
 		took, err := b.d.enqueueBehindSpin(steps)
 		if err != nil {
@@ -185,9 +185,9 @@ func (b *bench) samples(r *program, samples int, runs []int, before []driver.Com
 	return busy, nil
 }
 
-// sample lists what is enqueued for a sample: for each run what stands before it, and its launches
+// sampleCommands makes the commands of one sample: for each run the flush before it, and its launches
 // between two events. The outputs are poisoned ahead of the last run.
-func (b *bench) sample(r *program, runs []int, before, poison []driver.Command,
+func (b *bench) sampleCommands(r *loadedVariant, runs []int, before, poison []driver.Command,
 	events []driver.Event) (steps []driver.Command) {
 	mark := func(i int) driver.Command { return driver.Command{Kind: driver.CommandRecord, Event: events[i]} }
 	for k, n := range runs {
@@ -203,7 +203,7 @@ func (b *bench) sample(r *program, runs []int, before, poison []driver.Command,
 	return steps
 }
 
-// reserveEvents makes sure that there are n events.
+// reserveEvents creates events until there are n.
 func (d *Device) reserveEvents(n int) error {
 	for len(d.events) < n {
 		e, err := d.ctx.NewEvent()
@@ -218,9 +218,9 @@ func (d *Device) reserveEvents(n int) error {
 // leastStage is the least time of a stage, in seconds: noise may make a difference negative.
 const leastStage = 1e-9
 
-// elapsed reads the times of the samples. A stage's time is that of the run up to its launch less that
-// of the run before: what the launch adds to the plan's time (kernels.ByExposed).
-func (b *bench) elapsed(r *program, o kernels.TimeOptions, runs []int) (t kernels.Timing, err error) {
+// readTimes reads the times of the samples from their events. A stage's time is that of the run up to
+// its launch less that of the run before: what the launch adds to the plan's time (kernels.ByExposed).
+func (b *bench) readTimes(r *loadedVariant, o kernels.TimeOptions, runs []int) (t kernels.Timing, err error) {
 	t.Seconds = make([]float64, o.Samples)
 	if o.Stages {
 		t.By = kernels.ByExposed
@@ -246,14 +246,13 @@ func (b *bench) elapsed(r *program, o kernels.TimeOptions, runs []int) (t kernel
 	return t, nil
 }
 
-// backlog is what runs before every sample: the flush, or a spin where the
-// caches are to stay warm.
+// backlogCommands makes the commands that run before every sample: the flush, or a spin where the caches
+// are to stay warm.
 //
-// The flush reads. A memset was tried first, as other tools do it: on an H200
-// the cache is then full of dirty lines, and writing them back takes 1 to 2 us
-// of a kernel that moves 25 MB and 5 us of one that moves 200 MB, time that
-// belongs to the flush and not to the kernel (docs/performance.md).
-func (d *Device) backlog(flush int64) ([]driver.Command, error) {
+// The flush reads. A memset was tried first, as other tools do it: on an H200 the cache is then full of
+// dirty lines, and writing them back takes 1 to 2 us of a kernel that moves 25 MB and 5 us of one that
+// moves 200 MB, time that belongs to the flush and not to the kernel (docs/performance.md).
+func (d *Device) backlogCommands(flush int64) ([]driver.Command, error) {
 	if flush == 0 {
 		return []driver.Command{spinStep(d, warmBacklogNS)}, nil
 	}
@@ -274,6 +273,7 @@ func (d *Device) backlog(flush int64) ([]driver.Command, error) {
 		step(d.support.letGo, from, uint64(flush/128))}, nil
 }
 
+// spinStep makes the command that spins for so many nanoseconds.
 func spinStep(d *Device, ns uint64) driver.Command {
 	return driver.Command{Kind: driver.CommandLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1},
 		Block: [3]int{1, 1, 1}, Args: []uint64{ns}}

@@ -15,7 +15,7 @@ func TestBatchesTakeAllSamples(t *testing.T) {
 	for operations := 3; operations <= 30; operations++ {
 		for samples := 1; samples <= 60; samples++ {
 			taken := 0
-			for i, n := range batches(samples, operations) {
+			for i, n := range batchSizes(samples, operations) {
 				led := n + min(i, 1)
 				assert.That(t, n >= 1 && (led <= 2 || led*operations <= queue),
 					"%d samples of %d operations: batch %d has %d behind %d", samples, operations,

@@ -17,8 +17,8 @@ import (
 	"normbench/kernels/compile/nvrtc"
 )
 
-// A Unit is what the compiler is given for one launch. Launches of different
-// variants with the same source, defines and arch are one unit, compiled once.
+// A Unit is the input of the compiler for one launch. Launches of different variants with the same
+// source, defines and arch are one unit, compiled once.
 type Unit struct {
 	Source  nvrtc.Source
 	Options nvrtc.CompileOptions
@@ -34,8 +34,8 @@ func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) 
 	return unitOf(src, l, arch)
 }
 
-// unitOf makes the unit of a source. Of a file that has host code NVRTC is given what the entry reaches,
-// and nvcc all, unless the launch is without some headers, on which host code rests.
+// unitOf makes the unit of a source. If the file has host code, NVRTC gets the part that the entry
+// reaches, and nvcc all, unless the launch leaves out headers that host code needs.
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) (Unit, error) {
 	nvcc := ""
 	if l.NVCC {
@@ -52,6 +52,7 @@ func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) (Unit, error) {
 	return u, nil
 }
 
+// makeUnit makes the unit of a source and a launch, with the launch's flags and defines.
 func makeUnit(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 	u := Unit{Source: src, Options: nvrtc.CompileOptions{Arch: arch, Extra: l.Options, Include: l.Include}}
 	if src.IsPython() {
@@ -68,7 +69,7 @@ func makeUnit(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 	return u
 }
 
-// CheckArgs holds the arguments of a user's launch against the parameters of its kernel, where the
+// CheckArgs refuses arguments of a user's launch that do not fit the parameters of its kernel, where the
 // binary tells them: a driver reads as many as the kernel has.
 func CheckArgs(b *nvrtc.Binary, l *kernels.Launch) error {
 	sizes, ok := b.Params(l.Entry)

@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Count is the number of devices that the driver offers, as CUDA_VISIBLE_DEVICES leaves them. The
+// Count returns the number of devices that the driver offers, as CUDA_VISIBLE_DEVICES leaves them. The
 // error wraps [ErrNoDriver] without a driver, and is an [*Error] with a driver but no device.
 func Count() (int, error) {
 	if err := load(); err != nil {
@@ -111,7 +111,7 @@ func deviceInfo(dev cu.Device) (Info, error) {
 	return info, nil
 }
 
-// MakeCurrent has the calls of this thread, which the caller has locked, go to the context.
+// MakeCurrent makes c the context of the calling thread, which the caller has locked.
 func (c *Context) MakeCurrent() error { return wrap("cuCtxSetCurrent", cu.SetCurrentContext(c.ctx)) }
 
 // Info describes the device.
@@ -186,8 +186,8 @@ func (c *Context) NewEvent() (Event, error) {
 	return Event{e}, wrap("cuEventCreate", err)
 }
 
-// Reached says whether the last recording is reached; of an event that was never recorded,
-// as the driver has it, that it is.
+// Reached says whether the stream has reached the event's last recording. The driver says so, too, of an
+// event that was never recorded.
 func (e Event) Reached() (bool, error) {
 	err := e.e.Query()
 	if err == cu.NotReady {
@@ -230,8 +230,8 @@ func (m *Module) Function(name string) (Function, error) {
 // A Function is an entry function of a module.
 type Function struct{ f cu.Function }
 
-// handle returns the CUfunction, CUevent or CUstream inside a value of cu, which keeps it in its
-// only field. TestTrampolinesReachTheDriver holds cu to that.
+// handle returns the CUfunction, CUevent or CUstream inside a value of cu, which keeps it in its only
+// field; TestTrampolinesReachTheDriver checks that.
 func handle[T cu.Function | cu.Event | cu.Stream](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
@@ -262,7 +262,7 @@ func (f Function) SetMaxDynamicShared(bytes int) error {
 	return f.set(C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes)
 }
 
-// Occupancy is the number of blocks that fit on one SM at once.
+// Occupancy returns the number of blocks that fit on one SM at once.
 func (f Function) Occupancy(blockThreads, dynShared int) (blocksPerSM int, err error) {
 	n, err := f.f.MaxActiveBlocksPerMultiProcessor(blockThreads, int64(dynShared))
 	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err)
@@ -278,7 +278,7 @@ func (f Function) set(attribute C.int, value int) error {
 	return newError("cuFuncSetAttribute", int(C.nb_func_set(handle(f.f), attribute, C.int(value))))
 }
 
-// OccupancyClusters is the number of clusters of a launch that fit on the device at once.
+// OccupancyClusters returns the number of clusters of a launch that fit on the device at once.
 func (f Function) OccupancyClusters(grid [3]int, blockThreads, dynShared, cluster int) (int, error) {
 	var n C.int
 	g := dims(grid)

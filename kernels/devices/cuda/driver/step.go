@@ -79,7 +79,7 @@ func (c *Context) Enqueue(s Stream, steps []Command) error {
 	return fmt.Errorf("step %d: %w", i, newError(call, int(uint32(r))))
 }
 
-// count returns the number of arguments.
+// count returns the number of arguments of the kernel.
 func (st *Command) count() int {
 	if st.Firsts != nil {
 		return len(st.Firsts)
@@ -87,7 +87,7 @@ func (st *Command) count() int {
 	return len(st.Args)
 }
 
-// flat returns the step in the form of C. Its slots start at index first, and Firsts follows them.
+// flat converts the command to C's form. Its slots start at index first, and Firsts follows them.
 func (st *Command) flat(first int) C.nb_step {
 	firsts := 0
 	if len(st.Firsts) > 0 {

@@ -17,7 +17,7 @@ import (
 	"normbench/kernels"
 )
 
-// library is what is used of nvml.Interface. No method here may change anything.
+// A library has the functions of nvml.Interface that are used. No method here may change anything.
 type library interface {
 	Init() nvml.Return
 	Shutdown() nvml.Return
@@ -27,7 +27,7 @@ type library interface {
 	DeviceGetHandleByUUID(uuid string) (nvml.Device, nvml.Return)
 }
 
-// deviceHandle is what is used of nvml.Device. No method here may change anything.
+// A deviceHandle has the functions of nvml.Device that are used. No method here may change anything.
 type deviceHandle interface {
 	GetEccMode() (current, pending nvml.EnableState, r nvml.Return)
 	GetMigMode() (current, pending int, r nvml.Return)
@@ -104,13 +104,14 @@ func open(lib library, has func(string) bool, uuid string) (*Monitor, error) {
 	return m, nil
 }
 
-// DriverVersion is such as "580.65.06", "" where it is not known.
+// DriverVersion returns the driver's version, such as "580.65.06", "" where it is not known.
 func (m *Monitor) DriverVersion() string { return m.driver }
 
-// IgnoreProcesses names the processes that are not others' but this one, in place of those before.
+// IgnoreProcesses sets the processes that belong to the measurement, beside this one, in place of those
+// set before.
 func (m *Monitor) IgnoreProcesses(pids ...int) { m.own = append([]int{os.Getpid()}, pids...) }
 
-// Close lets go of NVML. The Monitor must not be used any more.
+// Close closes NVML. The Monitor must not be used any more.
 func (m *Monitor) Close() { m.lib.Shutdown() }
 
 // get is a value, or zero where NVML does not offer it. The function is called only if NVML has the
