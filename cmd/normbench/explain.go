@@ -33,16 +33,16 @@ func explainCommand(e *env) *cli.Command {
 		Usage:     "show what the default or a tuned table picks for a shape, and why",
 		ArgsUsage: "SHAPE",
 		Description: "SHAPE is MxN, for every op and pass, or a problem such as " +
-			"rmsnorm/bwd/4096x8192/bf16. The answer says how good the match is: exact (an entry " +
-			"of its own), cell (of a map), moved (the nearest cell's, as its own is refused on " +
-			"this device), base (the analytic base's config for the cell), outside or default. It " +
+			"rmsnorm/bwd/4096x8192/bf16. The answer says how good the match is. It is exact (an entry " +
+			"of its own), cell (of a map), or moved (the nearest cell's, as its own is refused on " +
+			"this device). Else it is base (the analytic base's config for the cell), outside or default. It " +
 			"says which map answers, what the neighbours run, and draws the cells around the " +
 			"pick. An entry of another device's table is no match. csv and json have the launches " +
 			"as data: grid, block, shared memory, cluster, defines, and arguments by name in the " +
 			"kernel's order.\n" +
-			"With --measure it runs the pick of one problem on this machine, and says why it takes its time: " +
-			"the time of a copy of the same tensors (the stream), the card's peak, an empty launch (the " +
-			"floor), the time of each stage, and what each launch has of the device.",
+			"With --measure it runs the pick of one problem on this machine, and says why it takes its time. " +
+			"It compares it with a copy of the same tensors (the stream), the card's peak, and an empty launch (the " +
+			"floor). It has the time of each stage, and what each launch has of the device.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Destination: &cfg.tuned, Name: "tuned", Category: catWhat,
 				Usage: "ask this `FILE` of sweep, map fill or map learn instead of the program's own map"},

@@ -180,7 +180,7 @@ func modelFlags(s *shapes.Selection) []cli.Flag {
 	}
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &s.Model, Name: "model", Category: catWhat,
-			Usage: "the norms of a `MODEL` in place of --shapes, each with its calls in a step: a name of " +
+			Usage: "the norms of a `MODEL` in place of --shapes, each with its calls in a step; a name of " +
 				"`normbench list models`, a config.json, or a folder that has one"},
 		&cli.StringFlag{Destination: &s.Tokens, Name: "tokens", Category: catWhat,
 			Usage:       "with --model: tokens of a step of one replica, of all its ranks together, or several with commas",

@@ -29,8 +29,8 @@ func judgeCommand(e *env) *cli.Command {
 			"find an eighth and a half. 10 rounds are the minimum. ROUNDS is CSV with a header, " +
 			"a,b[,a2][,cell]; - reads standard input. cell names the comparison; each cell is judged " +
 			"by itself. FASTER and SLOWER are about B, speedup is A's time over B's, and verdicts are wrong in at most 0.5% of cells under " +
-			"drift, slow periods and outliers. Where one side keeps a mode of its own, they can " +
-			"be wrong in 1 to 4% of cells (kept over 3 rounds) or 8 to 13% (over 8). SAME means " +
+			"drift, slow periods and outliers. Where one side keeps a mode of its own, more are " +
+			"wrong: 1 to 4% of cells (kept over 3 rounds) or 8 to 13% (over 8). SAME means " +
 			"within 1%. INCONCLUSIVE has a reason, such as two modes of the rounds. A round that takes " +
 			"100 times its arm's median is named and does not count. q is p by Benjamini and Hochberg over the cells. " +
 			"Without A2, nothing shows how much two copies of one code differ: then trust no " +

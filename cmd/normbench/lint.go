@@ -23,9 +23,9 @@ func lintCommand(e *env) *cli.Command {
 		Name:      "lint",
 		Usage:     "find faults in tuned tables: unknown, refused, unproven, stale",
 		ArgsUsage: "FILE...",
-		Description: "Prints one line per finding and exits 1 if there are any: families and knobs that do " +
-			"not exist, configs that the device or family refuses, in a map anywhere in their " +
-			"cell, kernel sources that have changed since.",
+		Description: "Prints one line per finding and exits 1 if there are any. A finding is a family or knob that does " +
+			"not exist, or a config that the device or family refuses (in a map, anywhere in its cell). So is " +
+			"a kernel source that has changed since.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
 				Usage: "check the files for " + knownDevices, DefaultText: "each file's own"},

@@ -32,9 +32,8 @@ func mapFillCommand(e *env) *cli.Command {
 		Name:      "fill",
 		Usage:     "fill a map of launch answers from records, into a tuned table",
 		ArgsUsage: "RECORDS...",
-		Description: "Reads records files or results folders of one device, of sweep or of map learn, and " +
-			"fills a map: for each cell of columns and rows the config that is expected to lose " +
-			"the least. Prints how many cells rest on what. --out puts it into a tuned table, " +
+		Description: "Fills a map from records files or results folders of one device, of sweep or of map learn. " +
+			"Each cell of columns and rows gets the config that is expected to lose the least. Prints how many cells rest on what. --out puts it into a tuned table, " +
 			"whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench " +
 			"map export` writes code.",
 		Flags: append([]cli.Flag{

@@ -231,6 +231,22 @@ func countWords(s string) (n int) {
 	return n
 }
 
+// No sentence of a command's description has more than 28 words, nor what is said of a flag.
+func TestSentencesOfHelpAreShort(t *testing.T) {
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
+	eachCommand(e.app().Commands, "", func(path string, c *cli.Command) {
+		texts := []string{c.Usage, c.Description}
+		for _, f := range c.Flags {
+			if f, ok := f.(cli.DocGenerationFlag); ok {
+				texts = append(texts, strings.ReplaceAll(f.GetUsage(), "`", ""))
+			}
+		}
+		for _, s := range sentences(strings.ReplaceAll(strings.Join(texts, "\n\n"), ";", ".")) {
+			assert.That(t, countWords(s) <= 28, "%s --help has a sentence of %d words: %s", path, countWords(s), s)
+		}
+	})
+}
+
 func TestSentencesOfAPageAreCounted(t *testing.T) {
 	got := sentences("# A page\n\nOne `x. y` two. Three\nfour [five](six.md)!\n\n- a\n- b. c\n\n| d | e f |\n|---|---|\n| g. H | `i|j` |\n" +
 		"```console\n$ no\n```\n")

@@ -35,9 +35,8 @@ func verifyCommand(e *env) *cli.Command {
 		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. " +
 			"--all-configs takes every config, of the families named or of all.\n" +
 			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' " +
-			"host stages on the shapes\n" +
-			"asked for, and their CUDA code in an emulator on small shapes, which takes a " +
-			"C++ compiler (g++ or $CXX).",
+			"host stages on the shapes asked for. It runs their CUDA code in an emulator on small shapes, " +
+			"which takes a C++ compiler (g++ or $CXX).",
 		Flags: slices.Concat(cfg.flags(), []cli.Flag{
 			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats",
 				Usage: "runs of each variant; their bits are compared", Value: 3,
