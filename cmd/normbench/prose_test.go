@@ -231,6 +231,36 @@ func countWords(s string) (n int) {
 	return n
 }
 
+// The pages name each variable of the environment that the program reads, and no other.
+func TestVariablesOfTheEnvironmentAreInPages(t *testing.T) {
+	root := filepath.Join("..", "..")
+	read, named := map[string]bool{}, map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
+		switch {
+		case err != nil || e.IsDir() && (e.Name() == "out" || strings.HasPrefix(e.Name(), ".") && path != root):
+			return cmp.Or(err, fs.SkipDir)
+		case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") &&
+			!strings.Contains(path, "assert") && !strings.Contains(path, "powercut"): // those two serve tests
+			for _, m := range variable.FindAllStringSubmatch(string(assert.File(t, path)), -1) {
+				read[m[1]] = true
+			}
+		case strings.HasSuffix(path, ".md") && filepath.Base(filepath.Dir(path)) == "docs":
+			for _, name := range variableName.FindAllString(string(assert.File(t, path)), -1) {
+				named[name] = true
+			}
+		}
+		return nil
+	})
+	assert.NoError(t, err)
+	assert.Same(t, named, read)
+	assert.That(t, len(read) >= 8, "%d variables", len(read))
+}
+
+var (
+	variable     = regexp.MustCompile(`"(NORMBENCH_[A-Z_]+)"`)
+	variableName = regexp.MustCompile(`NORMBENCH_[A-Z_]+`)
+)
+
 // No sentence of a command's description has more than 28 words, nor what is said of a flag.
 func TestSentencesOfHelpAreShort(t *testing.T) {
 	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
