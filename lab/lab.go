@@ -74,7 +74,7 @@ type Lab struct {
 	Baseline     string // folder of the baseline's kernels, which the registry then holds too
 	Kernels      string // folder of the user's kernels, likewise
 	UserFamilies []*kernels.Family
-	loader       manifest.Loader // what these are compiled with
+	Loader       manifest.Loader // what these are compiled with
 	Among        []string        // the peers that peer:best is among
 	Tool         string          // this program's version, for records
 	Command      []string        // the whole command line
@@ -253,7 +253,7 @@ func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kerne
 	if err != nil {
 		return nil, err
 	}
-	env = append(env, l.loader.Env()...)
+	env = append(env, l.Loader.Env()...)
 	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
 		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
 			Timeout: c.limit(time.Minute), Stderr: &console.PlainWriter{Writer: l.Err},
@@ -304,7 +304,7 @@ func (l *Lab) UseBaseline(dir string) error {
 	manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	switch {
 	case l.Kernels != "" && len(manifests) > 0:
-		old, fs, bad := l.loader.Load(families.New(), dir)
+		old, fs, bad := l.Loader.Load(families.New(), dir)
 		if bad != nil {
 			return bad
 		}

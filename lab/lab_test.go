@@ -37,7 +37,7 @@ func TestUseKernelsLeavesTheEnvironmentAlone(t *testing.T) {
 	assert.NoError(t, l.UseKernels("../examples/kernels", []string{headers}, "a-python", true, nil))
 	want := []string{nvrtc.IncludeVariable + "=" + headers + string(filepath.ListSeparator) + others,
 		triton.PythonVariable + "=a-python"}
-	assert.That(t, slices.Equal(l.loader.Env(), want), "workers get %q, want %q", l.loader.Env(), want)
+	assert.That(t, slices.Equal(l.Loader.Env(), want), "workers get %q, want %q", l.Loader.Env(), want)
 	assert.Equal(t, os.Getenv(nvrtc.IncludeVariable), others, "the process's folders")
 	assert.Equal(t, os.Getenv(triton.PythonVariable), "", "the process's Python")
 }

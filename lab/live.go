@@ -13,7 +13,7 @@ import (
 
 // Pairs returns the problems that both REFs have a variant for; with changed those of which it differs.
 func (l *Lab) Pairs(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo, changed bool) ([]ab.Pair, error) {
-	return ab.Pairs(l.Console, l.operands(refs), ps, info, changed)
+	return ab.Pairs(l.Console, l.Operands(refs), ps, info, changed)
 }
 
 // RunLive has package ab run a live compare of two REFs on devices that were opened by c. Its experiment says what is

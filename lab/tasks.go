@@ -9,11 +9,11 @@ import (
 // Tasks lays the REFs out over problems, as sweep.LayOut does.
 func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo,
 	choose sweep.VariantChooser) ([]sweep.Task, error) {
-	return sweep.LayOut(l.Registry, ps, l.operands(refs), info, choose)
+	return sweep.LayOut(l.Registry, ps, l.Operands(refs), info, choose)
 }
 
-// operands returns REFs with their variants.
-func (l *Lab) operands(refs []*ref.Ref) (list []sweep.Operand) {
+// Operands returns REFs with their variants.
+func (l *Lab) Operands(refs []*ref.Ref) (list []sweep.Operand) {
 	for _, r := range refs {
 		list = append(list, l.operand(r))
 	}

@@ -22,13 +22,13 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 		return hint.Errorf("add --kernels FOLDER",
 			"--include is for kernels of your own, and there is no --kernels")
 	}
-	if err := l.loader.AddFolders(folders...); err != nil {
+	if err := l.Loader.AddFolders(folders...); err != nil {
 		return err
 	}
 	if err := manifest.CheckEnvironment(); err != nil {
 		return err
 	}
-	l.loader.Python = python
+	l.Loader.Python = python
 	if dir != "" {
 		if err := l.loadKernels(dir, named); err != nil {
 			return err
@@ -44,10 +44,10 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 func (l *Lab) loadKernels(dir string, named []string) error {
 	late := time.AfterFunc(2*time.Second, func() {
 		l.Notef("reading the kernels of %s; what %s finds of them is kept for the next command", dir,
-			l.loader.Program())
+			l.Loader.Program())
 	})
 	defer late.Stop()
-	from := l.loader
+	from := l.Loader
 	from.Named = func(family string) bool {
 		return slices.ContainsFunc(named, func(text string) bool {
 			name, _, _ := strings.Cut(text, "@")

@@ -20,6 +20,7 @@ import (
 	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
+	"normbench/sweep/verify"
 )
 
 // A gateConfig has the flags of gate, and what prepare and checkOutBase find.
@@ -288,8 +289,7 @@ func (cfg *gateConfig) checkFamilies(e *env, families []*kernels.Family) (part r
 	}
 	defer lab.Close(t.devices)
 	const repeats = 3
-	v, err := e.Verify(&lab.VerifyTask{Config: &t.OpenOptions, Device: t.devices[0], Problems: t.problems, Refs: refs,
-		Seed: t.seed, Repeats: repeats, Typed: t.TypedShapes()})
+	v, err := e.verify(&t, refs, &verify.CheckRequest{Seed: t.seed, Repeats: repeats, Typed: t.TypedShapes()})
 	if err != nil {
 		return part, err
 	}

@@ -14,6 +14,8 @@ import (
 	"normbench/kernels/compile/nvrtc"
 	"normbench/lab"
 	"normbench/report"
+	"normbench/sweep/replay"
+	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )
 
@@ -54,6 +56,20 @@ func verifyCommand(e *env) *cli.Command {
 	}, &cfg.commonFlags, func() error { return runVerify(e, cfg) })
 }
 
+// verify checks REFs, or without one every family, on the open device of t. What was found before an error stands
+// beside it.
+func (e *env) verify(t *targetFlags, refs []*ref.Ref, c *verify.CheckRequest) (*verify.Verification, error) {
+	if _, replayed := t.devices[0].(*replay.Device); replayed {
+		return &verify.Verification{}, hint.Errorf("use --device cpu or --device cuda",
+			"verify runs kernels, and %s has recorded times only", cmp.Or(t.Device, "auto"))
+	}
+	c.Registry, c.Users, c.Folder, c.Operands = e.Registry, e.UserFamilies, e.Kernels, e.Operands(refs)
+	c.Device, c.Problems, c.Limit = t.devices[0], t.problems, t.Timeout
+	c.Helper, c.Python = lab.Helper(), e.Loader.Python
+	c.Prepare = func() error { return e.PreparePeers(&t.OpenOptions, c.Device, refs, c.Problems) }
+	return verify.Run(e.Ctx, e.Console, c)
+}
+
 func runVerify(e *env, cfg *verifyConfig) error {
 	for _, text := range cfg.operands {
 		if _, err := e.Registry.Lookup(text); err != nil && cfg.all {
@@ -70,10 +86,9 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return err
 	}
 	defer lab.Close(cfg.devices)
-	c := &lab.VerifyTask{Config: &cfg.OpenOptions, Device: cfg.devices[0], Problems: cfg.problems, Refs: refs,
-		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile, Repeats: cfg.repeats,
-		Typed: cfg.TypedShapes()}
-	v, err := e.Verify(c)
+	c := &verify.CheckRequest{All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile,
+		Repeats: cfg.repeats, Typed: cfg.TypedShapes()}
+	v, err := e.verify(&cfg.targetFlags, refs, c)
 	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {
 		fmt.Fprintln(e.Err, strings.TrimSpace(failed.Log))
 	}
