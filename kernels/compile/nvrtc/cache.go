@@ -26,49 +26,49 @@ const formatVersion = "normbench-cubin 3"
 // goroutines and processes may share the directory: entries are written to a temporary
 // file and renamed, and checked when read. Failures to compile are not kept.
 type Cache struct {
-	dir     string
-	version string        // of NVRTC, part of every key of its cubins
-	compile CompileFunc   // by NVRTC; nil without it, where nobody asks for CUDA
-	python  Python        // Triton, whose versions are in the options
-	shelf   *includeCache // nil without include folders
+	dir      string
+	version  string        // of NVRTC, part of every key of its cubins
+	compile  CompileFunc   // by NVRTC; nil without it, where nobody asks for CUDA
+	python   Python        // Triton, whose versions are in the options
+	includes *includeCache // nil without include folders
 
-	mu     sync.Mutex
-	unkept string
+	mu      sync.Mutex
+	warning string
 }
 
-// A CompileFunc makes the binary of a source.
+// A CompileFunc compiles a source to a binary.
 type CompileFunc func(Source, CompileOptions) (*Binary, error)
 
-// NewCache returns a cache of what c compiles, nil without NVRTC. The directory is made when the
-// first entry is written.
+// NewCache makes a cache in dir for what c compiles; c is nil without NVRTC. The directory is made when
+// the first entry is written.
 func NewCache(dir string, c *Compiler) *Cache {
 	if c == nil {
 		return &Cache{dir: dir}
 	}
 	return &Cache{dir: dir, version: fmt.Sprintf("%d.%d", c.major, c.minor), compile: c.Compile,
-		shelf: &includeCache{folders: c.Includes()}}
+		includes: &includeCache{folders: c.Includes()}}
 }
 
-// UsePool has p compile what is not in the cache.
+// UsePool makes the cache compile in p's processes, and returns the cache.
 func (c *Cache) UsePool(p *Pool) *Cache {
 	c.compile = p.Compile
 	return c
 }
 
-// Python compiles sources of Python, whose code may depend on the target.
+// A Python compiles Python sources, whose code may depend on the target.
 type Python interface {
 	Compile(Source, CompileOptions) (*Binary, error)
 	Target() string
 }
 
-// UsePython has p compile sources of Python.
+// UsePython makes the cache compile Python sources with p, and returns the cache.
 func (c *Cache) UsePython(p Python) *Cache {
 	c.python = p
 	return c
 }
 
-// DefaultCacheDir is $NORMBENCH_CACHE, else normbench/cubin in the user's cache
-// directory, else a folder of the user's own in the temporary directory.
+// DefaultCacheDir returns $NORMBENCH_CACHE, else normbench/cubin in the user's cache directory, else a
+// folder of the user's own in the temporary directory.
 func DefaultCacheDir() string {
 	if dir := os.Getenv("NORMBENCH_CACHE"); dir != "" {
 		return dir
@@ -80,9 +80,9 @@ func DefaultCacheDir() string {
 	return filepath.Join(dir, "normbench", "cubin")
 }
 
-// Compile returns the binary from the cache, or compiles it and keeps it. Its callers ask for a
-// thing once at a time. The error is that of [Compiler.Compile]: an entry that cannot be read is
-// compiled again, and one that cannot be written is told by [Cache.Warning].
+// Compile returns the binary from the cache, or compiles it and keeps it. Callers must not ask for one
+// thing twice at a time. The error is that of [Compiler.Compile]: an entry that cannot be read is
+// compiled again, and [Cache.Warning] tells of one that cannot be written.
 func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	compile := c.compile
 	switch {
@@ -94,9 +94,9 @@ func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 		compile = c.python.Compile
 	case opt.NVCC != "":
 		compile = compileNVCC
-		opt.Include = slices.Concat(opt.Include, UserFolders(), c.shelf.nvccFolders(opt.NVCC))
-	case c.shelf != nil:
-		src = c.shelf.withShims(src, slices.Concat(opt.Include, c.shelf.folders))
+		opt.Include = slices.Concat(opt.Include, UserFolders(), c.includes.nvccFolders(opt.NVCC))
+	case c.includes != nil:
+		src = c.includes.withShims(src, slices.Concat(opt.Include, c.includes.folders))
 	}
 	key, err := c.key(src, opt)
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	return b, nil
 }
 
-// compileEntry compiles a source, and finds the symbols of its entries. Headers that are missing are all
-// in the error.
+// compileEntry compiles a source and finds the symbols of its entries. If headers are missing the error
+// names all of them.
 func compileEntry(src Source, opt CompileOptions, compile CompileFunc) (*Binary, error) {
 	b, err := compile(src, opt)
 	failed := new(CompileError)
@@ -132,7 +132,7 @@ func compileEntry(src Source, opt CompileOptions, compile CompileFunc) (*Binary,
 			if b, err = compile(src, plain); err != nil {
 				return nil, err
 			}
-			return b, b.resolve(src.Name, opt.Names)
+			return b, b.resolveNames(src.Name, opt.Names)
 		}
 		if first := missingHeader(failed.Log); first != "" {
 			told := *failed
@@ -149,10 +149,10 @@ func compileEntry(src Source, opt CompileOptions, compile CompileFunc) (*Binary,
 	if err != nil {
 		return nil, err
 	}
-	return b, b.resolve(src.Name, opt.Names)
+	return b, b.resolveNames(src.Name, opt.Names)
 }
 
-// withoutPlain returns opt without the entries that have no template arguments.
+// withoutPlain returns opt without the names of entries that have no template arguments.
 func withoutPlain(opt CompileOptions) CompileOptions {
 	opt.Names = slices.DeleteFunc(slices.Clone(opt.Names), func(name string) bool {
 		return !strings.Contains(name, "<")
@@ -160,6 +160,7 @@ func withoutPlain(opt CompileOptions) CompileOptions {
 	return opt
 }
 
+// key computes the name of the entry that a source with options has.
 func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
 	flags, err := opt.flags()
 	if len(opt.Extra) == 0 { // -lineinfo, such as it is, brings lines into the cubin
@@ -169,7 +170,7 @@ func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
 		src.Root = ""
 		return cacheKey("triton "+c.python.Target(), src, slices.Concat(flags, opt.Names)), err
 	}
-	flags = slices.Concat(flags, c.shelf.sums(src, opt.Include), opt.Names)
+	flags = slices.Concat(flags, c.includes.hashHeaders(src, opt.Include), opt.Names)
 	version := c.version
 	if opt.NVCC != "" {
 		_, version = splitVersion(opt.NVCC)
@@ -178,7 +179,7 @@ func (c *Cache) key(src Source, opt CompileOptions) (string, error) {
 	return cacheKey(version, src, flags), err
 }
 
-// code is src by what its machine code is made of, so that a comment compiles nothing again.
+// code returns src without comments, so that a changed comment compiles nothing again.
 func (s Source) code() Source {
 	headers := map[string]string{}
 	for name, text := range s.Headers {
@@ -187,43 +188,43 @@ func (s Source) code() Source {
 	return Source{Name: s.Name, Text: StripComments(s.Text), Headers: headers, Missing: s.Missing}
 }
 
-// note keeps the first of what Warning says.
-func (c *Cache) note(format string, args ...any) {
+// noteWarning keeps the first warning.
+func (c *Cache) noteWarning(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.unkept == "" {
-		c.unkept = fmt.Sprintf(format, args...)
+	if c.warning == "" {
+		c.warning = fmt.Sprintf(format, args...)
 	}
 }
 
-// Warning returns why an entry was not written, or not trusted, as a text that is the same in each
-// process, or "". It costs time, not correctness, so it is a warning to show once.
+// Warning says why an entry was not written, or not trusted, in a text that is the same in each process;
+// "" if all were. It costs time, not correctness, so it is a warning to show once.
 func (c *Cache) Warning() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unkept
+	return c.warning
 }
 
-// entryFile is where the entry of a key is below the cache's folder. The first byte of the key is a
+// entryFile returns the path of a key's entry below the cache's folder. The first byte of the key is a
 // folder, because a sweep leaves thousands of entries.
 func entryFile(key string) string { return filepath.Join(key[:2], key+".cubin") }
 
-// cacheKey is the SHA-256 of everything that the cubin depends on. The flags hold the architecture
-// and the macros in the order of their names.
+// cacheKey hashes everything that a cubin depends on, with SHA-256. The flags hold the architecture and
+// the macros in the order of their names.
 func cacheKey(version string, src Source, flags []string) string {
 	// texts and lists of them have no error
 	text, _ := json.Marshal([]any{formatVersion, version, src, flags})
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// sharedVariable has entries of other users read, too.
+// sharedVariable names the environment variable with which entries of other users are read, too.
 const sharedVariable = "NORMBENCH_CACHE_SHARED"
 
 var errCorrupt = errors.New("corrupt cache entry")
 
-// encodeEntry is an entry in three parts: the line "normbench-cubin 3 <key> <sha256 of the rest>", a
-// line of JSON (the Binary but for its cubin), and the cubin. The key is there as an entry under
-// another's name is not that one's.
+// encodeEntry writes an entry in three parts: the line "normbench-cubin 3 <key> <sha256 of the rest>", a
+// line of JSON (the Binary without its cubin), and the cubin. With the key in it an entry under
+// another's name is noticed.
 func encodeEntry(key string, b *Binary) ([]byte, error) {
 	report := *b
 	report.Cubin = nil
@@ -235,6 +236,7 @@ func encodeEntry(key string, b *Binary) ([]byte, error) {
 	return slices.Concat(fmt.Appendf(nil, "%s %s %x\n", formatVersion, key, sha256.Sum256(body)), body), nil
 }
 
+// decodeEntry reads an entry; it fails with errCorrupt where key or checksum do not match.
 func decodeEntry(key string, data []byte) (*Binary, error) {
 	head, body, ok := bytes.Cut(data, []byte("\n"))
 	if !ok || string(head) != fmt.Sprintf("%s %s %x", formatVersion, key, sha256.Sum256(body)) {
@@ -249,12 +251,13 @@ func decodeEntry(key string, data []byte) (*Binary, error) {
 	return b, nil
 }
 
-var errForeign = errors.New("cache entry of somebody else")
+var errOtherWriter = errors.New("cache entry of somebody else")
 
 // IsTrusted says whether nobody else may have written a file.
-func IsTrusted(st fs.FileInfo) bool { return foreign(st) == "" || os.Getenv(sharedVariable) != "" }
+func IsTrusted(st fs.FileInfo) bool { return otherWriter(st) == "" || os.Getenv(sharedVariable) != "" }
 
-// read does not trust an entry that somebody else may have written: what is in it runs on the GPU.
+// read reads an entry. It refuses one that somebody else may have written, as its code would run on the
+// GPU.
 func (c *Cache) read(file, key string) (*Binary, error) {
 	f, err := os.Open(filepath.Join(c.dir, file))
 	if err != nil {
@@ -265,10 +268,10 @@ func (c *Cache) read(file, key string) (*Binary, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why := foreign(st); why != "" && os.Getenv(sharedVariable) == "" {
-		c.note("cubins in %s are not read, as %s; %s=1 trusts whoever writes there", c.dir, why,
+	if why := otherWriter(st); why != "" && os.Getenv(sharedVariable) == "" {
+		c.noteWarning("cubins in %s are not read, as %s; %s=1 trusts whoever writes there", c.dir, why,
 			sharedVariable)
-		return nil, errForeign
+		return nil, errOtherWriter
 	}
 	data, err := io.ReadAll(f)
 	if err != nil {
@@ -277,7 +280,7 @@ func (c *Cache) read(file, key string) (*Binary, error) {
 	return decodeEntry(key, data)
 }
 
-// write does not sync: the checksum catches what a power cut leaves.
+// write writes an entry without syncing it: the checksum catches what a power cut leaves.
 func (c *Cache) write(file, key string, b *Binary) {
 	data, err := encodeEntry(key, b)
 	if err == nil {
@@ -287,7 +290,7 @@ func (c *Cache) write(file, key string, b *Binary) {
 		err = durable.Place{Root: c.dir, Name: file, Unsynced: true}.WriteFrom(bytes.NewReader(data))
 	}
 	if err != nil {
-		c.note("cubins are not kept in %s, so the next run compiles them again: %v", c.dir,
+		c.noteWarning("cubins are not kept in %s, so the next run compiles them again: %v", c.dir,
 			durable.Cause(err))
 	}
 }

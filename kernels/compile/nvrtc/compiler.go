@@ -23,8 +23,8 @@ type Compiler struct {
 	lib          functions
 }
 
-// functions are those of NVRTC. Result is 0 for success. The signatures are
-// those of nvrtc.h; char** and size_t* are plain pointers.
+// A functions has the functions of NVRTC. A result of 0 is success. The signatures are those of nvrtc.h;
+// char** and size_t* are plain pointers.
 type functions struct {
 	version     func(major, minor *int32) int32
 	errorString func(result int32) string
@@ -90,20 +90,20 @@ func Open(path string) (*Compiler, error) {
 	return c, nil
 }
 
-// Version is the CUDA version of the library, such as 13, 0.
+// Version returns the CUDA version of the library, such as 13, 0.
 func (c *Compiler) Version() (major, minor int) { return c.major, c.minor }
 
-// Path is the file that was loaded.
+// Path returns the file that was loaded.
 func (c *Compiler) Path() string { return c.path }
 
 // Archs lists the architectures the library compiles for, ascending, as ten times the major
 // plus the minor compute capability: 80, 90, 100.
 func (c *Compiler) Archs() []int { return slices.Clone(c.archs) }
 
-// Includes are the folders in which #include <...> is looked for.
+// Includes returns the folders in which #include <...> is looked for.
 func (c *Compiler) Includes() []string { return slices.Clone(c.includes) }
 
-// Compile makes a cubin. It takes from tenths of a second to seconds and knows no cache.
+// Compile compiles a source to a cubin. It takes from tenths of a second to seconds and knows no cache.
 // The error is a [*CompileError] if the source or a flag is wrong.
 func (c *Compiler) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	flags, err := c.flags(src, opt)
@@ -170,7 +170,7 @@ func (c *Compiler) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	}, nil
 }
 
-// flags are those of opt, with folders where the source needs them.
+// flags returns the flags of opt, and the include folders if the source needs them.
 func (c *Compiler) flags(src Source, opt CompileOptions) ([]string, error) {
 	flags, err := opt.flags()
 	if includesSystem(src) {
@@ -181,7 +181,8 @@ func (c *Compiler) flags(src Source, opt CompileOptions) ([]string, error) {
 	return flags, err
 }
 
-// pinnedMemory holds what C reads during some calls: it keeps none of it, but sees pointers to pointers.
+// A pinnedMemory holds memory that C reads during some calls. C keeps none of it, but sees pointers to
+// pointers, so Go must not move it.
 type pinnedMemory struct {
 	runtime.Pinner
 	nul bool // a string has a NUL byte
@@ -207,7 +208,7 @@ func (m *pinnedMemory) list(list []string) unsafe.Pointer {
 	return unsafe.Pointer(&ptrs[0])
 }
 
-// gostring is a C string.
+// gostring copies a C string.
 func gostring(p *byte) string {
 	n := 0
 	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
@@ -216,7 +217,7 @@ func gostring(p *byte) string {
 	return string(unsafe.Slice(p, n))
 }
 
-// read reads what a program has of a name, by the functions for its size and for itself.
+// read reads one result of a program: size returns its length, get its bytes.
 func (c *Compiler) read(name string, prog uintptr, size func(uintptr, *uintptr) int32,
 	get func(uintptr, *byte) int32) ([]byte, error) {
 	var n uintptr
@@ -227,6 +228,7 @@ func (c *Compiler) read(name string, prog uintptr, size func(uintptr, *uintptr) 
 	return data, c.resultError("nvrtcGet"+name, get(prog, &data[0]))
 }
 
+// resultError makes the error of a call's result, nil for success.
 func (c *Compiler) resultError(call string, result int32) error {
 	if result == 0 {
 		return nil

@@ -16,8 +16,8 @@ import (
 
 var hostRE = regexp.MustCompile(`<<<|\bcudaLaunchKernel\w*\b|\bint\s+main\s*\(`)
 
-// HasHostCode says whether a source launches kernels itself, with the headers that it includes by name
-// and those of the folders.
+// HasHostCode says whether a source, with the headers that it includes from the folders, launches
+// kernels itself.
 func (s Source) HasHostCode(folders []string) bool {
 	if s.IsCompiled() || s.IsPython() {
 		return false
@@ -31,10 +31,10 @@ func (s Source) HasHostCode(folders []string) bool {
 	return has
 }
 
-// Joined returns a source in one file: headers of the source and of the folders stand where they are included,
-// but for those that keep holds for.
+// Joined returns a source as one text, with headers of the source and of the folders in place of their
+// #include. Headers for which keep holds stay as they are included.
 func (s Source) Joined(folders []string, keep func(name string) bool) string {
-	return s.flatten(folders, keep).text()
+	return s.joinHeaders(folders, keep).text()
 }
 
 func (s Source) deviceKey(entry string, folders, without []string) deviceKey {
@@ -42,14 +42,14 @@ func (s Source) deviceKey(entry string, folders, without []string) deviceKey {
 		strings.Join(without, "\n"), entry}
 }
 
-// A deviceKey is what DeviceCode depends on but for the files of the folders, which a process reads once.
+// A deviceKey has all that DeviceCode depends on except the files of the folders, which a process reads
+// once.
 type deviceKey struct{ name, text, headers, folders, without, entry string }
 
 var hostCodes, deviceCodes sync.Map // bool and Source by deviceKey: each visit of a variant asks for both
 
-// DeviceCode returns the part of a source that an entry reaches, in one file. Headers of the source and of
-// the folders are in it but for those that keep holds for, which stay as they are included. Those of
-// without are empty.
+// DeviceCode returns the part of a source that an entry reaches, as one text with headers in place of
+// their #include. Headers for which keep holds stay as they are included; those of without become empty.
 func (s Source) DeviceCode(entry string, folders, without []string, keep func(name string) bool) Source {
 	key := s.deviceKey(entry, folders, without)
 	if keep != nil {
@@ -58,11 +58,11 @@ func (s Source) DeviceCode(entry string, folders, without []string, keep func(na
 	if found, ok := deviceCodes.Load(key); ok {
 		return found.(Source)
 	}
-	f := s.flatten(folders, keep)
+	f := s.joinHeaders(folders, keep)
 	for _, name := range without {
 		f.drop(name)
 	}
-	made := Source{Name: s.Name, Text: withTypes(slice(f.text(), entry), entry), Headers: map[string]string{}}
+	made := Source{Name: s.Name, Text: withTypes(blankUnreached(f.text(), entry), entry), Headers: map[string]string{}}
 	deviceCodes.Store(key, made)
 	return made
 }
@@ -73,8 +73,8 @@ var narrowRE = map[string]*regexp.Regexp{
 	"cuda_fp16.h": regexp.MustCompile(`\b(?:__)?half2?\b`),
 }
 
-// withTypes includes the headers of the types of two bytes that a text or an entry names: headers that a source is
-// without may have brought them.
+// withTypes includes the headers of the 2-byte types that a text or an entry names, as headers that were
+// left out may have included them.
 func withTypes(text, entry string) string {
 	ahead := ""
 	for _, header := range []string{"cuda_bf16.h", "cuda_fp16.h"} {
@@ -85,7 +85,7 @@ func withTypes(text, entry string) string {
 	return ahead + text
 }
 
-// IsCUDA says whether a header is one of CUDA's, which stays as it is included.
+// IsCUDA says whether a header is one of CUDA's, which stays an #include.
 func IsCUDA(name string) bool {
 	first, _, deep := strings.Cut(name, "/")
 	switch first {
@@ -103,8 +103,8 @@ func IsStandard(name string) bool {
 	return ok && !IsCUDA(name)
 }
 
-// A flat is the lines of a source with headers in their place.
-type flat struct {
+// A joinedSource has the lines of a source with headers in place of their #include.
+type joinedSource struct {
 	lines   []string
 	folders []string
 	keep    func(string) bool
@@ -116,8 +116,9 @@ type flat struct {
 // maxHeaders bounds the headers of a source. One in several conditional places counts each time.
 const maxHeaders = 500
 
-func (s Source) flatten(folders []string, keep func(string) bool) *flat {
-	f := &flat{folders: folders, keep: keep, headers: s.Headers, seen: map[string]bool{}}
+// joinHeaders makes the joinedSource of a source.
+func (s Source) joinHeaders(folders []string, keep func(string) bool) *joinedSource {
+	f := &joinedSource{folders: folders, keep: keep, headers: s.Headers, seen: map[string]bool{}}
 	if keep == nil {
 		f.keep = IsCUDA
 	}
@@ -125,10 +126,10 @@ func (s Source) flatten(folders []string, keep func(string) bool) *flat {
 	return f
 }
 
-// base returns the name of a file, without where it is from.
+// base cuts the prefix off a file's name that says where it is from.
 func base(name string) string { return name[strings.LastIndexByte(name, ':')+1:] }
 
-func (f *flat) text() string { return strings.Join(f.lines, "\n") + "\n" }
+func (f *joinedSource) text() string { return strings.Join(f.lines, "\n") + "\n" }
 
 var (
 	conditionRE = regexp.MustCompile(`^\s*#\s*(if|ifdef|ifndef|endif)\b\s*(\w*)`)
@@ -138,7 +139,7 @@ var (
 
 // add appends a file, whose folder among those of headers is dir. It is there for certain where no
 // condition stands around it.
-func (f *flat) add(name, dir, text string, certain bool) {
+func (f *joinedSource) add(name, dir, text string, certain bool) {
 	f.mark(1, name)
 	depth, guarded := 0, guard(text)
 	number := 0
@@ -170,7 +171,7 @@ func (f *flat) add(name, dir, text string, certain bool) {
 }
 
 // mark tells the compiler which line follows.
-func (f *flat) mark(number int, name string) {
+func (f *joinedSource) mark(number int, name string) {
 	f.lines = append(f.lines, fmt.Sprintf("#line %d %q", number, name))
 }
 
@@ -198,7 +199,7 @@ func guard(text string) string {
 }
 
 // include appends a header that is found. One that is there already is not appended again.
-func (f *flat) include(quoted, system, dir string, certain bool) bool {
+func (f *joinedSource) include(quoted, system, dir string, certain bool) bool {
 	name := quoted + system
 	if f.keep(name) {
 		return false
@@ -252,7 +253,7 @@ func find(folders []string, dir, name string, quoted bool) (path, text string, o
 	return "", "", false
 }
 
-// Found says whether a folder has a header.
+// Found says whether one of the folders has a header.
 func Found(folders []string, name string) bool {
 	_, _, ok := find(folders, "", name, false)
 	return ok
@@ -272,7 +273,7 @@ func readBelow(folder, name string) (string, bool) {
 }
 
 // drop removes the includes of a header.
-func (f *flat) drop(name string) {
+func (f *joinedSource) drop(name string) {
 	for i, line := range f.lines {
 		if m := directive.FindStringSubmatch(strings.TrimSpace(line)); m != nil && m[2]+m[3] == name {
 			f.lines[i] = ""

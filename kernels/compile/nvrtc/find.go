@@ -10,8 +10,8 @@ import (
 	"normbench/internal/nvlib"
 )
 
-// library is asked for newest first: a newer NVRTC knows more architectures and still
-// compiles for all that a driver of its age can run.
+// library says where NVRTC is looked for, the newest first: a newer NVRTC knows more architectures and
+// still compiles for all that a driver of its age can run.
 var library = nvlib.LibraryQuery{
 	Name: "NVRTC", Variable: "NORMBENCH_NVRTC",
 	Sonames: []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"},
@@ -32,10 +32,10 @@ func Find() (*Compiler, error) {
 
 var runtimeVersion = regexp.MustCompile(`(?m)^#define\s+CUDART_VERSION\s+(\d+)\d{3}\s`)
 
-// includeFolders are those of $NORMBENCH_INCLUDE, and those that belong to an NVRTC: of its
-// toolkit (lib64 beside include), or of the wheels beside its own (nvidia/cuda_nvrtc/lib
-// beside nvidia/cuda_runtime/include up to CUDA 12, nvidia/cu13/lib beside include from then on).
-// Where none has CUDA's headers it is those of a toolkit or of wheels of the same major version.
+// includeFolders lists the folders of $NORMBENCH_INCLUDE, and those that belong to an NVRTC: of its
+// toolkit (lib64 beside include), or of the wheels beside its own (nvidia/cuda_nvrtc/lib beside
+// nvidia/cuda_runtime/include up to CUDA 12, nvidia/cu13/lib beside include from then on). If none has
+// CUDA's headers it adds those of a toolkit or of wheels of the same major version.
 func includeFolders(library string, major int) []string {
 	folders := UserFolders()
 	add := func(dir string) {

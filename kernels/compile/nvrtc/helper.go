@@ -10,12 +10,14 @@ import (
 // A helper speaks JSON. It begins with a greeting, then gives one reply to each request. The end
 // of its input ends it.
 
+// A request asks a helper to compile. A helper speaks JSON: it begins with a greeting, then gives one
+// reply to each request, and ends with its input.
 type request struct {
 	Source  Source
 	Options CompileOptions
 }
 
-// A reply has one of the three.
+// A reply has one of the three: a binary, a refusal of the source, or another error.
 type reply struct {
 	Binary *Binary       `json:",omitempty"`
 	Failed *CompileError `json:",omitempty"`
@@ -38,6 +40,7 @@ func ServeHelper(in io.Reader, out io.Writer, path string) error {
 	return serve(in, out, c.Compile)
 }
 
+// serve answers requests until the input ends.
 func serve(in io.Reader, out io.Writer, compile func(Source, CompileOptions) (*Binary, error)) error {
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {

@@ -14,10 +14,11 @@ import (
 	"normbench/internal/hint"
 )
 
-// IncludeVariable lists folders in which #include <...> is looked for first.
+// IncludeVariable names the environment variable with folders in which #include <...> is looked for
+// first.
 const IncludeVariable = "NORMBENCH_INCLUDE"
 
-// UserFolders are those of $NORMBENCH_INCLUDE.
+// UserFolders returns the folders of $NORMBENCH_INCLUDE.
 func UserFolders() (folders []string) {
 	for _, dir := range filepath.SplitList(os.Getenv(IncludeVariable)) {
 		if abs, err := filepath.Abs(dir); err == nil && dir != "" {
@@ -33,13 +34,13 @@ var (
 	directive = regexp.MustCompile(`^#\s*(include|import|include_next)\b\s*(?:"([^"]+)"|<([^>]+)>)?`)
 )
 
-// joinLines makes one line of lines that a backslash continues.
+// joinLines joins lines that a backslash continues.
 func joinLines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\\\r\n", ""), "\\\n", "")
 }
 
-// StripComments returns a text of C++ or Go without comments, blanks around lines and empty lines. A text with
-// raw strings of C++, which may hold any of these, stays as it is.
+// StripComments removes comments, blanks around lines and empty lines from a text of C++ or Go. A text
+// with raw strings of C++, which may hold any of these, stays as it is.
 func StripComments(text string) string {
 	if rawString.MatchString(text) {
 		return text
@@ -78,18 +79,18 @@ func StripComments(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// An inclusion is what a text includes: the names in quotes and in angle brackets, those in inactive
-// lines too, and the first directive that includes what is not written there, a macro, #import or
-// #include_next.
+// An inclusion lists what a text includes: the names in quotes and in angle brackets, those in inactive
+// lines too, and the first directive whose name is not written there: a macro, #import or #include_next.
 type inclusion struct {
 	quoted, system []string
 	odd            string
 }
 
-var known sync.Map // inclusion by text: families share headers
+var knownInclusions sync.Map // inclusion by text: families share headers
 
+// inclusions finds what a text includes, and keeps it for the next time.
 func inclusions(text string) inclusion {
-	if x, ok := known.Load(text); ok {
+	if x, ok := knownInclusions.Load(text); ok {
 		return x.(inclusion)
 	}
 	var x inclusion
@@ -104,13 +105,13 @@ func inclusions(text string) inclusion {
 			x.odd = strings.TrimSpace(line)
 		}
 	}
-	known.Store(text, x)
+	knownInclusions.Store(text, x)
 	return x
 }
 
-// ReadSource reads a file with the files that it includes or imports by name, which stand beside it,
-// those in inactive lines too, and with those that they do. Others are Missing. Of a Python file they are those
-// of Imports.
+// ReadSource reads a file and the files beside it that it includes or imports by name, and theirs, those
+// in inactive lines too. Names that are not beside it are Missing. For a Python file it reads those that
+// Imports lists.
 func ReadSource(file func(name string) (string, error), name string) (Source, error) {
 	text, err := file(name)
 	if err != nil {
@@ -152,7 +153,7 @@ func ReadSource(file func(name string) (string, error), name string) (Source, er
 	return src, follow(text)
 }
 
-// readImports reads the files of Imports, where a source has been probed.
+// readImports reads the files that Imports lists, if the source has been probed.
 func (s *Source) readImports(file func(name string) (string, error), origin string) error {
 	text, err := file(Imports(s.Name))
 	if err != nil {
@@ -174,8 +175,8 @@ func (s *Source) readImports(file func(name string) (string, error), origin stri
 	return nil
 }
 
-// includesSystem says whether a source includes something that does not lie beside it. Only such a
-// source gets the include folders.
+// includesSystem says whether a source includes a file that is not beside it. Only such a source gets
+// the include folders.
 func includesSystem(src Source) bool {
 	needs := func(text string) bool {
 		x := inclusions(text)
@@ -190,25 +191,28 @@ func includesSystem(src Source) bool {
 	return needs(src.Text)
 }
 
-// An includeCache keeps the files of include folders, by their content.
+// An includeCache reads the headers of include folders and keeps their hashes.
 type includeCache struct {
 	folders []string
 	mu      sync.Mutex
 	read    map[string]*header // by file; nil for what is not there
 }
 
+// A header is a file of an include folder: its hash and the names that it includes.
 type header struct {
 	sum   string
 	names []string
 }
 
 // HeaderHashes lists name and hash of each file of the folders that src may include.
-func HeaderHashes(src Source, folders []string) []string { return (&includeCache{}).sums(src, folders) }
+func HeaderHashes(src Source, folders []string) []string {
+	return (&includeCache{}).hashHeaders(src, folders)
+}
 
-// sums are name and hash of each file of the folders, those of first ahead, that src may include,
-// and those that they may. So the key of a cubin has what was read, and not where it was; none if
-// src needs no folder.
-func (s *includeCache) sums(src Source, first []string) (sums []string) {
+// hashHeaders lists name and hash of each file of the folders, first's before its own, that src may
+// include, and those that these may. So the key of a cubin depends on what was read, and not on where it
+// was. It lists none if src needs no folder.
+func (s *includeCache) hashHeaders(src Source, first []string) (hashHeaders []string) {
 	if s == nil || len(first)+len(s.folders) == 0 || !includesSystem(src) {
 		return nil
 	}
@@ -230,7 +234,7 @@ func (s *includeCache) sums(src Source, first []string) (sums []string) {
 				}
 				if !seen[file] {
 					seen[file] = true
-					sums = append(sums, name+" "+h.sum)
+					hashHeaders = append(hashHeaders, name+" "+h.sum)
 					visit(filepath.Dir(file), h.names)
 				}
 				break
@@ -241,10 +245,11 @@ func (s *includeCache) sums(src Source, first []string) (sums []string) {
 	for _, text := range src.Headers {
 		visit("", listIncludes(text))
 	}
-	slices.Sort(sums) // headers come in no order
-	return sums
+	slices.Sort(hashHeaders) // headers come in no order
+	return hashHeaders
 }
 
+// header reads and hashes a file, or returns what it read before; nil if there is none.
 func (s *includeCache) header(file string) *header {
 	if h, ok := s.read[file]; ok {
 		return h

@@ -74,7 +74,7 @@ func TestCacheKeyHasContentOfIncludesNotTheirPlace(t *testing.T) {
 		assert.Write(t, filepath.Join(dir, "a.h"), first)
 		assert.Write(t, filepath.Join(dir, "in/b.h"), second)
 		s := &includeCache{folders: []string{dir}}
-		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`,
+		return strings.Join(s.hashHeaders(Source{Text: `#include "k.cuh"`,
 			Headers: map[string]string{"k.cuh": text, "beside.h": ""}}, nil), "\n")
 	}
 	const uses, nested = "# include <a.h>\n", "#include \"in/b.h\"\n#include <a.h>"

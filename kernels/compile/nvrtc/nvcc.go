@@ -18,7 +18,7 @@ import (
 	"normbench/internal/proc"
 )
 
-// NVCCVariable may name nvcc.
+// NVCCVariable names the environment variable that may name nvcc.
 const NVCCVariable = "NORMBENCH_NVCC"
 
 const nvccHelp = "pip install nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl, " +
@@ -26,8 +26,8 @@ const nvccHelp = "pip install nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidi
 
 var releaseRE = regexp.MustCompile(`\bV(\d+\.\d+\.\d+)`)
 
-// FindNVCC is the path of nvcc and its version: $NORMBENCH_NVCC, that of PATH, of a toolkit, or of
-// Python's wheels. The error has a hint.
+// FindNVCC finds nvcc and returns its path and version: that of $NORMBENCH_NVCC, of PATH, of a toolkit,
+// or of Python's wheels. The error has a hint.
 var FindNVCC = sync.OnceValues(findNVCC)
 
 func findNVCC() (string, error) {
@@ -43,16 +43,18 @@ func findNVCC() (string, error) {
 	return path + " " + string(m[1]), nil
 }
 
-// splitVersion takes what FindNVCC returns apart.
+// splitVersion splits FindNVCC's text into path and version.
 func splitVersion(nvcc string) (path, version string) {
 	at := strings.LastIndexByte(nvcc, ' ')
 	return nvcc[:max(at, 0)], nvcc[at+1:]
 }
 
-// nvccTimeout is how long nvcc may take for one source. Those that include torch take a minute.
+// nvccTimeout is the longest that nvcc may take for one source. Sources that include torch take a
+// minute.
 const nvccTimeout = 5 * time.Minute
 
-// compileNVCC has nvcc make a cubin. The entry is made where it is one of a template.
+// compileNVCC compiles a source to a cubin with nvcc. It adds an instance of the entry if that is a
+// template's.
 func compileNVCC(src Source, opt CompileOptions) (*Binary, error) {
 	nvcc, _ := splitVersion(opt.NVCC)
 	dir, err := os.MkdirTemp("", "normbench-nvcc")
@@ -114,7 +116,7 @@ func compileNVCC(src Source, opt CompileOptions) (*Binary, error) {
 		CompileSeconds: time.Since(start).Seconds()}, nil
 }
 
-// nvccArgs returns the arguments of nvcc for a cubin, but for the files.
+// nvccArgs returns nvcc's arguments for a cubin, without the files.
 func (o CompileOptions) nvccArgs() ([]string, error) {
 	flags, err := o.flags()
 	if err != nil {
@@ -146,9 +148,9 @@ func (s *includeCache) nvccFolders(nvcc string) []string {
 	return s.folders
 }
 
-// resolve gives a binary the symbols of the entries that it was compiled for, as far as names tell. The
-// error lists the kernels there are.
-func (b *Binary) resolve(source string, names []string) error {
+// resolveNames finds the symbols of the entries that a binary was compiled for, by their names. The
+// error lists the kernels that the binary has.
+func (b *Binary) resolveNames(source string, names []string) error {
 	for _, name := range names {
 		if b.Symbols[name] != "" || b.HasKernel(name) {
 			continue

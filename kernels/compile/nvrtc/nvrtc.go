@@ -26,29 +26,29 @@ type Source struct {
 	Missing []string `json:"-"`
 }
 
-// IsCompiled says that the text is no source but a cubin or PTX, by the name's ending.
+// IsCompiled says whether the text is no source but a cubin or PTX, by the name's ending.
 func (s Source) IsCompiled() bool {
 	return strings.HasSuffix(s.Name, ".cubin") || strings.HasSuffix(s.Name, ".ptx")
 }
 
-// IsPython says that the text is of IsPython, by the name: FILE.py, or that of a module.
+// IsPython says whether the text is Python, by the name: FILE.py, or that of a module.
 func (s Source) IsPython() bool {
 	return strings.HasSuffix(s.Name, ".py") || strings.HasPrefix(s.Name, Module) ||
 		strings.Contains(s.Name, ":"+Module)
 }
 
-// Imports returns the name of what a probe of a Python source has found: as JSON, its package, where that lies, and
-// the files that it imports of its own, which are named from there.
+// Imports returns the name under which a probe's findings on a Python source are kept: as JSON, its
+// package, the folder of that, and the files of its own that it imports, named from that folder.
 func Imports(name string) string { return name + "#imports" }
 
-// Module stands before the name of an installed Python module.
+// Module begins the name of an installed Python module.
 const Module = "python:"
 
 // A Macro is one -D on the command line. An empty Value defines the name as empty,
 // as "#define NAME" does.
 type Macro struct{ Name, Value string }
 
-// CompileOptions select what is compiled.
+// CompileOptions say how a source is compiled.
 type CompileOptions struct {
 	Arch    string   // real architecture: "sm_80", "sm_90a"; "compute_*" is refused
 	Defines []Macro  // the order does not matter
@@ -58,8 +58,8 @@ type CompileOptions struct {
 	NVCC    string   // the nvcc that compiles, with its version; "" for NVRTC
 }
 
-// An EntryReport is what ptxas reported about one entry function. All zero when the log has no
-// report for it.
+// An EntryReport has the resources that ptxas reports of one entry function. All are zero where the log
+// has no report of it.
 type EntryReport struct {
 	Registers       int // per thread
 	StackBytes      int // stack frame per thread
@@ -78,7 +78,7 @@ type Binary struct {
 	Meta           *Meta                  // of a kernel that says itself how it is launched; else nil
 }
 
-// Meta is what Triton says of a kernel of its own.
+// A Meta is what Triton says of a kernel's launch.
 type Meta struct {
 	Params      []Param    // in order; those that became constants are not among them
 	Threads     int        // of a CTA
@@ -93,7 +93,7 @@ type Meta struct {
 // A Param is a parameter of a kernel, with its type as Triton writes it, such as *bf16 or i32.
 type Param struct{ Name, Type string }
 
-// Symbol is the symbol of an entry: that of its C++ name, or itself.
+// Symbol returns the symbol of an entry: that of its C++ name, or the entry itself.
 func (b *Binary) Symbol(entry string) string { return cmp.Or(b.Symbols[entry], entry) }
 
 // A CompileError says that NVRTC refused a source.
@@ -105,7 +105,7 @@ type CompileError struct {
 	Missing []string
 }
 
-// MissingHelp is what to do about missing headers.
+// MissingHelp is the hint about missing headers.
 const MissingHelp = "name their folders under include: or with --include; of CUDA's headers the wheels " +
 	"nvidia-cuda-runtime and nvidia-cuda-cccl have all; those that only host code needs stand under without:"
 
@@ -155,8 +155,8 @@ var FixedFlags = []string{
 	"--ptxas-options=-v", // puts the resource report in the program log
 }
 
-// flags is the NVRTC command line of o. It is also part of the cache key, so equal
-// options in another order must give equal flags.
+// flags returns the NVRTC command line. It is also part of the cache key, so equal options in another
+// order must give equal flags.
 func (o CompileOptions) flags() ([]string, error) {
 	if !strings.HasPrefix(o.Arch, "sm_") {
 		return nil, fmt.Errorf("architecture %q is not of the form sm_NN", o.Arch)

@@ -4,4 +4,4 @@ package nvrtc
 
 import "io/fs"
 
-func foreign(fs.FileInfo) string { return "" }
+func otherWriter(fs.FileInfo) string { return "" }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// foreign says who else may have written a file, or is "".
-func foreign(st fs.FileInfo) string {
+// otherWriter says who else may have written a file, "" for nobody.
+func otherWriter(st fs.FileInfo) string {
 	owner, ok := st.Sys().(*syscall.Stat_t)
 	switch {
 	case ok && owner.Uid != 0 && int(owner.Uid) != os.Getuid():

@@ -60,7 +60,7 @@ func (b *Binary) Params(entry string) (sizes []int, ok bool) {
 	return sizes, len(sizes) > 0 // else a later version may tell them by another attribute
 }
 
-// parameterRE is a parameter of PTX: ".param .u64 .ptr .global .align 1 x", or an array of bytes,
+// parameterRE matches a parameter in PTX: ".param .u64 .ptr .global .align 1 x", or an array of bytes,
 // ".param .align 8 .b8 x[16]".
 var parameterRE = regexp.MustCompile(
 	`^\s*\.param\s+(?:\.align\s+\d+\s+)?\.[busf](\d+)\s[^\[\]]*(?:\[(\d+)\])?\s*$`)
@@ -94,7 +94,7 @@ func openELF(cubin []byte) (*elf.File, error) {
 	return elf.NewFile(bytes.NewReader(cubin))
 }
 
-// HasKernel says whether the binary has a kernel of that symbol; also of PTX, by its text.
+// HasKernel says whether the binary has a kernel of that symbol; in PTX by its text.
 func (b *Binary) HasKernel(symbol string) bool {
 	if !bytes.HasPrefix(b.Cubin, []byte(elf.ELFMAG)) {
 		return bytes.Contains(b.Cubin, []byte(".entry "+symbol+"("))

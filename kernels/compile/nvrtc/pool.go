@@ -14,11 +14,11 @@ import (
 	"normbench/internal/proc"
 )
 
-// CompilersVariable sets how many processes compile.
+// CompilersVariable names the environment variable with the number of processes that compile.
 const CompilersVariable = "NORMBENCH_COMPILERS"
 
-// Compilers is how many helper processes compile: $NORMBENCH_COMPILERS, else one for each core
-// that this process may use. With 0 sources are compiled in this process.
+// Compilers returns how many helper processes compile: $NORMBENCH_COMPILERS, else one for each core that
+// this process may use. With 0 this process compiles itself.
 func Compilers() (int, error) {
 	text := os.Getenv(CompilersVariable)
 	if text == "" {
@@ -41,9 +41,9 @@ const (
 	maxReply = 1 << 26
 )
 
-// A Pool compiles in helper processes, as threads of one process hold up each other in NVRTC.
-// Helpers are started as work comes. One that dies, hangs or talks nonsense costs the
-// source that it had, and the next source gets another.
+// A Pool compiles in helper processes, as threads of one process hold up each other in NVRTC. It starts
+// helpers as work comes. One that dies, hangs or answers with nonsense costs the source that it had; the
+// next source gets another.
 type Pool struct {
 	command []string      // of a helper
 	slots   chan struct{} // one for each source at work
@@ -55,9 +55,10 @@ type Pool struct {
 	greeted atomic.Bool   // a helper has started once
 }
 
-// NewPool returns a pool of at most size helpers, which command starts: a program that calls
-// [ServeHelper]. Who waits for a step of this process gives it up after so long, if that is not 0.
-// The pool gives a helper up before: a source waits for one that hangs at most, and then for its own.
+// NewPool makes a pool of at most size helpers, which command starts: a program that calls
+// [ServeHelper]. step, if not 0, is how long the process that waits for this one will wait for a
+// request. The pool gives a helper up well before: a source may first wait for another's helper that
+// hangs, then for its own.
 func NewPool(size int, step time.Duration, command ...string) *Pool {
 	p := &Pool{command: command, start: startTimeout, timeout: unitTimeout,
 		slots: make(chan struct{}, size), idle: make(chan *proc.Child, size)}
@@ -80,7 +81,7 @@ func (p *Pool) Compile(src Source, opt CompileOptions) (*Binary, error) {
 		return nil, errPoolClosed
 	}
 	for {
-		h, used, err := p.take()
+		h, used, err := p.takeHelper()
 		var r reply
 		if err == nil {
 			if r, err = p.ask(h, request{src, opt}); err != nil {
@@ -111,9 +112,9 @@ func (p *Pool) Compile(src Source, opt CompileOptions) (*Binary, error) {
 	}
 }
 
-// take returns an idle helper or a new one. Where none has ever started the error has a hint; after
-// that it is this moment's trouble, such as too little memory.
-func (p *Pool) take() (h *proc.Child, used bool, err error) {
+// takeHelper returns an idle helper or starts one. If none has ever started the error has a hint; later
+// errors are this moment's trouble, such as too little memory.
+func (p *Pool) takeHelper() (h *proc.Child, used bool, err error) {
 	select {
 	case h := <-p.idle:
 		return h, true, nil
@@ -128,6 +129,7 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 	return h, false, err
 }
 
+// startHelper starts a helper and waits for its greeting.
 func (p *Pool) startHelper() (*proc.Child, error) {
 	h, err := proc.Start(proc.StartOptions{Command: p.command, MaxLine: maxReply})
 	if err != nil {
@@ -140,7 +142,7 @@ func (p *Pool) startHelper() (*proc.Child, error) {
 	return h, nil
 }
 
-// endIdle ends the helpers that are idle.
+// endIdle ends the idle helpers.
 func (p *Pool) endIdle() {
 	for {
 		select {
@@ -152,14 +154,13 @@ func (p *Pool) endIdle() {
 	}
 }
 
-// Close ends the helpers. What they were at fails.
+// Close ends all helpers; their current sources fail.
 func (p *Pool) Close() {
 	p.close()
 	p.endIdle()
 }
 
-// ask sends a request and waits for its reply. The error is in words that go on from "the compile
-// helper".
+// ask sends a request and waits for its reply. The error continues the words "the compile helper".
 func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 	if err := h.Send(req); err != nil {
 		return r, err

@@ -26,8 +26,8 @@ func checkCopies(src Source, opt CompileOptions, cubin []byte) error {
 			"0, 2) are not", n, opt.Arch)}
 }
 
-// illegalCopies counts them in a cubin of sm_90, of 16 bytes an instruction: operation 0xdae, and
-// no register where 0xfae has that of its descriptor.
+// illegalCopies counts the illegal LDGSTS in a cubin of sm_90, which has 16 bytes an instruction:
+// operation 0xdae, and no register where 0xfae has that of its descriptor.
 func illegalCopies(cubin []byte) (n int) {
 	f, err := openELF(cubin)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // C++ library, which lies beside CUDA's headers; those of host code are empty. A header of the same
 // name in a folder comes first.
 
-// deviceHeaders are headers of the standard library with the one of CUDA's that has the same.
+// deviceHeaders has headers of the standard library, each with CUDA's header that has the same.
 var deviceHeaders = map[string]string{
 	"algorithm": "", "array": "array", "bit": "bit", "bitset": "bitset",
 	"climits": "climits", "cmath": "cmath", "complex": "complex", "cinttypes": "cstdint", "concepts": "concepts",
@@ -30,7 +30,7 @@ var hostHeaders = strings.Fields("any assert.h atomic cassert cctype cerrno char
 	"shared_mutex sstream stack stdarg.h stdexcept stdio.h stdlib.h streambuf string string.h string_view strstream " +
 	"sys/time.h system_error thread time.h typeindex typeinfo unistd.h unordered_map unordered_set valarray vector")
 
-// shims are the texts by the names of headers.
+// shims has the text of each replaced header.
 var shims = func() map[string]string {
 	all := map[string]string{}
 	for name, from := range deviceHeaders {
@@ -70,10 +70,10 @@ template <typename T> constexpr T max(const T &a, const T &b) { return a < b ? b
 	return all
 }()
 
-// always are those that folders do not make up for: CUDA has them with host code.
-var always = []string{"cub/cub.cuh"}
+// alwaysShimmed lists headers that are replaced even where a folder has them: CUDA's have host code.
+var alwaysShimmed = []string{"cub/cub.cuh"}
 
-// withShims returns a source with all shims, if it or a header of its own includes one: headers of CUDA's may
+// withShims adds all shims to a source, if it or one of its headers includes one: CUDA's headers may
 // include others then.
 func (s *includeCache) withShims(src Source, folders []string) Source {
 	needs := false
@@ -85,7 +85,7 @@ func (s *includeCache) withShims(src Source, folders []string) Source {
 				continue
 			}
 			seen[name] = true
-			if s.lacks(folders, name) {
+			if s.needsShim(folders, name) {
 				needs = true
 			} else if !IsCUDA(name) {
 				visit(s.namesOf(folders, name))
@@ -104,7 +104,7 @@ func (s *includeCache) withShims(src Source, folders []string) Source {
 		headers = map[string]string{}
 	}
 	for name, text := range shims {
-		if _, own := headers[name]; !own && s.lacks(folders, name) {
+		if _, own := headers[name]; !own && s.needsShim(folders, name) {
 			headers[name] = text
 		}
 	}
@@ -112,19 +112,20 @@ func (s *includeCache) withShims(src Source, folders []string) Source {
 	return src
 }
 
-// lacks says whether a header comes from a shim.
-func (s *includeCache) lacks(folders []string, name string) bool {
+// needsShim says whether a header must come from a shim, as no folder has it.
+func (s *includeCache) needsShim(folders []string, name string) bool {
 	_, ok := shims[name]
-	return ok && (slices.Contains(always, name) || !s.has(folders, name))
+	return ok && (slices.Contains(alwaysShimmed, name) || !s.has(folders, name))
 }
 
+// has says whether a folder has a header.
 func (s *includeCache) has(folders []string, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(folders, func(dir string) bool { return s.header(dir+"/"+name) != nil })
 }
 
-// namesOf returns the names that the first header of a name includes.
+// namesOf returns the names that a header includes, by the first folder that has it.
 func (s *includeCache) namesOf(folders []string, name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,10 +137,10 @@ func (s *includeCache) namesOf(folders []string, name string) []string {
 	return nil
 }
 
-// noFileRE finds the header that is not there in a log of NVRTC's, or of nvcc's host compiler.
+// noFileRE finds the missing header in a log of NVRTC, or of nvcc's host compiler.
 var noFileRE = regexp.MustCompile(`(?:could not|cannot) open source file "([^"]+)"|fatal error: ([^\s:]+): No such file`)
 
-// missingHeader returns the header that a log says is not there, "" where it is about something else.
+// missingHeader returns the header that a log says is missing, "" if it says something else.
 func missingHeader(log string) string {
 	if m := noFileRE.FindStringSubmatch(log); m != nil {
 		return m[1] + m[2]
@@ -147,11 +148,11 @@ func missingHeader(log string) string {
 	return ""
 }
 
-// maxMissing bounds how many missing headers are looked for.
+// maxMissing is the most missing headers that are looked for.
 const maxMissing = 60
 
-// allMissing names all headers that a source lacks, the first of which is known: with each empty the
-// compiler comes to the next.
+// allMissing names all headers that a source lacks, given the first: with each one empty the compiler
+// comes to the next.
 func allMissing(src Source, first string, compile func(Source) (log string)) []string {
 	src.Headers = maps.Clone(src.Headers)
 	if src.Headers == nil {

@@ -17,7 +17,7 @@ type Signature struct {
 // A CParam is a parameter of a kernel: its type and its name.
 type CParam struct{ Type, Name string }
 
-// Signatures returns the kernels that a file declares, in their order.
+// Signatures lists the kernels that a file declares, in order.
 func (s Source) Signatures() (all []Signature) {
 	p := &slicer{text: s.Text}
 	p.scan()
@@ -29,7 +29,7 @@ func (s Source) Signatures() (all []Signature) {
 		head, body, _ := strings.Cut(text, "{")
 		if g, ok := signature(head); ok {
 			g.Shared = dynamicRE.MatchString(body)
-			g.Name = strings.Join(append(named(x.scopes), g.Name), "::")
+			g.Name = strings.Join(append(namedScopes(x.scopes), g.Name), "::")
 			all = append(all, g)
 		}
 	}
@@ -41,8 +41,8 @@ var (
 	boundsRE  = regexp.MustCompile(`__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)`)
 )
 
-// named returns the scopes that have a name.
-func named(scopes []string) []string {
+// namedScopes returns the scopes that have a name.
+func namedScopes(scopes []string) []string {
 	return slices.DeleteFunc(slices.Clone(scopes), func(name string) bool { return name == "" })
 }
 
@@ -52,7 +52,7 @@ func signature(head string) (g Signature, ok bool) {
 	rest := withoutTemplate(head)
 	if list := strings.TrimSpace(strings.TrimSuffix(head, rest)); strings.HasPrefix(list, "template") {
 		list = strings.TrimSpace(strings.TrimPrefix(list, "template"))
-		g.Template = split(strings.TrimSuffix(strings.TrimPrefix(list, "<"), ">"))
+		g.Template = splitAtCommas(strings.TrimSuffix(strings.TrimPrefix(list, "<"), ">"))
 	}
 	open, last := -1, strings.LastIndexByte(rest, ')')
 	for depth, i := 0, last; i >= 0; i-- { // the bracket that the last one closes
@@ -75,7 +75,7 @@ func signature(head string) (g Signature, ok bool) {
 		return g, false
 	}
 	g.Name = names[len(names)-1]
-	for _, one := range split(rest[open+1 : last]) {
+	for _, one := range splitAtCommas(rest[open+1 : last]) {
 		one, _, _ = strings.Cut(one, "=")
 		one = strings.TrimSpace(strings.NewReplacer("__restrict__", "", "__restrict", "", "__grid_constant__", "").Replace(one))
 		name := lastWord(one)
@@ -87,8 +87,8 @@ func signature(head string) (g Signature, ok bool) {
 	return g, true
 }
 
-// split splits a list at the commas outside of brackets.
-func split(list string) (parts []string) {
+// splitAtCommas splits a list at the commas outside of brackets.
+func splitAtCommas(list string) (parts []string) {
 	depth, from := 0, 0
 	for i, c := range list {
 		switch c {

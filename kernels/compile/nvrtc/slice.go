@@ -17,9 +17,10 @@ type item struct {
 	scopes     []string // namespaces around it
 }
 
-// slice blanks the declarations of a text that the entry does not reach. It reads names, not
-// meanings: of functions of one name all stay. Directives stay wherever they are.
-func slice(text, entry string) string {
+// blankUnreached blanks the declarations of a text that the entry does not reach, so that lines keep
+// their numbers. It goes by names, not meanings: all functions of a name stay. Directives stay wherever
+// they are.
+func blankUnreached(text, entry string) string {
 	p := &slicer{text: text}
 	p.scan()
 	if !slices.ContainsFunc(p.items, func(x *item) bool {
@@ -81,6 +82,7 @@ var (
 		`__cluster_dims__|__attribute__|__declspec|decltype|noexcept|explicit|requires|sizeof|static_assert|throw)\s*$`)
 )
 
+// A slicer divides a text of C++ into items.
 type slicer struct {
 	text       string
 	items      []*item
@@ -106,7 +108,7 @@ func (p *slicer) scan() {
 	}
 }
 
-// skip returns the end of what stands at pos, if that is a blank, a comment or a directive; else pos.
+// skip returns the end of the blank, comment or directive at pos; pos if there is none.
 func (p *slicer) skip(pos int) int {
 	rest := p.text[pos:]
 	switch {
@@ -133,7 +135,7 @@ func (p *slicer) skip(pos int) int {
 	return pos
 }
 
-// lineEnd returns the length of a line with those that a backslash joins to it.
+// lineEnd returns the length of a line, with the lines that a backslash joins to it.
 func lineEnd(text string) int {
 	for at := 0; ; {
 		n := strings.IndexByte(text[at:], '\n')
@@ -159,8 +161,7 @@ func (p *slicer) token(pos int) int {
 	return pos + max(len(literal.FindString(rest)), 1)
 }
 
-// item reads the item at pos and returns where it ends. The inside of a namespace is read as what
-// follows.
+// item reads the item at pos and returns its end. The items inside a namespace come next.
 func (p *slicer) item(pos int) int {
 	x := &item{start: pos, scopes: slices.Clone(p.scopes)}
 	var head strings.Builder // up to the first brace, without comments
@@ -215,7 +216,7 @@ func (p *slicer) item(pos int) int {
 	return p.close(x, pos, head.String())
 }
 
-// condition keeps the levels of brackets at #if, which #else goes back to.
+// condition keeps the depth of brackets at an #if, to which #else goes back.
 func (p *slicer) condition(line string, levels [][2]int, depth, braces *int) [][2]int {
 	word := identifierRE.FindString(line)
 	switch last := len(levels) - 1; {
@@ -230,13 +231,13 @@ func (p *slicer) condition(line string, levels [][2]int, depth, braces *int) [][
 	return levels
 }
 
-// isFunction says whether a body in braces ends the item with that head.
+// isFunction says whether an item with this head ends with its body in braces.
 func isFunction(head string) bool {
 	head = withoutTemplate(head)
 	return !classRE.MatchString(head) && strings.Contains(head, "(") && !hasInitializer(head)
 }
 
-// hasInitializer says whether a head has a = outside of brackets, which is none of operator=.
+// hasInitializer says whether a head has a = outside of brackets that is not part of operator=.
 func hasInitializer(head string) bool {
 	depth := 0
 	for i, c := range head {
@@ -254,7 +255,7 @@ func hasInitializer(head string) bool {
 	return false
 }
 
-// withoutTemplate leaves out template<...> ahead of a declaration.
+// withoutTemplate cuts off template<...> ahead of a declaration.
 func withoutTemplate(head string) string {
 	for {
 		head = strings.TrimSpace(head)
@@ -285,7 +286,7 @@ func withoutTemplate(head string) string {
 	}
 }
 
-// close finishes an item.
+// close finishes an item: it finds the names that it declares and uses.
 func (p *slicer) close(x *item, end int, head string) int {
 	x.end = end
 	text := StripComments(p.text[x.start:end])
@@ -306,7 +307,7 @@ func (p *slicer) close(x *item, end int, head string) int {
 	case strings.HasPrefix(head, "typedef"), classRE.MatchString(head):
 		x.names = classNames(head, p.text[x.start:end])
 	default:
-		x.names = declared(head)
+		x.names = declaredNames(head)
 	}
 	p.items = append(p.items, x)
 	return end
@@ -315,7 +316,7 @@ func (p *slicer) close(x *item, end int, head string) int {
 // pointerRE finds the name of a typedef of a pointer to functions.
 var pointerRE = regexp.MustCompile(`\(\s*\*\s*(\w+)`)
 
-// keywords stand where names of classes do.
+// keywords may stand before the name of a class.
 var keywords = strings.Fields("alignas class const constexpr enum final public private protected static struct typedef " +
 	"union virtual void __align__ __device__ __host__")
 
@@ -333,7 +334,7 @@ func classNames(head, text string) (names []string) {
 			names = append(names, m[1])
 		}
 	default:
-		head = strings.ReplaceAll(outside(head, "()"), "::", " ")
+		head = strings.ReplaceAll(withoutBrackets(head, "()"), "::", " ")
 		head, _, _ = strings.Cut(head, ":")
 		head, _, _ = strings.Cut(head, "<")
 		names = identifiers(head)
@@ -344,8 +345,8 @@ func classNames(head, text string) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(keywords, name) })
 }
 
-// outside leaves out what stands in brackets, as (1), with them.
-func outside(text, brackets string) string {
+// withoutBrackets removes brackets, such as (1), with what is in them.
+func withoutBrackets(text, brackets string) string {
 	var b strings.Builder
 	depth := 0
 	for _, c := range text {
@@ -361,8 +362,9 @@ func outside(text, brackets string) string {
 	return b.String()
 }
 
-// declared returns the names in a head that a function's parameters follow, or what a variable's does.
-func declared(head string) (names []string) {
+// declaredNames returns the names that a head declares: of functions, before their parameters, or of
+// variables.
+func declaredNames(head string) (names []string) {
 	depth, angles := 0, 0
 	for i := 0; i < len(head); i++ {
 		c := head[i]
@@ -393,7 +395,7 @@ func declared(head string) (names []string) {
 	return names
 }
 
-// lastWord returns what stands behind the last blank outside of <>, without template arguments.
+// lastWord returns the word behind the last blank outside of <>, without template arguments.
 func lastWord(text string) string {
 	text = strings.TrimSpace(text)
 	if strings.HasSuffix(text, ">") {
@@ -420,7 +422,7 @@ func identifiers(text string) []string {
 	return slices.Compact(all)
 }
 
-// blank overwrites an item, but for its directives and the ends of lines.
+// blank overwrites an item with blanks; its directives and line ends stay.
 func (p *slicer) blank(out []byte, x *item) {
 	for i := x.start; i < x.end; i++ {
 		if out[i] != '\n' {

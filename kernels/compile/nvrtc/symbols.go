@@ -35,8 +35,8 @@ func (b *Binary) Entries() (symbols []string) {
 	return symbols
 }
 
-// Find returns the symbol of the kernel that an entry means: the symbol itself, or its name in C++ with or
-// without the namespaces and the template arguments, where one kernel fits. The error goes on from the
+// Find finds the symbol of the kernel that an entry names: by the symbol itself, or by its C++ name with
+// or without the namespaces and the template arguments, if only one kernel fits. The error continues the
 // name of the file.
 func (b *Binary) Find(entry string) (string, error) {
 	all := b.Entries()
@@ -49,7 +49,7 @@ func (b *Binary) Find(entry string) (string, error) {
 	var fit, exact []string
 	wantName, wantArgs := splitName(entry)
 	for _, symbol := range all {
-		name, args := splitName(plain(symbol))
+		name, args := splitName(readableName(symbol))
 		if name != wantName && !strings.HasSuffix(name, "::"+wantName) {
 			continue
 		}
@@ -71,7 +71,7 @@ func (b *Binary) Find(entry string) (string, error) {
 	}
 	var names []string
 	for _, symbol := range list {
-		names = append(names, fmt.Sprintf("%s (%s)", symbol, plain(symbol)))
+		names = append(names, fmt.Sprintf("%s (%s)", symbol, readableName(symbol)))
 		if len(names) == 20 && len(list) > 20 {
 			names = append(names, fmt.Sprintf("and %d more", len(list)-20))
 			break
@@ -83,8 +83,8 @@ func (b *Binary) Find(entry string) (string, error) {
 	return "", fmt.Errorf("%s, but %s", what, strings.Join(names, ", "))
 }
 
-// plain returns a symbol as C++ has it, without the types of parameters.
-func plain(symbol string) string {
+// readableName demangles a symbol, without the types of parameters.
+func readableName(symbol string) string {
 	return demangle.Filter(symbol, demangle.NoParams, demangle.NoEnclosingParams)
 }
 
@@ -93,7 +93,7 @@ var (
 	suffixRE = regexp.MustCompile(`\b(\d+)[uUlL]+\b`)
 )
 
-// splitName returns a name without template arguments, and these, without what compilers write differently.
+// splitName splits a name from its template arguments, and removes what compilers write differently.
 func splitName(text string) (name, args string) {
 	text = strings.ReplaceAll(text, "(anonymous namespace)::", "")
 	name, args, _ = strings.Cut(text, "<")
