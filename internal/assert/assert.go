@@ -68,7 +68,7 @@ func NoError(t testing.TB, err error, context ...any) {
 	}
 }
 
-// File is what a file holds.
+// File reads a file.
 func File(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -101,7 +101,7 @@ func Error(t testing.TB, err error, text string, context ...any) {
 	}
 }
 
-// Refusal is an error and its hint, a line each, for Cases; "ok" where there is none.
+// Refusal writes an error and its hint, a line each, for Cases; "ok" where there is none.
 func Refusal(t testing.TB, err error) string {
 	t.Helper()
 	if err == nil {
@@ -114,20 +114,20 @@ func Refusal(t testing.TB, err error) string {
 	return text
 }
 
-// All is whether tests run in full what other runs take a part of: `make test-all`.
+// All says whether tests run in full instead of a part: `make test-all`.
 var All = os.Getenv("NORMBENCH_TEST_ALL") != ""
 
 // Sampled says whether this run takes the i-th of many: the first of each so many, and all where All.
 func Sampled(i, of int) bool { return All || i%of == 0 }
 
-// Value is a value as a case of a file has it: in JSON.
+// Value reads a value as a case of a file has it: in JSON.
 func Value[T any](t testing.TB, text string) (v T) {
 	t.Helper()
 	NoError(t, json.Unmarshal([]byte(text), &v), text)
 	return v
 }
 
-// Numbers are those of a text, with blanks between; NaN and infinities too.
+// Numbers reads the numbers of a text, with blanks between; NaN and infinities too.
 func Numbers(t testing.TB, text string) (list []float64) {
 	t.Helper()
 	for _, word := range strings.Fields(text) {
@@ -141,7 +141,7 @@ func Numbers(t testing.TB, text string) (list []float64) {
 // Update is the flag -update: files that tests compare with are written anew.
 var Update = flag.Bool("update", false, "write anew what tests compare with; read the diff")
 
-// Golden holds a text to a file, which -update writes.
+// Golden compares a text with a file, which -update writes.
 func Golden(t testing.TB, file, got string) {
 	t.Helper()
 	if *Update {
@@ -154,9 +154,9 @@ func Golden(t testing.TB, file, got string) {
 	}
 }
 
-// Cases holds a function to a file of its inputs and outputs, of which -update writes the outputs.
-// A case is a paragraph: the input, a line of four dashes, the output. One that begins with # is a
-// comment. A quoted input stands for what Go takes it for.
+// Cases compares the outputs of a function with a file of its inputs and outputs, of which -update
+// writes the outputs. A case is a paragraph: the input, a line of four dashes, the output. One that
+// begins with # is a comment. A quoted input stands for what Go takes it for.
 func Cases(t testing.TB, file string, output func(input string) string) {
 	t.Helper()
 	cases(t, file, "\n\n", "\n----\n", output)
@@ -170,8 +170,8 @@ func Lines(t testing.TB, file string, output func(input string) string) {
 	})
 }
 
-// Edited applies a diff to a text: lines with + stand for those with - above them, which are deleted
-// where there are none.
+// Edited applies a diff to a text: lines with + replace those with - above them; without any + these are
+// deleted.
 func Edited(t testing.TB, text string, diff []string) string {
 	t.Helper()
 	for len(diff) > 0 {

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Pause is the time between two lines that say how far a program is.
+// Pause is the time between two lines that tell how far a program is.
 const Pause = 5 * time.Second
 
-// A Console is the output of a program. Its methods may be called from several goroutines.
+// A Console is a program's output to a person. Its methods may be called from several goroutines.
 type Console struct {
 	Out *PlainWriter // standard output
 	Raw *ErrorWriter // standard output as it is, for a protocol
@@ -50,7 +50,8 @@ func (c *Console) Notef(format string, args ...any) {
 	}
 }
 
-// Sayf prints what must be said: on a terminal in lines of its width, elsewhere in one line.
+// Sayf prints a line even if the console is quiet: on a terminal wrapped at its width, elsewhere in one
+// line.
 func (c *Console) Sayf(format string, args ...any) {
 	w, text := c.Err, fmt.Sprintf("normbench: "+format, args...)
 	if t, ok := TerminalOf(w); ok {
@@ -65,7 +66,7 @@ func (c *Console) Sayf(format string, args ...any) {
 	c.last = time.Now()
 }
 
-// silence is the time since the last note.
+// silence returns the time since the last note.
 func (c *Console) silence() time.Duration {
 	c.noted.Lock()
 	defer c.noted.Unlock()
@@ -79,8 +80,8 @@ func (c *Console) Notes(notes []string) {
 	}
 }
 
-// NoteOnce prints notes that were not printed before: several workers, problems or operands may have
-// one in common.
+// NoteOnce prints those notes that it has not printed before: several workers, problems or operands may
+// have one in common.
 func (c *Console) NoteOnce(notes ...string) {
 	for _, n := range notes {
 		if _, said := c.said.LoadOrStore(n, true); n != "" && !said {
@@ -89,7 +90,7 @@ func (c *Console) NoteOnce(notes ...string) {
 	}
 }
 
-// Count is "1 variant" or "12 variants".
+// Count writes a number of things: "1 variant" or "12 variants".
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -102,11 +103,11 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// OneLine is a text without line breaks.
+// OneLine replaces each run of white space, line breaks too, by a space.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// An ErrorWriter keeps the first error of a writer, because most prints of a program do not look at theirs. (A
-// closed pipe ends the program.)
+// An ErrorWriter keeps the first error of a writer in Lost, because most prints of a program do not
+// check theirs. (A closed pipe ends the program.)
 type ErrorWriter struct {
 	io.Writer
 	Lost   error
@@ -122,13 +123,13 @@ func (r *ErrorWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A Terminal is a writer with a width, which is asked for each time: windows change.
+// A Terminal is a writer with a width, which is asked for each time, as windows change.
 type Terminal struct {
 	io.Writer
 	Columns func() int
 }
 
-// TerminalOf says whether w is a terminal.
+// TerminalOf returns w's terminal; false if it is none.
 func TerminalOf(w io.Writer) (Terminal, bool) {
 	if r, ok := w.(*ErrorWriter); ok {
 		w = r.Writer
@@ -148,8 +149,8 @@ func TerminalOf(w io.Writer) (Terminal, bool) {
 	}}, true
 }
 
-// Wrap breaks text into lines of at most width runes: between words, and a longer word behind
-// one of its marks if it has any.
+// Wrap breaks text into lines of at most width runes: between words, or in a longer word behind a
+// punctuation mark.
 func Wrap(text string, width int) []string {
 	var lines []string
 	current := ""

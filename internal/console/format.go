@@ -2,8 +2,8 @@ package console
 
 import "strconv"
 
-// Micros writes a time in microseconds with three digits behind the point below
-// 10, two below 100, one below 1000 and none above: finer is noise. 0 is "".
+// Micros writes a time in microseconds with three digits behind the point below 10, two below 100, one
+// below 1000 and none above: more would be noise. 0 is "".
 func Micros(us float64) string {
 	digits := 0
 	switch {

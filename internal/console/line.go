@@ -6,16 +6,16 @@ import (
 	"os"
 )
 
-// clearCode puts the cursor at the begin of its line and clears the rest of it.
+// clearCode moves the cursor to the start of its line and clears the rest of it.
 const clearCode = "\r\x1b[K"
 
-// line returns the terminal of notes, if it can draw a line again.
+// line returns the terminal of notes, if a line on it can be drawn again.
 func (c *Console) line() (Terminal, bool) {
 	t, ok := TerminalOf(c.Err)
 	return t, ok && !c.Quiet && os.Getenv("TERM") != "dumb"
 }
 
-// drawLine draws a text in place of the one before, cut to the terminal's width.
+// drawLine draws a text over the line before, cut to the terminal's width.
 func (c *Console) drawLine(t Terminal, text string) {
 	runes := []rune("normbench: " + OneLine(text))
 	if most := max(t.Columns()-1, 20); len(runes) > most {
@@ -28,13 +28,14 @@ func (c *Console) drawLine(t Terminal, text string) {
 	c.drawn = true
 }
 
-// clearLine clears the line, if there is one, before something else is printed.
+// clearLine clears a drawn line before something else is printed.
 func (c *Console) clearLine() {
 	c.noted.Lock()
 	defer c.noted.Unlock()
 	c.clearDrawn()
 }
 
+// clearDrawn is clearLine while noted is held.
 func (c *Console) clearDrawn() {
 	if t, ok := c.line(); ok && c.drawn {
 		io.WriteString(t.Writer, clearCode) //nolint:errcheck // as of notes

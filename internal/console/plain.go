@@ -5,17 +5,16 @@ import (
 	"io"
 )
 
-// A PlainWriter lets no control character reach the terminal or a page but newlines and tabs:
-// what is printed may come from a records file, a manifest or a worker of a stranger's. Each byte
-// stays one byte, so characters that are cut in two between writes are no matter. (JSON has
-// escapes of its own.)
+// A PlainWriter replaces control characters except newlines and tabs before they reach a terminal or a
+// page: what is printed may come from a stranger's records, manifest or worker. Each byte stays one
+// byte, so characters that are cut in two between writes do not matter. (JSON has escapes of its own.)
 type PlainWriter struct {
 	io.Writer
 	Color bool    // the colours of tables pass
 	last  [2]byte // written before
 }
 
-// colors says that b begins with a colour of tables.
+// colors says whether b begins with a colour that tables use.
 func colors(b []byte) bool {
 	for _, c := range []string{"\x1b[0m", "\x1b[31m", "\x1b[32m", "\x1b[33m"} {
 		if bytes.HasPrefix(b, []byte(c)) {

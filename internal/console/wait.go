@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Tick is the time between two drawings of the line of a terminal.
+// Tick is the time between two drawings of a terminal's line.
 const Tick = time.Second
 
-// A statusStack holds the steps that are waited for. Steps nest: the innermost one is told.
+// A statusStack holds the steps that a program waits for. Steps nest; the innermost one is told.
 type statusStack struct {
 	mu    sync.Mutex
 	steps []*StatusLine
 	timer *time.Timer // tells, while there are steps
 }
 
-// A StatusLine tells on a terminal what the program waits for.
+// A StatusLine is a step that the program waits for. It tells of it on the terminal.
 type StatusLine struct {
 	waits *statusStack
 	clear func() // of the terminal's line
@@ -27,15 +27,15 @@ type StatusLine struct {
 	at    time.Time // when the part was set
 }
 
-// A Amount is how much of a step is done.
+// An Amount says how much of a step is done.
 type Amount struct {
 	Done, Total int    // Total is 0 where it is not known
 	Unit        string // of both: "problems"
 	Left        time.Duration
 }
 
-// Wait begins a step. On a terminal a line tells of it and is drawn anew every second; elsewhere it is told
-// after every few seconds without a note. The caller ends it.
+// Wait begins a step and tells of it: on a terminal in a line that is drawn anew every second, elsewhere
+// in a note after every few seconds of silence. The caller ends it.
 func (c *Console) Wait(format string, args ...any) *StatusLine {
 	w, now := &c.waits, time.Now()
 	s := &StatusLine{waits: w, clear: c.clearLine, text: fmt.Sprintf(format, args...), since: now, begun: now}
@@ -55,8 +55,8 @@ func (c *Console) pause() time.Duration {
 	return Pause
 }
 
-// tellStatus tells of the innermost step: on a terminal's line, else if nothing was noted for a while. No step ends
-// meanwhile.
+// tellStatus tells of the innermost step: on a terminal's line, elsewhere if nothing was noted for a
+// while. It holds the lock, so that no step ends meanwhile.
 func (c *Console) tellStatus() {
 	w := &c.waits
 	w.mu.Lock()
@@ -76,7 +76,7 @@ func (c *Console) tellStatus() {
 	w.timer.Reset(Pause - c.silence())
 }
 
-// told returns what a step says: how far it is, what it is at, and for how long if that is so long.
+// told writes what a step says: how far it is, what it does, and for how long if that is at least long.
 func (s *StatusLine) told(long time.Duration) string {
 	text := s.text
 	if n := s.part; n.Unit != "" {
@@ -91,8 +91,9 @@ func (s *StatusLine) told(long time.Duration) string {
 	return text
 }
 
-// pace returns the count, the rate and, once a twentieth is done, the time left, which counts down: the first ones pay
-// for what all of them need, such as the first problem's answers.
+// pace writes the count, the rate and, once a twentieth is done, the time left, which counts down.
+// Earlier the first ones take longest, as they pay for what all need, such as the first problem's
+// answers.
 func (s *StatusLine) pace() string {
 	n, took, since := s.part, s.at.Sub(s.begun), time.Since(s.at)
 	text := fmt.Sprint(n.Done)
@@ -116,7 +117,7 @@ func (s *StatusLine) pace() string {
 	return fmt.Sprintf("%s, %s left", text, max(left, 0).Round(time.Second))
 }
 
-// Set says what the step is at now.
+// Set says what the step does now.
 func (s *StatusLine) Set(format string, args ...any) {
 	s.waits.mu.Lock()
 	defer s.waits.mu.Unlock()

@@ -26,9 +26,9 @@ import (
 	"normbench/internal/hint"
 )
 
-// A Place is where a file is to be: at a path that the user named, or below a folder that the user
-// named, by names that come from elsewhere. What is below a folder stays there: a link in it that
-// leads out is an error.
+// A Place is a path to write a file at: one that the user named, or one below a folder that the user
+// named, by names that come from elsewhere. A file below a folder stays there: a link that leads out is
+// an error.
 type Place struct {
 	Root string // "" where Name is the user's own path
 	Name string
@@ -43,8 +43,8 @@ func (p Place) Sibling(name string) Place {
 
 func (p Place) String() string { return filepath.Join(p.Root, p.Name) }
 
-// open opens the folder of a place, and says where in it the place's links lead. An error names
-// what is there in place of a file, as a folder, a pipe or a device is never replaced.
+// open opens the folder of a place, and follows the place's links in it. It refuses a folder, a pipe or
+// a device in place of a file, as these are never replaced.
 func (p Place) open() (root *os.Root, name string, err error) {
 	if p.Root == "" {
 		// A stat sees through links that have no path, such as /dev/stdout.
@@ -70,6 +70,7 @@ func (p Place) open() (root *os.Root, name string, err error) {
 	return root, name, err
 }
 
+// checkRegular says why a path that is no plain file cannot be written to.
 func checkRegular(info fs.FileInfo) error {
 	if info.IsDir() {
 		return hint.Errorf("name a file in it", "it is a folder")
@@ -78,7 +79,7 @@ func checkRegular(info fs.FileInfo) error {
 		"it is a pipe, a device or a socket, and no file")
 }
 
-// Check says why no file can be put in a place, or nil.
+// Check says why no file can be written to a place, nil if one can.
 func (p Place) Check() error {
 	root, name, err := p.open()
 	if err != nil {
@@ -88,9 +89,9 @@ func (p Place) Check() error {
 	return tryTemp(root, name)
 }
 
-// WriteFrom puts what r reads in place of the file there, and follows a symbolic link to it.
-// Readers see the old file or the new one, never half of one, and when it returns nil the new
-// one outlives a power cut.
+// WriteFrom writes what r reads in place of the file there, and follows a symbolic link to it. Readers
+// see the old file or the new one, never half of one. When it returns nil the new one outlives a power
+// cut.
 func (p Place) WriteFrom(r io.Reader) (err error) {
 	root, name, err := p.open()
 	if err != nil {
@@ -126,7 +127,7 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	return SyncDir(filepath.Join(root.Name(), filepath.Dir(name)))
 }
 
-// Write puts data in place of the file there, as WriteFrom does. An error names the place and has a
+// Write writes data in place of the file there, as WriteFrom does. An error names the place and has a
 // hint.
 func (p Place) Write(data []byte) error {
 	if err := p.WriteFrom(bytes.NewReader(data)); err != nil {
@@ -135,8 +136,8 @@ func (p Place) Write(data []byte) error {
 	return nil
 }
 
-// createTemp makes a file with a name of its own beside another, and deletes those that writers
-// left behind which were killed.
+// createTemp creates a file with a name of its own beside another. It first deletes the files of writers
+// that were killed.
 func createTemp(root *os.Root, name string) (string, *WatchedFile, error) {
 	deleteStale(root, filepath.Dir(name))
 	base := filepath.Base(name)
@@ -151,7 +152,7 @@ func createTemp(root *os.Root, name string) (string, *WatchedFile, error) {
 	return temp, &WatchedFile{f, path, 0}, notify(err, Operation{Op: "create", Path: path})
 }
 
-// tryTemp says why no file can be made beside another, or nil.
+// tryTemp says why no file can be created beside another, nil if one can.
 func tryTemp(root *os.Root, name string) error {
 	temp, f, err := createTemp(root, name)
 	if err != nil {
@@ -160,10 +161,10 @@ func tryTemp(root *os.Root, name string) error {
 	return errors.Join(f.Close(), notify(root.Remove(temp), Operation{Op: "remove", Path: f.Path}))
 }
 
-// maxName is how many bytes a name of a file may have.
+// maxName is the most bytes of a file's name.
 const maxName = 255
 
-// staleAfter is how long ago somebody wrote last to a temporary file that nobody writes any more.
+// staleAfter is the age from which a temporary file counts as left by a killed writer.
 const staleAfter = time.Hour
 
 var (
@@ -193,8 +194,8 @@ func deleteStale(root *os.Root, dir string) {
 	}
 }
 
-// target is where the symbolic links of path lead, also to a file that is not
-// there yet. Whether that is below a root shows when it is opened.
+// target follows the symbolic links of path, also to a file that is not there yet. Whether that is below
+// a root shows when it is opened.
 func target(readlink func(string) (string, error), path string) (string, error) {
 	for range 40 {
 		to, err := readlink(path)
@@ -209,8 +210,8 @@ func target(readlink func(string) (string, error), path string) (string, error) 
 	return "", errors.New("too many levels of symbolic links")
 }
 
-// MakeFolder makes a folder below another, which is made too, and tries whether files can be
-// made there. The names of new folders outlive a power cut.
+// MakeFolder makes a folder below another, which is made too, and tries whether files can be created
+// there. The names of new folders outlive a power cut.
 func MakeFolder(in, below string) error {
 	folders := []string{in}
 	for dir := in; ; dir = filepath.Dir(dir) {
@@ -242,7 +243,7 @@ func MakeFolder(in, below string) error {
 	return tryTemp(root, filepath.Join(below, "check"))
 }
 
-// Cause is err without the operations and the paths that it repeats.
+// Cause returns err without the operations and the paths that it repeats.
 func Cause(err error) error {
 	for {
 		var pe *fs.PathError
@@ -258,13 +259,13 @@ func Cause(err error) error {
 	}
 }
 
-// Help is the next step for who could not write a file for this reason.
+// Help returns the hint for someone who could not write a file because of err.
 func Help(err error) string {
 	return cmp.Or(KnownHelp(err), "choose a folder that you may write to")
 }
 
-// KnownHelp returns the next step for who could not open, read or write a file for a reason of the system, and
-// "" for others, such as that there is none or that it is not theirs.
+// KnownHelp returns the hint for someone who could not open, read or write a file because of an error of
+// the system. It is "" for other errors, such as that there is no file or that it is not theirs.
 func KnownHelp(err error) string {
 	if h := hint.Of(err); h != "" {
 		return h
@@ -317,8 +318,8 @@ func Seal(object []byte) []byte {
 	return fmt.Appendf(body, "%s%08x%s", sealOpen, crc32.Checksum(body, castagnoli), sealClose)
 }
 
-// CheckSeal says whether a compact JSON object ends with a checksum, and whether it
-// is that of what stands before it.
+// CheckSeal looks for a checksum at the end of a compact JSON object. there says whether there is one,
+// ok whether it is that of the text before it.
 func CheckSeal(object []byte) (there, ok bool) {
 	i := len(object) - sealLen
 	if i < 0 || !bytes.HasPrefix(object[i:], []byte(sealOpen)) ||
@@ -335,9 +336,8 @@ func CheckSeal(object []byte) (there, ok bool) {
 	return true, true
 }
 
-// SealText is a JSON object with the checksum of its compact form, for which its
-// layout does not count, and stays. What is no object stays
-// as it is.
+// SealText adds to a JSON object the checksum of its compact form, so that the layout, which stays, does
+// not count. Text that is no object stays as it is.
 func SealText(object []byte) []byte {
 	var compact bytes.Buffer
 	if json.Compact(&compact, object) != nil || compact.Len() < 3 || compact.Bytes()[0] != '{' {
@@ -353,8 +353,8 @@ func SealText(object []byte) []byte {
 		bytes.Replace(bytes.TrimSuffix(crc, []byte("}")), []byte(":"), []byte(": "), 1))
 }
 
-// RefuseDuplicates refuses a JSON text in which a field stands twice, or which has a NaN or Infinity, as
-// Python writes them. It accepts other text that is not JSON: its reader says more.
+// RefuseDuplicates refuses a JSON text with a field twice, or with NaN or Infinity, as Python writes
+// them. It accepts other text that is not JSON: its reader says more.
 func RefuseDuplicates(data []byte) error {
 	var at *jsontext.SyntacticError
 	err := jsontext.NewDecoder(bytes.NewReader(data)).SkipValue()
@@ -375,8 +375,8 @@ func RefuseDuplicates(data []byte) error {
 	return nil
 }
 
-// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum does not match.
-// It accepts an object without a checksum, and text that is not JSON: the reader's own error says more.
+// Verify refuses the text of a JSON object that has a field twice, or whose checksum does not match. It
+// accepts an object without a checksum, and text that is not JSON: the reader's own error says more.
 func Verify(data []byte) error {
 	if err := RefuseDuplicates(data); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// An Operation is what a writer does to the file system.
+// An Operation is one change that a writer makes to the file system.
 type Operation struct {
 	Op       string // create, mkdir, write, sync, truncate, rename, remove, syncdir
 	Path, To string
@@ -15,17 +15,17 @@ type Operation struct {
 	Data     []byte
 }
 
-// Watch, where set, is told of each step behind it. Tests that cut the power set it.
+// Watch, where set, is called after each operation. Tests that cut the power set it.
 var Watch func(Operation)
 
-// A WatchedFile is an open file whose operations Watch tells.
+// A WatchedFile is an open file that tells Watch of its operations.
 type WatchedFile struct {
 	*os.File
 	Path string
 	end  int64 // where the next write goes
 }
 
-// OpenFile is a file that was opened at a path to append to it, and may be new.
+// OpenFile wraps a file that was opened at path to append to it, and tells Watch if it is new.
 func OpenFile(f *os.File, path string) (*WatchedFile, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -50,7 +50,7 @@ func (f *WatchedFile) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{f}, r)
 }
 
-// Sync brings the file's content to the disk.
+// Sync writes the file's content to the disk.
 func (f *WatchedFile) Sync() error {
 	return notify(f.File.Sync(), Operation{Op: "sync", Path: f.Path})
 }
@@ -61,7 +61,7 @@ func (f *WatchedFile) Truncate(size int64) error {
 	return notify(f.File.Truncate(size), Operation{Op: "truncate", Path: f.Path, At: size})
 }
 
-// notify tells the watcher of an operation that went well.
+// notify tells Watch of an operation that succeeded, and returns err.
 func notify(err error, s Operation) error {
 	if err == nil && Watch != nil {
 		Watch(s)
@@ -74,7 +74,7 @@ func (p Place) Remove() error {
 	return notify(os.Remove(p.String()), Operation{Op: "remove", Path: p.String()})
 }
 
-// SyncDir makes the names in a folder outlive a power cut.
+// SyncDir writes the names in a folder to the disk, so that they outlive a power cut.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" { // which has no such call, and needs none
 		return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 )
 
+// A hintError is an error with the next step for the user.
 type hintError struct {
 	err  error
 	hint string

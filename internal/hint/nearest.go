@@ -2,8 +2,8 @@ package hint
 
 import "github.com/xrash/smetrics"
 
-// NearestName guesses the name that word was meant to be, or "": a third of its letters may
-// differ.
+// NearestName guesses which name word was meant to be, "" if none is near: at most a third of its
+// letters may differ.
 func NearestName(word string, names []string) string {
 	best, least := "", len(word)/3+1
 	for _, name := range names {
@@ -14,7 +14,7 @@ func NearestName(word string, names []string) string {
 	return best
 }
 
-// DidYouMean is a hint that begins with the nearest name, where there is one.
+// DidYouMean makes a hint that begins with the nearest name, if there is one.
 func DidYouMean(word string, names []string, hint string) string {
 	if name := NearestName(word, names); name != "" {
 		return "did you mean " + name + "? " + hint

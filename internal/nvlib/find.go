@@ -21,8 +21,8 @@ type LibraryQuery struct {
 	Folders  []string // patterns of where a CUDA toolkit keeps it, below its root
 }
 
-// wheel is the lib folder of an NVIDIA wheel: nvidia/cuda_nvrtc/lib up to CUDA 12, nvidia/cu13/lib from
-// then on.
+// wheel is the pattern of the lib folder of an NVIDIA wheel: nvidia/cuda_nvrtc/lib up to CUDA 12,
+// nvidia/cu13/lib from then on.
 const wheel = "nvidia/*/lib"
 
 // Find opens a library by the first name or file that open accepts. It tries, in this order,
@@ -78,8 +78,8 @@ func Find[T any](l LibraryQuery, open func(path string) (T, error)) (T, error) {
 		"of Python", strings.Join(l.Sonames, ", "))
 }
 
-// Program finds a program of CUDA's: the file that an environment variable names, that of PATH, of a
-// toolkit, or of Python's wheels.
+// Program finds a program of CUDA: the file that an environment variable names, the one in PATH, a
+// toolkit's, or that of Python's wheels.
 func Program(variable, name string) (string, error) {
 	if file := os.Getenv(variable); file != "" {
 		path, err := exec.LookPath(file)
@@ -116,14 +116,13 @@ func patternsBelow(folders []string, patterns ...string) (all []string) {
 	return all
 }
 
-// toolkits are patterns of the roots of CUDA toolkits.
+// toolkits lists patterns of the roots of CUDA toolkits.
 func toolkits() []string {
 	return slices.DeleteFunc([]string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda",
 		"/usr/local/cuda-*", "/opt/cuda"}, func(root string) bool { return root == "" })
 }
 
-// Headers are the folders of CUDA's headers, of toolkits and of Python's wheels, in the order of
-// Find.
+// Headers lists the folders of CUDA's headers, of toolkits and of Python's wheels, in the order of Find.
 func Headers() (dirs []string) {
 	python := slices.Concat(sitePackages(), askPython())
 	for _, p := range append(patternsBelow(toolkits(), "include"),
@@ -133,7 +132,7 @@ func Headers() (dirs []string) {
 	return dirs
 }
 
-// sitePackages are patterns of folders in which Python packages are installed.
+// sitePackages lists patterns of folders in which Python packages are installed.
 func sitePackages() []string {
 	var roots []string
 	if program, err := os.Executable(); err == nil { // pip puts NVRTC beside a wheel's
@@ -158,8 +157,8 @@ func sitePackages() []string {
 		"/usr/lib/python3/dist-packages")
 }
 
-// Python is that of the virtual environment that the program is installed in, "" where it is in none
-// or another one is active.
+// Python returns the python of the virtual environment that the program is installed in, "" if it is in
+// none or another one is active.
 func Python() string {
 	program, err := os.Executable()
 	if err != nil || os.Getenv("VIRTUAL_ENV") != "" {
@@ -172,7 +171,7 @@ func Python() string {
 	return filepath.Join(bin, "python3")
 }
 
-// askPython returns the import path of python3, or nothing.
+// askPython asks python3 for its import path; nil if there is none.
 func askPython() []string {
 	out, err := exec.Command("python3", "-c", `import sys; print("\n".join(sys.path))`).Output()
 	if err != nil {
@@ -183,8 +182,8 @@ func askPython() []string {
 	})
 }
 
-// Glob returns the files that match a pattern, the last in the order of names first, so that
-// cuda-13.0 comes before cuda-12.9; none for a broken pattern, which a folder's name may make.
+// Glob lists the files that match a pattern, the last in the order of names first, so that cuda-13.0
+// comes before cuda-12.9. It lists none for a broken pattern, which a folder's name may make.
 func Glob(pattern string) []string {
 	files, err := filepath.Glob(pattern)
 	if err != nil {

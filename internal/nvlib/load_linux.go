@@ -11,10 +11,10 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Load loads the library of that name for messages from a file, or from a soname that the
-// dynamic loader resolves, and sets functions, pointers to variables of function types by
-// their symbols. It returns the file. What is loaded stays; where a symbol is missing it does
-// not. The error is one line.
+// Load loads a library from a file, or from a soname that the dynamic loader resolves, and sets
+// functions, which are pointers to variables of function types by their symbols. It returns the file
+// that was loaded. name is the library's in errors, which are one line. A loaded library stays loaded
+// unless a symbol is missing.
 func Load(name, path string, functions map[string]any) (file string, err error) {
 	if path == "" {
 		return "", fmt.Errorf("load %s: empty path", name)
@@ -39,8 +39,8 @@ func Load(name, path string, functions map[string]any) (file string, err error) 
 	return path, nil
 }
 
-// Preload loads the first file that matches a pattern, if there is one that loads: a library
-// that another will ask for by its soname alone.
+// Preload loads the first file that matches a pattern and can be loaded: a library that another will ask
+// for by its soname alone.
 func Preload(pattern string) {
 	for _, file := range Glob(pattern) {
 		if _, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL); err == nil {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// A Forest has a row for each ratio with its interval, one below the other, beside a line at 1.
+// A Forest draws ratios with their intervals, one below the other, beside a line at 1.
 type Forest struct {
 	Title  string
 	Label  string // of the axis
@@ -61,8 +61,8 @@ func (f *Forest) Draw() *Drawing {
 	return d
 }
 
-// ratioTicks returns round ratios between two on a logarithmic axis of such a width, 1 among them, with room for
-// their labels.
+// ratioTicks lists round ratios from lo to hi for a logarithmic axis of that width, 1 among them, so far
+// apart that their labels have room.
 func ratioTicks(lo, hi, width float64) (ticks []float64) {
 	const room = 38
 	roomy := func() bool {

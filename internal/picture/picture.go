@@ -15,6 +15,8 @@ import (
 
 // Slots is how many series have a colour of their own, and Areas how many areas: one more stands for all others.
 const (
+	// Slots is the number of series that have a colour of their own, Areas that of areas; one more
+	// colour stands for all others.
 	Slots = 8
 	Areas = 7
 )
@@ -30,9 +32,8 @@ var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e
 	"a4": "#cc79a7", "a5": "#d55e00", "a6": "#0072b2", "a7": "#bbbbbb",
 	"good": "#0a7a3d", "bad": "#c4320a", "same": "#5b6570", "open": "#8a5a00"}
 
-// Style returns the CSS of drawings. Class sN is the colour of slot N; good, bad, same and open are those of
-// verdicts. colour gives the colour of a name,
-// such as c0.
+// Style writes the CSS of drawings. Class sN has the colour of slot N; good, bad, same and open are
+// those of verdicts. colour returns the colour of a name, such as c0.
 func Style(colour func(name string) string) string {
 	var b strings.Builder
 	b.WriteString("polyline,svg path.hollow{fill:none} .solid{stroke:none}\n")
@@ -55,7 +56,7 @@ func Style(colour func(name string) string) string {
 	return b.String()
 }
 
-// A Drawing is a picture that is being drawn.
+// A Drawing is an SVG picture to which elements are added.
 type Drawing struct {
 	Title         string
 	Width, Height float64
@@ -76,7 +77,7 @@ func (d *Drawing) Add(format string, args ...any) {
 	fmt.Fprintf(&d.body, format+"\n", args...)
 }
 
-// visibleRune replaces a character that XML forbids, or that turns a line around.
+// visibleRune replaces a character that XML forbids, or that reverses the direction of a line.
 func visibleRune(r rune) rune {
 	if unicode.In(r, unicode.Cc, unicode.Cf) {
 		return '?'
@@ -101,7 +102,7 @@ func (d *Drawing) Square(x, y, side float64, classes, letter, tip string) {
 		x, y, side, x+side/2, y+side*.75, letter, tip)
 }
 
-// Inline is the drawing as an element of a page.
+// Inline returns the drawing as an element of a page.
 func (d *Drawing) Inline() template.HTML {
 	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 %s %s\" role=\"img\" "+
 		"aria-label=\"%s\">\n%s</svg>",
@@ -109,7 +110,7 @@ func (d *Drawing) Inline() template.HTML {
 		template.HTMLEscapeString(strings.Map(visibleRune, d.Title)), d.body.String()))
 }
 
-// title is the format of what an element says when it is pointed at, if anything.
+// title makes the format of an element's tip, which shows when it is pointed at.
 func title(tip string) string {
 	if tip == "" {
 		return "%s"
@@ -117,8 +118,8 @@ func title(tip string) string {
 	return "<title>%s</title>"
 }
 
-// textWidth returns what a line takes at most: a viewer has a font of its own, and digits of a system's are
-// wider than those of Arial.
+// textWidth estimates the most that a line takes: a viewer has a font of its own, and digits of a
+// system's are wider than those of Arial.
 func textWidth(text string, size float64) float64 {
 	return 0.64 * size * float64(utf8.RuneCountInString(text))
 }
@@ -126,7 +127,7 @@ func textWidth(text string, size float64) float64 {
 // headerLine is the height of a line of the header.
 const headerLine = 22
 
-// File is an SVG file: a title, the series by their colours and glyphs, and drawings in rows.
+// File makes an SVG file: a title, the series by their colours and glyphs, and drawings in rows.
 func File(title string, series []Series, rows [][]*Drawing) []byte {
 	all := &Drawing{Width: 500, Height: 12}
 	if title != "" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Plot has lines over two axes.
+// A Plot draws lines over two axes.
 type Plot struct {
 	Title         string
 	Width, Height float64
@@ -31,7 +31,7 @@ type Tick struct {
 	Label string
 }
 
-// A Series is how a line looks.
+// A Series says how a line looks.
 type Series struct {
 	Name   string
 	Class  string  // of Style
@@ -54,7 +54,7 @@ type PlotPoint struct {
 	Tip          string
 }
 
-// glyphs are of radius 1; those from the fourth on are outlines.
+// glyphs are SVG paths of radius 1; those from the fourth on are outlines.
 var glyphs = []string{"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z",
 	"M0-1.2L1.1.8H-1.1z",
 	"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z", "M0-1.2L1.1.8H-1.1z", "M-1-1L1 " +
@@ -70,7 +70,7 @@ func (d *Drawing) glyph(s Series, x, y float64, tip string) {
 		title(tip)+`</path>`, class, x, y, s.Radius, glyphs[at], tip)
 }
 
-// place is where a value stands between two ends of a picture.
+// place computes where a value lies between the two ends of a picture.
 func (a *Axis) place(v, from, to float64) float64 {
 	lo, hi := a.Lo, a.Hi
 	if a.Log {

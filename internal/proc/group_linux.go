@@ -2,5 +2,6 @@ package proc
 
 import "syscall"
 
-// A killed parent cannot end its children; the kernel does.
+// dieWithParent makes the kernel kill the child when this process dies: a killed parent cannot end its
+// children.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

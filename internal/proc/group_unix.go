@@ -11,6 +11,9 @@ import (
 // only its parent, which knows what to do about it, and killing the group also
 // reaches what a shell or srun has started for it.
 
+// ownGroup makes a child the leader of a process group of its own. Ctrl-C at the terminal then reaches
+// only its parent, which knows what to do about it, and killing the group also reaches what a shell or
+// srun has started for it.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)

@@ -43,11 +43,12 @@ type Child struct {
 	done   chan struct{} // closed once nobody reads lines any more
 }
 
-// secretRE matches names of variables with credentials, as those of CI systems and clouds.
+// secretRE matches names of variables with credentials, as CI systems and clouds have them.
 var secretRE = regexp.MustCompile(
 	`(?i)(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|_JWT|_PAT$)`)
 
-// isSecret says whether a child, which may run other libraries' code, is not given a variable.
+// isSecret says whether a variable holds a credential, which no child gets, as it may run other
+// libraries' code.
 func isSecret(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	return secretRE.MatchString(name)
@@ -95,6 +96,7 @@ func Start(o StartOptions) (*Child, error) {
 	return c, nil
 }
 
+// read reads the child's lines until its output ends.
 func (c *Child) read() {
 	defer close(c.lines)
 	lines := bufio.NewScanner(c.stdout)
@@ -110,7 +112,7 @@ func (c *Child) read() {
 	c.long.Store(errors.Is(lines.Err(), bufio.ErrTooLong))
 }
 
-// splitWholeLines is a bufio.SplitFunc that drops a line without an end.
+// splitWholeLines is a bufio.SplitFunc that drops a last line without its end.
 func splitWholeLines(data []byte, _ bool) (n int, line []byte, err error) {
 	if n = bytes.IndexByte(data, '\n') + 1; n > 0 {
 		line = data[:n]
@@ -118,10 +120,11 @@ func splitWholeLines(data []byte, _ bool) (n int, line []byte, err error) {
 	return n, line, nil
 }
 
-// PID is the child's process.
+// PID returns the id of the child's process.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Send gives the child a line of JSON. It does not wait: a child that does not read does not answer.
+// Send sends the child a line of JSON. It does not wait: a child that does not read does not answer
+// either.
 func (c *Child) Send(v any) error {
 	line, err := json.Marshal(v)
 	if err == nil {
@@ -130,11 +133,11 @@ func (c *Child) Send(v any) error {
 	return err
 }
 
-// ErrSlow is ReadLine's where there was no line in time.
+// ErrSlow is ReadLine's error if no line came in time.
 var ErrSlow = errors.New("no answer")
 
-// ReadLine reads the child's next line. Without one the error is ErrSlow after the deadline, ctx's, or
-// says in words that go on from the child's name how it ended.
+// ReadLine reads the child's next line. The error is ErrSlow after the deadline, ctx's, or says how the
+// child ended, in words that continue its name.
 func (c *Child) ReadLine(ctx context.Context, deadline time.Time) ([]byte, error) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
@@ -151,8 +154,8 @@ func (c *Child) ReadLine(ctx context.Context, deadline time.Time) ([]byte, error
 	}
 }
 
-// Answer reads the child's next line into v. The error goes on from the child's name, and is an
-// ErrSlow where there was none in time.
+// Answer reads the child's next line into v. The error continues the child's name, and is an ErrSlow if
+// no line came within the limit.
 func (c *Child) Answer(ctx context.Context, limit time.Duration, v any) error {
 	line, err := c.ReadLine(ctx, time.Now().Add(limit))
 	if errors.Is(err, ErrSlow) {
@@ -167,8 +170,8 @@ func (c *Child) Answer(ctx context.Context, limit time.Duration, v any) error {
 	return nil
 }
 
-// Greet reads the child's first line, which is empty JSON, or says why it cannot serve. The error is
-// as Answer's.
+// Greet reads the child's first line: empty JSON, or the reason why it cannot serve. The error is as
+// Answer's.
 func (c *Child) Greet(ctx context.Context, limit time.Duration) error {
 	var greeting struct{ Error string }
 	err := c.Answer(ctx, limit, &greeting)
@@ -178,7 +181,7 @@ func (c *Child) Greet(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-// Kill ends the child and what it has started.
+// Kill kills the child and all that it has started.
 func (c *Child) Kill() {
 	c.ended.Do(func() {
 		killGroup(c.cmd)
@@ -188,13 +191,14 @@ func (c *Child) Kill() {
 	})
 }
 
-// stopReading ends the reading: a descendant may keep the output open.
+// stopReading closes the child's output: a descendant may keep it open.
 func (c *Child) stopReading() {
 	close(c.done)
 	c.stdout.Close()
 }
 
-// Close ends the child's input and gives it a while to leave by itself, no longer than ctx.
+// Close closes the child's input, waits up to patience, or until ctx ends, for it to exit, and then
+// kills it.
 func (c *Child) Close(ctx context.Context, patience time.Duration) {
 	c.stdin.Close()
 	select {
@@ -207,7 +211,7 @@ func (c *Child) Close(ctx context.Context, patience time.Duration) {
 	c.Kill()
 }
 
-// describeEnd describes the end of the process in a few words.
+// describeEnd says in a few words how the process ended.
 func (c *Child) describeEnd() string {
 	if c.long.Load() {
 		return fmt.Sprintf("answered with a line of more than %d KiB", c.max>>10)

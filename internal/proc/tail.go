@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// A tail passes text on, but nothing that a terminal would act on, and remembers its last line, or
-// that of a Go program's panic.
+// A tail passes text on without what a terminal would act on. It remembers the last line, or that of a
+// Go program's panic.
 type tail struct {
 	next io.Writer
 
@@ -40,6 +40,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
+// note remembers a line, unless a panic was said before.
 func (t *tail) note(line []byte) {
 	if line = bytes.TrimSpace(line); len(line) > 0 && !t.panic {
 		t.said = string(line[:min(len(line), 200)])
@@ -47,7 +48,7 @@ func (t *tail) note(line []byte) {
 	}
 }
 
-// reason is what the text says last of why its writer ends, "" for nothing.
+// reason returns the last line that may say why the process ended, "" if there is none.
 func (t *tail) reason() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +56,7 @@ func (t *tail) reason() string {
 	return makePrintable(t.said, "")
 }
 
-// makePrintable puts U+FFFD for what a terminal may act on, but for what is in keep.
+// makePrintable replaces characters that a terminal may act on by U+FFFD, except those in keep.
 func makePrintable(s, keep string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) || strings.ContainsRune(keep, r) {

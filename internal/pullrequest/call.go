@@ -16,8 +16,8 @@ import (
 	"normbench/internal/hint"
 )
 
-// program returns what talks to the host: gh where it is GitHub's and there, as it knows proxies and
-// certificates of its users, else curl.
+// program finds the program that talks to the host: gh for GitHub if it is installed, as it knows its
+// users' proxies and certificates, else curl.
 func (p *PullRequest) program() (string, error) {
 	if p.Host == "GitHub" {
 		if path, err := exec.LookPath("gh"); err == nil {
@@ -31,7 +31,7 @@ func (p *PullRequest) program() (string, error) {
 	return path, nil
 }
 
-// A statusError is an answer that is none of success.
+// A statusError is the host's answer to a request that failed.
 type statusError struct {
 	host, method, path, status, message string
 }
@@ -43,7 +43,7 @@ func (e *statusError) Error() string {
 
 var ghStatus = regexp.MustCompile(`\(HTTP (\d+)\)`)
 
-// call sends a request to the host's API and returns the body of its answer. The token stands in no
+// call sends a request to the host's API and returns the body of its answer. The token is in no
 // argument, where other users of the machine would see it.
 func (p *PullRequest) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	program, err := p.program()
@@ -95,10 +95,11 @@ func (p *PullRequest) call(ctx context.Context, method, path string, body []byte
 	return nil, hint.With(failed, help)
 }
 
-// denied are the statuses of a token that may not. Of what a token may not see, hosts say that it is not there.
+// denied lists the statuses of a token without permission. Hosts also say of what a token may not see
+// that it is not there.
 var denied = []string{"401", "403", "404"}
 
-// message returns what an answer says of its error.
+// message returns the error message of an answer, "" if it has none.
 func message(answer []byte) string {
 	var said struct{ Message any }
 	if json.Unmarshal(answer, &said) != nil || said.Message == nil {
@@ -108,7 +109,7 @@ func message(answer []byte) string {
 	return text[:min(len(text), 200)]
 }
 
-// config returns a request for curl. A body is in a file of its own, until done.
+// config writes a request for curl. A body is in a file of its own, which done removes.
 func (p *PullRequest) config(method, path string, body []byte) (text string, done func(), err error) {
 	done = func() {}
 	line := func(name, value string) {

@@ -20,10 +20,10 @@ const (
 	gitLabLimit = 1_000_000
 )
 
-// TokenVariables are those that FromEnv reads a token from.
+// TokenVariables names the environment variables from which FromEnv reads a token.
 var TokenVariables = []string{"GH_TOKEN", "NORMBENCH_TOKEN"}
 
-// A PullRequest is what a job's environment says of the one that it runs for.
+// A PullRequest is the pull request that a CI job runs for, as the job's environment describes it.
 type PullRequest struct {
 	Host  string // GitHub or GitLab
 	Base  string // the branch that it is for
@@ -38,7 +38,7 @@ type PullRequest struct {
 	server   string // of GitHub Enterprise, for gh; "" of github.com
 }
 
-// FromEnv returns the pull request of the job that runs, nil where there is none.
+// FromEnv reads the pull request of the running job from its environment; nil if there is none.
 func FromEnv(getenv func(string) string) (*PullRequest, error) {
 	switch {
 	case getenv("GITHUB_ACTIONS") == "true" && strings.HasPrefix(getenv("GITHUB_EVENT_NAME"), "pull_request"):
@@ -95,7 +95,8 @@ func fromGitHub(getenv func(string) string) (*PullRequest, error) {
 	return p, nil
 }
 
-// CanComment says why no comment can be made, as far as that is known before one is tried.
+// CanComment says why no comment can be made, as far as that is known before one is tried; nil if one
+// can.
 func (p *PullRequest) CanComment() error {
 	help := map[string]string{
 		"GitHub": "pass the job's token (env GH_TOKEN) and give the job `permissions: pull-requests: write`",
@@ -112,7 +113,7 @@ func (p *PullRequest) CanComment() error {
 	return err
 }
 
-// A comment is one of either host.
+// A comment is one of either host's.
 type comment struct {
 	ID   int64
 	Body string
@@ -122,15 +123,15 @@ type comment struct {
 	Author struct{ Username string }
 }
 
-// Mark returns what a comment of ours begins with, which people do not see. name tells apart what one pull
-// request has several of.
+// Mark makes the invisible line with which our comments begin. name tells several comments on one pull
+// request apart.
 func Mark(name string) string {
 	clean := strings.NewReplacer("--", "-", ">", "", "<", "", "\n", " ").Replace(name)
 	return fmt.Sprintf("<!-- normbench: %s -->\n", clean)
 }
 
-// Comment puts a text, which begins with Mark(name), in place of the comment with that mark, or makes
-// one. A comment of somebody else's that has the mark, too, is not ours.
+// Comment writes a text, which begins with Mark(name), in place of our comment with that mark, or as a
+// new one. Another user's comment with the mark is not ours.
 func (p *PullRequest) Comment(ctx context.Context, name, text string) error {
 	if len(text) > p.Limit {
 		return hint.Errorf("name fewer kernels or shapes", "a comment on %s has at most %d characters, and this %d",
@@ -159,7 +160,7 @@ func (p *PullRequest) Comment(ctx context.Context, name, text string) error {
 	return err
 }
 
-// find returns our comment with a mark, nil where there is none yet.
+// find finds our comment with a mark; nil if there is none yet.
 func (p *PullRequest) find(ctx context.Context, mark string) (*comment, error) {
 	me, err := p.me(ctx)
 	if err != nil {
@@ -186,7 +187,8 @@ func (p *PullRequest) find(ctx context.Context, mark string) (*comment, error) {
 	}
 }
 
-// me says whose comments are ours. A job's own token of GitHub does not know its user, which is a bot.
+// me returns a function that says which comments are ours. A job's own token of GitHub does not know its
+// user, which is a bot.
 func (p *PullRequest) me(ctx context.Context) (func(*comment) bool, error) {
 	var user struct{ Login, Username string }
 	text, err := p.call(ctx, "GET", "user", nil)

@@ -8,10 +8,10 @@ import (
 	"normbench/internal/hint"
 )
 
-// conflict is a line that git leaves where a merge found no answer.
+// conflict matches a line that git leaves where a merge found no answer.
 var conflict = regexp.MustCompile(`(?m)^(<{7}|>{7}) `)
 
-// goBenchmark is a line of `go test -bench`, or of its head.
+// goBenchmark matches a line of `go test -bench`, or of its head.
 var goBenchmark = regexp.MustCompile(`(?m)^(goos: \w+|Benchmark\S*\s+\d+\s+[0-9.e+]+ ns/op\b)`)
 
 const pairsHelp = "`normbench judge` takes rounds in which two sides were measured in turns, as CSV with a,b[,a2]"
@@ -56,7 +56,7 @@ func Sides(data []byte) (ours, theirs []byte, conflict bool) {
 	return ours, theirs, true
 }
 
-// CheckForeign refuses a file of another tool that people give to this one, by what it is. Readers
+// CheckForeign refuses a file of another tool that people give to this one, and says what it is. Readers
 // would only say at which byte they stopped.
 func CheckForeign(data []byte) error {
 	if err := CheckConflict(data); err != nil {

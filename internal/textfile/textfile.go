@@ -21,11 +21,11 @@ const (
 	Large = 256 << 20 // what programs write, such as the samples of a live compare
 )
 
-// PackedHelp is the way out of a gzip file that does not come to its end.
+// PackedHelp is the hint about a gzip file that is cut short.
 const PackedHelp = "the file is damaged or cut short: take it from a copy, or unpack what can be read " +
 	"with `zcat`"
 
-// Ext is the extension of a name, of a packed file that of what is in it.
+// Ext returns the extension of a name; for a packed file that of the file in it.
 func Ext(path string) string { return filepath.Ext(strings.TrimSuffix(path, ".gz")) }
 
 // A Reader reads an open text file, unpacked where it is gzipped.
@@ -35,7 +35,7 @@ type Reader struct {
 	Packed bool
 }
 
-// Open opens a file. That it is gzipped is known by its first bytes. Only an error of a packed
+// Open opens a file, and unpacks it if its first bytes say that it is gzipped. Only an error of a packed
 // file has a hint.
 func Open(path string) (*Reader, error) {
 	f, err := os.Open(path)
@@ -62,7 +62,7 @@ const (
 	free        = 64 << 20 // bytes that may have any ratio
 )
 
-// countingReader counts the bytes that are read.
+// A countingReader counts the bytes that are read.
 type countingReader struct {
 	io.Reader
 	n int64
@@ -74,7 +74,7 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// boundedReader ends a packed file that unpacks to too much, before that is kept anywhere.
+// A boundedReader fails for a packed file that unpacks to too much, before that is kept anywhere.
 type boundedReader struct {
 	io.Reader
 	packed *countingReader
@@ -91,7 +91,7 @@ func (r *boundedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Read is ReadAny of a file that no other tool wrote: see CheckForeign.
+// Read reads a file as ReadAny does, and refuses one of another tool: see CheckForeign.
 func Read(path string, max int64) ([]byte, error) {
 	data, err := ReadAny(path, max)
 	if err != nil {
@@ -125,5 +125,5 @@ func ReadAny(path string, max int64) ([]byte, error) {
 
 func tooLarge(max int64) error { return fmt.Errorf("it has more than %d MiB", max>>20) }
 
-// TrimMark is a text without its byte order mark.
+// TrimMark removes a byte order mark from a text.
 func TrimMark(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }

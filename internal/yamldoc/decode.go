@@ -14,7 +14,7 @@ import (
 	"normbench/internal/hint"
 )
 
-// A Position is where a value stands, for errors.
+// A Position says where a value is in the file, for errors.
 type Position struct {
 	At   string // file:line:column
 	Path string // "launches[0].grid[1]"; "" of the document
@@ -27,37 +27,38 @@ func (p Position) String() string {
 	return p.At + ": " + p.Path
 }
 
-// Errorf is an error at the place.
+// Errorf makes an error at the position, with a hint.
 func (p Position) Errorf(help, format string, args ...any) error {
 	return hint.Errorf(help, "%s: %s", p, fmt.Sprintf(format, args...))
 }
 
-// A Value is a node with its place. The zero Value is of a field that is not there.
+// A Value is a node with its position. The zero Value stands for a field that is not there.
 type Value struct {
 	Position
 	file string
 	node *yaml.Node
 }
 
-// A Field is a key of a mapping, with the place of the key, and its value.
+// A Field is a key of a mapping, with its position, and its value.
 type Field struct {
 	Key   Word
 	Value Value
 }
 
-// A Word is a text of one line with its place.
+// A Word is a text of one line with its position.
 type Word struct {
 	Position
 	Text string
 }
 
-// A WholeNumber is a whole number with its place. The tags min and max bound it.
+// A WholeNumber is a whole number with its position. The tags min and max bound it.
 type WholeNumber struct {
 	Position
 	N int
 }
 
-// An OrderedMap is a mapping in its order, each value decoded by the tags of the field.
+// An OrderedMap is a mapping that keeps the file's order; each value is decoded by the tags of the
+// field.
 type OrderedMap[T any] struct {
 	Position
 	Entries []MapEntry[T]
@@ -113,7 +114,7 @@ func (m *OrderedMap[T]) UnmarshalValue(v Value, tag reflect.StructTag) error {
 	return err
 }
 
-// word is a text that fits the tags.
+// word reads a text that fits the tags of its field.
 func (v Value) word(tag reflect.StructTag) (string, error) {
 	help, field := tag.Get("help"), v.Path[strings.LastIndexByte(v.Path, '.')+1:]
 	words, limited := tag.Lookup("of")
@@ -139,7 +140,7 @@ func newValue(file, path string, n *yaml.Node) Value {
 // Exists says whether there is a value.
 func (v Value) Exists() bool { return v.node != nil }
 
-// TypeName says in words what the value is.
+// TypeName describes the type of the value in words.
 func (v Value) TypeName() string { return typeName(v.node) }
 
 // Has says whether v is a mapping with the key.
@@ -152,8 +153,8 @@ func (v Value) Has(key string) bool {
 	return false
 }
 
-// Over returns the mapping v with those entries of under that it lacks, in under's order. A value that is
-// a mapping in both is put over in the same way.
+// Over merges two mappings: v's entries, then those of under that v lacks, in under's order. It merges a
+// value that is a mapping in both in the same way.
 func (v Value) Over(under Value, help string) (Value, error) {
 	own, err := v.Entries(help)
 	if err != nil {
@@ -195,12 +196,12 @@ func (v Value) Without(keys ...string) Value {
 	return v.filter(func(key string) bool { return !slices.Contains(keys, key) })
 }
 
-// Only returns the mapping v with some of its keys alone.
+// Only returns the mapping v with only these keys.
 func (v Value) Only(keys ...string) Value {
 	return v.filter(func(key string) bool { return slices.Contains(keys, key) })
 }
 
-// filter returns the mapping v with those of its keys that are kept.
+// filter returns the mapping v with the keys that keep accepts.
 func (v Value) filter(keep func(key string) bool) Value {
 	left := *v.node
 	left.Content = nil
@@ -213,7 +214,7 @@ func (v Value) filter(keep func(key string) bool) Value {
 	return v
 }
 
-// Entries are those of a mapping in their order, each key once.
+// Entries lists the entries of a mapping in order, and refuses a key that comes twice.
 func (v Value) Entries(help string) (es []Field, err error) {
 	if v.TypeName() != Mapping {
 		return nil, v.Errorf(help, "is %s, not a mapping", v.TypeName())
@@ -236,7 +237,7 @@ func (v Value) Entries(help string) (es []Field, err error) {
 	return es, nil
 }
 
-// Items are the values of a list, or v alone where it is none and may stand for a list of one.
+// Items lists the values of a list. With orOne a value that is no list counts as a list of one.
 func (v Value) Items(help string, orOne bool) (items []Value, err error) {
 	switch list := v.TypeName() == List; {
 	case !list && orOne:
@@ -256,7 +257,7 @@ func (v Value) Items(help string, orOne bool) (items []Value, err error) {
 	return items, nil
 }
 
-// Text is a text in one line.
+// Text returns a text of one line.
 func (v Value) Text(help string) (string, error) {
 	if v.TypeName() != Text {
 		return "", v.Errorf(help, "is %s, not a text", v.TypeName())
@@ -268,7 +269,7 @@ func (v Value) Text(help string) (string, error) {
 	return s, nil
 }
 
-// Int is a whole number from lo to hi.
+// Int returns a whole number, and refuses one that is not from lo to hi.
 func (v Value) Int(help string, lo, hi int64) (int, error) {
 	if v.TypeName() != Whole {
 		return 0, v.Errorf(help, "is %s, not a whole number", v.TypeName())
@@ -280,7 +281,7 @@ func (v Value) Int(help string, lo, hi int64) (int, error) {
 	return int(n), nil
 }
 
-// Scalar is the text of a scalar of any type.
+// Scalar returns the text of a scalar of any type; what names the expected value in the error.
 func (v Value) Scalar(help, what string) (string, error) {
 	switch name := v.TypeName(); name {
 	case Text, Whole, Fraction, Truth:
@@ -297,7 +298,7 @@ func (v Value) Scalar(help, what string) (string, error) {
 // `of` lists the words that a text may be, and a text fits the pattern of `match`.
 func (v Value) Decode(to any) error { return v.DecodeAs(to, "") }
 
-// DecodeAs is Decode of a field with tags.
+// DecodeAs decodes v as a field with these tags.
 func (v Value) DecodeAs(to any, tag reflect.StructTag) error {
 	return v.decode(reflect.ValueOf(to).Elem(), tag)
 }
@@ -341,7 +342,7 @@ func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
 	return v.fields(to)
 }
 
-// fields fills a struct: no field twice, none unknown, none missing.
+// fields fills a struct from a mapping: no field twice, none unknown, none missing.
 func (v Value) fields(to reflect.Value) error {
 	var names, listed []string // names are "" for where the mapping stands, which is no field of a file
 	for i := range to.NumField() {

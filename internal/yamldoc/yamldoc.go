@@ -16,8 +16,8 @@ import (
 // MaxSize is the most bytes of a text. The library's time grows with the size only.
 const MaxSize = 256 << 10
 
-// Document is the only document of a YAML text; name stands for the text in errors, which have
-// help as their hint. A panic of the YAML library on broken text is an error about the text.
+// Document reads the only document of a YAML text. name stands for the text in errors, which have help
+// as their hint. A panic of the YAML library on broken text becomes an error about the text.
 func Document(name string, data []byte, help string) (document Value, err error) {
 	if len(data) > MaxSize {
 		return Value{}, hint.Errorf("keep less in one file",
@@ -76,7 +76,7 @@ const (
 	List     = "a list"
 )
 
-// typeName says in words what a node is.
+// typeName describes the type of a node in words.
 func typeName(n *yaml.Node) string {
 	switch {
 	case isOdd(n):
@@ -99,5 +99,5 @@ func typeName(n *yaml.Node) string {
 	return Text
 }
 
-// OneLine is s with each run of white space as one space.
+// OneLine replaces each run of white space by a space.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

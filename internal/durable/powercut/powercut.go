@@ -24,7 +24,7 @@ type node struct {
 	data, synced []byte
 }
 
-// A disk is what a cut of the power finds.
+// A disk is a simulated disk: what programs see, and what a cut of the power leaves.
 type disk struct {
 	names   map[string]*node // as programs see them
 	kept    map[string]*node // as a cut leaves them at least
@@ -84,7 +84,7 @@ func (d *disk) step(s durable.Operation) {
 	}
 }
 
-// A cut decides what of what is not synced is there.
+// A cut decides which unsynced changes a cut of the power leaves.
 type cut struct {
 	*rand.Rand
 	unit int     // bytes of a sector or a page, each of which is there or not
@@ -93,7 +93,7 @@ type cut struct {
 
 func (c cut) keeps() bool { return c.Float64() < c.p }
 
-// content is what is left of a file. What was never written is zeros.
+// content computes what is left of a file. Bytes that were never written are zeros.
 func (c cut) content(n *node) []byte {
 	b := slices.Clone(n.synced)
 	if c.keeps() && len(n.data) != len(n.synced) {
@@ -111,7 +111,7 @@ func (c cut) content(n *node) []byte {
 	return b
 }
 
-// leave puts what a cut leaves of root below another folder.
+// leave writes what a cut leaves of root into another folder.
 func (d *disk) leave(t *testing.T, root, to string, c cut) {
 	kept := maps.Clone(d.kept)
 	lost := map[string]bool{} // folders whose later changes are lost, too
