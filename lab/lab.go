@@ -3,23 +3,18 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/google/shlex"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devices/local"
 	"normbench/kernels/devices/peers"
-	"normbench/kernels/devices/worker"
 	"normbench/kernels/families"
 	"normbench/kernels/families/manifest"
 	"normbench/kernels/launchmap"
@@ -47,8 +42,9 @@ func Helper() []string {
 
 // OpenOptions say what to open. Zero values are defaults, but of Jobs.
 type OpenOptions struct {
-	Device  string   // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
-	Workers []string // commands that start workers, in place of a device
+	Device  string        // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
+	Workers []string      // commands that start workers, in place of a device; N:COMMAND is N of them
+	Start   time.Duration // longest time until a worker has started; 0 for StartLimit
 	Timeout time.Duration
 	Cache   string // state in which a replay has been recorded: cold or warm
 	Seed    uint64 // of a replay
@@ -115,13 +111,7 @@ func (l *Lab) Open(c *OpenOptions, refs ...*ref.Ref) ([]kernels.Device, error) {
 		Close(devices)
 		return nil, err
 	}
-	if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
-		common := launchmap.ClassOf(kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16})
-		if step := families.Rung(d).ForClass(common); step.Near != launchmap.Own {
-			l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench map learn` makes its own",
-				d.ID, step)
-		}
-	}
+	l.noteRung(devices[0].Info())
 	for i, d := range devices {
 		if len(wanted) == 0 {
 			break
@@ -134,6 +124,18 @@ func (l *Lab) Open(c *OpenOptions, refs ...*ref.Ref) ([]kernels.Device, error) {
 		devices[i] = both
 	}
 	return devices, nil
+}
+
+// noteRung says whose map gives a GPU's defaults, where it has none of its own.
+func (l *Lab) noteRung(d kernels.DeviceInfo) {
+	if d.Kind != kernels.KindCUDA {
+		return
+	}
+	common := launchmap.ClassOf(kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16})
+	if step := families.Rung(d).ForClass(common); step.Near != launchmap.Own {
+		l.Notef("no map of %s for plain bf16: its defaults are by %s; `normbench map learn` makes its own",
+			d.ID, step)
+	}
 }
 
 // Close closes devices.
@@ -185,7 +187,11 @@ func (l *Lab) devices(c *OpenOptions) ([]kernels.Device, error) {
 		return nil, hint.Errorf("name the device in the worker's command",
 			"--worker and --device exclude each other")
 	case len(c.Workers) > 0:
-		return l.workers(c)
+		commands, err := workerCommands(c.Workers)
+		if err != nil {
+			return nil, err
+		}
+		return l.startTogether(c, commands)
 	case replayed:
 		d, err := replay.Open(l.Registry, path, c.Cache, c.Seed, l.NoteOnce)
 		return []kernels.Device{d}, err
@@ -232,65 +238,7 @@ func (l *Lab) gpus(c *OpenOptions, names string) ([]kernels.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.start(c, commands, share)
-}
-
-func (l *Lab) workers(c *OpenOptions) ([]kernels.Device, error) {
-	var commands [][]string
-	for _, text := range c.Workers {
-		words, err := shlex.Split(text)
-		if err != nil || len(words) == 0 {
-			return nil, hint.Errorf("quote it as for a shell: --worker 'ssh gpu1 normbench worker "+
-				"--device cuda:0'", "malformed worker command %q", text)
-		}
-		commands = append(commands, words)
-	}
-	return l.start(c, commands)
-}
-
-func (l *Lab) start(c *OpenOptions, commands [][]string, env ...string) ([]kernels.Device, error) {
-	hash, err := families.Hash(peers.Register(l.Registry, nil))
-	if err != nil {
-		return nil, err
-	}
-	env = append(env, l.Loader.Env()...)
-	devices, err := startAll(len(commands), func(i int) (*worker.Client, error) {
-		d, err := worker.Start(l.Ctx, worker.ClientOptions{Command: commands[i], Env: env,
-			Timeout: c.limit(time.Minute), Stderr: &console.PlainWriter{Writer: l.Err},
-			Unkept: func(text string) { l.NoteOnce(text) }, Kernels: hash})
-		if err == nil {
-			if err = kernels.CheckID(d.Info().ID); err != nil {
-				d.Close()
-			}
-		}
-		if err != nil && hint.Of(err) == "" { // it died or spoke something else
-			err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w",
-				strings.Join(commands[i], " "), err)
-		}
-		return d, err
-	})
-	if err != nil {
-		Close(devices)
-		return nil, err
-	}
-	return devices, nil
-}
-
-// startAll starts workers at once: a driver takes a second or two for each process on a host with
-// several GPUs. It returns those that started, and an error of the others.
-func startAll(n int, start func(i int) (*worker.Client, error)) ([]kernels.Device, error) {
-	devices, errs := make([]kernels.Device, n), make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			d, err := start(i)
-			if errs[i] = err; err == nil {
-				devices[i] = d
-			}
-		})
-	}
-	wg.Wait()
-	return slices.DeleteFunc(devices, func(d kernels.Device) bool { return d == nil }), cmp.Or(errs...)
+	return l.startTogether(c, commands, share)
 }
 
 // UseBaseline adds the kernels of another checkout to the registry, or with --kernels of an earlier

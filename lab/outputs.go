@@ -67,11 +67,13 @@ func CheckPlace(p durable.Place) error {
 
 // WithRecords adds to an error of writing, after something was measured, a hint that says where the records
 // are.
-func (l *Lab) WithRecords(err error) error {
-	if _, gone := os.Stat(l.Saved); err == nil || gone != nil {
+func (l *Lab) WithRecords(err error) error { return withRecords(err, l.Saved) }
+
+func withRecords(err error, saved string) error {
+	if _, gone := os.Stat(saved); err == nil || gone != nil {
 		return err
 	}
-	kept := "what was measured is kept in " + l.Saved
+	kept := "what was measured is kept in " + saved
 	if h := hint.Of(err); h != "" {
 		kept = h + "; " + kept
 	}
@@ -91,7 +93,11 @@ func (l *Lab) Write(p durable.Place, data []byte) error {
 // folder in which the other files of that name cannot be written is refused. Until it is read a signal
 // ends the program: nothing is measured yet.
 func (l *Lab) OpenWriter(out, id string, others ...string) (*record.Writer, error) {
-	return l.openWriter(record.OpenWriter, out, id, others)
+	w, err := l.openWriter(record.OpenWriter, out, id, others)
+	if err == nil {
+		l.Saved = w.Path()
+	}
+	return w, err
 }
 
 func (l *Lab) openWriter(open func(in, below string) (*record.Writer, record.Notes, error), out, id string,
@@ -115,7 +121,6 @@ func (l *Lab) openWriter(open func(in, below string) (*record.Writer, record.Not
 	if err != nil {
 		return nil, err
 	}
-	l.Saved = w.Path()
 	l.NoteOnce(notes...)
 	return w, nil
 }

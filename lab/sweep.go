@@ -27,6 +27,8 @@ import (
 type SweepTask struct {
 	Config   *OpenOptions
 	Devices  []kernels.Device
+	Joining  <-chan kernels.Device // those that come later, nil where none will
+	Beside   bool                  // other kinds of device are swept at the same time
 	Problems []kernels.Problem
 	Only     []string // families, each of which is swept against itself; nil for all against the base
 	Knobs    []kernels.Range
@@ -39,6 +41,7 @@ type SweepTask struct {
 	Tasks    []sweep.Task
 	Variants int
 	parts    []*part
+	saved    string // the file of its records
 }
 
 // A part is what a sweep finds for one tuned table: that of a family, or the device's.
@@ -282,6 +285,7 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 		return nil, err
 	}
 	defer w.Close()
+	s.saved = w.Path()
 	if o.Search != nil {
 		unit, pr, total = "problems", o.Search.Final.Protocol, len(s.Tasks)
 	}
@@ -311,7 +315,15 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 		return more, err
 	}
 	p := report.NewProgress(l.Console, unit, total)
-	o.Observe = p.Observe
+	if s.Beside {
+		p.Device = info.Name
+	}
+	o.Observe, o.Waiting = p.Observe, p.Waiting
+	if s.Joining != nil {
+		ctx, stop := context.WithCancel(l.Ctx)
+		defer stop()
+		o.Joining = l.testedDevices(ctx, s.Joining)
+	}
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.End()
 	cut := err != nil
@@ -319,7 +331,12 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 		err = Interruptedf("%d records are kept in %s, the same command goes on from there", sum.Measured,
 			w.Path())
 	}
-	l.Notes(report.RunNotes(sum, slices.Concat(s.Devices, more)))
+	for _, note := range report.RunNotes(sum, slices.Concat(s.Devices, more)) {
+		if s.Beside {
+			note = info.Name + ": " + note
+		}
+		l.Notef("%s", note)
+	}
 	if err := w.CheckUnchanged(); err != nil { // nothing can be concluded from another's file
 		return nil, err
 	}
@@ -333,6 +350,29 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	// The tables have the finished problems and are shown, whatever ended the sweep.
 	found, bad := l.conclude(s, cut)
 	return found, cmp.Or(bad, err)
+}
+
+// testedDevices tests the timer of each GPU that joins a sweep, before it does. On a CPU what measures beside it
+// would spoil the test.
+func (l *Lab) testedDevices(ctx context.Context, joining <-chan kernels.Device) <-chan kernels.Device {
+	tested := make(chan kernels.Device)
+	go func() {
+		defer close(tested)
+		for d := range joining {
+			if d.Info().Kind == kernels.KindCUDA {
+				if err := l.TestTimer(&record.Run{}, d); err != nil {
+					l.Notef("left out: %s", console.OneLine(err.Error()))
+					continue
+				}
+			}
+			select {
+			case tested <- d:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return tested
 }
 
 // conclude writes the tuned tables of a results folder's records, and compares base with best on the
@@ -351,7 +391,7 @@ func (l *Lab) conclude(s *SweepTask, cut bool) (*SweepResult, error) {
 			}
 		})
 		if lost != nil {
-			found.Lost = cmp.Or(found.Lost, Exit(ExitTrouble, l.WithRecords(lost)))
+			found.Lost = cmp.Or(found.Lost, Exit(ExitTrouble, withRecords(lost, s.saved)))
 		}
 		if c != nil {
 			found.Found = append(found.Found, c)

@@ -54,9 +54,11 @@ func (c Measurement) run() *record.Run {
 // A Comparison is two sides, row by row. B is judged against A: a speedup above
 // 1 says that B is faster.
 type Comparison struct {
-	A, B  string // labels
-	Rows  []Row  // problems that both sides have
-	Kinds []Mean // per kind, in the order of the rows
+	A, B string // labels
+	// Device is what both were measured on, where a report has several; "" for one.
+	Device string
+	Rows   []Row  // problems that both sides have
+	Kinds  []Mean // per kind, in the order of the rows
 	// All is the geometric mean over all rows. Its N is 0 where no row has a
 	// time on both sides.
 	All   Mean

@@ -134,12 +134,21 @@ var kindGroup = &Group{Of: func(row []string) (string, string) {
 	return base + "/" + row[1] + options, row[0]
 }, Hide: []string{"kind", "dtype"}}
 
+// sides names both sides, and their device where a report has several.
+func (c *Comparison) sides() string {
+	text := fmt.Sprintf("A = %s, B = %s", c.A, c.B)
+	if c.Device != "" {
+		text += ", on " + c.Device
+	}
+	return text
+}
+
 // Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has
 // the one-sided problems too.
 func (c *Comparison) Table() *Table {
 	title := fmt.Sprintf("%s\n%s;\n"+
 		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.\n%s",
-		withMeanings(fmt.Sprintf("A = %s, B = %s", c.A, c.B), c.A, c.B), BytesRule, checked)
+		withMeanings(c.sides(), c.A, c.B), BytesRule, checked)
 	t := NewTable(strings.Join(append([]string{title}, c.Timer...), "\n"), c.Rows, c.columns())
 	t.Data, t.Device = NewTable("", slices.Concat(c.Rows, c.OneSided), c.columns()).Data, deviceIDs(c.Runs)
 	t.Drop, t.Group = []string{"A GB/s,B GB/s", "A %stream"}, kindGroup

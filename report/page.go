@@ -121,7 +121,7 @@ func (c Measurement) tooltip(side string) string {
 
 // Page is a comparison as a page. That of a live compare has a title of its own.
 func (c *Comparison) Page(name string) *Page {
-	p := &Page{Title: name, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: c.Runs}
+	p := &Page{Title: name, What: c.sides(), Runs: c.Runs}
 	all := c.All
 	if all.N > 0 {
 		mean := ""

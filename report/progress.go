@@ -2,7 +2,9 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"normbench/internal/console"
@@ -16,10 +18,17 @@ import (
 // a run without finals, with the least median; and after every few silent seconds one of what is
 // measured. It claims no more than the table that follows.
 type Progress struct {
+	// Device is named in each note, where several kinds are measured at the same time; "" for one.
+	Device string
+
 	console  *console.Console
 	step     *console.StatusLine
 	unit     string
 	problems map[contest]*problemProgress
+
+	mu      sync.Mutex
+	text    string   // of the step
+	waiting []string // what else is waited for
 }
 
 // A contest is a problem with the family that is measured against itself on it, if one is.
@@ -39,9 +48,46 @@ type problemProgress struct {
 // NewProgress begins a run. unit is of Event.Done and total: "variants", or "problems" of a search, whose
 // records come when they are done.
 func NewProgress(c *console.Console, unit string, total int) *Progress {
-	step := c.Wait("measuring the first %s", unit)
+	text := "measuring the first " + unit
+	step := c.Wait("%s", text)
 	step.Reach(console.Amount{Total: total, Unit: unit})
-	return &Progress{console: c, step: step, unit: unit, problems: map[contest]*problemProgress{}}
+	return &Progress{console: c, step: step, unit: unit, text: text, problems: map[contest]*problemProgress{}}
+}
+
+// Waiting tells of a device that was lost, and that it is waited for, until the end is called.
+func (p *Progress) Waiting(what string, why error) (end func()) {
+	p.console.Notef("%s; its problem is given back, and it is started again", console.OneLine(why.Error()))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = append(p.waiting, what)
+	p.tell()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		i := slices.Index(p.waiting, what)
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+		p.tell()
+	}
+}
+
+// set sets what the run is at.
+func (p *Progress) set(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text = text
+	p.tell()
+}
+
+// tell tells what the run is at, and waits for. The caller holds mu.
+func (p *Progress) tell() {
+	text := p.text
+	if n := len(p.waiting); n > 0 {
+		text = strings.TrimPrefix(text+"; waiting for "+p.waiting[0], "; ")
+		if n > 1 {
+			text += fmt.Sprintf(" and %d more", n-1)
+		}
+	}
+	p.step.Set("%s", text)
 }
 
 // End ends a run.
@@ -69,10 +115,14 @@ func (p *Progress) Observe(e sweep.ProgressEvent) {
 	}
 	switch {
 	case e.Left == 0:
-		p.console.Notef("[%d/%d] %s%s", e.Done, e.Total, r.Problem, x)
-		p.step.Set("")
+		on := ""
+		if p.Device != "" {
+			on = p.Device + ": "
+		}
+		p.console.Notef("[%d/%d] %s%s%s", e.Done, e.Total, on, r.Problem, x)
+		p.set("")
 	case x.best.Record != nil:
-		p.step.Set("%s, least median %.1f us", r.Problem, x.best.Median)
+		p.set(fmt.Sprintf("%s, least median %.1f us", r.Problem, x.best.Median))
 	}
 	p.step.Reach(console.Amount{Done: e.Done, Total: e.Total, Unit: p.unit})
 }

@@ -187,11 +187,16 @@ func tookDevice(f *kernels.Failure) bool {
 // goneError makes the error of a device that was lost while it did what. No variant gets it as its
 // result.
 func goneError(dev kernels.Device, what string, f *kernels.Failure) error {
-	g := &kernels.DeviceLoss{Device: dev.Info().Name, Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
-	if s, ok := dev.(fmt.Stringer); ok {
-		g.Device = s.String()
-	}
+	g := &kernels.DeviceLoss{Device: nameOf(dev), Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
 	return hint.With(g, goneHelp)
+}
+
+// nameOf names a device: a worker by its command.
+func nameOf(dev kernels.Device) string {
+	if s, ok := dev.(fmt.Stringer); ok {
+		return s.String()
+	}
+	return dev.Info().Name
 }
 
 const goneHelp = "mend it or leave it out; the same command goes on from there"
@@ -214,8 +219,8 @@ func (r *runState) giveBack(v *deviceLoop, j *job, why error) (retired bool) {
 	r.toCome += len(j.Variants)
 	v.ledger.die()
 	retired = v.ledger.isHopeless(v.dev)
-	if retired && !slices.Contains(r.totals.Gone, why.Error()) {
-		r.totals.Gone = append(r.totals.Gone, why.Error())
+	if retired {
+		r.noteGone(why)
 	}
 	return retired
 }
@@ -249,5 +254,9 @@ func (r *runState) markIdle(v *deviceLoop) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.busy, v)
+	if len(r.queue)+len(r.busy) == 0 && !r.over {
+		r.over = true
+		close(r.done)
+	}
 	r.change.Broadcast()
 }

@@ -97,6 +97,9 @@ func (m *searchMeasurer) measureStream(ctx context.Context) error {
 // visit compiles a variant, waits for the loop's turn on the device and takes so many samples, in
 // microseconds. At the first visit it checks the answer; with no launches it does only that.
 func (m *searchMeasurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
+	if f := m.job.blame(v); f != nil {
+		return nil, f
+	}
 	// A death in it shows again in the check, where it counts.
 	if err := m.loop.prepare(ctx, m.job.Problem, v); err != nil && (!m.closeLost(err) || ctx.Err() != nil) {
 		return nil, err

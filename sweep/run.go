@@ -40,6 +40,12 @@ type RunOptions struct {
 	// More, where set, opens further devices on the same GPUs, once it is known how many problems are
 	// left. The caller closes them.
 	More func(problems int) ([]kernels.Device, error)
+	// Joining, where set, gives devices of the same kind that come later, until it is closed. Who gave
+	// them closes them.
+	Joining <-chan kernels.Device
+	// Waiting, where set, is told of a device that was lost, and why, and is waited for. It returns what to
+	// call at the end of that.
+	Waiting func(what string, why error) (end func())
 	// Search, where set, looks for each problem's winner instead of measuring all.
 	Search *SearchOptions
 	// RaceRounds, where above 0, measures the variants of each task against each other, in at most so many
@@ -92,7 +98,8 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 		}
 	}
 	run := &runState{registry: r, store: store, options: o, info: info, busy: map[*deviceLoop]bool{},
-		totals: cmp.Or(o.Sum, &Totals{}), identity: families.NewIdentity(r, info.Kind)}
+		totals: cmp.Or(o.Sum, &Totals{}), identity: families.NewIdentity(r, info.Kind),
+		done: make(chan struct{})}
 	run.change.L = &run.mu
 	err := run.layOut(tasks)
 	if err != nil || len(run.queue) == 0 {
@@ -136,14 +143,7 @@ func (r *runState) measure(ctx context.Context, devices []kernels.Device) error 
 	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { r.markIdle(nil) })()
 	batches := make(chan batch, 64)
-	var loops []*deviceLoop
-	for _, d := range devices {
-		loops = append(loops,
-			&deviceLoop{run: r, dev: d, out: batches, ledger: newLedger(r.toCome)})
-	}
-	gates := lockGPUs(loops)
-	r.loops = len(loops)
-	for _, v := range loops {
+	launch := func(v *deviceLoop) {
 		g.Go(func() error {
 			if err := v.work(ctx); err != nil {
 				return cmp.Or(ctx.Err(), err) // an error of a device that is being stopped tells nothing new
@@ -151,6 +151,19 @@ func (r *runState) measure(ctx context.Context, devices []kernels.Device) error 
 			return nil
 		})
 	}
+	var loops []*deviceLoop
+	for _, d := range devices { // all are there before the first one works: they share its time
+		loops = append(loops, r.addLoop(d, batches))
+	}
+	for _, v := range loops {
+		launch(v)
+	}
+	g.Go(func() error {
+		for d := r.nextJoining(ctx); d != nil; d = r.nextJoining(ctx) {
+			launch(r.addLoop(d, batches))
+		}
+		return nil
+	})
 	var devErr error // of the loop that gave up first
 	go func() {
 		devErr = g.Wait()
@@ -165,12 +178,12 @@ func (r *runState) measure(ctx context.Context, devices []kernels.Device) error 
 		}
 	}
 	r.totals.Wall += time.Since(start)
-	for i, g := range gates {
+	for i, g := range r.gpus {
 		if i == len(r.totals.Each) {
 			r.totals.Each = append(r.totals.Each, 0)
 		}
 		r.totals.Each[i] += g.busy
-		r.totals.Busy += g.busy / time.Duration(len(gates))
+		r.totals.Busy += g.busy / time.Duration(len(r.gpus))
 	}
 	return cmp.Or(storeErr, devErr, r.checkFinished())
 }
@@ -182,6 +195,7 @@ type job struct {
 	announced *deviceLoop         // whose device compiles it, nil for none
 	returned  map[*deviceLoop]int // how often it was given back
 	why       error               // the last time
+	losses    map[kernels.Variant]*loss
 }
 
 type runState struct {
@@ -191,9 +205,11 @@ type runState struct {
 	info     kernels.DeviceInfo
 	identity *families.Identity
 
-	loops int // that take part
-
 	mu     sync.Mutex
+	loops  int // that take part
+	gpus   []*gpuLock
+	done   chan struct{} // closed once no job is left,
+	over   bool          // then
 	queue  []*job
 	busy   map[*deviceLoop]bool // that may give a job back
 	change sync.Cond            // of busy, or the end of ctx
@@ -442,6 +458,10 @@ func (v *deviceLoop) work(ctx context.Context) error {
 			if v.run.giveBack(v, j, err) {
 				return nil
 			}
+			v.run.markIdle(v)
+			if back, err := v.awaitDevice(ctx, err); !back {
+				return err
+			}
 		case err != nil:
 			return err
 		}
@@ -473,6 +493,7 @@ func (v *deviceLoop) measureJob(ctx context.Context, j *job) error {
 			EmptyUS: v.run.options.Run.EmptyUS()}}
 	defer m.Close()
 	defer m.noteSpent()
+	defer m.noteLoss()
 	err := m.begin(ctx)
 	switch o := v.run.options; {
 	case err != nil:

@@ -29,6 +29,11 @@ type Session struct {
 	Base     kernels.Variant // of the problem, by which the device is known; may be zero
 	ledger   *ledger         // of the device
 
+	// the variant with which the device was lost, and how, where it was not back at once; nil for none
+	lostWith *kernels.Variant
+	lostBy   *kernels.Failure
+	away     bool // the device was not there when it was last asked to open the problem
+
 	bench  kernels.Bench
 	lost   bool      // a failure took the problem away, and the device has not shown that it stands
 	sensed time.Time // when the device last said that it is fit
@@ -53,6 +58,7 @@ func (s *Session) Open(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := s.open(ctx)
 		f := FailureOf(err)
+		s.away = f != nil && f.Before
 		switch {
 		case f == nil || ctx.Err() != nil || !tookDevice(f) && try > 0:
 			return err
@@ -136,8 +142,13 @@ func (s *Session) closeLost(err error) bool {
 // stream as often.
 func (s *Session) runUntilBlamed(ctx context.Context, v kernels.Variant, op requestKind,
 	what func(kernels.Bench, kernels.Variant) error) error {
+	var died *kernels.Failure // of the variant
 	for try := 1; ; try++ {
 		err := s.Open(ctx)
+		if err != nil && s.away && died != nil && ctx.Err() == nil {
+			s.lostWith, s.lostBy = &v, died
+			return goneError(s.Device, fmt.Sprintf("%s of %s", v, s.Problem), died)
+		}
 		if f := FailureOf(err); f != nil && ctx.Err() == nil {
 			return goneError(s.Device, fmt.Sprintf("opening %s", s.Problem), f)
 		} else if err != nil {
@@ -160,6 +171,9 @@ func (s *Session) runUntilBlamed(ctx context.Context, v kernels.Variant, op requ
 			try--
 			continue
 		case !f.Before:
+			if variant == v {
+				died = f
+			}
 			if guilty, why := s.noteAnswer(variant, op, true); guilty {
 				blamed := *f
 				blamed.Reason += why

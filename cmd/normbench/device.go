@@ -75,7 +75,8 @@ func work(e *env, name, baseline string) error {
 		bad = err
 		return d, err
 	}
-	err = worker.Serve(context.Background(), &orphanGuard{Reader: e.stdin}, e.Raw, hash, open)
+	err = worker.Serve(context.Background(), &orphanGuard{Reader: e.stdin}, e.Raw, worker.Program{Version: e.Tool, Kernels: hash},
+		open)
 	switch {
 	case err != nil:
 		return err

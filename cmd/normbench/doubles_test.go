@@ -83,7 +83,7 @@ func fakeWorker() {
 
 // serve is a worker of a device.
 func serve(in io.Reader, out io.Writer, open func(time.Duration) (kernels.Device, error)) {
-	if err := worker.Serve(context.Background(), in, out, "", open); err != nil {
+	if err := worker.Serve(context.Background(), in, out, worker.Program{}, open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
 	}

@@ -280,7 +280,10 @@ func (m *machineFlags) flags() []cli.Flag {
 			DefaultText: "auto"},
 		&cli.StringSliceFlag{Destination: &m.workers, Name: "worker", Category: catWhere,
 			Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device " +
-				"cuda:0'; no shell runs it; may repeat"},
+				"cuda:0', or 4:'srun -n1 --gres=gpu:1 normbench worker' for four; no shell runs it; may repeat"},
+		&cli.DurationFlag{Destination: &m.Start, Name: "start-timeout", Category: catWhere,
+			Usage: "longest time until a --worker has started, as in a scheduler's queue", DefaultText: "15m0s",
+			Action: positive("start-timeout", "use a duration such as 30s or 15m")},
 		&cli.DurationFlag{Destination: &m.Timeout, Name: "timeout", Category: catWhere,
 			Usage: "longest time that a worker may take for one step, or the emulator of verify for " +
 				"a launch", DefaultText: "1m0s",
@@ -378,8 +381,7 @@ func (s *targetFlags) flags() []cli.Flag {
 // problem flags is said before, as a device may take a while. replayed says that the problems of a
 // replay are those it has.
 func (s *targetFlags) open(e *env, replayed bool, refs ...*ref.Ref) error {
-	s.Given = s.given
-	if _, err := s.Problems("default"); err != nil {
+	if err := s.checkProblems(); err != nil {
 		return err
 	}
 	devices, err := e.Open(s.config(&s.commonFlags, s.cache()), refs...)
@@ -388,15 +390,33 @@ func (s *targetFlags) open(e *env, replayed bool, refs ...*ref.Ref) error {
 	}
 	s.devices = devices
 	s.info = s.devices[0].Info()
-	if d, ok := s.devices[0].(*replay.Device); ok && replayed {
-		s.problems, err = lab.ReplayProblems(&s.Selection, d, &s.OpenOptions)
-	} else {
-		s.problems, err = s.Problems(group(s.info))
-	}
-	if err != nil {
+	if s.problems, err = s.problemsOn(s.devices[0], replayed); err != nil {
 		lab.Close(s.devices)
 	}
 	return err
+}
+
+// openEach opens devices without peers, and does something with those of each kind.
+func (s *targetFlags) openEach(e *env, do func(*lab.DeviceGroup) error) error {
+	if err := s.checkProblems(); err != nil {
+		return err
+	}
+	return e.EachGroup(s.config(&s.commonFlags, s.cache()), do)
+}
+
+// checkProblems says what is wrong with the flags of problems.
+func (s *targetFlags) checkProblems() error {
+	s.Given = s.given
+	_, err := s.Problems("default")
+	return err
+}
+
+// problemsOn returns the problems to measure on a device.
+func (s *targetFlags) problemsOn(dev kernels.Device, replayed bool) ([]kernels.Problem, error) {
+	if d, ok := dev.(*replay.Device); ok && replayed {
+		return lab.ReplayProblems(&s.Selection, d, &s.OpenOptions)
+	}
+	return s.Problems(group(dev.Info()))
 }
 
 // knobOverrides reads --knob KEY=V,V flags.

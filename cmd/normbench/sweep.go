@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
@@ -82,47 +84,95 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	if s.Shard != nil {
 		s.Out = filepath.Join(cfg.out, s.Shard.Folder())
 	}
-	if err := cfg.open(e, true); err != nil {
-		return err
+	kinds, err := sweepKinds(e, cfg, s)
+	found, lost := []*report.Comparison(nil), error(nil)
+	for _, k := range kinds {
+		if k.result != nil {
+			found, lost = append(found, k.result.Found...), cmp.Or(lost, k.result.Lost)
+		}
 	}
-	defer lab.Close(cfg.devices)
-	s.Devices, s.Problems, s.Search = cfg.devices, cfg.problems, cfg.search.SearchPlan
-	s.Options = sweep.RunOptions{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed,
-		RetryFailed: cfg.retry}
-	if err := e.LayOut(s); err != nil {
-		return err
-	}
-	if cfg.dry || len(s.Tasks) == 0 { // of more shards than problems
-		return nil
-	}
-	found, err := e.Sweep(s)
-	if found == nil {
-		return err
+	if len(found) == 0 {
+		return cmp.Or(lost, err)
 	}
 	steps, stepErr := cfg.Steps()
 	if stepErr != nil { // of a file that has changed meanwhile
 		return stepErr
 	}
 	problems := 0
-	for _, c := range found.Found {
+	for _, c := range found {
 		c.SetSteps(steps)
 		problems += len(c.Rows)
 	}
-	if last := found.Found[len(found.Found)-1]; cfg.format != report.FormatCSV {
-		last.Next = nextOf(s, last)
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.info().Name)
+		if k.result != nil && len(k.result.Found) > 0 && cfg.format != report.FormatCSV {
+			last := k.result.Found[len(k.result.Found)-1]
+			last.Next = nextOf(&k.SweepTask, last)
+		}
 	}
-	shown := report.RenderAll(e.out, found.Found, cfg.format)
-	if shown == nil && found.Lost == nil {
+	if len(kinds) > 1 {
+		for _, k := range kinds {
+			if k.result != nil {
+				for _, c := range k.result.Found {
+					c.Device = k.info().Name
+				}
+			}
+		}
+	}
+	shown := report.RenderAll(e.out, found, cfg.format)
+	if shown == nil && lost == nil {
 		shown = e.writePage(cfg.html, func() *report.Page {
-			title := "Sweep of " + console.Count(problems, "problem") + " on " + cfg.info.Name
-			page := found.Found[0].Page(title)
-			for _, c := range found.Found[1:] {
+			title := "Sweep of " + console.Count(problems, "problem") + " on " + strings.Join(names, " and ")
+			page := found[0].Page(title)
+			for _, c := range found[1:] {
 				page.Append(c.Page(title))
 			}
 			return page
 		})
 	}
-	return cmp.Or(shown, found.Lost, err)
+	return cmp.Or(shown, lost, err)
+}
+
+// A sweptKind is the sweep of one kind of device.
+type sweptKind struct {
+	lab.SweepTask
+	result *lab.SweepResult // nil where it found nothing
+}
+
+func (k *sweptKind) info() kernels.DeviceInfo { return k.Devices[0].Info() }
+
+// sweepKinds sweeps on each kind of device that is opened, at the same time. The kinds are in the order of
+// their names. With --dry-run it lays out only.
+func sweepKinds(e *env, cfg *sweepConfig, asked *lab.SweepTask) (kinds []*sweptKind, err error) {
+	var mu sync.Mutex // of what the kinds share: the flags, and what the lab has read
+	layOut := func(k *sweptKind) error {
+		mu.Lock()
+		defer mu.Unlock()
+		kinds = append(kinds, k)
+		info, err := k.info(), error(nil)
+		if k.Problems, err = cfg.problemsOn(k.Devices[0], true); err != nil {
+			return err
+		}
+		k.Options = sweep.RunOptions{Run: e.NewRun(info, cfg.protocol(info)), Seed: cfg.seed, RetryFailed: cfg.retry}
+		return e.LayOut(&k.SweepTask)
+	}
+	err = cfg.openEach(e, func(g *lab.DeviceGroup) (err error) {
+		k := &sweptKind{SweepTask: *asked}
+		k.Devices, k.Joining, k.Search = g.Devices, g.Joining, cfg.search.SearchPlan
+		k.Beside = len(cfg.Workers) > 1
+		if asked.Shard != nil { // each kind counts its own problems
+			shard := *asked.Shard
+			k.Shard = &shard
+		}
+		if err := layOut(k); err != nil || cfg.dry || len(k.Tasks) == 0 { // of more shards than problems
+			return err
+		}
+		k.result, err = e.Sweep(&k.SweepTask)
+		return err
+	})
+	slices.SortFunc(kinds, func(a, b *sweptKind) int { return strings.Compare(a.info().ID, b.info().ID) })
+	return kinds, err
 }
 
 // nextOf returns what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep

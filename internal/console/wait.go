@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,7 +10,7 @@ import (
 // Tick is the time between two drawings of a terminal's line.
 const Tick = time.Second
 
-// A statusStack holds the steps that a program waits for. Steps nest; the innermost one is told.
+// A statusStack holds the steps that are waited for. The last one that began is told, until it ends.
 type statusStack struct {
 	mu    sync.Mutex
 	steps []*StatusLine
@@ -138,7 +139,8 @@ func (s *StatusLine) End() {
 	w := s.waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.steps = w.steps[:len(w.steps)-1]; len(w.steps) == 0 {
+	w.steps = slices.DeleteFunc(w.steps, func(other *StatusLine) bool { return other == s })
+	if len(w.steps) == 0 {
 		w.timer.Stop()
 		s.clear()
 	}

@@ -19,6 +19,8 @@ func ownGroup(cmd *exec.Cmd) {
 	dieWithParent(cmd.SysProcAttr)
 }
 
+func askGroup(cmd *exec.Cmd) { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) } //nolint:errcheck // it may be gone
+
 func killGroup(cmd *exec.Cmd) {
 	if syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) != nil {
 		cmd.Process.Kill()

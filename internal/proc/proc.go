@@ -27,6 +27,9 @@ type StartOptions struct {
 	Env     []string  // NAME=VALUE, over those of this process
 	Stderr  io.Writer // gets what the child says there; may be nil
 	MaxLine int       // bytes of its longest line
+	// Leave is how long Kill waits for the child to leave by itself, asked by a signal: srun gives its job
+	// back then. 0 kills at once.
+	Leave time.Duration
 }
 
 // A Child is a process. Send and ReadLine belong to one goroutine at a time; any may Kill it.
@@ -36,6 +39,7 @@ type Child struct {
 	stdout *os.File
 	lines  chan []byte // closed at the end of its output
 	max    int         // bytes of a line
+	leave  time.Duration
 	long   atomic.Bool // a line was longer
 	stderr tail
 	exited chan struct{}
@@ -57,7 +61,7 @@ func isSecret(variable string) bool {
 // Start starts a child in a process group of its own. It gets this process's environment
 // without what is named as a credential, and dies with this process where the system can do that.
 func Start(o StartOptions) (*Child, error) {
-	c := &Child{cmd: exec.Command(o.Command[0], o.Command[1:]...), max: o.MaxLine, lines: make(chan []byte),
+	c := &Child{cmd: exec.Command(o.Command[0], o.Command[1:]...), max: o.MaxLine, leave: o.Leave, lines: make(chan []byte),
 		stderr: tail{next: o.Stderr}, exited: make(chan struct{}), done: make(chan struct{})}
 	if o.Command[0] == "/proc/self/exe" {
 		c.cmd.Args[0] = os.Args[0]
@@ -184,6 +188,13 @@ func (c *Child) Greet(ctx context.Context, limit time.Duration) error {
 // Kill kills the child and all that it has started.
 func (c *Child) Kill() {
 	c.ended.Do(func() {
+		if c.leave > 0 {
+			askGroup(c.cmd)
+			select {
+			case <-c.exited:
+			case <-time.After(c.leave):
+			}
+		}
 		killGroup(c.cmd)
 		c.stdin.Close()
 		<-c.exited

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 		os.Exit(m.Run())
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func(time.Duration) (
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, worker.Program{Kernels: "test"}, func(time.Duration) (
 		kernels.Device, error) {
 		return cpu.New(devicetest.Registry(families.New())).WithCache(smallCache), nil
 	})
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 func open(t *testing.T, limit time.Duration) kernels.Device {
 	c, err := worker.Start(t.Context(), worker.ClientOptions{Command: []string{os.Args[0]},
-		Timeout: limit, Kernels: "test"})
+		Timeout: limit, Program: worker.Program{Kernels: "test"}})
 	assert.NoError(t, err)
 	return c
 }

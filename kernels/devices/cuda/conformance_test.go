@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("NORMBENCH_TEST_WORKER") == "" {
 		os.Exit(m.Run())
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func(step time.Duration) (
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, worker.Program{Kernels: "test"}, func(step time.Duration) (
 		kernels.Device, error) {
 		return cuda.Open(devicetest.Registry(families.New()), 0, step)
 	})
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 func open(t *testing.T, limit time.Duration) kernels.Device {
 	t.Setenv("NORMBENCH_TEST_WORKER", "cuda")
 	c, err := worker.Start(t.Context(), worker.ClientOptions{Command: []string{os.Args[0]},
-		Timeout: limit, Kernels: "test"})
+		Timeout: limit, Program: worker.Program{Kernels: "test"}})
 	assert.Needs(t, "CUDA", err)
 	return c
 }

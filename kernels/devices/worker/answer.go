@@ -74,11 +74,11 @@ func (h *hello) check() error {
 	if h == nil {
 		return errors.New("no hello")
 	}
+	h.Kernels, h.Version = kernels.MakePrintable(h.Kernels, maxName), kernels.MakePrintable(h.Version, maxName)
 	if h.Protocol != Protocol {
 		return nil // Start says so, whatever else there is
 	}
 	d := &h.Info
-	h.Kernels = kernels.MakePrintable(h.Kernels, maxName)
 	if err := d.Validate(); err != nil {
 		return err
 	}

@@ -23,14 +23,23 @@ type ClientOptions struct {
 	Command []string      // program and arguments
 	Env     []string      // NAME=VALUE, over those of this process
 	Timeout time.Duration // longest silence after a request before the worker is killed
-	Stderr  io.Writer     // gets what the worker says there
-	Unkept  func(string)  // is told why what is compiled does not stay, with each answer that says so
-	// Kernels is the hash of this process's families; a worker with others
-	// would measure something else under the same names, and is refused. A
-	// worker that runs none of ours says "".
-	Kernels string
+	// Start is the longest time until a worker has started, where a scheduler may have its command wait:
+	// it is not ended before, and asked to leave before it is killed. 0 is for a command that starts at
+	// once, within Timeout.
+	Start  time.Duration
+	Stderr io.Writer    // gets what the worker says there
+	Unkept func(string) // is told why what is compiled does not stay, with each answer that says so
+	// Program is this process's. A worker of another version, or with other kernels, would measure
+	// something else under the same names, and is refused.
+	Program Program
 	// Builds says that its checks compile and compare nothing.
 	Builds bool
+}
+
+// A Program says which normbench runs. Two with an equal one measure the same.
+type Program struct {
+	Version string // "" where it does not matter
+	Kernels string // hash of the families' sources; "" of a worker that runs none of ours
 }
 
 // leave is how long a stopped command waits for its worker to leave by itself.
@@ -44,11 +53,17 @@ type Client struct {
 	peers  []kernels.Peer
 	beside []int // processes that are not others
 
-	proc  *proc.Child // nil between a death and the next request
-	pid   atomic.Int64
-	id    int
-	prove time.Duration // most that a worker started again may take over hello
+	proc     *proc.Child   // nil between a death and the next request
+	greeting *request      // what the process has not answered yet: it starts
+	within   time.Duration // that it must have since it was started,
+	until    time.Time     // so until then
+	pid      atomic.Int64
+	id       int
+	prove    time.Duration // most that a request waits for a worker to start again
 }
+
+// errStarting is receive's while a process may still start.
+var errStarting = errors.New("it has not started yet")
 
 // Trouble is what the worker told of itself: it runs, and speaks the protocol.
 type Trouble struct{ Text string }
@@ -65,13 +80,15 @@ const sameHelp = "install the same normbench on both sides"
 // what could not be started, or what the worker says is wrong.
 func Start(ctx context.Context, o ClientOptions) (*Client, error) {
 	c := &Client{o: o, ctx: ctx}
-	start := time.Now()
-	h, err := c.hello(ctx, o.Timeout)
+	start, limit := time.Now(), cmp.Or(o.Start, o.Timeout)
+	h, err := c.hello(ctx, limit, limit)
 	if err != nil {
 		c.Close() // it lives on where it answered with an error
 		return nil, err
 	}
-	c.prove = min(o.Timeout, max(10*time.Second, 4*time.Since(start)))
+	if c.prove = min(10*time.Second, o.Start); o.Start == 0 {
+		c.prove = min(o.Timeout, max(10*time.Second, 4*time.Since(start)))
+	}
 	c.info, c.peers = h.Info, h.Peers
 	return c, nil
 }
@@ -84,27 +101,54 @@ func startHelp(err error) string {
 	return cmp.Or(durable.KnownHelp(err), "check the command, and that normbench is installed there")
 }
 
-// hello starts a process and has it say what it is.
-func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
-	p, err := proc.Start(proc.StartOptions{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr,
-		MaxLine: maxAnswer})
-	if err != nil {
-		return nil, hint.Errorf(startHelp(err), "%s does not start: %v", c, err)
+// hello has a process say what it is, and starts one where there is none. It waits no longer than a
+// limit. The error is then errStarting if the process may go on starting, up to another limit.
+func (c *Client) hello(ctx context.Context, limit, startLimit time.Duration) (*hello, error) {
+	if c.greeting == nil {
+		o := proc.StartOptions{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr, MaxLine: maxAnswer}
+		if c.o.Start > 0 {
+			o.Leave = leave
+		}
+		p, err := proc.Start(o)
+		if err != nil {
+			return nil, hint.Errorf(startHelp(err), "%s does not start: %v", c, err)
+		}
+		c.proc, c.within, c.until = p, startLimit, time.Now().Add(startLimit)
+		c.pid.Store(int64(p.PID()))
+		c.greeting = &request{Op: "hello", TimeoutS: c.o.Timeout.Seconds()}
+		if err := c.send(c.greeting); err != nil {
+			return nil, err
+		}
 	}
-	c.proc = p
-	c.pid.Store(int64(p.PID()))
-	a, err := c.ask(ctx, &request{Op: "hello", TimeoutS: c.o.Timeout.Seconds()}, limit)
+	a, err := c.receive(ctx, c.greeting, min(limit, max(time.Until(c.until), 0)))
+	if errors.Is(err, errStarting) {
+		return nil, err
+	}
+	c.greeting = nil
 	if err != nil {
 		return nil, err
 	}
-	if a.Hello.Protocol != Protocol {
-		return nil, hint.Errorf(sameHelp, "%s does not speak protocol %d", c, Protocol)
+	return a.Hello, c.checkProgram(a.Hello)
+}
+
+// checkProgram refuses a worker that is another program than this one.
+func (c *Client) checkProgram(h *hello) error {
+	its := "a normbench without a version"
+	if h.Version != "" {
+		its = "normbench " + h.Version
 	}
-	if k := a.Hello.Kernels; k != "" && k != c.o.Kernels {
-		return nil, hint.Errorf(sameHelp, "%s has other kernels (%s) than this normbench (%s)", c,
-			k, c.o.Kernels)
+	mine, ours := c.o.Program, h.Kernels != "" // else it runs none of our kernels, as a peer's
+	switch {
+	case h.Protocol != Protocol:
+		return hint.Errorf(sameHelp, "%s is %s, which does not speak protocol %d of normbench %s", c, its, Protocol,
+			mine.Version)
+	case ours && mine.Version != "" && h.Version != mine.Version:
+		return hint.Errorf(sameHelp, "%s is %s, and this is normbench %s", c, its, mine.Version)
+	case ours && h.Kernels != mine.Kernels:
+		return hint.Errorf(sameHelp, "%s is %s with other kernels (%s) than this one (%s)", c, its, h.Kernels,
+			mine.Kernels)
 	}
-	return a.Hello, nil
+	return nil
 }
 
 // String names the worker by its command.
@@ -112,12 +156,16 @@ func (c *Client) String() string {
 	return fmt.Sprintf("worker %q", kernels.MakePrintable(strings.Join(c.o.Command, " "), maxReason))
 }
 
-// restart starts the worker after it has died. One that comes back as another device is a
-// *kernels.DeviceLoss.
-func (c *Client) restart(ctx context.Context) error {
-	h, err := c.hello(ctx, c.prove)
+// restart starts the worker after it has died, and waits no longer than a limit. One that comes back as
+// another device is a *kernels.DeviceLoss.
+func (c *Client) restart(ctx context.Context, limit time.Duration) error {
+	h, err := c.hello(ctx, limit, cmp.Or(c.o.Start, c.prove))
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, errStarting) {
+		return &kernels.Failure{Status: kernels.StatusTimeout, Reason: "it has not started again within " +
+			limit.String(), Broken: true, Before: true}
 	}
 	if c.proc != nil && err != nil { // it says itself what is wrong
 		c.kill()
@@ -140,13 +188,24 @@ func (c *Client) restart(ctx context.Context) error {
 	return nil
 }
 
+// Away says whether the worker was lost and has not started again.
+func (c *Client) Away() bool { return c.proc == nil || c.greeting != nil }
+
+// Await waits until a worker that was lost has started again, as long as its start may take.
+func (c *Client) Await(ctx context.Context) error {
+	if !c.Away() {
+		return nil
+	}
+	return c.restart(ctx, cmp.Or(c.o.Start, c.prove))
+}
+
 // Patience is how long nothing may be answered until the worker is given up.
 func (c *Client) Patience() time.Duration { return 3 * c.o.Timeout }
 
 // kill ends the process.
 func (c *Client) kill() {
 	c.proc.Kill()
-	c.proc = nil
+	c.proc, c.greeting = nil, nil
 	c.pid.Store(0)
 }
 
@@ -214,6 +273,9 @@ func (c *Client) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs)
 
 // Close ends the worker.
 func (c *Client) Close() error {
+	if c.greeting != nil { // the end of its input means nothing to a command that waits for its turn
+		c.kill()
+	}
 	if c.proc != nil {
 		ctx, cancel := c.closingContext()
 		defer cancel()
@@ -282,8 +344,8 @@ func (c *Client) closingContext() (context.Context, context.CancelFunc) {
 // silent or talks nonsense is killed and forgotten; the error is then a
 // *kernels.Failure with Broken set.
 func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
-	if c.proc == nil {
-		if err := c.restart(ctx); err != nil {
+	if c.Away() {
+		if err := c.restart(ctx, c.prove); err != nil {
 			return nil, err
 		}
 	}
@@ -292,12 +354,29 @@ func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 
 // ask is call of a process that runs.
 func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (a *answer, err error) {
-	c.id++
-	req.ID = c.id
-	if err := c.proc.Send(req); err != nil {
+	if err := c.send(req); err != nil {
 		return nil, err
 	}
+	return c.receive(ctx, req, limit)
+}
+
+// send sends a request.
+func (c *Client) send(req *request) error {
+	c.id++
+	req.ID = c.id
+	return c.proc.Send(req)
+}
+
+// receive waits for the answer of a request that was sent. A process that starts is left alone until it
+// must have.
+func (c *Client) receive(ctx context.Context, req *request, limit time.Duration) (a *answer, err error) {
 	line, err := c.proc.ReadLine(ctx, time.Now().Add(limit))
+	if errors.Is(err, proc.ErrSlow) && req == c.greeting {
+		if time.Now().Before(c.until) {
+			return nil, errStarting
+		}
+		limit = c.within
+	}
 	if err == nil {
 		if a, err = decode(line, req, c.o.Builds); err != nil {
 			err = fmt.Errorf("answered %q with %w", req.Op, err)

@@ -46,7 +46,7 @@ func harmless(fault, step string) bool {
 // misbehave answers rightly until a step is asked for, and then does worse.
 func misbehave(fault, step string) {
 	honest := func(in io.Reader, out io.Writer) {
-		Serve(context.Background(), in, out, "", func(time.Duration) (kernels.Device, error) {
+		Serve(context.Background(), in, out, Program{}, func(time.Duration) (kernels.Device, error) {
 			return &devicetest.Fake{Seconds: devicetest.Always(1e-5)}, nil
 		})
 	}
@@ -272,7 +272,7 @@ func TestKilledParentLeavesNoWorker(t *testing.T) {
 func parentOfOneThatHangs() {
 	os.Setenv(modeEnv, "ignores the end of its input")
 	c, err := Start(context.Background(), ClientOptions{Command: []string{os.Args[0]},
-		Timeout: time.Minute, Kernels: "hash"})
+		Timeout: time.Minute, Program: program})
 	if err != nil {
 		fmt.Println(err)
 		return

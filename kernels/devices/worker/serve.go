@@ -17,11 +17,10 @@ import (
 // Serve answers requests from in on out with the device that open returns,
 // until in ends. The device is opened by the first hello, so that a device that
 // is not there is an answer, not a silent death. open is told how long a step may take, 0 where
-// that is not known: who waits longer ends this process. kernelsHash identifies the
-// families' sources; see Client.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
+// that is not known: who waits longer ends this process. is says which program serves.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, is Program,
 	open func(step time.Duration) (kernels.Device, error)) error {
-	s := &server{ctx: ctx, hash: kernelsHash, open: open}
+	s := &server{ctx: ctx, is: is, open: open}
 	defer s.close()
 	lines := bufio.NewReader(in)
 	enc := json.NewEncoder(out)
@@ -62,7 +61,7 @@ const (
 
 type server struct {
 	ctx   context.Context
-	hash  string
+	is    Program
 	open  func(step time.Duration) (kernels.Device, error)
 	dev   kernels.Device
 	bench kernels.Bench
@@ -98,7 +97,7 @@ func (s *server) do(req *request, a *answer) (err error) {
 	}
 	switch req.Op {
 	case "hello":
-		a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
+		a.Hello = &hello{Protocol: Protocol, Version: s.is.Version, Kernels: s.is.Kernels, Info: s.dev.Info()}
 		if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
 			a.Hello.Peers = d.Peers()
 		}

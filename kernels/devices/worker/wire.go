@@ -7,7 +7,7 @@
 // Every request is one line with an id and an op; every answer is one line with
 // the same id. Requests are answered in order.
 //
-//	hello [timeout_s]                  -> hello: protocol, kernels, info, peers
+//	hello [timeout_s]                  -> hello: protocol, version, kernels, info, peers
 //	prefetch problem variants          -> (nothing but the id)
 //	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
 //	open problem inputs                -> (nothing but the id); inputs are a seed and a draw
@@ -56,9 +56,9 @@ type answer struct {
 }
 
 type hello struct {
-	Protocol int `json:"protocol"`
-	// hash of the families' sources, "" where the worker runs none of ours
-	Kernels string             `json:"kernels"`
-	Info    kernels.DeviceInfo `json:"info"`
-	Peers   []kernels.Peer     `json:"peers,omitempty"`
+	Protocol int                `json:"protocol"`
+	Version  string             `json:"version,omitempty"` // Program's, as is
+	Kernels  string             `json:"kernels"`
+	Info     kernels.DeviceInfo `json:"info"`
+	Peers    []kernels.Peer     `json:"peers,omitempty"`
 }

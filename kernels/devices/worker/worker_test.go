@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ import (
 	"normbench/kernels/families"
 )
 
+// program is what this binary is, at both ends.
+var program = Program{Version: "1.0", Kernels: "hash"}
+
 const modeEnv = "NORMBENCH_TEST_WORKER"
 
 // TestMain makes this binary a worker where the environment says which.
@@ -33,9 +37,10 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	// a foreign one runs none of our kernels, such as a peer
-	hash := map[string]string{"foreign": "", "other kernels": "other"}
-	if _, ok := hash[mode]; !ok {
-		hash[mode] = "hash"
+	is, ok := map[string]Program{"foreign": {}, "other kernels": {"1.0", "other"}, "other version": {"0.9", "hash"},
+		"no version": {"", "hash"}}[mode]
+	if !ok {
+		is = program
 	}
 	var dev kernels.Device
 	switch mode {
@@ -70,10 +75,10 @@ func TestMain(m *testing.M) {
 		return dev, nil
 	}
 	if mode == "ignores the end of its input" {
-		go Serve(context.Background(), os.Stdin, os.Stdout, "hash", serving)
+		go Serve(context.Background(), os.Stdin, os.Stdout, is, serving)
 		time.Sleep(time.Minute)
 	}
-	if err := Serve(context.Background(), os.Stdin, os.Stdout, hash[mode], serving); err != nil {
+	if err := Serve(context.Background(), os.Stdin, os.Stdout, is, serving); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
@@ -95,7 +100,7 @@ func client(t *testing.T, mode string, limit time.Duration, command ...string) (
 	if len(command) == 0 {
 		command = []string{os.Args[0]}
 	}
-	c, err := Start(t.Context(), ClientOptions{Command: command, Timeout: limit, Kernels: "hash"})
+	c, err := Start(t.Context(), ClientOptions{Command: command, Timeout: limit, Program: program})
 	t.Cleanup(func() {
 		if c != nil {
 			c.Close()
@@ -283,7 +288,7 @@ func TestWhatIsNoWorkerIsRefusedAtItsStart(t *testing.T) {
 func serve(input string) (answers []answer, raw string, err error) {
 	var out bytes.Buffer
 	r := families.New()
-	err = Serve(context.Background(), strings.NewReader(input), &out, "hash",
+	err = Serve(context.Background(), strings.NewReader(input), &out, Program{Kernels: "hash"},
 		func(time.Duration) (kernels.Device, error) {
 			return &devicetest.Fake{Registry: r}, nil
 		})
@@ -339,4 +344,61 @@ func TestTimesLongerThanTheirAnswerAreRefused(t *testing.T) {
 	var f *kernels.Failure
 	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusUnfit && !f.Broken &&
 		strings.Contains(f.Reason, "its times add up to 6 s"), "%v", err)
+}
+
+// A command that waits for a scheduler is left alone until its limit: what is asked meanwhile fails soon, the same
+// process waits on, and Await waits with it. One that nobody waits for any more is asked to leave.
+func TestPendingCommand(t *testing.T) {
+	dir := t.TempDir()
+	mark := func(name string) string { return filepath.Join(dir, name) }
+	script := fmt.Sprintf(`trap 'touch %[1]s/asked; exit' TERM
+		echo $$ >>%[1]s/pids
+		while test -e %[1]s/full; do sleep 0.02; done
+		exec %[2]s`, dir, os.Args[0])
+	t.Setenv(modeEnv, "cpu")
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	o := ClientOptions{Command: []string{"sh", "-c", script}, Timeout: time.Minute, Start: time.Hour, Program: program}
+	c, err := Start(t.Context(), o)
+	assert.NoError(t, err)
+	defer c.Close()
+	b := open(t, c)
+	assert.NoError(t, os.WriteFile(mark("full"), nil, 0o666))
+	syscall.Kill(c.PID(), syscall.SIGKILL)
+	_, err = b.Check(t.Context(), good, 1)
+	var f *kernels.Failure
+	assert.Must(t, errors.As(err, &f) && f.Broken && !f.Before, "%v", err)
+	c.prove = 20 * time.Millisecond
+	for range 3 {
+		_, err = c.Open(t.Context(), small, kernels.Inputs{Seed: 7})
+		assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusTimeout && f.Broken && f.Before &&
+			f.Reason == "it has not started again within 20ms", "%v", err)
+	}
+	assert.NoError(t, os.Remove(mark("full")))
+	assert.NoError(t, c.Await(t.Context()))
+	assert.NoError(t, c.Await(t.Context()), "of one that is there")
+	works(t, open(t, c))
+	begun := func() int {
+		pids, err := os.ReadFile(mark("pids"))
+		assert.NoError(t, err)
+		return strings.Count(string(pids), "\n")
+	}
+	assert.Equal(t, begun(), 2, "processes")
+
+	assert.NoError(t, os.WriteFile(mark("full"), nil, 0o666))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for begun() < 3 { // it has its trap
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+	}()
+	_, err = Start(ctx, o)
+	assert.That(t, errors.Is(err, context.Canceled), "%v", err)
+	_, err = os.Stat(mark("asked"))
+	assert.NoError(t, err, "it was killed at once")
+
+	o.Start = 50 * time.Millisecond
+	_, err = Start(t.Context(), o)
+	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusTimeout && f.Reason == "no answer within 50ms", "%v",
+		err)
 }
