@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What .ci/run leaves out as it takes long: the race detector, fuzzing, every class of faults, pages
-# in a browser, every simulation and emulated kernel, three CUDA versions, kernel_tuner's readers, wheels.
+# in a browser, every simulation and emulated kernel, three CUDA versions, kernel_tuner's readers, wheels, sshd and
+# Slurm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/ci-tools.sh
@@ -21,6 +22,13 @@ scripts/wheel.sh try dist/*x86_64.whl
 
 step 'comparing and reporting build everywhere'
 cross {linux,darwin,windows}/{amd64,arm64}
+
+step 'workers behind a real sshd, whose connection freezes for a minute'
+have /usr/sbin/sshd openssh-server
+NORMBENCH_REQUIRE_SSHD=1 go test -count 1 -timeout 20m -run 'TestWorkerBehindSSHDoesAllThatADeviceDoes|TestFrozenConnectionCostsOneProblem' ./kernels/devices/cpu ./cmd/normbench
+
+step 'a sweep on a real Slurm, in shards and by workers'
+scripts/slurm-nightly.sh
 
 step 'exports read by kernel_tuner'
 scripts/kt-readers.sh

@@ -85,7 +85,7 @@ var queueWays = map[string]func() RunOptions{
 
 // A device that a scheduler takes in the middle of a problem costs no record: the problem goes to another device
 // meanwhile, or waits for this one, longer than a device may go on dying.
-func TestLostToScheduler(t *testing.T) {
+func TestLossToASchedulerCostsNoRecord(t *testing.T) {
 	for name, o := range queueWays {
 		for _, beside := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestLostToScheduler(t *testing.T) {
 }
 
 // A variant with which two devices were lost gets a record with the reason, and no third.
-func TestLostTwice(t *testing.T) {
+func TestVariantWithTwoLossesGetsARecord(t *testing.T) {
 	for name, o := range queueWays {
 		synctest.Test(t, func(t *testing.T) {
 			ts := tasks(t, 6, pool[:2]...)
@@ -165,7 +165,7 @@ func TestLostTwice(t *testing.T) {
 }
 
 // A device that does not come back within its limit is retired, and what it has left is said.
-func TestLostForGood(t *testing.T) {
+func TestDeviceThatStaysAwayIsRetired(t *testing.T) {
 	for name, o := range queueWays {
 		synctest.Test(t, func(t *testing.T) {
 			sink := &memorySink{}
@@ -183,7 +183,7 @@ func TestLostForGood(t *testing.T) {
 
 // Devices that come later take problems too; one that comes when all is done takes none. Without any that is
 // there, the queue waits for them.
-func TestJoining(t *testing.T) {
+func TestDevicesJoinARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ts, sink := tasks(t, 6, pool[:3]...), &memorySink{}
 		o := options(2)
@@ -222,7 +222,7 @@ func TestJoining(t *testing.T) {
 }
 
 // A device's time in a queue is none in which it dies.
-func TestForgive(t *testing.T) {
+func TestTimeInAQueueIsNoDying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger(1)
 		l.forgive(time.Hour)

@@ -39,7 +39,7 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 
 // A connection that freezes in the middle of a sweep, at either end, costs what was measured of one problem: the
 // worker is started again, and every problem has its records once. In nightly it freezes for a minute.
-func TestFrozenConnection(t *testing.T) {
+func TestFrozenConnectionCostsOneProblem(t *testing.T) {
 	ssh, sshd := devicetest.StartSSH(t)
 	limit, freeze := "6s", time.Hour
 	if os.Getenv(devicetest.RequireSSH) != "" {

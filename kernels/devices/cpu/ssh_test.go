@@ -17,7 +17,7 @@ import (
 )
 
 // A worker behind a real sshd does all that a device does, and survives what its kernels do.
-func TestOverSSH(t *testing.T) {
+func TestWorkerBehindSSHDoesAllThatADeviceDoes(t *testing.T) {
 	ssh, _ := devicetest.StartSSH(t)
 	self, err := filepath.Abs(os.Args[0])
 	assert.NoError(t, err)

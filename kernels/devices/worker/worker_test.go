@@ -348,7 +348,7 @@ func TestTimesLongerThanTheirAnswerAreRefused(t *testing.T) {
 
 // A command that waits for a scheduler is left alone until its limit: what is asked meanwhile fails soon, the same
 // process waits on, and Await waits with it. One that nobody waits for any more is asked to leave.
-func TestPendingCommand(t *testing.T) {
+func TestPendingCommandIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	mark := func(name string) string { return filepath.Join(dir, name) }
 	script := fmt.Sprintf(`trap 'touch %[1]s/asked; exit' TERM
