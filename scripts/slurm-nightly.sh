@@ -91,7 +91,7 @@ until_ 60 'four idle nodes' idle
 go build -o "$dir/bin/normbench" ./cmd/normbench
 export PATH=$dir/bin:$PATH NORMBENCH_CPU_CACHE=16M
 cd "$dir"
-sweep='normbench sweep --shapes 8x64,3x33,16x512,5x40,32x256,64x128,20x700,9x1000 --op rmsnorm --strategy grid --samples 20 --seed 1'
+sweep='normbench sweep --shapes 8x64,3x33,16x512,5x40,32x256,64x128,20x700,9x1000 --op rmsnorm --strategy grid --seed 1 --samples '${SAMPLES:-20}
 
 echo 'slurm: the sweep of one machine'
 $sweep --device cpu --out one >one.txt 2>one.out || fail 'the sweep of one machine'
