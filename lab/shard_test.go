@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"normbench/sweep/search"
 	"normbench/sweep/shapes"
 	"normbench/sweep/shard"
+	"normbench/tune"
 )
 
 // newReplay opens a replay of a recording, with one seed for all that is drawn.
@@ -79,6 +82,112 @@ func TestReplayedShardsTakeTheSameTime(t *testing.T) {
 	over := longest.Seconds() / (sum.Seconds() / 8)
 	t.Logf("the longest of 8 shards of %d problems takes %.3f of the mean", len(problems), over)
 	assert.That(t, over <= 1.15, "the longest of 8 shards takes %.3f times the mean", over)
+}
+
+// Each of three shards of a recorded grid is swept by itself, on two cards. Merged in any order, and again, they have the bytes
+// of one folder, and the tuned table is that of one sweep over all, but for when it was made and by which runs.
+func TestMergedShardsHaveTheTableOfOneSweep(t *testing.T) {
+	for _, strategy := range []string{search.Grid, search.Random} {
+		l, devices := newReplay(t, filepath.Join("..", "results", "nvidia-h200", "grids"))
+		problems := devices[0].(*replay.Device).Problems()
+		slices.SortFunc(problems, record.CompareProblems)
+		problems = problems[:5]
+		root := t.TempDir()
+		one, parts := filepath.Join(root, "one"), filepath.Join(root, "parts")
+		run := func(out string, s *record.Shard) {
+			task := newSweep(l, devices, out, strategy, problems, s)
+			task.Options.Run.Command = []string{"normbench", "sweep"}
+			task.Search.Budget.Share = 0.1
+			if s != nil {
+				task.Options.Run.Device.UUID = fmt.Sprint("GPU-", s.Index%2)
+			}
+			assert.NoError(t, l.LayOut(task))
+			_, err := l.Sweep(task)
+			assert.NoError(t, err)
+		}
+		run(one, nil)
+		folders := []string{}
+		for i := range 3 {
+			run(parts, &record.Shard{Index: i + 1, Count: 3})
+			folders = append(folders, filepath.Join(parts, (&record.Shard{Index: i + 1, Count: 3}).Folder()))
+			if i < 2 {
+				_, err := l.Merge(&MergeTask{Folders: []string{parts}, Out: parts, Quote: quoted})
+				assert.That(t, strings.Contains(assert.Refusal(t, err), "missing"), "%v", err)
+			}
+		}
+		merge := func(out string, folders ...string) (records, table string) {
+			sum, err := l.Merge(&MergeTask{Folders: folders, Out: out, Quote: quoted})
+			assert.NoError(t, err)
+			assert.Equal(t, sum.Problems, len(problems))
+			assert.Equal(t, sum.Entries, len(problems))
+			assert.Equal(t, sum.Cards, 2)
+			dir := filepath.Join(out, sum.Device.ID)
+			return string(assert.File(t, filepath.Join(dir, record.FileName))), string(assert.File(t, filepath.Join(dir, tune.FileName)))
+		}
+		records, table := merge(parts, parts)
+		for _, order := range [][]string{{folders[2], folders[0], folders[1]}, {parts, folders[1]}, {parts}} {
+			r, x := merge(filepath.Join(t.TempDir(), "out"), order...)
+			assert.Equal(t, r, records)
+			assert.Equal(t, x, table)
+		}
+		// Two of them first.
+		half := filepath.Join(t.TempDir(), "half")
+		_, err := l.Merge(&MergeTask{Folders: folders[1:], Out: half, Partial: true, Quote: quoted})
+		assert.NoError(t, err)
+		r, x := merge(half, half, folders[0])
+		assert.Equal(t, r, records)
+		assert.Equal(t, x, table)
+		id := devices[0].Info().ID
+		want, err := tune.Read(filepath.Join(one, id, tune.FileName))
+		assert.NoError(t, err)
+		got, err := tune.Read(filepath.Join(parts, id, tune.FileName))
+		assert.NoError(t, err)
+		for _, x := range []*tune.TunedTable{want, got} {
+			x.Runs, x.Created, x.Device.UUID = nil, time.Time{}, ""
+			for i := range x.Entries {
+				x.Entries[i].Run = ""
+			}
+		}
+		gotText, err := got.Text()
+		assert.NoError(t, err)
+		wantText, err := want.Text()
+		assert.NoError(t, err)
+		assert.Equal(t, string(gotText), string(wantText), strategy)
+		// And a sweep over all has nothing left to do there.
+		again := newSweep(l, devices, parts, strategy, problems, nil)
+		again.Search.Budget.Share = 0.1
+		assert.NoError(t, l.LayOut(again))
+		before := string(assert.File(t, filepath.Join(parts, id, record.FileName)))
+		_, err = l.Sweep(again)
+		assert.NoError(t, err)
+		assert.Equal(t, string(assert.File(t, filepath.Join(parts, id, record.FileName))), before)
+	}
+}
+
+func quoted(words []string) string { return strings.Join(words, " ") }
+
+// Cards whose streams differ by more than the noise are named, and only those.
+func TestCardsThatAreOffAreNamed(t *testing.T) {
+	card := func(id string, rate, noise float64) *record.Run {
+		return &record.Run{Device: kernels.DeviceInfo{UUID: id}, Env: map[string]string{"host": "n" + id}, SelfTest: []record.Trial{
+			{Name: "stream, 1.0 GiB moved", Found: fmt.Sprintf("%.0f GB/s", rate)},
+			{Name: "noise: spread of 20 samples of the stream", Found: fmt.Sprintf("%.1f%%", noise)}}}
+	}
+	for _, x := range []struct {
+		runs []*record.Run
+		want []string // cards
+	}{
+		{[]*record.Run{card("a", 4300, 0.5), card("b", 4310, 0.5), card("c", 4250, 0.5)}, nil},
+		{[]*record.Run{card("a", 4300, 0.5), card("b", 4310, 0.5), card("c", 4000, 0.5)}, []string{"c"}},
+		{[]*record.Run{card("a", 4300, 0.5), card("b", 4310, 9), card("c", 4000, 0.5)}, nil}, // noisier than that
+		{[]*record.Run{card("a", 4300, 0.5), card("a", 4000, 0.5)}, nil},                     // one card
+	} {
+		cards, notes := compareCards(x.runs)
+		assert.That(t, cards >= 1 && len(notes) == len(x.want), "%d, %q", cards, notes)
+		for i, name := range x.want {
+			assert.That(t, strings.HasPrefix(notes[i], "the card "+name+" of host n"+name+" is off: its stream has 4000 GB/s, -7.0%"), "%s", notes[i])
+		}
+	}
 }
 
 // A shard has the tasks that a sweep of all would have, and its part of a budget of configs.

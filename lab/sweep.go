@@ -132,7 +132,7 @@ func (l *Lab) keepShard(s *SweepTask) {
 		s.Variants += len(s.Tasks[i].Variants)
 	}
 	x := s.Shard
-	x.Problems, x.All = len(s.Tasks), all
+	x.Problems, x.Variants, x.All = len(s.Tasks), s.Variants, all
 	flags := []string{"sweep", s.Search.Strategy, s.Search.Budget.String(), fmt.Sprint(s.Search.Rounds, s.Search.Finals),
 		fmt.Sprintf("%q %q", s.Search.Keep, s.Only)}
 	for _, r := range s.Knobs {

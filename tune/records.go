@@ -17,9 +17,14 @@ import (
 // current goes through the outcomes that count for the table, problem by problem: those of its protocol,
 // with today's code and today's launches.
 func (f *Fold) current() iter.Seq[[]record.Outcome] {
+	return f.byProblem(f.isCurrent)
+}
+
+// byProblem yields those of the table's protocol for which isOurs holds, problem by problem.
+func (f *Fold) byProblem(isOurs func(*record.Outcome) bool) iter.Seq[[]record.Outcome] {
 	info := f.table.Device
 	now := f.records.LatestOutcomes(func(x *record.Outcome) bool {
-		return x.BaseOf == f.table.BaseOf && x.Run.Protocol == f.table.Protocol && f.isCurrent(x)
+		return x.BaseOf == f.table.BaseOf && x.Run.Protocol == f.table.Protocol && isOurs(x)
 	})
 	return func(yield func([]record.Outcome) bool) {
 		for es := range now.ByProblem() {
@@ -67,14 +72,19 @@ func (f *Fold) AddHistory(h *search.History) {
 // countVariants counts the variants that the searches before the finals measured, and completes the
 // table. It returns notes for a person.
 func (f *Fold) countVariants() (notes []string) {
+	f.table.countSearched(f.searched(f.isCurrent))
+	return f.table.complete()
+}
+
+// searched lists what the searches before the table's finals measured, of those for which isOurs holds.
+func (f *Fold) searched(isOurs func(*record.Outcome) bool) record.Outcomes {
 	searching := f.table.Protocol
 	searching.Phase = record.PhaseSearch
-	f.table.countSearched(f.records.SearchOutcomes(func(x *record.Outcome) bool {
+	return f.records.SearchOutcomes(func(x *record.Outcome) bool {
 		p := x.Run.Protocol
 		p.Samples = searching.Samples // a search has its own
-		return x.BaseOf == f.table.BaseOf && x.Rivals() && p == searching && f.isCurrent(x)
-	}))
-	return f.table.complete()
+		return x.BaseOf == f.table.BaseOf && x.Rivals() && p == searching && isOurs(x)
+	})
 }
 
 // complete sets the fields that summarize all entries, such as the noise, and returns notes for a

@@ -54,7 +54,8 @@ type Shard struct {
 	Index    int    `json:"index"`    // from 1
 	Count    int    `json:"count"`    // of shards
 	Problems int    `json:"problems"` // of this one; those of each family against itself count by themselves
-	All      int    `json:"all"`      // of all shards
+	Variants int    `json:"variants"` // likewise
+	All      int    `json:"all"`      // problems of all shards
 	Plan     string `json:"plan"`     // hash of what the shards measure together
 }
 
@@ -74,6 +75,7 @@ const FinalsSuffix = "-finals"
 const (
 	stepTrial   = "timer step"
 	streamTrial = "stream, "
+	noiseTrial  = "noise: "
 )
 
 // EmptyUS computes the time of an empty launch less a step of the timer, in microseconds; 0 where it is
@@ -96,6 +98,16 @@ func (r *Run) StreamRate() (rate float64) {
 		}
 	}
 	return rate
+}
+
+// StreamNoise returns the spread of the selftest's stream, relatively; 0 where it is not known.
+func (r *Run) StreamNoise() (noise float64) {
+	for _, t := range r.SelfTest {
+		if strings.HasPrefix(t.Name, noiseTrial) {
+			fmt.Sscanf(t.Found, "%f%%", &noise)
+		}
+	}
+	return noise / 100
 }
 
 // Failures says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if none.

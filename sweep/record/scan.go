@@ -17,7 +17,8 @@ const maxLine = 16 << 20 // a line is some 2 KB; beyond this it is another kind 
 // An item is one line of a file, decoded, or with the error that kept it from that.
 type item struct {
 	line      int    // from 1
-	end       int64  // offset in the file, past the newline
+	begin     int64  // offset in the file
+	end       int64  // likewise, past the newline
 	newline   bool   // the line ends with one
 	err       error  // the line does not decode
 	torn      bool   // with err: what a write that was cut short may leave
@@ -55,8 +56,9 @@ func scan(r io.Reader, each func(*item) bool) error {
 		if at == 0 {
 			l = textfile.TrimMark(l)
 		}
+		begin := at
 		at += int64(len(s.Bytes()))
-		it := &item{line: line, end: at, newline: bytes.HasSuffix(l, []byte("\n"))}
+		it := &item{line: line, begin: begin, end: at, newline: bytes.HasSuffix(l, []byte("\n"))}
 		if l = bytes.TrimSpace(l); len(l) == 0 {
 			continue
 		}

@@ -140,6 +140,25 @@ func (w *Writer) fail(err error) error {
 	return fmt.Errorf("records %s: %w", w.name, durable.Cause(err))
 }
 
+// LockFolder makes a results folder below another if needed, and keeps writers of records out until release is called.
+func LockFolder(in, below string) (release func(), err error) {
+	if err := CheckFolder(in, below); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(in)
+	if err != nil {
+		return nil, folderError(in, err)
+	}
+	defer root.Close()
+	dir := filepath.Join(in, below)
+	w := &Writer{lock: newLock(filepath.Join(dir, LockName))}
+	if err := w.tryLock(root, dir, below); err != nil && !durable.CannotLock(err) {
+		w.lock.Close()
+		return nil, err
+	}
+	return func() { w.lock.Close() }, nil
+}
+
 // HoldFolder locks a folder for the few steps of reading a table and writing it again, and waits for
 // others who hold it so. Writers of records are not kept out. Call release to unlock. Where
 // the file system has no locks, it returns at once.

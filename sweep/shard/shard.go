@@ -133,3 +133,18 @@ func (x *scheduler) shard(getenv func(string) string) (*record.Shard, error) {
 		return newShard(at/step+1, count, name)
 	}
 }
+
+// Command returns the command that makes a shard, from that of any shard of it.
+func Command(words []string, s *record.Shard) []string {
+	var out []string
+	for i := 0; i < len(words); i++ {
+		switch {
+		case words[i] == "--shard" || words[i] == "-shard":
+			i++
+		case strings.HasPrefix(words[i], "--shard=") || strings.HasPrefix(words[i], "-shard="):
+		default:
+			out = append(out, words[i])
+		}
+	}
+	return append(out, "--shard", s.String())
+}
