@@ -143,7 +143,7 @@ func TestMergedShardsHaveTheTableOfOneSweep(t *testing.T) {
 		got, err := tune.Read(filepath.Join(parts, id, tune.FileName))
 		assert.NoError(t, err)
 		for _, x := range []*tune.TunedTable{want, got} {
-			x.Runs, x.Created, x.Device.UUID = nil, time.Time{}, ""
+			x.Runs, x.Created, x.Device.UUID = nil, time.Unix(0, 0), ""
 			for i := range x.Entries {
 				x.Entries[i].Run = ""
 			}

@@ -453,6 +453,8 @@ func choices(command, flag string) []string {
 	switch flag {
 	case "strategy":
 		return search.Names()
+	case "emit":
+		return shard.Formats()
 	case "color":
 		return []string{"auto", "always", "never"}
 	case "policy":

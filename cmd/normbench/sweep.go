@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
 	"normbench/sweep/search"
+	"normbench/sweep/shard"
 	"normbench/tune"
 )
 
@@ -30,6 +32,8 @@ type sweepConfig struct {
 	family     string
 	retry, dry bool
 	out, shard string
+	emit       string
+	shards     int
 }
 
 func sweepCommand(e *env) *cli.Command {
@@ -57,6 +61,11 @@ func sweepCommand(e *env) *cli.Command {
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` for results", Value: defaultOut},
 			shardFlag(&cfg.shard),
+			&cli.StringFlag{Destination: &cfg.emit, Name: "emit", Category: catOutput,
+				Usage: "print the job of this sweep in shards, with their merge, for a `SCHEDULER`: " + strings.Join(shard.Formats(), " or ")},
+			&cli.IntFlag{Destination: &cfg.shards, Name: "shards", Category: catOutput, Usage: "shards of --emit",
+				DefaultText: "as many as are predicted to take half an hour",
+				Action:      checkRange("shards", 1, 10_000, "use 1 to 10000")},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
@@ -77,6 +86,12 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	}
 	if err := cfg.search.check(cfg.given); err != nil {
 		return err
+	}
+	if cfg.emit != "" {
+		return emitSweep(e, cfg)
+	}
+	if cfg.given["shards"] {
+		return hint.Errorf("add --emit slurm or --emit k8s; a shard alone is --shard 3/8", "--shards is for --emit")
 	}
 	if s.Shard, err = e.shardOf(cfg.shard, cfg.out); err != nil {
 		return err
@@ -173,6 +188,40 @@ func sweepKinds(e *env, cfg *sweepConfig, asked *lab.SweepTask) (kinds []*sweptK
 	})
 	slices.SortFunc(kinds, func(a, b *sweptKind) int { return strings.Compare(a.info().ID, b.info().ID) })
 	return kinds, err
+}
+
+// emitSweep prints a sweep in shards as a scheduler's job.
+func emitSweep(e *env, cfg *sweepConfig) error {
+	for _, name := range []string{"shard", "dry-run", "html", "worker"} {
+		if cfg.given[name] {
+			return hint.Errorf("leave it out: --emit prints a job and measures nothing", "--%s and --emit exclude each other", name)
+		}
+	}
+	cfg.Given = cfg.given
+	onCPU := cfg.Device == "cpu"
+	group := "default"
+	if onCPU {
+		group = "smoke"
+	}
+	ps, err := cfg.Problems(group)
+	if err != nil {
+		return err
+	}
+	times := 1.0
+	if cfg.search.Strategy == search.Grid {
+		times = 10 // a search measures a tenth of the configs
+	}
+	j := shard.NewBatchJob(ps, cfg.shards, times, cfg.search.Budget.Time)
+	words := e.Command
+	for _, flag := range []string{"emit", "shards", "out"} {
+		words = shard.Without(words, flag)
+	}
+	if cfg.Device == "" { // a node whose GPU is gone must not measure its CPU
+		words = append(words, "--device", "cuda")
+	}
+	j.Command, j.Out, j.GPU, j.Quote = words, cfg.out, !onCPU, quoteWords
+	_, err = io.WriteString(e.out, j.Emit(cfg.emit))
+	return err
 }
 
 // nextOf returns what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep

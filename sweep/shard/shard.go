@@ -136,15 +136,21 @@ func (x *scheduler) shard(getenv func(string) string) (*record.Shard, error) {
 
 // Command returns the command that makes a shard, from that of any shard of it.
 func Command(words []string, s *record.Shard) []string {
-	var out []string
+	return append(Without(words, "shard"), "--shard", s.String())
+}
+
+// Without returns the words of a command without a flag and its value.
+func Without(words []string, flag string) (kept []string) {
 	for i := 0; i < len(words); i++ {
+		name, isFlag := strings.CutPrefix(strings.TrimPrefix(words[i], "-"), "-")
 		switch {
-		case words[i] == "--shard" || words[i] == "-shard":
+		case !isFlag && !strings.HasPrefix(words[i], "-"):
+			kept = append(kept, words[i])
+		case name == flag:
 			i++
-		case strings.HasPrefix(words[i], "--shard=") || strings.HasPrefix(words[i], "-shard="):
-		default:
-			out = append(out, words[i])
+		case !strings.HasPrefix(name, flag+"="):
+			kept = append(kept, words[i])
 		}
 	}
-	return append(out, "--shard", s.String())
+	return kept
 }
