@@ -171,7 +171,8 @@ func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 // gateFamilies compares each family that the base has with the base's, and checks the others. On a CPU
 // it only checks all. Beside an error it returns the parts that are done.
 func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
-	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, false, nil); err != nil {
+	const runsPeers = false
+	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, runsPeers, nil); err != nil {
 		return nil, err
 	}
 	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes
@@ -284,7 +285,8 @@ func (cfg *gateConfig) checkFamilies(e *env, families []*kernels.Family) (part r
 		return part, err
 	}
 	t.Untimed = true
-	if err := t.open(e, false, refs...); err != nil {
+	const replayed = false
+	if err := t.open(e, replayed, refs...); err != nil {
 		return part, err
 	}
 	defer lab.Close(t.devices)

@@ -83,7 +83,8 @@ func showWidths(e *env, cfg *mapConfig) error {
 	if len(widths) == 0 {
 		return hint.Errorf("`normbench map show base --widths 4096,5120`, for one", "map show needs --widths")
 	}
-	book, classes, err := cfg.book(e, false)
+	const export = false
+	book, classes, err := cfg.book(e, export)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,8 @@ func exportMap(e *env, cfg *mapConfig) error {
 	if err != nil {
 		return err
 	}
-	book, classes, err := cfg.book(e, true)
+	const export = true
+	book, classes, err := cfg.book(e, export)
 	if err != nil {
 		return err
 	}
