@@ -38,7 +38,7 @@ func verifyCommand(e *env) *cli.Command {
 			"--all-configs takes every config, of the families named or of all.\n" +
 			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' " +
 			"host stages on the shapes asked for. It runs their CUDA code in an emulator on small shapes, " +
-			"which takes a C++ compiler (g++ or $CXX).",
+			"in several configs, which takes a C++ compiler (g++ or $CXX).",
 		Flags: slices.Concat(cfg.flags(), []cli.Flag{
 			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats",
 				Usage: "runs of each variant; their bits are compared", Value: 3,
@@ -87,6 +87,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	defer lab.Close(cfg.devices)
 	c := &verify.CheckRequest{All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile,
+		Vary:    !cfg.AsksForTypes(),
 		Repeats: cfg.repeats, Typed: cfg.TypedShapes()}
 	v, err := e.verify(&cfg.targetFlags, refs, c)
 	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {

@@ -42,6 +42,16 @@ func (s *Selection) TypedShapes() (list []Shape) {
 	return list
 }
 
+// AsksForTypes says whether types or options were asked for, or the problems of a model or of a file.
+func (s *Selection) AsksForTypes() bool {
+	for _, o := range kernels.Options() {
+		if s.Given[o.Flag] {
+			return true
+		}
+	}
+	return s.Given["dtype"] || s.Given["weight-dtype"] || s.Given["model"] || strings.ContainsAny(s.Shapes, "@#./")
+}
+
 // DefaultTokens is what a step of a model has unless asked otherwise.
 const DefaultTokens = 8192
 

@@ -44,8 +44,8 @@ const emulatedRuns = 2
 
 // emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
 // ones of its shapes, all that are typed and up to three of others, then at smallShapes until there
-// are three. Where there are several sets of types and options, each shape has another one. none are
-// the REFs without any.
+// are three. Where there are several sets of types and options, each shape has another one. Families
+// have further checks (spread). none are the REFs without any.
 func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info kernels.DeviceInfo) (
 	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
@@ -101,6 +101,23 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 					}
 					c.seen.refuse(r, p, err)
 				}
+			}
+		}
+		if !c.spreads() {
+			continue
+		}
+		for _, r := range refs {
+			f, err := c.Registry.Lookup(r.Text)
+			if err != nil || f.Op != first.Op || f.Pass != first.Pass || slices.Contains(c.Users, f) {
+				continue
+			}
+			launches := spreadLaunches
+			if len(c.operands) == 0 {
+				launches = unnamedLaunches
+			}
+			for _, x := range c.spread(f, classes, tasks, info, launches) {
+				add(x.problem, []kernels.Variant{x.variant})
+				found[r.Text] = true
 			}
 		}
 	}

@@ -140,6 +140,7 @@ type CheckRequest struct {
 	HostOnly bool            // on a cpu: no CUDA code in the emulator
 	Seed     uint64
 	Hostile  bool // add draws of extreme and of non-finite rows
+	Vary     bool // nobody asked for types or options: in the emulator families are checked in several
 	Repeats  int
 	Typed    []shapes.Shape // those of Problems that were asked for one by one
 	Limit    time.Duration  // of a launch in the emulator; 0 for its own
@@ -176,6 +177,9 @@ func Run(ctx context.Context, out *console.Console, t *CheckRequest) (*Verificat
 	}
 	step := c.Wait("laying out and compiling")
 	defer step.End()
+	if c.Vary {
+		c.addServed()
+	}
 	operands, guests, err := c.hostCheck()
 	if err != nil {
 		return v, err

@@ -7,12 +7,15 @@ package emulate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +27,7 @@ import (
 	"syscall"
 	"time"
 
+	"normbench/internal/durable"
 	"normbench/internal/proc"
 	"normbench/kernels"
 	"normbench/kernels/compile/nvrtc"
@@ -201,26 +205,61 @@ func (e *Emulator) prepare(ctx context.Context) error {
 	}
 	clang := bytes.Contains(version, []byte("clang"))
 	e.checks, e.links = checked[clang], linked[clang]
-	for _, once := range []struct {
-		name, text string
-		args       []string
-	}{
-		{"emulate.h", header, append([]string{"-x", "c++-header", "-o", e.file("emulate.h.gch")},
-			e.checks...)},
-		{"runtime.cpp", runtimeText, []string{"-o", e.file("runtime.o")}},
-	} {
-		if err := e.write(once.name, once.text); err != nil {
-			return err
-		}
-		out, err := e.cxx(ctx, append(once.args, "-c", e.file(once.name))...)
-		switch {
-		case ctx.Err() != nil || errors.Is(err, ErrSpace):
-			return err
-		case err != nil:
-			return fmt.Errorf("compile %s: %w: %s", once.name, err, oneLine(out))
-		}
+	if err := e.write("emulate.h", header); err != nil {
+		return err
 	}
-	return nil
+	runtime := make(chan error, 1)
+	go func() { runtime <- e.prepareRuntime(ctx, version) }()
+	err = e.compileOnce(ctx, "emulate.h", append([]string{"-x", "c++-header", "-o", e.file("emulate.h.gch")},
+		e.checks...)...)
+	return cmp.Or(err, <-runtime)
+}
+
+// prepareRuntime makes runtime.o, which takes a compiler as long as the programs of ten launches. It is kept
+// beside the cubins. Where it cannot be kept, the next emulator compiles it again.
+func (e *Emulator) prepareRuntime(ctx context.Context, version []byte) error {
+	key := sha256.Sum256(fmt.Appendf(nil, "%s %s %q %s %s", e.compiler, version, flags, header, runtimeText))
+	kept := durable.Place{Root: nvrtc.DefaultCacheDir(), Name: fmt.Sprintf("emulator-%x.o", key)}
+	if data, err := readTrusted(kept.String()); err == nil {
+		return e.write("runtime.o", string(data))
+	}
+	if err := e.write("runtime.cpp", runtimeText); err != nil {
+		return err
+	}
+	if err := e.compileOnce(ctx, "runtime.cpp", "-o", e.file("runtime.o")); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(e.file("runtime.o"))
+	if err == nil && os.MkdirAll(kept.Root, 0o777) == nil {
+		_ = kept.WriteFrom(bytes.NewReader(data))
+	}
+	return err
+}
+
+// readTrusted reads a file that nobody else may have written: it is run here.
+func readTrusted(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err == nil && !nvrtc.IsTrusted(st) {
+		err = fs.ErrPermission
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(f)
+}
+
+// compileOnce compiles what is the same for all launches.
+func (e *Emulator) compileOnce(ctx context.Context, name string, args ...string) error {
+	out, err := e.cxx(ctx, append(args, "-c", e.file(name))...)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrSpace) {
+		return err
+	}
+	return fmt.Errorf("compile %s: %w: %s", name, err, oneLine(out))
 }
 
 // Close has compilers that still run end. The folder stays.

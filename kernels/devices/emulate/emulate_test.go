@@ -49,6 +49,27 @@ func emulator(t *testing.T) *Emulator {
 	return e
 }
 
+// What is the same for all launches is kept between emulators, and not taken from a file that somebody else
+// may have written.
+func TestRuntimeIsKept(t *testing.T) {
+	emulator(t) // there is a compiler
+	kept := t.TempDir()
+	t.Setenv("NORMBENCH_CACHE", kept)
+	object := func() string {
+		e, err := New(t.Context(), t.TempDir())
+		assert.NoError(t, err)
+		defer e.Close()
+		return string(assert.File(t, e.file("runtime.o")))
+	}
+	compiled := object()
+	files, err := filepath.Glob(filepath.Join(kept, "emulator-*.o"))
+	assert.That(t, err == nil && len(files) == 1, "%v, %v", files, err)
+	assert.NoError(t, os.WriteFile(files[0], []byte("kept"), 0o600))
+	assert.That(t, object() == "kept", "it was compiled again")
+	assert.NoError(t, os.Chmod(files[0], 0o666))
+	assert.That(t, len(object()) == len(compiled), "a file that others may write was taken")
+}
+
 // device stands for a GPU, with the registry's families.
 func device(t *testing.T, e *Emulator, r *kernels.Registry, info kernels.DeviceInfo) *Device {
 	d := NewDevice(t.Context(), e, r, info, Limit)
@@ -259,6 +280,21 @@ var faults = []struct{ problem, variant, want string }{
 	{"rmsnorm/fwd/9x541/fp32+residual", "inplace@BUG0", ""},
 	{"rmsnorm/fwd/9x541/fp32+residual", "inplace@BUG1", "resout is wrong in "},
 	{"rmsnorm/fwd/9x541/fp32", "inplace@BUG2", "it has changed its input w"},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG0", ""},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG1", "y is wrong in "},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG2", "got NaN"},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG3", "got NaN"},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG4", "all threads wait, and nothing happens"},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG5", "in 4328 of 4869 elements, first at 541"},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG6", "of dynamic shared memory is not aligned to 16 bytes"},
+	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG7", "w is read 1 element (4 bytes) beyond its end"},
+	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG0", ""},
+	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG1", "in 541 of 541 elements, first at 0"},
+	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG2", "dx is wrong in "},
+	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG3", "it has changed its input dy"},
+	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG4", "dx is wrong in "},
+	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG5", "parts is read 1 element (4 bytes) beyond its end"},
+	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG7", "db is never written in 541 of 541"},
 }
 
 // Faults that only another order of CTAs shows are found, and the right kernel beside them passes.

@@ -220,10 +220,13 @@ func rowScale(kind RowKind, d kernels.DType) float32 {
 	return 1
 }
 
+// largestMean is the largest mean of a row of RowMean.
+const largestMean = 100
+
 // meanOf draws the mean of a row of RowMean, which is added to that of all x.
 func meanOf(seed uint64, row int64) float32 {
 	z := Bits(seed, meanStream, row)
-	m := float32(37 + z&63)
+	m := float32(largestMean - 63 + z&63)
 	if z&64 != 0 {
 		return -m
 	}

@@ -106,10 +106,10 @@ struct Values {
 };
 // meet waits for the lanes of a mask, and returns their values, which stay until a lane meets them again.
 const Values &meet(unsigned mask, unsigned v);
-// exchange is the v of a lane of the mask. Of any other it is what no arithmetic makes.
+// exchange is the v of a lane of the mask. Of any other it is NaN in each type, and not what outputs are poisoned with.
 inline unsigned exchange(unsigned mask, unsigned v, int from) {
   const Values &all = meet(mask, v);
-  return all.there >> (from % 32) & 1 ? all.of[from % 32] : 0xffffffff;
+  return all.there >> (from % 32) & 1 ? all.of[from % 32] : 0xfffefffe;
 }
 template <typename T> T shuffle(unsigned mask, T v, int from) {
   unsigned words[(sizeof(T) + 3) / 4] = {};

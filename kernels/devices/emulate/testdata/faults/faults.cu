@@ -55,3 +55,88 @@ __global__ void inplace(float *x, float *res, float *w, int n, float eps) {
     x[base + i] *= r * w[i];
   if (FAULT == 2 && blockIdx.x == 0 && threadIdx.x == 0) w[1] += 1.f;
 }
+
+// warpSum sums over a warp, which may have fewer lanes than 32.
+__device__ float warpSum(float v) {
+  int lane = threadIdx.x % 32, live = min(32, (int)(blockDim.x - threadIdx.x / 32 * 32));
+  unsigned mask = live == 32 ? 0xffffffffu : (1u << live) - 1;
+  for (int d = 16; d > 0; d /= 2) {
+    float other = __shfl_down_sync(mask, v, d);
+    if (lane + d < live) v += other;
+  }
+  return __shfl_sync(mask, v, 0);
+}
+
+// 1: the last warp, which is not full, is left out. 2: shuffles of it name lanes that do not exist. 3: all lanes
+// store what only the first has. 4: half of a warp shuffles, for all of it.
+template <int FAULT> __device__ float blockSum(float v) {
+  __shared__ float part[32];
+  int lane = threadIdx.x % 32, warps = FAULT == 1 ? blockDim.x / 32 : (blockDim.x + 31) / 32;
+  if (FAULT == 2)
+    for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+  else if (FAULT == 3)
+    for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffffu, v, d);
+  else if (FAULT == 4 && threadIdx.x < 32 && lane < 16)
+    v = __shfl_xor_sync(0xffffffffu, v, 8);
+  else v = warpSum(v);
+  if (FAULT == 3 || lane == 0) part[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = 0.f;
+  for (int i = 0; i < warps; i++) v += part[i];
+  __syncthreads();
+  return v;
+}
+
+// 1 to 4: those of blockSum. 5: reads what an earlier CTA stores. 6: a vector in shared memory is not aligned.
+// 7: reads the weight's next element, for nothing.
+template <int FAULT>
+__global__ void lanes(const float *x, const float *w, float *y, int n, float eps) {
+  extern __shared__ float kept[];
+  size_t base = (size_t)blockIdx.x * n;
+  float sum = 0.f;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) sum += x[base + i] * x[base + i];
+  if (FAULT == 6) *(float4 *)(kept + 1 + 4 * threadIdx.x) = make_float4(sum, 0.f, 0.f, 0.f);
+  float r = 1.0f / sqrtf(blockSum<FAULT>(sum) / n + eps);
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    float v = x[base + i] * r * w[i];
+    if (FAULT == 5 && blockIdx.x > 0) v += 0.f * y[base + i - n];
+    if (FAULT == 7) v += 0.f * w[i + 1];
+    y[base + i] = v;
+  }
+}
+
+// LayerNorm's backward, by partial rows of three CTAs. 1: nobody clears them. 2: stores into the next row of dx. 3: dy
+// becomes g. 4: the scale of tiny rows is limited.
+template <int FAULT>
+__global__ void parts(const float *x, float *dy, const float *w, const float *rstd, const float *mean, float *dx, float *dw,
+                      float *db, int rows, int n) {
+  dw += (size_t)blockIdx.x * n, db += (size_t)blockIdx.x * n;
+  for (int i = threadIdx.x; FAULT != 1 && i < n; i += blockDim.x) dw[i] = db[i] = 0.f;
+  for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+    size_t base = (size_t)row * n;
+    float r = FAULT == 4 ? fminf(rstd[row], 100.f) : rstd[row], mu = mean[row], a = 0.f, b = 0.f;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+      float g = dy[base + i] * w[i];
+      a += g * (x[base + i] - mu) * r, b += g;
+    }
+    a = blockSum<0>(a) / n, b = blockSum<0>(b) / n;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+      float d = dy[base + i], xhat = (x[base + i] - mu) * r;
+      dx[base + i] = r * (d * w[i] - b - xhat * a);
+      dw[i] += d * xhat, db[i] += d;
+      if (FAULT == 3) dy[base + i] = d * w[i];
+    }
+    if (FAULT == 2 && threadIdx.x == 0 && row + 1 < rows) dx[base + n] = 0.f;
+  }
+}
+
+// 5: adds a part that does not exist. 6: a NaN becomes 0. 7: does not store db.
+template <int FAULT>
+__global__ void sumParts(const float *parts, const float *biasParts, float *dw, float *db, int count, int n) {
+  int c = blockIdx.x * blockDim.x + threadIdx.x;
+  if (c >= n) return;
+  float a = 0.f, b = 0.f;
+  for (int i = 0; i < count + (FAULT == 5); i++) a += parts[i * n + c], b += biasParts[i * n + c];
+  dw[c] = FAULT == 6 && isnan(a) ? 0.f : a;
+  if (FAULT != 7) db[c] = b;
+}
