@@ -94,8 +94,7 @@ type spreadCheck struct {
 	problem  kernels.Problem
 	variant  kernels.Variant
 	launches int
-	traits   []int // by launch, each ascending
-	pairs    []uint64
+	pairs    []uint64 // of traits that one launch has
 }
 
 // A spreader chooses checks of a family that meet what none has met yet.
