@@ -167,8 +167,9 @@ func (f *finalState) pickWinner() {
 //
 // On a GPU a wrong choice among ties costs little, so verdict.IsAhead is enough. On a CPU the noise of
 // other programs would choose another variant each time. There the arm must be FASTER than both copies
-// of the base, by the rule and the share of Alpha that the table has: a copy that met more noise than
-// the other makes an arm look fast against it alone.
+// of the base, by the rule and half the share of Alpha that the table has. A copy that met more noise than
+// the other makes an arm look fast against it alone. The share is halved because, on a machine that is
+// busy all the time, the signed ranks of two copies scatter more than chance allows.
 func (f *finalState) isAhead(a *Arm, floor float64) bool {
 	base := f.arms[f.base]
 	if !f.strict {
@@ -176,7 +177,7 @@ func (f *finalState) isAhead(a *Arm, floor float64) bool {
 	}
 	faster := func(than, again *Arm) bool {
 		step := stats.TimerStep(slices.Concat(than.Samples, a.Samples))
-		j := verdict.JudgeRounds(than.Rounds, a.Rounds, again.Rounds, step, len(f.arms)-1)
+		j := verdict.JudgeRounds(than.Rounds, a.Rounds, again.Rounds, step, 2*(len(f.arms)-1))
 		return j.Verdict == verdict.Faster
 	}
 	return faster(base, f.second) && faster(f.second, base)
