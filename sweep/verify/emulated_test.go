@@ -40,7 +40,7 @@ func TestEmulatedTasksAreSmallAndAskedFirst(t *testing.T) {
 
 // A family that is checked by itself is checked in more configs, types and options than was asked for: all
 // values of most knobs, the same ones each time. Typed shapes and types that were asked for stay alone.
-func TestSpread(t *testing.T) {
+func TestFamilyIsCheckedInSeveralConfigsTypesAndOptions(t *testing.T) {
 	r := families.New()
 	names := func(c *run, problem string) (variants []string, knobs map[string]map[int]bool) {
 		c.seen = c.newCoverage(nil)
@@ -70,7 +70,7 @@ func TestSpread(t *testing.T) {
 	first, knobs := names(of("rms_bwd/smem_pipe", CheckRequest{Vary: true}), "rmsnorm/bwd/32x64/bf16")
 	again, _ := names(of("rms_bwd/smem_pipe", CheckRequest{Vary: true}), "rmsnorm/bwd/32x64/bf16")
 	assert.That(t, len(first) > emulatedShapes+3 && strings.Join(first, " ") == strings.Join(again, " "), "%q", first)
-	for key, want := range map[string]int{"cp": 2, "cl": 3, "st": 2, "br": 3, "w": 3} {
+	for key, want := range map[string]int{"cp": 2, "cl": 3, "st": 2, "br": 3, "w": 2} {
 		assert.That(t, len(knobs[key]) >= want, "knob %s has %v only", key, knobs[key])
 	}
 	text := strings.Join(first, " ")
