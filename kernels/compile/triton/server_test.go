@@ -190,8 +190,9 @@ func TestSourceImportsByItsNameInItsPackage(t *testing.T) {
 	inPackage := nvrtc.Source{Name: "user:norm.py", Package: "lib.ops", Root: dir, Text: "from .tools import SIZE\n" +
 		"import os; assert os.path.exists(os.path.join(os.path.dirname(__file__), 'figures.json'))\n" +
 		"from ..more import MORE\nfrom lib.ops import tools\nimport beside\nassert __name__ == 'lib.ops.norm'\n" +
-		"assert (SIZE, MORE, beside.SIZE, tools.SIZE) == (1, 2, 3, 1)",
-		Headers: map[string]string{"lib/ops/tools.py": "SIZE = 1\n", "lib/more/__init__.py": "MORE = 2\n",
+		"assert (SIZE, MORE, beside.SIZE, tools.SIZE) == (1, 2, 3, 1)\n" +
+		"from .. import __version__; assert __version__ == '1.2'",
+		Headers: map[string]string{"lib/__init__.py": "__version__ = '1.2'\nraise 1\n", "lib/ops/tools.py": "SIZE = 1\n", "lib/more/__init__.py": "MORE = 2\n",
 			"lib/ops/beside.py": "SIZE = 3\n"}}
 	assert.NoError(t, compile(inPackage))
 	assert.NoError(t, compile(nvrtc.Source{Name: "user:05-norm.py"}))
@@ -207,6 +208,13 @@ assert active.utils.get_device_properties(active.get_current_device())["max_shar
 	src := nvrtc.Source{Name: "user:low.py", Text: kernel + "\nraise RuntimeError('no GPU')"}
 	_, err := c.Compile(src, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0", "how=''"}})
 	assert.NoError(t, err)
+	assert.Write(t, filepath.Join(dir, "low/__init__.py"), "__version__ = '1.2'\nraise 1\n")
+	assert.Write(t, filepath.Join(dir, "low/listed/__init__.py"), "__path__ = list(__path__)\n__all__ = ['one']\n")
+	assert.Write(t, filepath.Join(dir, "low/05-norm.py"), "from . import __version__; assert __version__ == '1.2'\n"+
+		"from low.listed import __all__; assert __all__ == ['one']\n"+src.Text)
+	_, err = c.Compile(nvrtc.Source{Name: "user:python:low.05-norm"}, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"},
+		Extra: []string{"triton=3.6.0 0", "how=''"}})
+	assert.NoError(t, err, "of a module")
 	_, err = c.Compile(src, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"g"}, Extra: []string{"triton=3.6.0 0", "how=''"}})
 	assert.Error(t, err, "compile user:low.py:")
 	assert.Error(t, err, "importing it raises RuntimeError: no GPU")

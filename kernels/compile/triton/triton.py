@@ -502,11 +502,16 @@ class LaterPackage(types.ModuleType):
     def __getattr__(self, name):
         """A submodule that its __init__.py does not mention, or what that makes of the name."""
         loader = self.__dict__.get("_loader_to_run")
-        if loader is None or name.startswith("__") and name.endswith("__"):
+        text = (loader and loader.get_source(self.__name__)) or ""
+        mentioned = re.search(rf"\b{name}\b", text)
+        of_import = name in ("__path__", "__file__", "__cached__", "__spec__", "__loader__", "__package__")
+        if loader is None or of_import or name.startswith("__") and name.endswith("__") and not mentioned:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        constant = re.search(rf"^{name} = ([\"'])([^\"'\\\n]*)\1\s*$", text, re.MULTILINE)
+        if constant:
+            return constant[2]  # such as __version__
         inner = f"{self.__name__}.{name}"
-        if importlib.machinery.PathFinder.find_spec(inner, self.__path__) and not re.search(
-                rf"\b{name}\b", loader.get_source(self.__name__) or ""):
+        if not mentioned and importlib.machinery.PathFinder.find_spec(inner, self.__path__):
             return importlib.import_module(inner)
         del self.__dict__["_loader_to_run"]
         loader.exec_module(self)
@@ -543,9 +548,12 @@ def copy_source(folder, name, source):
     sys.path.insert(0, folder)
     if parts:
         sys.path.append(os.path.join(folder, *parts))
-    if not stem.isidentifier() or stem in SKIPPED:
-        stem = "source_" + re.sub(r"\W", "_", stem)
-    return written, ".".join([*parts, stem])
+    return written, ".".join([*parts, "source_" + stem if stem in SKIPPED else called_as(stem)])
+
+
+def called_as(stem):
+    """The name that a file is imported by: 05-norm is none that code may have."""
+    return stem if stem.isidentifier() else "source_" + re.sub(r"\W", "_", stem)
 
 
 def load(folder, source, target):
@@ -556,18 +564,23 @@ def load(folder, source, target):
     if uses_torch(source):
         with contextlib.suppress(ImportError):
             stand_in_torch(target)
+    module, path, called = None, "", name
     if name.endswith(".py"):
         path, called = copy_source(folder, name, source)
+    sys.meta_path.insert(0, Packages(called.split(".")[0]))
+    try:
+        if not path:
+            found = importlib.util.find_spec(name)  # which imports the packages that it is in
+            if name in sys.modules:
+                return sys.modules[name]
+            if found is None or not found.origin:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            path, last = found.origin, name.rpartition(".")[2]
+            called = name.removesuffix(last) + called_as(last)
+        elif "." in called:
+            importlib.import_module(called.rpartition(".")[0])
         spec = importlib.util.spec_from_file_location(called, path)
         module = importlib.util.module_from_spec(spec)
-    else:
-        called, module = name, None
-        sys.meta_path.insert(0, Packages(name.split(".")[0]))
-    try:
-        if module is None:
-            return importlib.import_module(called)
-        if "." in called:
-            importlib.import_module(called.rpartition(".")[0])
         sys.modules[called] = module
         spec.loader.exec_module(module)
     except BaseException as e:
@@ -1141,6 +1154,15 @@ def compute_bf16():
     interpreter.ReduceOps.apply = reduce
 
 
+def replace_libdevice(module):
+    """Puts Triton's functions of the same names into a module for CUDA's, of which the interpreter has none."""
+    import triton.language as tl
+    for name, found in list(vars(module).items()):
+        called = getattr(found, "__name__", "")
+        if str(getattr(found, "__module__", "")).endswith("libdevice") and called in vars(tl.math):
+            setattr(module, name, lambda *args, called=called: getattr(tl.math, called)(*args))
+
+
 def interpret(folder, file, out):
     """Runs one launch in Triton's interpreter: buffers come and go as those of normbench's emulator do."""
     os.environ.update(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
@@ -1151,7 +1173,8 @@ def interpret(folder, file, out):
     compute_bf16()
     import triton.language as tl
     from triton.language.extra import libdevice
-    libdevice.rsqrt = lambda x: tl.rsqrt(x)  # the one of these that normalization calls; the interpreter has none
+    replace_libdevice(libdevice)
+    from triton.runtime import interpreter
     from triton.runtime.interpreter import TensorHandle
     with open(file, encoding="utf-8") as f:
         request = json.load(f)
@@ -1167,7 +1190,11 @@ def interpret(folder, file, out):
     buffers.watch(backward)
     name = source["Name"].rpartition(":")[2]
     target = request["Target"]
-    fn, _, _ = unwrap(function_of(load(tempfile.mkdtemp(dir=folder), source, target), source, options))
+    before = dict(vars(interpreter))
+    module = load(tempfile.mkdtemp(dir=folder), source, target)
+    vars(interpreter).update(before)  # a library may mend it, for a version of its own
+    replace_libdevice(module)
+    fn, _, _ = unwrap(function_of(module, source, options))
     given = {}
     for key, text in (line.split("=", 1) for line in options["Extra"]):
         if key == "triton":

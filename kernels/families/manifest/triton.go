@@ -42,7 +42,7 @@ type tritonFields struct {
 	If     *expression  `yaml:"optional" kind:"truth"`
 	Triton struct {
 		Source   yamldoc.Word `yaml:"optional" match:"^[^/\\\\:#]+[.]py$" help:"name a .py file that lies beside the manifest"`
-		Module   yamldoc.Word `yaml:"optional" match:"^[A-Za-z_][A-Za-z0-9_.]*$" help:"name an installed module, such as package.kernels"`
+		Module   yamldoc.Word `yaml:"optional" match:"^[A-Za-z0-9_][A-Za-z0-9_.-]*$" help:"name an installed module, such as package.kernels"`
 		Function yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"name a function of @triton.jit"`
 	}
 	Grid       expressions `min:"1" max:"2147483647" help:"write one number of programs or three"`
