@@ -94,7 +94,7 @@ func (c *Cache) Compile(src Source, opt CompileOptions) (*Binary, error) {
 		compile = c.python.Compile
 	case opt.NVCC != "":
 		compile = compileNVCC
-		opt.Include = slices.Concat(opt.Include, UserFolders(), c.includes.nvccFolders(opt.NVCC))
+		opt.Include = slices.Concat(opt.Include, c.includes.nvccFolders(opt.NVCC))
 	case c.includes != nil:
 		src = c.includes.withShims(src, slices.Concat(opt.Include, c.includes.folders))
 	}

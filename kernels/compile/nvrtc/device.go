@@ -34,7 +34,7 @@ func (s Source) HasHostCode(folders []string) bool {
 // Joined returns a source as one text, with headers of the source and of the folders in place of their
 // #include. Headers for which keep holds stay as they are included.
 func (s Source) Joined(folders []string, keep func(name string) bool) string {
-	return s.joinHeaders(folders, keep).text()
+	return s.joinHeaders(folders, nil, keep).text()
 }
 
 func (s Source) deviceKey(entry string, folders, without []string) deviceKey {
@@ -58,27 +58,25 @@ func (s Source) DeviceCode(entry string, folders, without []string, keep func(na
 	if found, ok := deviceCodes.Load(key); ok {
 		return found.(Source)
 	}
-	f := s.joinHeaders(folders, keep)
-	for _, name := range without {
-		f.drop(name)
-	}
+	f := s.joinHeaders(folders, without, keep)
 	made := Source{Name: s.Name, Text: withTypes(blankUnreached(f.text(), entry), entry), Headers: map[string]string{}}
 	deviceCodes.Store(key, made)
 	return made
 }
 
-// narrowRE finds the types of two bytes, with which header they come from.
-var narrowRE = map[string]*regexp.Regexp{
+// typesRE finds types by the header that they come from.
+var typesRE = map[string]*regexp.Regexp{
 	"cuda_bf16.h": regexp.MustCompile(`\b(?:__)?nv_bfloat162?\b`),
 	"cuda_fp16.h": regexp.MustCompile(`\b(?:__)?half2?\b`),
+	"type_traits": regexp.MustCompile(`\bstd::aligned_(?:storage|union)`),
 }
 
-// withTypes includes the headers of the 2-byte types that a text or an entry names, as headers that were
-// left out may have included them.
+// withTypes includes the headers of types that a text or an entry names. Headers that a source is without may have
+// brought those of two bytes; those of the standard library come with all that nvcc includes by itself.
 func withTypes(text, entry string) string {
 	ahead := ""
-	for _, header := range []string{"cuda_bf16.h", "cuda_fp16.h"} {
-		if narrowRE[header].MatchString(text + entry) {
+	for _, header := range []string{"cuda_bf16.h", "cuda_fp16.h", "type_traits"} {
+		if typesRE[header].MatchString(text + entry) {
 			ahead += "#include <" + header + ">\n"
 		}
 	}
@@ -107,6 +105,7 @@ func IsStandard(name string) bool {
 type joinedSource struct {
 	lines   []string
 	folders []string
+	without []string // headers that are taken as empty, wherever they lie
 	keep    func(string) bool
 	headers map[string]string
 	seen    map[string]bool // files that are there whatever the macros are
@@ -117,8 +116,8 @@ type joinedSource struct {
 const maxHeaders = 500
 
 // joinHeaders makes the joinedSource of a source.
-func (s Source) joinHeaders(folders []string, keep func(string) bool) *joinedSource {
-	f := &joinedSource{folders: folders, keep: keep, headers: s.Headers, seen: map[string]bool{}}
+func (s Source) joinHeaders(folders, without []string, keep func(string) bool) *joinedSource {
+	f := &joinedSource{folders: folders, without: without, keep: keep, headers: s.Headers, seen: map[string]bool{}}
 	if keep == nil {
 		f.keep = IsCUDA
 	}
@@ -201,7 +200,10 @@ func guard(text string) string {
 // include appends a header that is found. One that is there already is not appended again.
 func (f *joinedSource) include(quoted, system, dir string, certain bool) bool {
 	name := quoted + system
-	if f.keep(name) {
+	switch {
+	case slices.Contains(f.without, name):
+		return true
+	case f.keep(name):
 		return false
 	}
 	at, text, ok := name, "", false
@@ -270,13 +272,4 @@ func readBelow(folder, name string) (string, bool) {
 	defer root.Close()
 	text, err := root.ReadFile(name)
 	return string(text), err == nil
-}
-
-// drop removes the includes of a header.
-func (f *joinedSource) drop(name string) {
-	for i, line := range f.lines {
-		if m := directive.FindStringSubmatch(strings.TrimSpace(line)); m != nil && m[2]+m[3] == name {
-			f.lines[i] = ""
-		}
-	}
 }

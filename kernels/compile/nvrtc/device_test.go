@@ -64,6 +64,21 @@ func TestDeviceCodeIsWhatTheEntryReaches(t *testing.T) {
 	}
 }
 
+// A header that a source is without is empty wherever it lies.
+func TestDeviceCodeWithoutHeader(t *testing.T) {
+	dir := t.TempDir()
+	assert.Write(t, filepath.Join(dir, "mine/host.h"), "#include <torch/all.h>\nvoid helper();\n")
+	src := Source{Name: "k.cu", Text: "#include <mine/host.h>\n__global__ void k() { helper(); }\n"}
+	for _, without := range [][]string{nil, {"mine/host.h"}} {
+		got := src.DeviceCode("k", []string{dir}, without, nil).Text
+		assert.Equal(t, strings.Contains(got, "torch/all.h"), without == nil, got)
+		assert.Equal(t, strings.Contains(got, "<mine/host.h>"), false, got)
+	}
+	storage := Source{Name: "k.cu", Text: "__global__ void k() { std::aligned_storage<4>::type v; }\n"}
+	assert.That(t, strings.HasPrefix(storage.DeviceCode("k", nil, nil, nil).Text, "#include <type_traits>\n"),
+		"what nvcc includes by itself is not there")
+}
+
 // A header in an inactive branch is there in an active one too.
 func TestHeaderOfAnInactiveBranchIsFound(t *testing.T) {
 	dir := t.TempDir()

@@ -214,6 +214,9 @@ func link(r *kernels.Registry, d *design, c code, dir, name string, files map[st
 		return nil, err
 	}
 	c.include = slices.Concat(own, c.include)
+	if c.prefix != "" {
+		c.include = append(c.include, nvrtc.UserFolders()...)
+	}
 	hashed := []string{c.prefix + name}
 	var binaries []string
 	for _, l := range d.launches {
@@ -298,14 +301,21 @@ func (l *launchSpec) find(r *kernels.Registry, d *design, c code, files map[stri
 	name, _, _ := strings.Cut(entry, "<")
 	name = name[strings.LastIndexByte(name, ':')+1:]
 	has := regexp.MustCompile(`\b` + name + `\b`)
-	if !regexp.MustCompile(`\b`+name+`\s*\(`).MatchString(text) && !has.MatchString(src.Joined(c.include, nil)) {
-		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
-			"%s has no kernel %s", file.Text, name)
+	missing := d.missing(src.Missing, c.include)
+	if joined := src.Joined(c.include, nil); !regexp.MustCompile(`\b`+name+`\s*\(`).MatchString(text) &&
+		!has.MatchString(joined) {
+		for _, m := range includedRE.FindAllStringSubmatch(joined, -1) {
+			missing = append(missing, m[1])
+		}
+		if missing = d.missing(missing, c.include); len(missing) == 0 {
+			return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
+				"%s has no kernel %s", file.Text, name)
+		}
 	}
 	if bad != nil {
 		return nil, file.Errorf(hint.Of(bad), "%s includes %v", file.Text, bad)
 	}
-	if missing := d.missing(src, c.include); len(missing) > 0 {
+	if len(missing) > 0 {
 		return nil, file.Errorf("put them beside the manifest or name their folders under include:; those that "+
 			"only host code needs stand under without:; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh",
 			"%s includes %s, which %s nowhere", file.Text, quotedList(missing),
@@ -315,11 +325,12 @@ func (l *launchSpec) find(r *kernels.Registry, d *design, c code, files map[stri
 	return included, nil
 }
 
-// missing are the headers that a source includes by name and that neither lie beside it nor in a folder,
-// but for those that d is without.
-func (d *design) missing(src nvrtc.Source, include []string) []string {
-	folders := slices.Concat(include, nvrtc.UserFolders())
-	return slices.DeleteFunc(slices.Clone(src.Missing), func(name string) bool {
+// includedRE finds what a source includes in angle brackets.
+var includedRE = regexp.MustCompile(`(?m)^\s*#\s*include\s*<([^>\n]+)>`)
+
+// missing returns the headers that no folder has, but for those that d is without.
+func (d *design) missing(names, folders []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		without := func(w yamldoc.Word) bool { return w.Text == name }
 		return slices.ContainsFunc(d.Without, without) || nvrtc.Found(folders, name) || nvrtc.IsCUDA(name) ||
 			nvrtc.IsStandard(name)
@@ -354,14 +365,13 @@ func (d *design) findHost(r *kernels.Registry) (*kernels.Family, error) {
 	return host, nil
 }
 
-// foreign is a hash of compiled code, and of what these files include of the folders of the
-// manifest and of $NORMBENCH_INCLUDE, or "".
+// foreign is a hash of compiled code, and of what these files include of the folders, or "".
 func foreign(names, binaries []string, files map[string]string, include []string) string {
 	own := nvrtc.Source{Headers: map[string]string{}}
 	for _, name := range names {
 		own.Headers[name] = files[strings.TrimPrefix(name, Prefix)]
 	}
-	parts := nvrtc.HeaderHashes(own, slices.Concat(include, nvrtc.UserFolders()))
+	parts := nvrtc.HeaderHashes(own, include)
 	for _, name := range binaries {
 		parts = append(parts, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte(files[name]))))
 	}

@@ -215,8 +215,23 @@ func TestFoldersOfALoaderComeFirst(t *testing.T) {
 		"the hash is not that of the folder given")
 	p := devicetest.Problem(t, fmt.Sprintf("%s/%s/64x1024/bf16", f.Op, f.Pass))
 	for _, l := range f.Plan(p, f.Base(p, devicetest.H200()), devicetest.H200()).Launches {
-		assert.That(t, !strings.HasPrefix(l.Source, Prefix) || slices.Equal(l.Include, []string{headers}), "%s looks in %v, want %s",
-			l.Entry, l.Include, headers)
+		assert.That(t, !strings.HasPrefix(l.Source, Prefix) || slices.Equal(l.Include, []string{headers, others}),
+			"%s looks in %v, want %s ahead of %s", l.Entry, l.Include, headers, others)
+	}
+}
+
+// A file of one line includes a kernel of a folder that $NORMBENCH_INCLUDE names. Where no folder has it, the file is
+// named that is not there.
+func TestKernelOfIncludedFile(t *testing.T) {
+	dir := folder(t, "mine.yaml", good, "mine.cu", "#include <repository/mine.cu>\n")
+	for _, environment := range []string{"", folder(t, "repository/mine.cu", goodSource)} {
+		t.Setenv("NORMBENCH_INCLUDE", environment)
+		_, _, err := Load(families.New(), dir)
+		if environment != "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.Error(t, err, `mine.cu includes "repository/mine.cu", which is nowhere`)
 	}
 }
 
@@ -234,8 +249,8 @@ func TestManifestsOfThePagesLoad(t *testing.T) {
 	assert.Must(t, len(blocks) == 3, "%d manifests", len(blocks)-1)
 	shown, _, _ := strings.Cut(blocks[1], "```")
 	launch, _, _ := strings.Cut(blocks[2], "```")
-	assert.That(t, strings.Contains(string(assert.File(t, "../../../examples/liger/rms_backward.yaml")), launch),
-		"examples/liger/rms_backward.yaml is another")
+	assert.That(t, strings.Contains(string(assert.File(t, "../../../examples/public/liger/rms_backward.yaml")), launch),
+		"examples/public/liger/rms_backward.yaml is another")
 	source := "#include \"common.cuh\"\n#include \"reduce.cuh\"\n#include \"pipe.cuh\"\n" +
 		"extern \"C\" __global__ void mine_bwd() {}\n"
 	_, fs, err := Load(families.New(), folder(t, "shown.yaml", shown, "mine.cu", source))

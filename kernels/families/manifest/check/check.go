@@ -163,8 +163,11 @@ func (c *Inspector) compile(l *kernels.Launch) error {
 		for _, d := range l.Defines {
 			names = append(names, d.Name)
 		}
-		return hint.With(err, fmt.Sprintf("%s stand for the launch's values in the source, as macros: "+
-			"nothing else in it may have such a name", strings.Join(names, ", ")))
+		if len(names) == 0 {
+			return err
+		}
+		return hint.With(err, fmt.Sprintf("macros that hold the launch's values: %s; nothing else in the source "+
+			"may have such a name", strings.Join(names, ", ")))
 	case b.Meta != nil:
 		_, _, err := triton.Complete(b, *l)
 		return err
