@@ -404,17 +404,23 @@ func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) 
 	if u.Source.IsCompiled() {
 		return "", &UnsupportedError{l.Source, "compiled code"}
 	}
-	var b strings.Builder
-	b.WriteString("#include \"emulate.h\"\n")
-	for _, d := range u.Options.Defines {
-		fmt.Fprintf(&b, "#define %s %s\n", d.Name, d.Value)
-	}
 	text, err := withoutPTX(textOf(u.Source, l))
 	if err == nil {
 		err = checkIncludes(text)
 	}
 	if err != nil {
 		return "", &UnsupportedError{l.Source, err.Error()}
+	}
+	var b strings.Builder
+	b.WriteString("#include \"emulate.h\"\n")
+	for _, header := range []string{"cub/cub.cuh", "cooperative_groups.h"} {
+		of, _, _ := strings.Cut(strings.TrimSuffix(header, ".h"), "/")
+		if strings.Contains(text, "#include <"+of) { // ahead of macros that may have a name of theirs
+			fmt.Fprintf(&b, "#include <%s>\n", header)
+		}
+	}
+	for _, d := range u.Options.Defines {
+		fmt.Fprintf(&b, "#define %s %s\n", d.Name, d.Value)
 	}
 	b.WriteString(withShared(text, l.Shared))
 	fmt.Fprintf(&b, "int main() { return emulate::main(%s); }\n", l.Entry)
@@ -440,7 +446,12 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 		what, _, _ = strings.Cut(what, "\n")
 		out = "error: no definition of " + what
 	}
-	switch _, what, found := strings.Cut(out, "error: "); {
+	place, what, found := strings.Cut(out, "error: ")
+	at := l.Source
+	if m := placeRE.FindStringSubmatch(place); m != nil && !filepath.IsAbs(m[1]) {
+		at = m[1] + ":" + m[2]
+	}
+	switch {
 	case err == nil || ctx.Err() != nil || errors.Is(err, ErrSpace):
 		return err
 	case errors.Is(err, errCompilerTime):
@@ -456,10 +467,13 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 		return &UnsupportedError{l.Source, "no header " + strings.Join(names, ", ")}
 	case found:
 		what, _, _ = strings.Cut(what, "\n")
-		return &UnsupportedError{l.Source, missingNameError(what)}
+		return &UnsupportedError{at, missingNameError(what)}
 	}
 	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
 }
+
+// placeRE finds the file and the line that an error is at.
+var placeRE = regexp.MustCompile(`(?:^|\n)([^\n:]+):(\d+):\d+: (?:fatal )?$`)
 
 // withoutHeaders returns a source without the lines that include some headers.
 func withoutHeaders(source string, names []string) string {

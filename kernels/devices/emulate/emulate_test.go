@@ -251,8 +251,8 @@ func TestMistakesOfAKernelAreSaid(t *testing.T) {
 	for text, want := range map[string]string{
 		`asm volatile("bar.sync 3;"); }`: `k.cu: the emulator has no "bar.sync 3;"`,
 		`asm volatile("unfinished }`:     "a string without an end",
-		`nonsense; }`:                    "k.cu: 'nonsense' was not declared",
-		`y[0] = __nosuch(x[0]); }`:       "k.cu: the emulator has no __nosuch yet; verify on a GPU",
+		`nonsense; }`:                    "k.cu:1: 'nonsense' was not declared",
+		`y[0] = __nosuch(x[0]); }`:       "k.cu:1: the emulator has no __nosuch yet; verify on a GPU",
 	} {
 		try(head+text, 0, want)
 	}

@@ -35,7 +35,7 @@ var idiomCases = []string{
 }
 
 // Kernels of a file with host code run: blocks of three numbers, structs by value, cooperative groups and
-// CUB; and what is wrong with them is found.
+// CUB, whatever the macros are; and what is wrong with them is found.
 func TestIdiomsOfPublicKernelsRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
@@ -51,7 +51,8 @@ func TestIdiomsOfPublicKernelsRun(t *testing.T) {
 		rows := kernels.Arg{Kind: kernels.ArgStruct, Fields: append(kernels.Buffers("x"),
 			kernels.Arg{Kind: kernels.ArgInt32, Int: 13}, kernels.Arg{Kind: kernels.ArgInt16, Int: 1})}
 		l := &kernels.Launch{Source: "k.cu", Entry: "k<float>", Mangled: true, Grid: [3]int{1, 1, 1}, Block: 48,
-			BlockDim: [3]int{8, 3, 2}, Args: []kernels.Arg{rows, kernels.Buffers("y")[0],
+			BlockDim: [3]int{8, 3, 2}, Defines: []kernels.Define{{Name: "THREADS", Value: 48}, {Name: "SIZE", Value: 13}},
+			Args: []kernels.Arg{rows, kernels.Buffers("y")[0],
 				{Kind: kernels.ArgFloat64, Float: 2}, {Kind: kernels.ArgInt32, Int: int64(which)}}}
 		err := e.Run(t.Context(), r, l, mem, false)
 		if want != "" {
@@ -62,7 +63,7 @@ func TestIdiomsOfPublicKernelsRun(t *testing.T) {
 		right := map[int]bool{
 			0: y.At(0) == 0 && y.At(12) == 24 && y.At(47) == 24,
 			1: y.At(0) == 16+48+24+1+1 && y.At(3) == 90+4 && y.At(47) == 90,
-			2: y.At(0) == 48 && y.At(1) == 3 && y.At(2) == 3 && y.At(3) == 32,
+			2: y.At(0) == 48 && y.At(1) == 3 && y.At(2) == 3 && y.At(3) == 32 && y.At(4) == 8 && y.At(5) == 2,
 		}
 		assert.That(t, err == nil && right[which], "%d: %v: %v", which, err, kernels.Elements[float32](y))
 	}

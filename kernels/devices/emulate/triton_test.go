@@ -15,7 +15,7 @@ import (
 // Triton's interpreter runs the examples and Liger-Kernel's kernels right, and notices a wrong one.
 // PyTorch, which Liger-Kernel imports, is a stub.
 func TestTritonKernelsRunInTheInterpreter(t *testing.T) {
-	const examples, liger = "../../../examples/triton", "../../../examples/liger"
+	const examples, liger = "../../../examples/triton", "../../../examples/public/liger"
 	torch, err := filepath.Abs("../../families/manifest/testdata")
 	assert.NoError(t, err)
 	t.Setenv("PYTHONPATH", torch+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))

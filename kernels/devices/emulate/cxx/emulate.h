@@ -440,6 +440,15 @@ template <typename T> T atomicBest(T *p, T v, bool largest) {
   while ((largest ? old < v : v < old) && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
   return old;
 }
+// atomicInc counts up to a limit and from there to 0, atomicDec down to 0 and from there to the limit.
+inline unsigned countAtomic(unsigned *p, unsigned limit, bool up) {
+  unsigned old = __atomic_load_n(p, __ATOMIC_SEQ_CST), want;
+  do want = up ? (old >= limit ? 0 : old + 1) : (old == 0 || old > limit ? limit : old - 1);
+  while (!__atomic_compare_exchange_n(p, &old, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+  return changed(old, want != old);
+}
+inline unsigned atomicInc(unsigned *p, unsigned limit) { return countAtomic(p, limit, true); }
+inline unsigned atomicDec(unsigned *p, unsigned limit) { return countAtomic(p, limit, false); }
 template <typename T> T atomicMax(T *p, Same<T> v) { return atomicBest(p, v, true); }
 template <typename T> T atomicMin(T *p, Same<T> v) { return atomicBest(p, v, false); }
 template <typename T> T atomicOr(T *p, Same<T> v) { return changed(__atomic_fetch_or(p, v, __ATOMIC_SEQ_CST), v != 0); }

@@ -40,10 +40,14 @@ template <typename T> __global__ void __launch_bounds__(48) k(Rows x, T *y, doub
     case 2: { // right: pairs, 8-byte shuffles, atomics
       __nv_bfloat162 v = __hmul2(__float2bfloat162_rn(1.5f), __float2bfloat162_rn(2.f));
       double d = __shfl_sync(t < 32 ? 0xffffffffu : 0xffffu, (double)t, 0);
-      if (t == 0) y[0] = 0.f, y[1] = __high2float(v), y[2] = __ldcs((const float4 *)x.p).w;
+      unsigned *counts = (unsigned *)y + 4;
+      if (t == 0) y[0] = 0.f, y[1] = __high2float(v), y[2] = __ldcs((const float4 *)x.p).w, counts[0] = counts[1] = 0;
       __syncthreads();
       atomicAdd(y, 1.f);
+      atomicInc(counts, 9), atomicDec(counts + 1, 9);
       if (t == 40) y[3] = (float)d;
+      __syncthreads();
+      if (t == 0) y[4] = counts[0], y[5] = counts[1];
       break;
     }
     case 3: // thread (0, 0, 1) is the 25th
