@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Triton (190 MB) and numpy from PyPI into a venv, for tests on machines without it. It compiles without a GPU.
-# Liger-Kernel, whose kernels examples/liger hosts, comes without PyTorch: a stub in kernels/families/manifest/testdata imports.
+# Liger-Kernel, whose kernels examples/public/liger hosts, comes without PyTorch: a stub in kernels/families/manifest/testdata imports.
 #
 #   eval "$(scripts/triton-env.sh [DIR])"
 #

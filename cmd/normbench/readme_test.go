@@ -174,7 +174,7 @@ func TestPageOfPythonRunsAsShown(t *testing.T) {
 var (
 	assignment = regexp.MustCompile(`^[A-Z_]+=`)
 	inQuotes   = regexp.MustCompile(`'[^']*'|"[^"]*"`)
-	asksPython = regexp.MustCompile(`^normbench list peers|normbench capture|examples/triton|examples/liger|verify py:`)
+	asksPython = regexp.MustCompile(`^normbench list peers|normbench capture|examples/triton|examples/public|verify py:`)
 )
 
 // checkCommand runs a line, and says whether it could. One that lacks a Python must be refused for that.

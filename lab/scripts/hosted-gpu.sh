@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds the hosted kernels of Liger-Kernel and Fast-LLM against their libraries, and says what their authors left.
+# Holds the hosted kernels of Liger-Kernel and Fast-LLM against their libraries. public-gpu.sh says what their authors left.
 #   make cuda                                          # on the build machine
 #   lab/scripts/hosted-gpu.sh STATE SECONDS [PART...]  # on the GPU machine, where the packages are installed
 #   mkdir -p results/CARD/hosted && cp STATE/*.txt results/CARD/hosted    # anywhere
@@ -8,21 +8,18 @@
 #   compile  what an empty cache costs: the 88 kernels of a backward of Liger-Kernel's, then all from the cache
 #   verify   bf16, fp16 and fp32, odd columns, one row, and the shapes below
 #   peers    the library's call against its hosted kernels, launched as it launches them; then kernel by kernel
-#   left     the hosted backwards: a sweep of BUDGET (150configs) a shape, then its fastest against the library's
-#            launch in interleaved rounds
 #
 # Tables are in STATE, those of single kernels in *-kernels.txt. What is done stays done: the same command goes on,
-# a sweep and a comparison at the shape at which it stopped. Exit 3: there is more to do.
+# a comparison at the shape at which it stopped. Exit 3: there is more to do.
 # PYTHON names the Python with PyTorch (python3), LIBRARIES (liger fast-llm) what it has.
 set -euo pipefail
 usage='usage: lab/scripts/hosted-gpu.sh STATE SECONDS [PART...]'
 state=${1:?$usage} limit=${2:?$usage} worst=0
 shift 2
-[ $# -gt 0 ] || set -- compile verify peers left
+[ $# -gt 0 ] || set -- compile verify peers
 bin=${BIN:-bin/normbench-cuda} python=${PYTHON:-python3}
 shapes=262144x128,65536x512,32768x1024,16384x2048,8192x4096,4096x8192,2048x16384,1024x32768
 export NORMBENCH_CACHE=${NORMBENCH_CACHE:-$state/cubin}
-card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-')
 mkdir -p "$state"
 declare -A ops=([rms]=rmsnorm [ln]=layernorm)
 
@@ -34,7 +31,7 @@ run() {
 	[ ! -e "$file" ] || return 0
 	[ "$left" -ge 40 ] || return 3
 	echo "== $name, $left s left" >&2
-	timeout --signal INT --kill-after 10 $((left - 15)) "$bin" "$@" --kernels "examples/$library" --python "$python" |
+	timeout --signal INT --kill-after 10 $((left - 15)) "$bin" "$@" --kernels "examples/public/$library" --python "$python" |
 		tee "$file.part" || rc=$?
 	echo "== $name took $((SECONDS - began)) s, exit code $rc" >&2
 	case $rc in
@@ -72,13 +69,9 @@ part() {
 	peers-*)
 		duel "$file" "peer:$library" "$family" || rc=$?
 		[ ! "$state/$file.json" -nt "$state/$file-kernels.txt" ] ||
-			"$python" lab/scripts/hosted-kernels.py "$state/$file.json" "examples/$library" | tee "$state/$file-kernels.txt"
+			"$python" lab/scripts/hosted-kernels.py "$state/$file.json" "examples/public/$library" | tee "$state/$file-kernels.txt"
 		;;
-	left-*_bwd)
-		run "$file-sweep" sweep --family "$family" --budget "${BUDGET:-150configs}" --out "$state/left" "${gpu[@]}" || return
-		duel "$file" "$family" "$state/left/$card#$family"
-		;;
-	compile-* | verify-* | left-*) ;;
+	compile-* | verify-*) ;;
 	*) echo "hosted-gpu.sh: error: unknown part '$1'" >&2 && return 2 ;;
 	esac
 	return "$rc"
@@ -90,7 +83,7 @@ compile() {
 	[ ! -e "$file" ] || return 0
 	[ $((limit - SECONDS)) -ge 40 ] || return 3
 	timeout --signal INT --kill-after 10 $((limit - SECONDS - 15)) "$bin" verify rms_bwd/liger --all-configs --host-only \
-		--device cpu --op rmsnorm --pass bwd --shapes 8192x4096 --kernels examples/liger --python "$python" 2>&1 |
+		--device cpu --op rmsnorm --pass bwd --shapes 8192x4096 --kernels examples/public/liger --python "$python" 2>&1 |
 		tee >(cat >&2) | grep -v 'compiling, for' >"$file" || true
 }
 

@@ -83,8 +83,11 @@ func TestOurManifestsAreWrittenToBeRead(t *testing.T) {
 	ours, err := filepath.Glob("../*.yaml")
 	assert.NoError(t, err)
 	examples, err := filepath.Glob("../../../examples/*/*.yaml")
-	assert.Must(t, err == nil && len(ours) > 10 && len(examples) > 5, "%q, %q, %v", ours, examples, err)
-	for _, name := range slices.Concat(ours, examples) {
+	assert.NoError(t, err)
+	public, err := filepath.Glob("../../../examples/public/*/*.yaml")
+	assert.Must(t, err == nil && len(ours) > 10 && len(examples) > 2 && len(public) > 20, "%q, %q, %q, %v", ours,
+		examples, public, err)
+	for _, name := range slices.Concat(ours, examples, public) {
 		data := assert.File(t, name)
 		for i, line := range strings.Split(string(data), "\n") {
 			assert.That(t, len(line) <= 100, "%s:%d has %d columns", name, i+1, len(line))

@@ -91,7 +91,7 @@ func TestTritonKernelsOfLibrariesCompileInPlace(t *testing.T) {
 	t.Setenv("PYTHONPATH", torch+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
 	t.Setenv("NORMBENCH_CACHE", t.TempDir())
 	for _, dir := range []string{"liger", "fast-llm"} {
-		r, fs, err := Load(families.New(), "../../../examples/"+dir)
+		r, fs, err := Load(families.New(), "../../../examples/public/"+dir)
 		if err != nil {
 			assert.That(t, dir != "liger" || os.Getenv("NORMBENCH_REQUIRE_TRITON") == "", "%v", err)
 			t.Logf("not tested: %v", err)
