@@ -19,6 +19,9 @@ const (
 // Every op is y = xhat*w + b. Unless it has statistics of its Own, xhat = (x - mean)*r: the mean is the
 // row's if Centered, else 0. If Unit, r is 1/max(|x|, Eps), with |x| the root of the sum of squares of
 // the row's elements; else it is 1/sqrt(mean((x-mean)²) + Eps).
+//
+// If Gated, a second tensor z gates it: y = (xhat*w + b)*act(z) with act SiLU or, with the option sigmoid,
+// the sigmoid. With gatefirst x*act(z) is what is normalized: y = norm(x*act(z))*w + b.
 type OpSpec struct {
 	Op       Op
 	Short    string // in names of families: "rms" of rms_fwd/plain
@@ -26,6 +29,7 @@ type OpSpec struct {
 	Eps      float64
 	Centered bool
 	Unit     bool
+	Gated    bool
 	Own      int      // the case of its statistics in rows of support.cu, from 2 on; 0 without
 	Saved    []string // fp32 numbers of a row that the forward saves for the backward: r, mean
 	Options  []string // names of those that it takes
@@ -42,14 +46,27 @@ const Eps = 1e-5
 var specs = []OpSpec{
 	// Zhang and Sennrich 2019, arXiv:1910.07467.
 	{Op: RMSNorm, Short: "rms", Title: "RMSNorm", Eps: Eps, Saved: []string{"rstd"},
-		Options: optionNames(), Weight: true, Default: true},
+		Options: plainOptions, Weight: true, Default: true},
 	// Ba, Kiros and Hinton 2016, arXiv:1607.06450.
 	{Op: LayerNorm, Short: "ln", Title: "LayerNorm", Eps: Eps, Saved: []string{"rstd", "mean"},
-		Options: optionNames(), Weight: true, Bias: true, Centered: true, Default: true},
+		Options: plainOptions, Weight: true, Bias: true, Centered: true, Default: true},
 	// torch.nn.functional.normalize: y = x/max(|x|, eps).
 	{Op: "l2norm", Short: "l2", Title: "L2Norm", Eps: 1e-12, Saved: []string{"rnorm"},
 		Options: []string{"residual"}, Unit: true},
+	// RMSNormGated of mamba_ssm and FusedRMSNormGated of fla, in Mamba-2, Gated DeltaNet and Qwen3-Next.
+	{Op: "rmsnormgated", Short: "rmsgated", Title: "RMSNormGated", Eps: Eps, Saved: []string{"rstd"},
+		Options: gatedOptions, Weight: true, Gated: true},
+	// layernorm_fn of mamba_ssm with a z, and FusedLayerNormGated of fla.
+	{Op: "layernormgated", Short: "lngated", Title: "LayerNormGated", Eps: Eps,
+		Saved: []string{"rstd", "mean"}, Options: gatedOptions, Weight: true, Bias: true, Centered: true,
+		Gated: true},
 }
+
+// plainOptions are those that rmsnorm and layernorm take, and gatedOptions those of the gated norms.
+var (
+	plainOptions = []string{"bias", "zc", "noweight", "residual", "fp8", "fp8t", "acc", "nodw"}
+	gatedOptions = []string{"bias", "zc", "noweight", "acc", "nodw", "sigmoid", "gatefirst"}
+)
 
 // Statistics returns the case in support.cu that computes a row's statistics: 0 around the mean of
 // squares, 1 by the norm, others of one op each.
@@ -72,6 +89,13 @@ func OpNames() (all, byDefault []string) {
 		}
 	}
 	return all, byDefault
+}
+
+// OpChoices is the ops in words: a, b or c.
+func OpChoices() string {
+	all, _ := OpNames()
+	last := len(all) - 1
+	return strings.Join(all[:last], ", ") + " or " + all[last]
 }
 
 // ParseOp reads an op's name as people write it: RMSNorm, rms_norm and layer-norm too. Text that names

@@ -54,6 +54,12 @@ var options = []Option{
 	{Name: "nodw", Flag: "no-dw", Var: "no_dw", Noun: "frozen weight", Pass: Bwd,
 		Doc: "bwd computes dx alone: the weight and the bias are frozen, as in LoRA",
 		Has: func(p Problem) bool { return p.NoDW }, Set: func(p *Problem) { p.NoDW = true }},
+	{Name: "sigmoid", Flag: "sigmoid", Var: "sigmoid", Noun: "sigmoid gate", Alike: true,
+		Doc: "a gated norm's gate is sigmoid(z), not SiLU(z) = z*sigmoid(z)",
+		Has: func(p Problem) bool { return p.Sigmoid }, Set: func(p *Problem) { p.Sigmoid = true }},
+	{Name: "gatefirst", Flag: "gate-first", Var: "gate_first", Noun: "gate before the norm",
+		Doc: "a gated norm normalizes x times its gate; else the gate is on what is normalized",
+		Has: func(p Problem) bool { return p.GateFirst }, Set: func(p *Problem) { p.GateFirst = true }},
 }
 
 // Options lists every option.

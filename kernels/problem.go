@@ -60,6 +60,8 @@ type Problem struct {
 	Transpose    bool  // with FP8: y is written a second time, transposed
 	Accumulate   bool  // dw and db are added to gradients that are there already (Fast-LLM PR 546)
 	NoDW         bool  // bwd: w and b are frozen, and neither dw nor db is computed
+	Sigmoid      bool  // of a gated op: the gate is sigmoid(z), not z*sigmoid(z)
+	GateFirst    bool  // of a gated op: x*gate is normalized; else the gate is on the normalized row
 }
 
 // maxSide bounds M and N, and maxElems their product, so that byte counts stay
@@ -90,6 +92,12 @@ func (p Problem) Validate() error {
 
 // HasWeight says whether p has a weight w, and in a backward, unless NoDW, its gradient dw.
 func (p Problem) HasWeight() bool { return !p.NoWeight && p.Op.Spec().Weight }
+
+// IsGated says whether p has a gate z, and in the backward its gradient dz.
+func (p Problem) IsGated() bool { return p.Op.Spec().Gated }
+
+// NeedsBias says whether a backward reads b: dz has what the gate is on as a factor.
+func (p Problem) NeedsBias() bool { return p.Bias && !p.GateFirst && p.IsGated() }
 
 // OutType returns the type of y: e4m3 or the DType.
 func (p Problem) OutType() DType {
@@ -196,16 +204,17 @@ func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 
 // Tensors lists the arguments of p, inputs first.
 //
-//	fwd: x (M,N), [res (M,N)], [w (N)], [b (N)], [scale] ->
+//	fwd: x (M,N), [res (M,N)], [z (M,N)], [w (N)], [b (N)], [scale] ->
 //	     y (M,N), [yt (N,M)], [resout (M,N)], rstd (M), [mean (M)], [amax, scale_inv]
-//	bwd: x (M,N), dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)], [dw_in (N)], [db_in (N)] ->
-//	     dx (M,N), [dw (N)], [db (N)]
+//	bwd: x (M,N), dy (M,N), [dres (M,N)], [z (M,N)], [w (N)], [b (N)], rstd (M), [mean (M)], [dw_in (N)],
+//	     [db_in (N)] -> dx (M,N), [dz (M,N)], [dw (N)], [db (N)]
 //
 // w and dw exist where p.HasWeight, mean for layernorm, b and db where p.Bias, dw and db not with p.NoDW,
 // res, resout and dres where p.Residual (x of such a backward is the forward's
 // resout), scale, amax, scale_inv where p.FP8, yt where p.Transpose, dw_in and
-// db_in where p.Accumulate. The statistics and fp8's scalars are fp32.
-func (p Problem) Tensors() []Tensor { return p.AppendTensors(make([]Tensor, 0, 12)) }
+// db_in where p.Accumulate, z and dz where p.IsGated; b of a backward only where the gate is behind the
+// norm. The statistics and fp8's scalars are fp32.
+func (p Problem) Tensors() []Tensor { return p.AppendTensors(make([]Tensor, 0, 13)) }
 
 // AppendTensors appends Tensors to ts, for callers that need them often.
 func (p Problem) AppendTensors(ts []Tensor) []Tensor {
@@ -214,7 +223,7 @@ func (p Problem) AppendTensors(ts []Tensor) []Tensor {
 			ts = append(ts, Tensor{name, r, d, rows, cols})
 		}
 	}
-	weight := p.HasWeight()
+	weight, gated := p.HasWeight(), p.IsGated()
 	saved := func(r Role) {
 		for _, name := range p.Op.Spec().Saved {
 			add(true, name, r, FP32, p.M, 1)
@@ -223,6 +232,7 @@ func (p Problem) AppendTensors(ts []Tensor) []Tensor {
 	if p.Pass == Fwd {
 		add(true, "x", Input, p.DType, p.M, p.N)
 		add(p.Residual, "res", Input, p.DType, p.M, p.N)
+		add(gated, "z", Input, p.DType, p.M, p.N)
 		add(weight, "w", Input, p.Weight, 1, p.N)
 		add(p.Bias, "b", Input, p.Weight, 1, p.N)
 		add(p.FP8, "scale", Input, FP32, 1, 1)
@@ -237,11 +247,14 @@ func (p Problem) AppendTensors(ts []Tensor) []Tensor {
 	add(true, "x", Input, p.DType, p.M, p.N)
 	add(true, "dy", Input, p.DType, p.M, p.N)
 	add(p.Residual, "dres", Input, p.DType, p.M, p.N)
+	add(gated, "z", Input, p.DType, p.M, p.N)
 	add(weight, "w", Input, p.Weight, 1, p.N)
+	add(p.NeedsBias(), "b", Input, p.Weight, 1, p.N)
 	saved(Input)
 	add(p.Accumulate, "dw_in", Input, p.Weight, 1, p.N)
 	add(p.Accumulate && p.Bias, "db_in", Input, p.Weight, 1, p.N)
 	add(true, "dx", Output, p.DType, p.M, p.N)
+	add(gated, "dz", Output, p.DType, p.M, p.N)
 	add(weight && !p.NoDW, "dw", Output, p.Weight, 1, p.N)
 	add(p.Bias && !p.NoDW, "db", Output, p.Weight, 1, p.N)
 	return ts
@@ -252,7 +265,7 @@ func (p Problem) Full(r Role) []Tensor {
 	var ts []Tensor
 	for _, t := range p.Tensors() {
 		switch t.Name { // with one row or one column the sizes would not tell
-		case "x", "res", "dy", "dres", "y", "yt", "resout", "dx":
+		case "x", "res", "z", "dy", "dres", "y", "yt", "resout", "dx", "dz":
 			if t.Role == r {
 				ts = append(ts, t)
 			}
@@ -262,9 +275,10 @@ func (p Problem) Full(r Role) []Tensor {
 }
 
 // SavedTensors lists tensors of p's forward that a backward may read instead of x and mean: designs that
-// save the output read y, and b where there is one. Devices make them where a plan asks for them.
+// save the output read y, and b where there is one. Devices make them where a plan asks for them. Of a
+// gated op there are none: where a gate is near zero, y has lost x.
 func (p Problem) SavedTensors() []Tensor {
-	if p.Pass != Bwd {
+	if p.Pass != Bwd || p.IsGated() {
 		return nil
 	}
 	ts := []Tensor{{"y", Input, p.DType, p.M, p.N}}

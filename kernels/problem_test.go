@@ -33,6 +33,7 @@ func TestOptionsAreReadBackOrRefused(t *testing.T) {
 //
 //	rmsnorm fwd:  M*N*2b + N*c + 4M          rmsnorm bwd:  M*N*3b + 2*N*c + 4M
 //	layernorm: 4M more for the mean; bias: N*c more in either pass
+//	gated: z in either pass and dz in bwd, M*N*b each; b too in bwd with the gate behind the norm
 //
 // Footprint adds the outputs a second time, a float64 for each of their elements, and one for each
 // of what the stream writes.
@@ -51,6 +52,11 @@ func TestBytesOfAProblemFollowItsFormula(t *testing.T) {
 		{"rmsnorm/bwd/96x1000/bf16+zc", M*N*(2+2+2) + N*(2+2) + 4*M, M*N*(2+8+8) + N*(2+8)},
 		{"l2norm/fwd/96x1000/bf16+residual", M*N*(2+2+2+2) + 4*M, M*N*2*(2+8+8) + M*(4+8)},
 		{"l2norm/bwd/96x1000/bf16", M*N*(2+2+2) + 4*M, M * N * (2 + 8 + 8)},
+		{"rmsnormgated/fwd/96x1000/bf16", M*N*(2+2+2) + N*2 + 4*M, M*N*(2+8+8) + M*(4+8)},
+		{"rmsnormgated/bwd/96x1000/bf16", M*N*5*2 + N*(2+2) + 4*M, 2*M*N*(2+8+8) + N*(2+8)},
+		{"layernormgated/bwd/96x1000/bf16+bias", M*N*5*2 + 4*N*2 + 8*M, 2*M*N*(2+8+8) + 2*N*(2+8)},
+		{"layernormgated/bwd/96x1000/bf16+bias+gatefirst", M*N*5*2 + 3*N*2 + 8*M, 2*M*N*(2+8+8) +
+			2*N*(2+8)}, // the bias is no part of what dz is made of
 		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, M*N*(4+8+8) +
 			2*N*(4+8)},
 		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, M*N*(2+8+8) +

@@ -57,7 +57,8 @@ func transposed() []kernels.Problem {
 func options(shape string) []kernels.Problem {
 	shape += "/bf16"
 	return problems(shape+"+noweight", shape+"+residual", shape+"+bias+zc+residual", shape+"+fp8",
-		shape+"+bias+fp8t", shape+"+bias+acc")
+		shape+"+bias+fp8t", shape+"+bias+acc", shape+"+sigmoid", shape+"+bias+gatefirst",
+		shape+"+bias+zc+nodw+sigmoid+gatefirst", shape+"+noweight+gatefirst", shape+"+bias+acc+gatefirst")
 }
 
 // own are the designs with host stages of their own.
@@ -100,7 +101,8 @@ func TestHostStagesAnswerRight(t *testing.T) {
 // Zeros, huge and tiny rows, rows with a mean, infinities and NaN come out as the reference has them.
 func TestHostStagesAnswerRightOnEveryDraw(t *testing.T) {
 	for _, p := range problems("24x136/bf16?", "24x136/fp16?", "24x136/fp32?", "16x136/bf16+fp8",
-		"16x136/bf16+fp8t", "2x136/bf16?", "1x541/fp16?") {
+		"16x136/bf16+fp8t", "2x136/bf16?", "1x541/fp16?", "24x136/fp32+bias+gatefirst", "24x136/fp16+gatefirst",
+		"24x136/fp16+sigmoid", "1x1/fp32+bias+gatefirst", "1x1/fp32+sigmoid", "1x3/fp32") {
 		for _, draw := range kernels.CheckDraws(p, true)[1:] {
 			checkAll(t, p, kernels.Inputs{Seed: 3, Draw: draw}, map[string]int{})
 		}

@@ -22,7 +22,7 @@ func hostWeights(h *kernels.HostRun) (wf, bf []float32) {
 			wf[j]++
 		}
 	}
-	if p.Pass == kernels.Fwd && p.Bias {
+	if p.Bias && (p.Pass == kernels.Fwd || p.NeedsBias()) {
 		bf = h.Row(9, p.N)
 		h.Mem["b"].Load(bf, 0)
 	}

@@ -91,22 +91,33 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 	}
 	saved, rows := kernels.Buffers(spec.Saved...), kernels.Int64("rows", p.M)
 	weight := common.Optional(p.HasWeight(), "w")
+	if spec.Gated {
+		k1.Defines = append(k1.Defines, common.GateDefines(p)...)
+	}
 	eps := kernels.Float32("eps", float32(spec.Eps))
 	if p.Pass == kernels.Fwd {
-		k1.Args = append(kernels.Buffers("x"), common.Optional(p.Residual, "res"))
+		k1.Args = append(kernels.Buffers("x"), besideX(p, "res")...)
 		if spec.Weight {
 			k1.Args = append(k1.Args, weight, common.Optional(p.Bias, "b"))
 		}
-		k1.Args = append(append(k1.Args, kernels.Buffers("y")...), common.Optional(p.Residual, "resout"))
+		k1.Args = append(k1.Args, kernels.Buffers("y")...)
+		if !spec.Gated {
+			k1.Args = append(k1.Args, common.Optional(p.Residual, "resout"))
+		}
 		k1.Args = append(append(k1.Args, saved...), rows, eps)
 		return kernels.Plan{Launches: []kernels.Launch{k1}}
 	}
 	k1.Entry = "backward"
-	k1.Args = append(kernels.Buffers("x", "dy"), common.Optional(p.Residual, "dres"))
+	k1.Args = append(kernels.Buffers("x", "dy"), besideX(p, "dres")...)
 	if spec.Weight {
 		k1.Args = append(k1.Args, weight)
 	}
-	k1.Args = append(append(append(k1.Args, saved...), kernels.Buffers("dx")...), rows)
+	outputs := kernels.Buffers("dx")
+	if spec.Gated {
+		k1.Args = append(k1.Args, common.Optional(p.NeedsBias(), "b"))
+		outputs = kernels.Buffers("dx", "dz")
+	}
+	k1.Args = append(append(append(k1.Args, saved...), outputs...), rows)
 	if spec.Statistics() != 0 {
 		k1.Args = append(k1.Args, eps)
 	}
@@ -116,8 +127,20 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 	k2 := k1
 	k2.Stage, k2.Entry = "k2", "gradients"
 	k2.Grid[0] = int(kernels.CeilDiv(p.N, int64(k2.Block)))
-	k2.Args = append(append(kernels.Buffers("x", "dy"), saved...),
+	k2.Args = kernels.Buffers("x", "dy")
+	if spec.Gated {
+		k2.Args = append(k2.Args, kernels.Buffers("z")...)
+	}
+	k2.Args = append(append(k2.Args, saved...),
 		common.Optional(p.Accumulate, "dw_in"), common.Optional(p.Accumulate && p.Bias, "db_in"),
 		common.Optional(true, "dw"), common.Optional(p.Bias, "db"), rows)
 	return kernels.Plan{Launches: []kernels.Launch{k1, k2}}
+}
+
+// besideX is the argument behind x, or dy: z of a gated op, else the residual, which a problem may lack.
+func besideX(p kernels.Problem, residual string) []kernels.Arg {
+	if p.IsGated() {
+		return kernels.Buffers("z")
+	}
+	return []kernels.Arg{common.Optional(p.Residual, residual)}
 }

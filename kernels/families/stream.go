@@ -9,7 +9,7 @@ import (
 
 // The stream moves the tensors of a problem and does nothing else, as the bound
 // that every time is divided by: y = x for a forward, dx = x + dy for a
-// backward, and likewise with the tensors of residuals and fp8. It leaves
+// backward, and likewise with the tensors of residuals, gates and fp8. It leaves
 // weights and statistics alone, which are far below 1% of the bytes from a few
 // rows on.
 
@@ -64,6 +64,15 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 			if k := c.Get(kernels.PerSM); k > 0 || d.Kind == kernels.KindCPU {
 				ctas = min(ctas, int64(max(k, 1)*d.SMs))
 			}
+			out, second := "y", "" // a second output of x's type
+			switch {
+			case pass == kernels.Bwd && p.IsGated():
+				out, second = "dx", "dz"
+			case pass == kernels.Bwd:
+				out = "dx"
+			case p.Residual:
+				second = "resout"
+			}
 			l := kernels.Launch{
 				Stage: "stream", Source: "stream.cu", Entry: "stream",
 				Grid:  [3]int{int(ctas), 1, 1},
@@ -74,7 +83,7 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 					{Name: "W_TYPE", Value: int64(p.Weight)},
 					{Name: "INPUTS", Value: int64(len(p.Full(kernels.Input)))},
 					{Name: "TRANSPOSED", Value: kernels.Flag(p.Transpose)},
-					{Name: "SUM_OUT", Value: kernels.Flag(p.Residual && pass == kernels.Fwd)},
+					{Name: "SUM_OUT", Value: kernels.Flag(second != "")},
 					{Name: "WARPS", Value: int64(c.Get(kernels.Warps))},
 					{Name: "UNROLL", Value: unroll},
 					{Name: "CACHE_HINT", Value: int64(c.Get(kernels.CacheHint))},
@@ -84,12 +93,8 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 			for i, in := range p.Full(kernels.Input) {
 				l.Args[i].Name = in.Name
 			}
-			out := "y"
-			if pass == kernels.Bwd {
-				out = "dx"
-			}
 			l.Args = append(append(l.Args, kernels.Buffers(out)...), common.Optional(p.Transpose, "yt"),
-				common.Optional(p.Residual && pass == kernels.Fwd, "resout"), kernels.Int64("count", count))
+				common.Optional(second != "", second), kernels.Int64("count", count))
 			return kernels.Plan{Launches: []kernels.Launch{l}}
 		},
 		Host: map[string]kernels.HostStage{"stream": hostStream},

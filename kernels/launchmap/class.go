@@ -94,7 +94,11 @@ func Classes() []Class { return slices.Clone(classes()) }
 var classes = sync.OnceValue(func() (list []Class) {
 	for _, op := range kernels.Ops() {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+			takes := optionsOf(&op, pass)
 			for with := range 1 << len(options) {
+				if OptionSet(with)&^takes != 0 {
+					continue
+				}
 				for _, bytes := range []int64{2, 4} {
 					if c := (Class{op.Op, pass, bytes, OptionSet(with)}); c.valid() {
 						list = append(list, c)
@@ -105,6 +109,18 @@ var classes = sync.OnceValue(func() (list []Class) {
 	}
 	return list
 })
+
+// optionsOf are those that a class of the op and the pass may have, and the program's own.
+func optionsOf(op *kernels.OpSpec, pass kernels.Pass) (set OptionSet) {
+	for i := range options {
+		o := &options[i]
+		own := i == len(options)-1
+		if own || !o.Alike && (o.Pass == "" || o.Pass == pass) && slices.Contains(op.Options, o.Name) {
+			set |= 1 << i
+		}
+	}
+	return set
+}
 
 // valid says whether the class has problems.
 func (c Class) valid() bool {

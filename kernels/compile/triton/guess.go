@@ -50,7 +50,7 @@ var roles = []parameterRole{
 // sums are the gradients of weights: whole, or a row for each program, as their names do not say.
 var sums = regexp.MustCompile(`^(d_?w(eight)?|dgamma|grad_w(eight)?|w(eight)?_grad|d_?b(ias)?|dbeta|grad_b(ias)?|b(ias)?_grad)$`)
 
-// gates are what no norm of normbench takes.
+// gates are names of a gated norm's z, and of a weight: gamma.
 var gates = regexp.MustCompile(`^(g|z|gate)$`)
 
 // absent are inputs that further switches of kernels have, which no norm of normbench takes.
@@ -216,7 +216,7 @@ func (g *guesser) tensor(p Parameter) guess {
 	r := roleOf(name)
 	switch {
 	case gates.MatchString(name):
-		return todo(what + "; a gate makes another op of it")
+		return todo(what + "; z if it is a gate, and the op is rmsnormgated or layernormgated")
 	case sums.MatchString(name) && g.pass == "bwd":
 		kind := "dw"
 		if strings.Contains(name, "b") && !strings.Contains(name, "w") {
@@ -226,7 +226,7 @@ func (g *guesser) tensor(p Parameter) guess {
 	case r != nil && p.Loads && p.Stores:
 		return todo(what + ", so it may be two tensors in place")
 	case r != nil && r.fwd == "b" && g.pass == "bwd":
-		return todo(what + "; a backward has no bias: none if that is switched off, or w in its place")
+		return todo(what + "; only a gated backward has a bias: else none if that is switched off, or w in its place")
 	case r != nil && r.fwd == "y" && g.pass == "bwd":
 		return todo(what + "; none if that is switched off")
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"normbench/kernels"
 	"normbench/kernels/compile/nvrtc"
 )
 
@@ -59,7 +60,7 @@ func Manifest(r Request, f FunctionSignature, d Description, failed error) strin
 	if g.both {
 		name = "OP/" + name // one family for each op
 	}
-	line("name: %s\nop: %s%s\npass: %s%s\n", name, op, guessed(op, "rmsnorm, layernorm or l2norm"),
+	line("name: %s\nop: %s%s\npass: %s%s\n", name, op, guessed(op, kernels.OpChoices()),
 		pass, guessed(pass, "fwd or bwd"))
 	line("knobs:")
 	for _, k := range names {

@@ -44,7 +44,7 @@ __device__ __forceinline__ u64 mix(u64 z) {
 #define EACH(i, n) (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
 
 // The roles of tensors and the kinds of rows: package reference, RowRole and RowKind.
-enum { PLAIN = 0, X = 1, SCALED = 2, DY = 3 };
+enum { PLAIN = 0, X = 1, SCALED = 2, DY = 3, GATE = 4 };
 enum { UNIT = 0, ZERO = 1, TINY = 2, LARGE = 3, MEAN = 4, VAST = 5, LOST = 6, INF = 7, ANAN = 8, INF_DY = 9 };
 
 // special changes an element of a row as its kind says: package reference, Input.special.
@@ -60,10 +60,11 @@ __device__ float special(u64 seed, i64 row, i64 cols, i64 col, int type, int rol
     if (kind == INF && hit) return __uint_as_float(0xff800000u);
     if (kind == ANAN && hit) return __uint_as_float(0x7fc00000u);
   }
+  if (role == GATE && kind > LARGE) return v;
   switch (kind) {
   case ZERO: return 0.f;
   case TINY: return v * 0x1p-12f;
-  case LARGE: return v * (type == FP16 ? 0x1p9f : 0x1p20f);
+  case LARGE: return role == GATE ? v * 64 : v * (type == FP16 ? 0x1p9f : 0x1p20f);
   case VAST: return v * (type == FP16 ? 0x1p12f : 0x1p50f);
   case LOST: return v * 0x1p-80f;
   }
@@ -113,19 +114,37 @@ __device__ __forceinline__ double blockSum(double v) {
   return all;
 }
 
-__device__ __forceinline__ double finite(double v) { return isfinite(v) ? v : 0; }
+// finiteOf leaves infinities and NaN out of a scale.
+__device__ __forceinline__ double finiteOf(double v) { return isfinite(v) ? v : 0; }
+
+// A gate is act(z) of an element with its derivative, and their sizes in the scale of what they are factors
+// of: package reference, gate. Without z it is one.
+struct Gate {
+  double act, slope, actSize, slopeSize;
+};
+
+__device__ __forceinline__ Gate gateAt(const void *z, i64 i, i64 type, i64 sigmoid) {
+  if (!z) return {1, 0, 1, 0};
+  double v = widen(z, i, (int)type), up = 1 / (1 + exp(-v)), down = 1 / (1 + exp(v));
+  double act = sigmoid ? up : v * up, slope = sigmoid ? up * down : up * (1 + v * down);
+  return {act, slope, finiteOf(fmax(fabs(act), 0x1p-100)), finiteOf(fmax(fabs(slope), 0x1p-100))};
+}
 
 // rows gives the float64 answers that belong to rows: the statistics, and y or
 // dx. outScale and xScale have the scale of the terms of each row of y or dx, and of x; sums
 // collects the squares of the terms of [0] dw and [1] db; see reference.Answer. res is added to x
-// in a forward, whose sum goes to resout, and to dx in a backward. Without w the weight is one.
+// in a forward, whose sum goes to resout, and to dx in a backward. Without w the weight is one. z is the gate's,
+// behind the norm or, with gateFirst, ahead of it; dz and its scale, gateScale, are of a backward.
 // centered, unit and eps are kernels.OpSpec's, rstd is its r. meanShare and bias, the scale of b in
 // that of dw, are package reference's.
 extern "C" __global__ void rows(const void *x, const void *dy, const void *w, const void *b, const void *res, double *out,
                                 double *resout, double *rstd, double *mean, double *outScale, double *xScale,
                                 double *sums, i64 M, i64 N, i64 xtype, i64 wtype, i64 centered, i64 unit, i64 backward,
-                                i64 zeroCentered, double eps, double meanShare, double bias) {
-  auto input = [&](i64 i) { return (double)widen(x, i, xtype) + (res && !backward ? (double)widen(res, i, xtype) : 0); };
+                                i64 zeroCentered, double eps, double meanShare, double bias, const void *z, double *dz,
+                                double *gateScale, i64 sigmoid, i64 gateFirst) {
+  const void *ahead = gateFirst ? z : nullptr, *behind = gateFirst ? nullptr : z;
+  auto plain = [&](i64 i) { return (double)widen(x, i, xtype) + (res && !backward ? (double)widen(res, i, xtype) : 0); };
+  auto input = [&](i64 i) { return plain(i) * gateAt(ahead, i, xtype, sigmoid).act; };
   auto weight = [&](i64 j) { return (w ? (double)widen(w, j, wtype) : 1) + (zeroCentered ? 1 : 0); };
   for (i64 r = blockIdx.x; r < M; r += gridDim.x) {
     i64 at = r * N;
@@ -137,7 +156,7 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
     for (i64 j = threadIdx.x; j < N; j += blockDim.x) {
       double v = input(at + j);
       if (resout) resout[at + j] = v;
-      x2 += finite(v * v);
+      x2 += finiteOf(v * v);
       v2 += (v - mu) * (v - mu);
     }
     x2 = blockSum(x2);
@@ -149,39 +168,61 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
       double s1 = 0, s2 = 0;
       for (i64 j = threadIdx.x; j < N; j += blockDim.x) {
         double v = input(at + j), h = (v - mu) * rs, d = widen(dy, at + j, xtype);
-        double g = d * weight(j);
+        Gate a = gateAt(behind, at + j, xtype, sigmoid);
+        double g = d * a.act * weight(j), size = d * a.actSize;
         s1 += g * h;
         s2 += g;
-        terms += finite(g * g);
-        sdw += finite(d * d * (rs * rs * (v * v + mu * mu) + bias * bias));
-        sdb += finite(d * d);
+        terms += finiteOf(size * weight(j) * size * weight(j));
+        sdw += finiteOf(size * size * (rs * rs * (v * v + mu * mu) + bias * bias));
+        sdb += finiteOf(size * size);
       }
       c1 = blockSum(s1);
       if (!unit) c1 /= N;
       if (least) c1 = 0;
       c2 = blockSum(s2) / N;
     }
+    double acts = 0, slopes = 0, slopeWeights = 0;
     for (i64 j = threadIdx.x; j < N; j += blockDim.x) {
-      double h = (input(at + j) - mu) * rs, wf = weight(j);
+      double h = (input(at + j) - mu) * rs, wf = weight(j), add = b ? (double)widen(b, j, wtype) : 0;
+      double normed = h * wf + add, squares = finiteOf(h * wf * h * wf + add * add);
+      Gate a = gateAt(z, at + j, xtype, sigmoid);
       double v;
       if (backward) {
-        v = rs * ((double)widen(dy, at + j, xtype) * wf - h * c1 - (centered ? c2 : 0)) +
-            (res ? (double)widen(res, at + j, xtype) : 0);
+        double d = widen(dy, at + j, xtype);
+        v = rs * (d * (behind ? a.act : 1) * wf - h * c1 - (centered ? c2 : 0));
+        if (ahead) {
+          double u = plain(at + j), size = finiteOf(u) * a.slopeSize;
+          dz[at + j] = v * u * a.slope;
+          v *= a.act;
+          acts += a.actSize * a.actSize;
+          slopes += size * size;
+        } else if (behind) {
+          double size = finiteOf(d) * a.slopeSize;
+          dz[at + j] = d * normed * a.slope;
+          slopes += size * size * squares;
+          slopeWeights += size * wf * size * wf;
+        }
+        if (res) v += (double)widen(res, at + j, xtype);
       } else {
-        double add = b ? (double)widen(b, j, wtype) : 0;
-        v = h * wf + add;
-        terms += finite(h * wf * h * wf + add * add);
-        weights += wf * wf;
+        double by = behind ? a.actSize : 1;
+        v = normed * (behind ? a.act : 1);
+        terms += squares * by * by;
+        weights += wf * wf * by * by;
       }
       out[at + j] = v;
     }
+    acts = sqrt(blockSum(acts) / N);
+    slopes = sqrt(blockSum(slopes) / N);
+    slopeWeights = sqrt(blockSum(slopeWeights) / N);
     terms = sqrt(blockSum(terms) / N);
     weights = sqrt(blockSum(weights) / N);
     sdw = blockSum(sdw);
     sdb = blockSum(sdb);
     if (threadIdx.x == 0) {
       double moved = meanShare * rs * fabs(mu); // by the error of the mean
-      outScale[r] = backward ? finite(rs * (terms + moved * (fabs(c1) + fabs(c2)))) : terms + finite(moved) * weights;
+      double scale = backward ? finiteOf(rs * (terms + moved * (fabs(c1) + fabs(c2)))) : terms + finiteOf(moved) * weights;
+      outScale[r] = backward && ahead ? scale * acts : scale;
+      if (dz) gateScale[r] = ahead ? scale * slopes : slopes + finiteOf(moved) * slopeWeights;
       xScale[r] = sqrt(x2 / N);
       rstd[r] = rs;
       if (centered) mean[r] = mu;
@@ -194,15 +235,16 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
 }
 
 // columns adds up the float64 dw and, where db is given, db: 32 columns side by
-// side per block, blockDim.x/32 rows at a time, gridDim.y shares of the rows.
+// side per block, blockDim.x/32 rows at a time, gridDim.y shares of the rows. z is the gate's, as rows has it.
 extern "C" __global__ void columns(const void *x, const void *dy, const double *rstd, const double *mean, double *dw,
-                                   double *db, i64 M, i64 N, i64 xtype) {
+                                   double *db, i64 M, i64 N, i64 xtype, const void *z, i64 sigmoid, i64 gateFirst) {
   i64 c = (i64)blockIdx.x * 32 + threadIdx.x % 32;
   if (c >= N) return;
   double sw = 0, sb = 0;
   for (i64 r = (i64)blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32; r < M; r += (i64)gridDim.y * (blockDim.x / 32)) {
-    double d = widen(dy, r * N + c, xtype);
-    sw += d * (((double)widen(x, r * N + c, xtype) - (mean ? mean[r] : 0)) * rstd[r]);
+    double d = widen(dy, r * N + c, xtype), v = widen(x, r * N + c, xtype);
+    (gateFirst ? v : d) *= gateAt(z, r * N + c, xtype, sigmoid).act;
+    sw += d * ((v - (mean ? mean[r] : 0)) * rstd[r]);
     sb += d;
   }
   if (dw) atomicAdd(dw + c, sw);
@@ -231,7 +273,7 @@ extern "C" __global__ void moved(const void *a, const void *b, const void *c, do
         if (!p) continue;
         double v = widen(p, i, (int)type);
         s += v;
-        squares += finite(v * v);
+        squares += finiteOf(v * v);
       }
       out[i] = isnan(s) ? s : fmax(-limit, fmin(limit, s));
     }
@@ -315,7 +357,7 @@ extern "C" __global__ void compare(const void *got, const double *want, i64 n, i
     bool poison = poisoned(got, i, (int)type);
     bool same = g == w || (isnan(g) && isnan(w)) || (onlyNaN && isnan(g) == isnan(w));
     if (same && !poison) {
-      want2 += finite(w * w);
+      want2 += finiteOf(w * w);
       continue;
     }
     i64 row = !scale ? 0 : cols < 0 ? i % -cols : small ? (u32)i / (u32)cols : i / cols;

@@ -135,19 +135,20 @@ func (d *Device) savedOutput(p kernels.Problem, in kernels.Inputs, mem map[strin
 }
 
 // A scales has the scales of the terms of a problem's answers, see reference.GroundTruth: of each row of
-// y or dx and of x, and the sums of squares of dw and db. They are one allocation, which sums begins.
+// y or dx, of x and of dz, and the sums of squares of dw and db. They are one allocation, which sums begins.
 type scales struct {
-	sums, out, x driver.Ptr
-	dw, db       float64
+	sums, out, x, dz driver.Ptr
+	dw, db           float64
 }
 
 // newScales allocates the scales for so many rows.
 func (d *Device) newScales(rows int64) (s scales, err error) {
-	if s.sums, err = d.ctx.Alloc(8 * (2 + 2*rows)); err != nil {
+	if s.sums, err = d.ctx.Alloc(8 * (2 + 3*rows)); err != nil {
 		return s, err
 	}
 	s.out = s.sums + 16
 	s.x = s.out + driver.Ptr(8*rows)
+	s.dz = s.x + driver.Ptr(8*rows)
 	return s, d.ctx.Memset8(d.stream, s.sums, 0, 16)
 }
 
@@ -170,6 +171,7 @@ func (d *Device) launchRows(p kernels.Problem, backward bool, res driver.Ptr,
 		uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
 		boolArg(spec.Centered), uint64(spec.Statistics()), boolArg(backward), boolArg(p.ZeroCentered),
 		double(spec.Eps), double(reference.MeanShare), double(bias),
+		uint64(mem["z"]), uint64(want["dz"]), uint64(scale.dz), boolArg(p.Sigmoid), boolArg(p.GateFirst),
 	}
 	blocks := int(min(p.M, int64(d.info.SMs)*8))
 	return d.launch(d.support.rows, [3]int{blocks, 1, 1}, args)
@@ -212,6 +214,8 @@ func (s *scales) scaleOf(p kernels.Problem, t kernels.Tensor, want map[string]dr
 	switch t.Name {
 	case "y", "dx":
 		return s.out, p.N, 0
+	case "dz":
+		return s.dz, p.N, 0
 	case "yt":
 		return s.out, -p.M, 0
 	case "resout":
@@ -249,6 +253,7 @@ func (d *Device) launchColumns(p kernels.Problem, mem, want map[string]driver.Pt
 		uint64(mem["x"]), uint64(mem["dy"]), uint64(want[p.Op.Spec().Saved[0]]),
 		uint64(want["mean"]), uint64(want["dw"]),
 		uint64(want["db"]), uint64(p.M), uint64(p.N), uint64(p.DType),
+		uint64(mem["z"]), boolArg(p.Sigmoid), boolArg(p.GateFirst),
 	})
 }
 

@@ -41,6 +41,11 @@ var problems = []string{
 	"layernorm/bwd/33x541/bf16+bias+residual+nodw",
 	"l2norm/fwd/33x541/bf16+residual",
 	"l2norm/bwd/19x1028/fp32",
+	"rmsnormgated/fwd/33x541/bf16+gatefirst",
+	"rmsnormgated/bwd/19x1028/bf16-wfp32",
+	"layernormgated/fwd/33x541/fp16+bias+sigmoid",
+	"layernormgated/bwd/33x541/bf16+bias",
+	"layernormgated/bwd/90x1024/fp32+bias+acc+sigmoid+gatefirst",
 }
 
 // Run is the conformance suite: what every kernels.Device does, whatever is
@@ -433,6 +438,7 @@ func (s *suite) draws(t *testing.T) {
 	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/2x130/fp16+zc", "rmsnorm/fwd/19x1028/fp32+residual",
 		"rmsnorm/bwd/33x541/fp16", "layernorm/fwd/21x1024/fp32+bias", "layernorm/bwd/1x541/bf16+bias",
 		"layernorm/bwd/40x2048/fp16-wfp32+bias", "l2norm/fwd/9x541/fp16", "l2norm/bwd/3x541/fp16",
+		"rmsnormgated/fwd/9x541/fp16+gatefirst", "layernormgated/bwd/40x541/fp16+bias",
 		"layernorm/fwd/64x512/bf16+bias+fp8t")
 }
 

@@ -49,6 +49,14 @@ var fixtures = []struct {
 	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawExtreme},
 	{"rmsnorm/fwd/16x9/bf16", 5, kernels.DrawNonFinite},
 	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawNonFinite},
+	{"rmsnormgated/fwd/9x17/bf16+sigmoid", 8, kernels.DrawUnit},
+	{"layernormgated/fwd/9x17/fp16+bias+gatefirst", 9, kernels.DrawUnit},
+	{"rmsnormgated/bwd/9x17/fp32", 10, kernels.DrawUnit},
+	{"layernormgated/bwd/9x17/bf16-wfp32+bias", 11, kernels.DrawMean},
+	{"layernormgated/bwd/9x17/fp32+bias+zc+gatefirst", 12, kernels.DrawUnit},
+	{"rmsnormgated/bwd/2x8/fp16+nodw+sigmoid+gatefirst", 13, kernels.DrawLarge},
+	{"layernormgated/bwd/16x9/bf16+bias+sigmoid", 14, kernels.DrawExtreme},
+	{"rmsnormgated/bwd/16x9/bf16", 15, kernels.DrawNonFinite},
 }
 
 func fixtureOf(t *testing.T, text string, draw kernels.Inputs) fixture {

@@ -80,8 +80,8 @@ func files(name string) []string {
 
 // serves refuses the ops that peers.py does not know.
 func serves(p kernels.Problem) error {
-	if p.Op != kernels.RMSNorm && p.Op != kernels.LayerNorm {
-		return hint.Errorf("peers have rmsnorm and layernorm", "no peer has %s", p.Op)
+	if p.Op != kernels.RMSNorm && p.Op != kernels.LayerNorm && !p.IsGated() {
+		return hint.Errorf("peers have rmsnorm and layernorm, gated ones too", "no peer has %s", p.Op)
 	}
 	return nil
 }

@@ -30,6 +30,9 @@ func Defines(p kernels.Problem, c kernels.Config) []kernels.Define {
 		ds = append(ds, kernels.Define{Name: "Y_TYPE", Value: int64(p.OutType())},
 			kernels.Define{Name: "TRANSPOSED", Value: kernels.Flag(p.Transpose)})
 	}
+	if p.IsGated() {
+		ds = append(ds, GateDefines(p)...)
+	}
 	if p.Pass == kernels.Bwd {
 		ds = append(ds, kernels.Define{Name: "P_TYPE", Value: int64(PartialType(p, c))})
 	}
@@ -45,6 +48,12 @@ func Defines(p kernels.Problem, c kernels.Config) []kernels.Define {
 		}
 	}
 	return ds
+}
+
+// GateDefines lists the macros of a gated op.
+func GateDefines(p kernels.Problem) []kernels.Define {
+	return []kernels.Define{{Name: "SIGMOID", Value: kernels.Flag(p.Sigmoid)},
+		{Name: "GATE_FIRST", Value: kernels.Flag(p.GateFirst)}}
 }
 
 // Optional makes the buffer argument of that name, or a null pointer if has is false.

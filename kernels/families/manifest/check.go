@@ -468,13 +468,16 @@ func (c *checker) arguments() error {
 	return nil
 }
 
-// fullProblem makes the problem of an op and a pass with all options that it takes, so that it has every
-// tensor there can be.
+// fewerTensors are the options of problems that lack a tensor which others have.
+var fewerTensors = []string{"noweight", "nodw", "gatefirst"}
+
+// fullProblem makes the problem of an op and a pass with all other options that it takes, so that it has
+// every tensor there can be.
 func fullProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
 	p := kernels.Problem{Op: op, Pass: pass, M: 1, N: 1}
 	for _, o := range kernels.Options() {
 		takes := (o.Pass == "" || o.Pass == pass) && slices.Contains(op.Spec().Options, o.Name)
-		if takes && o.Name != "noweight" && o.Name != "nodw" {
+		if takes && !slices.Contains(fewerTensors, o.Name) {
 			o.Set(&p)
 		}
 	}
@@ -492,10 +495,11 @@ func (c *checker) tensors() []string {
 			}
 		}
 	}
-	if c.Pass == kernels.Bwd {
+	saves := len(fullProblem(c.Op, c.Pass).SavedTensors()) > 0
+	if saves {
 		names = append(names, "y")
 	}
-	if c.Pass == kernels.Bwd && c.passes("y") {
+	if saves && c.passes("y") {
 		names = append(names, "b")
 	}
 	return names

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/kernels/compile/nvrtc"
 )
 
@@ -78,7 +79,7 @@ func InitCUDA(src nvrtc.Source, kernel string) (string, error) {
 	case layer && !rms:
 		line("op: layernorm")
 	default:
-		line("op: TODO # rmsnorm, layernorm or l2norm")
+		line("op: TODO # %s", kernels.OpChoices())
 	}
 	given := map[string]int{}
 	for _, p := range g.Params {

@@ -23,6 +23,7 @@ const (
 	RowsX                     // x: scaled, shifted, with an infinity or a NaN
 	RowsScaled                // what is added to x: scaled as x is
 	RowsDY                    // dy: with an infinity
+	RowsGate                  // z: zeros, scaled by less than x where that is large
 )
 
 // A RowKind says what is special about a row.
@@ -113,7 +114,8 @@ const (
 
 // inputs says how tensors are drawn, by name. x has a mean well away from zero, so that a layernorm that
 // forgets it is caught; weights scatter around one (zero-centered: around zero) as trained ones do.
-// fp8's scale leaves some of y beyond 448, so that a missing clamp shows.
+// fp8's scale leaves some of y beyond 448, so that a missing clamp shows. A gate's z reaches both arms of the
+// sigmoid and, in large rows, numbers whose exponential is beyond fp32.
 var inputs = map[string]Input{
 	"x":     {Stream: 1, Scale: 1, Offset: 0.25, Rows: RowsX},
 	"dy":    {Stream: 2, Scale: 1, Rows: RowsDY},
@@ -124,6 +126,7 @@ var inputs = map[string]Input{
 	"dres":  {Stream: 7, Scale: 1},
 	"dw_in": {Stream: 8, Scale: 1},
 	"db_in": {Stream: 9, Scale: 1},
+	"z":     {Stream: 10, Scale: 2, Rows: RowsGate},
 }
 
 // InputsOf lists the tensors of p that are drawn. The saved statistics are not: they are the float64
@@ -182,6 +185,16 @@ func (x Input) changeElement(seed uint64, kind RowKind, row, col int64, v float3
 	case RowsDY:
 		if kind == RowInfDY && hit {
 			return float32(math.Inf(1))
+		}
+		return v
+	case RowsGate:
+		switch kind {
+		case RowZero:
+			return 0
+		case RowTiny:
+			return v * 0x1p-12
+		case RowLarge:
+			return v * 64
 		}
 		return v
 	case RowsX:

@@ -66,6 +66,10 @@ func center(xhat, x []float64, mean, r float64) {
 //	dx = the op's gradient + dres
 //	dw = dw_in + sum over rows of dy*xhat,  db = db_in + sum over rows of dy
 //
+// With a gate a = act(z) behind the norm, y = (xhat*wf + b)*a: dz = dy*(xhat*wf + b)*act'(z), and all else
+// has dy*a for dy. With a gate ahead of it h is x*a: dx is its gradient times a, and dz its gradient times
+// x*act'(z).
+//
 // With fp8, amax is the largest |y|, then y and its transpose yt are y*scale within +-448, and scale_inv
 // is 1/scale. A NaN in y makes amax NaN.
 //
@@ -85,11 +89,11 @@ func ComputeGroundTruth(p kernels.Problem, mem map[string]*kernels.Memory) Groun
 		s.expected[name] = make([]float64, p.M)
 	}
 	s.bias = make([]float64, p.N)
-	if p.Pass == kernels.Fwd && p.Bias {
-		s.bias = toFloat64(mem["b"])
+	if b := mem["b"]; p.Bias && b != nil { // a backward has it where the gate is behind the norm
+		s.bias = toFloat64(b)
 	}
 	s.scale = map[string][]float64{}
-	for _, name := range []string{"y", "dx", "x"} {
+	for _, name := range []string{"y", "dx", "dz", "x"} {
 		s.scale[name] = make([]float64, p.M)
 	}
 	var mu sync.Mutex
@@ -105,8 +109,9 @@ func ComputeGroundTruth(p kernels.Problem, mem map[string]*kernels.Memory) Groun
 	cols := float64(p.N)
 	s.fp8()
 	scale := map[string][]float64{
-		"y": s.scale["y"], "yt": s.scale["y"], "dx": s.scale["dx"], "resout": s.scale["x"],
-		"dw": {math.Sqrt(squares.dw / cols)}, "db": {math.Sqrt(squares.db / cols)},
+		"y": s.scale["y"], "yt": s.scale["y"], "dx": s.scale["dx"], "dz": s.scale["dz"],
+		"resout": s.scale["x"],
+		"dw":     {math.Sqrt(squares.dw / cols)}, "db": {math.Sqrt(squares.db / cols)},
 		"amax": {0}, "scale_inv": {0},
 	}
 	for i, name := range p.Op.Spec().Saved {
@@ -127,7 +132,7 @@ type state struct {
 	mem      map[string]*kernels.Memory
 	expected map[string][]float64
 	wf, bias []float64
-	scale    map[string][]float64 // by row, of y, dx and x
+	scale    map[string][]float64 // by row, of y, dx, dz and x
 }
 
 // A terms holds sums over some rows: of dw and db, and of the squares of their terms.
@@ -141,8 +146,15 @@ func (s *state) rows(lo, hi int64) terms {
 	N := s.N
 	x, xhat, g := make([]float64, N), make([]float64, N), make([]float64, N)
 	t := terms{sumDW: make([]float64, N), sumDB: make([]float64, N)}
+	gate := newGate(s.Problem)
 	for i := lo; i < hi; i++ {
 		s.input(x, i)
+		if gate != nil {
+			gate.read(s, i)
+			if s.GateFirst {
+				gate.apply(x)
+			}
+		}
 		s.scale["x"][i] = rms(x)
 		st := s.op.normalize(xhat, x)
 		for k, name := range s.Op.Spec().Saved {
@@ -152,14 +164,19 @@ func (s *state) rows(lo, hi int64) terms {
 			y, squares, weights := s.expected["y"][i*N:][:N], 0.0, 0.0
 			for j, h := range xhat {
 				y[j] = h*s.wf[j] + s.bias[j]
-				squares += finite(h*s.wf[j]*h*s.wf[j] + s.bias[j]*s.bias[j])
-				weights += s.wf[j] * s.wf[j]
+				by := 1.0
+				if gate != nil && !s.GateFirst {
+					y[j] *= gate.act[j]
+					by = sizeOf(gate.act[j])
+				}
+				squares += finite(h*s.wf[j]*h*s.wf[j]+s.bias[j]*s.bias[j]) * by * by
+				weights += s.wf[j] * s.wf[j] * by * by
 			}
 			s.scale["y"][i] = math.Sqrt(squares/float64(N)) +
 				MeanShare*finite(st.r*math.Abs(st.mean))*math.Sqrt(weights/float64(N))
 			continue
 		}
-		s.backward(i, x, xhat, g, st, &t)
+		s.backward(i, x, xhat, g, st, gate, &t)
 	}
 	return t
 }
@@ -176,8 +193,8 @@ func (s *state) input(x []float64, i int64) {
 	}
 }
 
-// backward computes dx of row i and adds the row's part of dw and db to t.
-func (s *state) backward(i int64, x, xhat, g []float64, st statistics, t *terms) {
+// backward computes dx of row i, and dz where there is a gate, and adds the row's part of dw and db to t.
+func (s *state) backward(i int64, x, xhat, g []float64, st statistics, gate *gate, t *terms) {
 	r, mean := st.r, st.mean
 	squares, c1, c2, bias := 0.0, 0.0, 0.0, 0.0
 	if s.Bias {
@@ -185,12 +202,16 @@ func (s *state) backward(i int64, x, xhat, g []float64, st statistics, t *terms)
 	}
 	for j, h := range xhat {
 		dy := float64(s.mem["dy"].At(i*s.N + int64(j)))
+		size := dy
+		if gate != nil && !s.GateFirst {
+			dy, size = dy*gate.act[j], dy*sizeOf(gate.act[j])
+		}
 		t.sumDW[j] += dy * h
 		t.sumDB[j] += dy
 		g[j] = dy * s.wf[j]
-		t.dw += finite(dy * dy * (r*r*(x[j]*x[j]+mean*mean) + bias*bias)) // xhat is a difference
-		t.db += finite(dy * dy)
-		squares += finite(g[j] * g[j])
+		t.dw += finite(size * size * (r*r*(x[j]*x[j]+mean*mean) + bias*bias)) // xhat is a difference
+		t.db += finite(size * size)
+		squares += finite(size * s.wf[j] * size * s.wf[j])
 		c1, c2 = c1+g[j]*h, c2+g[j]
 	}
 	// The mean's error moves xhat by r*mean, which enters dx times the means of g*xhat and g.
@@ -198,6 +219,13 @@ func (s *state) backward(i int64, x, xhat, g []float64, st statistics, t *terms)
 	s.scale["dx"][i] = finite(r * (math.Sqrt(squares/N) + MeanShare*r*math.Abs(mean)*(math.Abs(c1)+math.Abs(c2))/N))
 	dx := s.expected["dx"][i*s.N:][:s.N]
 	s.op.gradient(dx, g, xhat, st)
+	switch {
+	case gate == nil:
+	case s.GateFirst:
+		gate.ahead(s, i, dx)
+	default:
+		gate.behind(s, i, xhat, st)
+	}
 	if s.Residual {
 		for j := range dx {
 			dx[j] += float64(s.mem["dres"].At(i*s.N + int64(j)))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,11 @@ import (
 // kinds are the ops with and without bias and zero-centered weights, where they have weights.
 var kinds = []string{"l2norm/%s/%dx%d/fp32", "rmsnorm/%s/%dx%d/fp32", "rmsnorm/%s/%dx%d/fp32+bias",
 	"rmsnorm/%s/%dx%d/fp32+zc", "rmsnorm/%s/%dx%d/fp32+bias+zc", "layernorm/%s/%dx%d/fp32",
-	"layernorm/%s/%dx%d/fp32+bias", "layernorm/%s/%dx%d/fp32+zc", "layernorm/%s/%dx%d/fp32+bias+zc"}
+	"layernorm/%s/%dx%d/fp32+bias", "layernorm/%s/%dx%d/fp32+zc", "layernorm/%s/%dx%d/fp32+bias+zc",
+	"rmsnormgated/%s/%dx%d/fp32", "rmsnormgated/%s/%dx%d/fp32+gatefirst", "rmsnormgated/%s/%dx%d/fp32+bias+zc",
+	"rmsnormgated/%s/%dx%d/fp32+sigmoid", "rmsnormgated/%s/%dx%d/fp32+bias+sigmoid+gatefirst",
+	"layernormgated/%s/%dx%d/fp32+bias", "layernormgated/%s/%dx%d/fp32+bias+gatefirst",
+	"layernormgated/%s/%dx%d/fp32+noweight+sigmoid", "layernormgated/%s/%dx%d/fp32+bias+zc+sigmoid+gatefirst"}
 
 // each calls f with a problem of each kind and shape, and its inputs of a seed.
 func each(t *testing.T, pass kernels.Pass, seed uint64, shapes [][2]int64,
@@ -43,9 +48,21 @@ func toFloat64(m *kernels.Memory) []float64 {
 }
 
 // forward is the definition of the ops, row by row, on float64.
-func forward(p kernels.Problem, x, w, b []float64) []float64 {
+func forward(p kernels.Problem, x, z, w, b []float64) []float64 {
 	y := make([]float64, len(x))
 	n := int(p.N)
+	gate := func(i int) float64 { // torch.nn.functional.silu or torch.sigmoid
+		if p.Sigmoid {
+			return 1 / (1 + math.Exp(-z[i]))
+		}
+		return z[i] / (1 + math.Exp(-z[i]))
+	}
+	if p.GateFirst {
+		x = slices.Clone(x)
+		for i := range x {
+			x[i] *= gate(i)
+		}
+	}
 	for i := range int(p.M) {
 		row := x[i*n:][:n]
 		if p.Op == l2norm {
@@ -59,7 +76,7 @@ func forward(p kernels.Problem, x, w, b []float64) []float64 {
 			continue
 		}
 		var mean, square float64
-		if p.Op == kernels.LayerNorm {
+		if p.Op == kernels.LayerNorm || p.Op == "layernormgated" {
 			for _, v := range row {
 				mean += v / float64(n)
 			}
@@ -68,13 +85,19 @@ func forward(p kernels.Problem, x, w, b []float64) []float64 {
 			square += (v - mean) * (v - mean) / float64(n)
 		}
 		for j, v := range row {
-			f := w[j]
+			f := 1.0
+			if w != nil {
+				f = w[j]
+			}
 			if p.ZeroCentered {
 				f = 1 + w[j]
 			}
 			y[i*n+j] = (v - mean) / math.Sqrt(square+1e-5) * f
 			if b != nil {
 				y[i*n+j] += b[j]
+			}
+			if z != nil && !p.GateFirst {
+				y[i*n+j] *= gate(i*n + j)
 			}
 		}
 	}
@@ -96,25 +119,29 @@ func TestForwardFollowsItsFormula(t *testing.T) {
 	each(t, kernels.Fwd, 3, [][2]int64{{1, 1}, {1, 5}, {7, 1}, {5, 33}},
 		func(p kernels.Problem, in map[string]*kernels.Memory) {
 			near(t, p.String()+" y", reference.ComputeGroundTruth(p, in).Values["y"],
-				forward(p, toFloat64(in["x"]), toFloat64(in["w"]), toFloat64(in["b"])), 1e-13)
+				forward(p, toFloat64(in["x"]), toFloat64(in["z"]), toFloat64(in["w"]), toFloat64(in["b"])), 1e-13)
 		})
 }
 
-// The gradients against central differences of the loss sum(dy*y), of which dx,
+// The gradients against central differences of the loss sum(dy*y), of which dx, dz,
 // dw and db are the derivatives. Differences of 1e-5 in float64 err by about
 // 1e-10.
 func TestBackwardIsTheGradient(t *testing.T) {
 	each(t, kernels.Bwd, 5, [][2]int64{{1, 1}, {3, 1}, {1, 6}, {4, 7}},
 		func(p kernels.Problem, in map[string]*kernels.Memory) {
 			x, w, dy, b := toFloat64(in["x"]), toFloat64(in["w"]), toFloat64(in["dy"]), make([]float64, p.N)
+			z := toFloat64(in["z"])
+			if in["b"] != nil {
+				b = toFloat64(in["b"])
+			}
 			loss := func() (sum float64) {
-				for i, y := range forward(p, x, w, b) {
+				for i, y := range forward(p, x, z, w, b) {
 					sum += dy[i] * y
 				}
 				return sum
 			}
 			ans := reference.ComputeGroundTruth(p, in).Values
-			for name, v := range map[string][]float64{"dx": x, "dw": w, "db": b} {
+			for name, v := range map[string][]float64{"dx": x, "dz": z, "dw": w, "db": b} {
 				var gradient []float64
 				for i, at := range v {
 					const h = 1e-5
@@ -125,7 +152,7 @@ func TestBackwardIsTheGradient(t *testing.T) {
 					v[i] = at
 				}
 				got, ok := ans[name]
-				assert.Equal(t, ok, name == "dx" || name == "dw" && p.HasWeight() || name == "db" && p.Bias,
+				assert.Equal(t, ok, name == "dx" || name == "dz" && p.IsGated() || name == "dw" && p.HasWeight() || name == "db" && p.Bias,
 					p, name, "is there")
 				if ok {
 					near(t, p.String()+" "+name, got, gradient, 1e-8)

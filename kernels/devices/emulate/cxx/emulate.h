@@ -153,6 +153,16 @@ inline unsigned e4m3(float f) { // kernels.Float32ToE4M3
 
 template <typename... A> void nothing(A &&...) {}
 inline void keep(...) {}
+inline void bf16x1(unsigned short &r, float f) { r = (unsigned short)bf16(f); }
+inline void f16x1(unsigned short &r, float f) {
+  _Float16 h = (_Float16)f;
+  memcpy(&r, &h, 2);
+}
+inline void f16wide(float &f, unsigned short r) {
+  _Float16 h;
+  memcpy(&h, &r, 2);
+  f = h;
+}
 inline void bf16x2(unsigned &r, float hi, float lo) { r = bf16(lo) | bf16(hi) << 16; }
 inline void f16x2(unsigned &r, float hi, float lo) { r = half2(lo, hi); }
 inline void e4m3x2(unsigned short &r, float hi, float lo) { r = (unsigned short)(e4m3(lo) | e4m3(hi) << 8); }
@@ -392,6 +402,7 @@ inline float max(float a, float b) { return fmaxf(a, b); }
 inline double min(double a, double b) { return fmin(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }
 using std::abs;
+using std::isfinite;
 using std::isinf;
 using std::isnan;
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s) {

@@ -8,4 +8,7 @@ from libraries import torch as eager
 
 DISTRIBUTIONS = ("torch", "triton")
 BUILDS = "compiles"
-rmsnorm, layernorm = (torch.compile(f, fullgraph=True, dynamic=False) for f in (eager.rmsnorm, eager.layernorm))
+rmsnorm, layernorm, rmsnormgated, layernormgated = (
+    torch.compile(f, fullgraph=True, dynamic=False)
+    for f in (eager.rmsnorm, eager.layernorm, eager.rmsnormgated, eager.layernormgated)
+)

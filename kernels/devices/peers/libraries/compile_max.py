@@ -7,5 +7,7 @@ from libraries import torch as eager
 
 DISTRIBUTIONS = ("torch", "triton")
 BUILDS = "tunes"
-rmsnorm, layernorm = (torch.compile(f, mode="max-autotune-no-cudagraphs", fullgraph=True, dynamic=False)
-                      for f in (eager.rmsnorm, eager.layernorm))
+rmsnorm, layernorm, rmsnormgated, layernormgated = (
+    torch.compile(f, mode="max-autotune-no-cudagraphs", fullgraph=True, dynamic=False)
+    for f in (eager.rmsnorm, eager.layernorm, eager.rmsnormgated, eager.layernormgated)
+)

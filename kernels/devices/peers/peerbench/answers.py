@@ -20,15 +20,33 @@ def finite(v: Any) -> Any:
     return torch.where(torch.isfinite(v), v, 0.0)
 
 
+GATE_FLOOR = 2.0**-100  # of package reference
+
+
+def gate(p: Problem, t: Tensors, at: slice) -> tuple[Any, Any]:
+    """act(z) of some rows in float64, and its derivative."""
+    z = t["z"][at].double()
+    up, down = torch.sigmoid(z), torch.sigmoid(-z)
+    return (up, up * down) if p.sigmoid else (z * up, up * (1 + z * down))
+
+
+def size(v: Any) -> Any:
+    """The size of a gate, or of its derivative, in the scale of what it is a factor of."""
+    return finite(v.abs().clamp(min=GATE_FLOOR))
+
+
 def rows(p: Problem, t: Tensors) -> Iterator[tuple[slice, Any, Any, Any]]:
-    """Some rows at a time, in float64: x with its residual, its mean and one over its standard deviation."""
+    """Some rows at a time, in float64: x with its residual, or times a gate that is first, the mean of that and one over
+    its standard deviation."""
     step = max(CHUNK // p.N, 1)
     for lo in range(0, p.M, step):
         at = slice(lo, lo + step)
         h = t["x"][at].double()
         if "res" in t:
             h = h + t["res"][at].double()
-        mean = h.mean(1, keepdim=True) if p.op == "layernorm" else torch.zeros_like(h[:, :1])
+        if p.gatefirst:
+            h = h * gate(p, t, at)[0]
+        mean = h.mean(1, keepdim=True) if p.centered else torch.zeros_like(h[:, :1])
         yield at, h, mean, 1 / torch.sqrt(((h - mean) ** 2).mean(1, keepdim=True) + EPS)
 
 
@@ -36,7 +54,7 @@ def saved(p: Problem, t: Tensors) -> Tensors:
     """What a forward has saved for the backward, in fp32."""
     parts = [(mean, rstd) for _, _, mean, rstd in rows(p, t)]
     mean, rstd = (torch.cat(v).reshape(-1).float() for v in zip(*parts))
-    return {"rstd": rstd, "mean": mean} if p.op == "layernorm" else {"rstd": rstd}
+    return {"rstd": rstd, "mean": mean} if p.centered else {"rstd": rstd}
 
 
 MEAN_SHARE, BIAS_SCALE = 0.25, 0.5  # of package reference
@@ -66,27 +84,42 @@ def answers(p: Problem, t: Tensors) -> tuple[Tensors, Tensors]:
             scale["resout"][at] = norm(h)[:, 0]
         xhat = (h - mean) * rstd
         moved = MEAN_SHARE * rstd * mean.abs()  # by the error of the mean
+        act, slope = gate(p, t, at) if p.gated else (torch.ones_like(h), torch.zeros_like(h))
+        by = torch.ones_like(act) if p.gatefirst else act  # on what is normalized
+        y, b = xhat * wf, t["b"].double() if p.bias else zeros(p.N)
+        squares = finite(y * y + b * b)
         if p.pas == "fwd":
-            y = xhat * wf
-            b = t["b"].double() if p.bias else zeros(p.N)
-            want["y"][at] = y + b
-            terms = torch.sqrt(finite(y * y + b * b).mean(1, keepdim=True))
-            scale["y"][at] = (terms + finite(moved) * torch.sqrt((wf * wf).mean()))[:, 0]
+            want["y"][at] = (y + b) * by
+            terms = torch.sqrt((squares * size(by) ** 2).mean(1, keepdim=True))
+            scale["y"][at] = (terms + finite(moved) * torch.sqrt(((wf * size(by)) ** 2).mean(1, keepdim=True)))[:, 0]
             continue
-        dy = t["dy"][at].double()
+        dout = t["dy"][at].double()
+        dy, large = dout * by, dout * size(by)
         g = dy * wf
         c1, c2 = (g * xhat).mean(1, keepdim=True), g.mean(1, keepdim=True)
         dx = g - xhat * c1
-        if p.op == "layernorm":
+        if p.centered:
             dx = dx - c2
         dx = dx * rstd
+        inside = finite(rstd * (norm(large * wf) + moved * (c1.abs() + c2.abs())))
+        if p.gatefirst:
+            x = t["x"][at].double()
+            want["dz"][at] = dx * x * slope
+            dx = dx * act
+            scale["dz"][at] = (inside * norm(finite(x) * size(slope)))[:, 0]
+            inside = inside * norm(size(act))
+        elif p.gated:
+            want["dz"][at] = dout * (y + b) * slope
+            large_z = finite(dout) * size(slope)
+            terms = torch.sqrt((large_z**2 * squares).mean(1, keepdim=True))
+            scale["dz"][at] = (terms + finite(moved) * norm(large_z * wf))[:, 0]
         if "dres" in t:
             dx = dx + t["dres"][at].double()
         want["dx"][at] = dx
-        scale["dx"][at] = finite(rstd * (norm(g) + moved * (c1.abs() + c2.abs())))[:, 0]
+        scale["dx"][at] = inside[:, 0]
         # xhat is a difference: errors have the scale of x and the mean.
-        size2 = dy**2 * (rstd**2 * (h * h + mean * mean) + bias * bias)
-        for name, term, squares in (("dw", dy * xhat, size2), ("db", dy, dy * dy)):
+        size2 = large**2 * (rstd**2 * (h * h + mean * mean) + bias * bias)
+        for name, term, squares in (("dw", dy * xhat, size2), ("db", dy, large * large)):
             if name in want:
                 want[name] += term.sum(0)
                 scale[name] += finite(squares).sum()

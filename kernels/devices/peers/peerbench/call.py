@@ -29,11 +29,11 @@ def ready(peer: Peer, p: Problem, t: Tensors) -> Call:
     f = peer.functions[p.op]
     takes, _ = parameters(f)
     args = {n: t[k] for n, k in TENSORS.items() if k in t}
-    args.update(op=p.op, eps=EPS, zero_centered=p.zc, no_dw=p.nodw)
+    args.update(op=p.op, eps=EPS, zero_centered=p.zc, no_dw=p.nodw, sigmoid=p.sigmoid, gate_first=p.gatefirst)
     if p.pas == "bwd" and takes & {"rstd", "mean"}:
         args.update(saved(p, t))
     args = {n: v for n, v in args.items() if n in takes}
-    leaves = [] if "dy" in takes else [n for n in ("x", "weight", "bias")[: 1 if p.nodw else 3] if n in args]
+    leaves = [] if "dy" in takes else [n for n in ("x", "gate", "weight", "bias")[: 2 if p.nodw else 4] if n in args]
     args.update({n: args[n].detach().requires_grad_() for n in leaves})
     made = f(**args)
     run, notes = (made, made) if callable(made) else (lambda: f(**args), f)

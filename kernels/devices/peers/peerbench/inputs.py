@@ -14,7 +14,7 @@ MASK = (1 << 64) - 1
 UNIT_SCALE = struct.unpack("f", struct.pack("f", 1 / 37837.227))[0]
 # name: stream, scale, offset. The weight's offset is 0 where it is zero-centered.
 DRAWS = {"x": (1, 1.0, 0.25), "dy": (2, 1.0, 0.0), "w": (3, 0.25, 1.0), "b": (4, 0.25, 0.0),
-         "res": (6, 1.0, -0.125), "dres": (7, 1.0, 0.0)}
+         "res": (6, 1.0, -0.125), "dres": (7, 1.0, 0.0), "z": (10, 2.0, 0.0)}
 CHUNK = 1 << 24  # elements worked on at once
 
 
@@ -93,7 +93,7 @@ def draw(p: Problem, name: str, seed: int, how: str, device: Any) -> Any:
         v = v * UNIT_SCALE
         v = v * scale
         v = v + offset
-        if name in ("x", "res", "dy"):
+        if name in ("x", "res", "dy", "z"):
             v = special(p, name, seed, how, i, v)
         out[lo : lo + CHUNK] = v.to(dtype)
     return out.view(shape)
@@ -107,6 +107,9 @@ def special(p: Problem, name: str, seed: int, how: str, i: Any, v: Any) -> Any:
     if name == "dy":
         return torch.where((kind == INF_DY) & one, math.inf, v)
     fp16 = p.dtype == "fp16"
+    if name == "z":
+        v = torch.where(kind == TINY, v * 2.0**-12, torch.where(kind == LARGE, v * 64.0, v))
+        return torch.where(kind == ZERO, 0.0, v)
     factors = {TINY: -12, LARGE: 9 if fp16 else 20, HUGE: 12 if fp16 else 50, LOST: -80}
     for k, power in factors.items():
         v = torch.where(kind == k, v * 2.0**power, v)

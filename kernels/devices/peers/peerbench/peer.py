@@ -15,9 +15,9 @@ from typing import Any, Callable
 from peerbench.problem import Problem
 from peerbench.trouble import Failure, Trouble, one_line
 
-OPS = ("rmsnorm", "layernorm")
-TENSORS = {"x": "x", "weight": "w", "bias": "b", "residual": "res", "dy": "dy", "dresidual": "dres"}  # by their arguments
-ARGUMENTS = (*TENSORS, "rstd", "mean", "eps", "op", "zero_centered", "no_dw")
+OPS = ("rmsnorm", "layernorm", "rmsnormgated", "layernormgated")
+TENSORS = {"x": "x", "gate": "z", "weight": "w", "bias": "b", "residual": "res", "dy": "dy", "dresidual": "dres"}  # by their arguments
+ARGUMENTS = (*TENSORS, "rstd", "mean", "eps", "op", "zero_centered", "no_dw", "sigmoid", "gate_first")
 LIBRARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "libraries")
 COMPILES, TUNES = "compiles", "tunes"  # BUILDS of a file
 
@@ -29,12 +29,12 @@ class Peer:
     It is called by keyword with those of ARGUMENTS that it has parameters for: tensors of the problem, rstd and mean
     of each row in fp32 for a backward, and what else the problem says. A problem that has more (a residual, a weight
     that is zero-centered) is refused, and so is one that lacks what has no default. It returns the outputs in order,
-    y and the new residual, or dx and the weight's and the bias' gradients; what it returns beyond that nobody reads.
+    y and the new residual, or dx and the gate's, the weight's and the bias' gradients; what it returns beyond that nobody reads.
     Where it returns a function instead, that one is timed: what came before it was to set up.
 
     A function with a parameter dy has a backward of its own: dy is given in a backward alone. Without one it is
-    differentiated by autograd, and its x, weight and bias require a gradient, in a forward too. Of a frozen weight
-    (no_dw) x alone does, and of a backward's own values dx alone is read.
+    differentiated by autograd, and its x, gate, weight and bias require a gradient, in a forward too. Of a frozen weight
+    (no_dw) only x and the gate do, and of a backward's own values only dx and the gate's gradient are read.
 
     Attributes before and rounds of what is timed are Call's. NotImplementedError refuses a problem. What a file may
     say of itself: DISTRIBUTIONS, whose versions count; BUILDS, COMPILES where something is compiled ahead (Builder),
@@ -82,14 +82,17 @@ class Peer:
         if p.op not in self.functions:
             raise Failure("refused", f"{self.system} has no {p.op}")
         takes, needs = parameters(self.functions[p.op])
-        there = {n for n, k in TENSORS.items() if k in p.inputs()} | {"op", "eps", "zero_centered", "no_dw"}
+        there = {n for n, k in TENSORS.items() if k in p.inputs()} | {"op", "eps", "zero_centered", "no_dw", "sigmoid", "gate_first"}
         if p.pas == "bwd":
-            there |= {"rstd", "mean"} if p.op == "layernorm" else {"rstd"}
+            there |= {"rstd", "mean"} if p.centered else {"rstd"}
         lacks = {"forward"} if "dy" in needs - there else {f"{p.op} without {n}" for n in needs - there}
         options = {
             "weight": "weight" in there - takes,
             "bias": "bias" in there - takes,
             "residual": bool({"residual", "dresidual"} & there - takes),
+            "gate": "gate" in there - takes,
+            "sigmoid gate": p.sigmoid and "sigmoid" not in takes,
+            "gate before the norm": p.gatefirst and "gate_first" not in takes,
             "zero-centered weight": p.zc and "zero_centered" not in takes,
             "weight of another type": p.weight != p.dtype and not self.mixed,
             "fp8": p.fp8,

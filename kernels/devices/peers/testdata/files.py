@@ -17,6 +17,7 @@ def fwd(x, weight, eps): return x
 def rest(x, **more): return x
 def bwd(dy, x, weight, rstd): return dy
 def both(x, weight, bias, op, dy=None, mean=None, dresidual=None): return x
+def gated(x, gate, weight, sigmoid=False): return x
 def frozen(dy, x, weight, rstd, no_dw): return dy
 def late(x, weight): raise ValueError("as asked")
 def choosy(x, weight): raise NotImplementedError("only on Sundays")
@@ -37,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:
         p.load()
         return p
 
-    for ref, text in {f"{mine}:foreign": "its parameter blocks has no default, and is none of x, weight, ",
+    for ref, text in {f"{mine}:foreign": "its parameter blocks has no default, and is none of x, gate, weight, ",
                       f"{mine}:nosuch": "the file has no function nosuch, but fwd, rest, ",
                       f"{folder}/b/my.py:DISTRIBUTIONS": "the file has no function DISTRIBUTIONS",
                       f"{folder}/b/bad.py:f": "No module named 'nosuch' (bad.py:1)",
@@ -60,6 +61,10 @@ with tempfile.TemporaryDirectory() as folder:
         ("fwd", "rmsnorm/bwd/8x8/bf16+acc", "my.py:fwd has no gradient to add to"),
         ("fwd", "rmsnorm/bwd/8x8/bf16+nodw", ""),
         ("frozen", "rmsnorm/bwd/8x8/bf16+nodw", ""),
+        ("fwd", "rmsnormgated/fwd/8x8/bf16", "my.py:fwd has no gate"),
+        ("gated", "rmsnormgated/bwd/8x8/bf16+sigmoid", ""),
+        ("gated", "rmsnormgated/fwd/8x8/bf16+sigmoid+gatefirst", "my.py:gated has no gate before the norm"),
+        ("gated", "rmsnorm/fwd/8x8/bf16", "my.py:gated has no rmsnorm without gate"),
         ("rest", "layernorm/fwd/8x8/bf16+bias+zc+residual", ""),
         ("rest", "rmsnorm/fwd/8x8/bf16+fp8", "my.py:rest has no fp8"),
         ("rest", "rmsnorm/bwd/8x8/bf16+residual", "my.py:rest has no residual"),
@@ -75,11 +80,12 @@ with tempfile.TemporaryDirectory() as folder:
         except peers.Failure as e:
             got = str(e)
         want(got == told, f"{name} on {text}: {got!r}, want {told!r}")
-    for text, outputs in (("layernorm/bwd/8x8/bf16+bias", ["dx", "dw", "db"]), ("layernorm/bwd/8x8/bf16+bias+nodw", ["dx"])):
+    for text, outputs in (("layernorm/bwd/8x8/bf16+bias", ["dx", "dw", "db"]), ("layernorm/bwd/8x8/bf16+bias+nodw", ["dx"]),
+                          ("layernormgated/bwd/8x8/bf16+bias", ["dx", "dz", "dw", "db"])):
         want(Problem.parse(text).outputs() == outputs, f"outputs of {text}")
     for p, text, told in (
         (again, "layernorm/fwd/8x8/bf16+bias", "refused: my.py has no layernorm"),
-        (peer(f"{mine}:late"), "rmsnorm/fwd/8x8/bf16", "launch: it raised ValueError: as asked (my.py:9)"),
+        (peer(f"{mine}:late"), "rmsnorm/fwd/8x8/bf16", "launch: it raised ValueError: as asked (my.py:10)"),
         (peer(f"{mine}:choosy"), "rmsnorm/fwd/8x8/bf16", "refused: only on Sundays"),
     ):
         try:
