@@ -89,3 +89,36 @@ func TestAColumnHasOneNameInEveryFormat(t *testing.T) {
 	assert.That(t, code == exitTrouble && strings.Contains(errs,
 		"the columns are device, name, arch, sms, cache_bytes, "), "%s", errs)
 }
+
+// The columns that docs/formats.md explains are those that csv has, of recorded and of live comparisons, but for B's,
+// which are as A's.
+func TestPageOfFormatsExplainsEachColumn(t *testing.T) {
+	t.Chdir("../..")
+	have := map[string]bool{}
+	for _, args := range []string{"report results/nvidia-h200 --shapes 8192x4096",
+		"report results/nvidia-h200/peers/rmsnorm-bwd.json.gz --shapes 8192x4096"} {
+		code, out, err := normbench(append(strings.Fields(args), "--format", "csv"))
+		assert.Must(t, code == 0, "%s: %d, %s", args, code, err)
+		head, _, _ := strings.Cut(out, "\n")
+		for _, name := range strings.Split(head, ",") {
+			have[name] = true
+		}
+	}
+	_, page, _ := strings.Cut(string(assert.File(t, "docs/formats.md")), "\n| column | meaning |\n")
+	page, _, _ = strings.Cut(page, "\n\n")
+	explained := map[string]bool{}
+	for line := range strings.Lines(page) {
+		for _, name := range quoted.FindAllString(strings.Split(line, "|")[1], -1) {
+			name = strings.Trim(name, "`")
+			explained[name] = true
+			assert.That(t, have[name] || name == "again_*", "there is no column %s", name)
+		}
+	}
+	for name := range have {
+		a := name
+		if rest, is := strings.CutPrefix(name, "b"); is && (rest == "" || rest[0] == '_') {
+			a = "a" + rest
+		}
+		assert.That(t, explained[a] || strings.HasPrefix(name, "again_"), "docs/formats.md does not explain %s", name)
+	}
+}
