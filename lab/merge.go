@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/shard"
-	"normbench/sweep/stats"
 	"normbench/tune"
 )
 
@@ -63,7 +61,7 @@ func (l *Lab) Merge(t *MergeTask) (*MergeSummary, error) {
 	sum := &MergeSummary{Files: len(files), Records: u.Records(), Problems: len(u.Problems()), Device: last,
 		Place: durable.Place{Root: t.Out, Name: filepath.Join(last.ID, record.FileName)}}
 	var notes []string
-	sum.Cards, notes = compareCards(u.Runs)
+	sum.Cards, notes = tune.CompareCards(u.Runs)
 	l.Notes(notes)
 	if err := checkAmong(sum.Place, files); err != nil {
 		return nil, err
@@ -211,42 +209,4 @@ func (l *Lab) foldAll(out string, u *record.Union) ([]*tune.Fold, error) {
 		}
 	}
 	return list, err
-}
-
-// compareCards counts the cards of runs, and names each whose stream in the selftest is off by more than the noise: its own
-// noise there, that of the others, and what cards of one kind differ by. Per cent of the stream are
-// of each card's own.
-func compareCards(runs []*record.Run) (cards int, notes []string) {
-	rates, noise, hosts := map[string][]float64{}, map[string]float64{}, map[string]string{}
-	for _, r := range runs {
-		card := tune.Card(r)
-		hosts[card] = r.Env["host"]
-		if rate := r.StreamRate(); rate > 0 {
-			rates[card] = append(rates[card], rate)
-		}
-		noise[card] = max(noise[card], r.StreamNoise())
-	}
-	if len(rates) < 2 {
-		return len(hosts), nil
-	}
-	var middles []float64
-	for _, of := range rates {
-		middles = append(middles, stats.Median(of))
-	}
-	middle := stats.Median(middles)
-	for card, of := range rates {
-		others := 0.0
-		for c, n := range noise {
-			if c != card {
-				others = max(others, n)
-			}
-		}
-		off := stats.Median(of)/middle - 1
-		if math.Abs(off) > max(tune.CardNoise, noise[card], others) {
-			notes = append(notes, fmt.Sprintf("the card %s of host %s is off: its stream has %.0f GB/s, %+.1f%% from the middle of %d cards, "+
-				"and its times are of that", card, hosts[card], stats.Median(of), 100*off, len(rates)))
-		}
-	}
-	slices.Sort(notes)
-	return len(hosts), notes
 }

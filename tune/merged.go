@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -28,10 +27,6 @@ func (f *Fold) AddMerged(records *record.File) {
 		f.table.Entries = append(f.table.Entries, part.Entries...)
 	}
 }
-
-// CardNoise is how much the streams of two cards of one kind differ at most where nothing is wrong, relatively: more than
-// the selftest's own noise, 0.8% on an H200.
-const CardNoise = 0.02
 
 // calibrate puts the times of a problem that several cards measured on the scale of one of them, the one with most
 // records: a card whose stream takes longer has its times divided by as much. Streams within the noise of
@@ -68,9 +63,6 @@ func calibrate(es []record.Outcome) {
 		x.Summary = stats.Summarize(x.SamplesUS)
 	}
 }
-
-// Card names the card that a run measured on: by its UUID, or the host where it has none.
-func Card(r *record.Run) string { return cmp.Or(r.Device.UUID, r.Env["host"]) }
 
 // WriteMerged writes the table, as of the last of the runs. In a table that is there, the entries of other problems
 // stay, and the map. It does nothing without entries.
