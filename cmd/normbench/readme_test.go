@@ -94,7 +94,7 @@ func TestCommandsOfPagesRunAsShown(t *testing.T) {
 		assert.NoError(t,
 			os.Symlink(filepath.Join(root, strings.TrimPrefix(name, "out/main")), name))
 	}
-	assert.NoError(t, os.Symlink("examples/python", "old")) // a function of Python as it was
+	assert.NoError(t, os.Symlink(root, "old")) // a function of Python as it was
 	t.Setenv("CXX", compiler(t))
 	t.Setenv("PATH", compilerOnly(t)) // no ssh, nor anything else
 	t.Setenv(triton.PythonVariable, "")
@@ -125,7 +125,7 @@ func runPage(t *testing.T, page, python string) {
 	for _, name := range []string{"results", "shapes.yaml", "examples"} {
 		assert.NoError(t, os.Symlink(filepath.Join(root, name), name))
 	}
-	assert.NoError(t, os.Symlink("examples/python", "old"))
+	assert.NoError(t, os.Symlink(root, "old"))
 	for _, c := range list {
 		t.Run(c.text, func(t *testing.T) { checkCommand(t, root, c, false) })
 	}
