@@ -76,6 +76,11 @@ func (l *Lab) Merge(t *MergeTask) (*MergeSummary, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, f := range folds {
+		if err := record.CheckFolder(t.Out, filepath.Join(last.ID, filepath.FromSlash(f.Family()))); err != nil {
+			return nil, err
+		}
+	}
 	step.Set("writing %s", sum.Place)
 	in, out := io.Pipe()
 	go func() { out.CloseWithError(u.Write(out)) }()
@@ -132,14 +137,13 @@ func (l *Lab) checkGaps(t *MergeTask, gaps []record.Gap) error {
 		names, commands = append(names, name), append(commands, t.Quote(shard.Command(g.Command, &g.Shard)))
 		l.Notef("%s: %s", name, commands[i])
 	}
-	few := slices.MinFunc(gaps, func(a, b record.Gap) int { return cmp.Compare(a.There, b.There) })
-	many := slices.MaxFunc(gaps, func(a, b record.Gap) int { return cmp.Compare(a.There, b.There) })
+	other := slices.IndexFunc(gaps, func(g record.Gap) bool { return g.Plan != gaps[0].Plan })
 	switch {
 	case t.Partial:
 		return nil
-	case few.Plan != many.Plan:
+	case other > 0:
 		return hint.Errorf("merge the shards of each command by themselves, all of them",
-			"there are shards of two commands: %s, and %s", t.Quote(many.Command), t.Quote(few.Command))
+			"there are shards of two commands: %s, and %s", t.Quote(gaps[0].Command), t.Quote(gaps[other].Command))
 	case len(gaps) > 1:
 		return hint.Errorf("their commands are above; --partial merges what there is", "%d of %d shards are missing or not done: %s",
 			len(gaps), gaps[0].Count, strings.Join(names, ", "))

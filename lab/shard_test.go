@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +87,8 @@ func TestReplayedShardsTakeTheSameTime(t *testing.T) {
 }
 
 // Each of three shards of a recorded grid is swept by itself, on two cards. Merged in any order, and again, they have the bytes
-// of one folder, and the tuned table is that of one sweep over all, but for when it was made and by which runs.
+// of one folder, and the entries of the shards' tables. The records of one sweep over all, in three folders, merge into
+// its table.
 func TestMergedShardsHaveTheTableOfOneSweep(t *testing.T) {
 	for _, strategy := range []string{search.Grid, search.Random} {
 		l, devices := newReplay(t, filepath.Join("..", "results", "nvidia-h200", "grids"))
@@ -138,22 +141,58 @@ func TestMergedShardsHaveTheTableOfOneSweep(t *testing.T) {
 		assert.Equal(t, r, records)
 		assert.Equal(t, x, table)
 		id := devices[0].Info().ID
-		want, err := tune.Read(filepath.Join(one, id, tune.FileName))
-		assert.NoError(t, err)
 		got, err := tune.Read(filepath.Join(parts, id, tune.FileName))
 		assert.NoError(t, err)
-		for _, x := range []*tune.TunedTable{want, got} {
-			x.Runs, x.Created, x.Device.UUID = nil, time.Unix(0, 0), ""
-			for i := range x.Entries {
-				x.Entries[i].Run = ""
-			}
+		want := &tune.TunedTable{}
+		for _, folder := range folders {
+			x, err := tune.Read(filepath.Join(folder, id, tune.FileName))
+			assert.NoError(t, err)
+			want.Entries = append(want.Entries, x.Entries...)
 		}
-		gotText, err := got.Text()
+		slices.SortFunc(want.Entries, func(a, b tune.Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
+		assert.Equal(t, len(got.Entries), len(want.Entries))
+		for i := range got.Entries {
+			x, y := got.Entries[i], want.Entries[i]
+			xs, err := json.Marshal(x)
+			assert.NoError(t, err)
+			ys, err := json.Marshal(y)
+			assert.NoError(t, err)
+			assert.Equal(t, string(xs), string(ys), strategy)
+		}
+		// What one sweep over all has recorded, in three folders: they have its table.
+		text := string(assert.File(t, filepath.Join(one, id, record.FileName)))
+		folders = nil
+		for _, mine := range shard.Split(problems, 3) {
+			folder := filepath.Join(t.TempDir(), "part")
+			kept := ""
+			for line := range strings.Lines(text) {
+				if strings.Contains(line, `"kind":"run"`) || slices.ContainsFunc(mine, func(p kernels.Problem) bool {
+					return strings.Contains(line, `"problem":"`+p.String()+`"`)
+				}) {
+					kept += line
+				}
+			}
+			assert.NoError(t, os.MkdirAll(filepath.Join(folder, id), 0o755))
+			assert.Write(t, filepath.Join(folder, id, record.FileName), kept)
+			folders = append(folders, folder)
+		}
+		joined := t.TempDir()
+		_, err = l.Merge(&MergeTask{Folders: folders, Out: joined, Quote: quoted})
 		assert.NoError(t, err)
-		wantText, err := want.Text()
-		assert.NoError(t, err)
-		assert.Equal(t, string(gotText), string(wantText), strategy)
-		// And a sweep over all has nothing left to do there.
+		var tables []string
+		for _, folder := range []string{joined, one} {
+			x, err := tune.Read(filepath.Join(folder, id, tune.FileName))
+			assert.NoError(t, err)
+			x.Created = time.Unix(0, 0)
+			text, err := x.Text()
+			assert.NoError(t, err)
+			tables = append(tables, string(text))
+		}
+		assert.Equal(t, tables[0], tables[1], strategy)
+		// And a grid over all has nothing left to do there.
+		if strategy != search.Grid {
+			continue
+		}
 		again := newSweep(l, devices, parts, strategy, problems, nil)
 		again.Search.Budget.Share = 0.1
 		assert.NoError(t, l.LayOut(again))

@@ -33,6 +33,9 @@ scripts/slurm-nightly.sh
 step 'exports read by kernel_tuner'
 scripts/kt-readers.sh
 
+step 'the job for Kubernetes, by its types'
+(cd sweep/shard/k8stest && go vet ./... && go test -count 1 ./...)
+
 step "models and captures, in PyTorch's and transformers' own modules"
 eval "$(scripts/torch-env.sh)"
 NORMBENCH_REQUIRE_TORCH=1 go test -count 1 -timeout 60m -run 'TestModules|TestCapture|TestPageOfPython' -v ./sweep/models ./cmd/normbench

@@ -102,3 +102,6 @@ func (f *Fold) WriteMerged(runs []*record.Run) error {
 
 // Entries counts the table's entries.
 func (f *Fold) Entries() int { return len(f.table.Entries) }
+
+// Family returns the family that the table is of, "" for all.
+func (f *Fold) Family() string { return f.table.BaseOf }

@@ -63,7 +63,7 @@ map show tuned:results/nvidia-h200/tuned.json --widths 4096,8192
 map export base --widths 4096,8192 --op rmsnorm --pass bwd --format python
 map export base --format cpp --out out/launch.hpp
 merge out/tuned.json results/nvidia-h200/tuned.json --out out/both.json
-merge tuned.json --out tuned.json
+merge out
 explain 4096x8192
 explain rmsnorm/bwd/64x1024/bf16 --measure
 explain rmsnorm/bwd/4096x8192/bf16 --device b200

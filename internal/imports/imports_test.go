@@ -118,6 +118,8 @@ var homes = map[string][]string{
 	"github.com/ebitengine/purego":      {"internal/nvlib"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/devices/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
+	"k8s.io/api":                        {"sweep/shard/k8stest"},
+	"sigs.k8s.io/yaml":                  {"sweep/shard/k8stest"},
 	"github.com/expr-lang/expr":         {"kernels/families/manifest"},
 	"go.yaml.in/yaml/v4":                {"internal/yamldoc", "cmd/normbench/ci_test.go", "kernels/families/manifest/form_test.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},

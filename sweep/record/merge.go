@@ -518,7 +518,6 @@ type Gap struct {
 	Command []string // of another shard, or of this one before it ended
 	Done    int      // problems that are there; of a grid, variants
 	Of      int      // 0 where nothing of the shard is there
-	There   int      // shards of the command that are there
 }
 
 // Gaps lists the shards that are not there, or not to their end. Of a sweep's shards all must be there, unless those that
@@ -573,12 +572,12 @@ func (u *Union) Gaps() (gaps []Gap) {
 			case x == nil && there < list[0].All:
 				s := list[0].Shard
 				s.Index, s.Problems = i, 0
-				gaps = append(gaps, Gap{Shard: s, Command: list[0].command, There: len(list)})
+				gaps = append(gaps, Gap{Shard: s, Command: list[0].command})
 			case x == nil:
 			case x.grid && len(x.done) < x.Variants:
-				gaps = append(gaps, Gap{x.Shard, x.command, len(x.done), x.Variants, len(list)})
+				gaps = append(gaps, Gap{x.Shard, x.command, len(x.done), x.Variants})
 			case !x.grid && len(x.done) < x.Problems:
-				gaps = append(gaps, Gap{x.Shard, x.command, len(x.done), x.Problems, len(list)})
+				gaps = append(gaps, Gap{x.Shard, x.command, len(x.done), x.Problems})
 			}
 		}
 	}
