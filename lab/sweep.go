@@ -41,7 +41,7 @@ type SweepTask struct {
 	Tasks    []sweep.Task
 	Variants int
 	parts    []*part
-	saved    string // the file of its records
+	Saved    string // the file of its records, once it is open
 }
 
 // A part is what a sweep finds for one tuned table: that of a family, or the device's.
@@ -285,7 +285,7 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 		return nil, err
 	}
 	defer w.Close()
-	s.saved = w.Path()
+	s.Saved = w.Path()
 	if o.Search != nil {
 		unit, pr, total = "problems", o.Search.Final.Protocol, len(s.Tasks)
 	}
@@ -391,7 +391,7 @@ func (l *Lab) conclude(s *SweepTask, cut bool) (*SweepResult, error) {
 			}
 		})
 		if lost != nil {
-			found.Lost = cmp.Or(found.Lost, Exit(ExitTrouble, withRecords(lost, s.saved)))
+			found.Lost = cmp.Or(found.Lost, Exit(ExitTrouble, withRecords(lost, s.Saved)))
 		}
 		if c != nil {
 			found.Found = append(found.Found, c)

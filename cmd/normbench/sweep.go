@@ -102,6 +102,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	kinds, err := sweepKinds(e, cfg, s)
 	found, lost := []*report.Comparison(nil), error(nil)
 	for _, k := range kinds {
+		e.Saved = cmp.Or(e.Saved, k.Saved)
 		if k.result != nil {
 			found, lost = append(found, k.result.Found...), cmp.Or(lost, k.result.Lost)
 		}

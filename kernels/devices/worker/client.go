@@ -76,6 +76,8 @@ const troubleHelp = "the worker says so itself: mend it there, or leave it out; 
 
 const sameHelp = "install the same normbench on both sides"
 
+const sameKernelsHelp = "install the same normbench on both sides; give both the same --kernels"
+
 // Start starts the worker and reads its device info. The error is one line:
 // what could not be started, or what the worker says is wrong.
 func Start(ctx context.Context, o ClientOptions) (*Client, error) {
@@ -145,7 +147,7 @@ func (c *Client) checkProgram(h *hello) error {
 	case ours && mine.Version != "" && h.Version != mine.Version:
 		return hint.Errorf(sameHelp, "%s is %s, and this is normbench %s", c, its, mine.Version)
 	case ours && h.Kernels != mine.Kernels:
-		return hint.Errorf(sameHelp, "%s is %s with other kernels (%s) than this one (%s)", c, its, h.Kernels,
+		return hint.Errorf(sameKernelsHelp, "%s is %s with other kernels (%s) than this one (%s)", c, its, h.Kernels,
 			mine.Kernels)
 	}
 	return nil
