@@ -140,7 +140,12 @@ grep -E 'CANCELLED|Force Terminated|aborted' workers.out | head -n 1 || fail 'no
 left() { [ -z "$(squeue -h -o %i)" ]; }
 until_ 60 'the end of all jobs' left
 
+echo 'slurm: the merge of the shards, and the job that is printed, read by sbatch'
+normbench merge shards --out merged || fail 'the merge'
 normbench merge shards/shard-*/*/tuned.json --out merged.json
+# The nodes have two cores.
+$sweep --device cpu --emit slurm --shards 8 --out shards >job.sh
+sh job.sh --test-only --cpus-per-task=1 --mem=0 || fail 'the job that is printed'
 python3 - "$dir" <<'EOF'
 import glob, json, sys
 
@@ -163,7 +168,7 @@ def measured(pattern):
     return found
 
 one = measured("one/*/records.jsonl")
-for name, pattern in ("shards", "shards/*/*/records.jsonl"), ("workers of srun", "workers/*/records.jsonl"):
+for name, pattern in ("shards", "shards/*/*/records.jsonl"), ("merge", "merged/*/records.jsonl"), ("workers of srun", "workers/*/records.jsonl"):
     got = measured(pattern)
     assert set(got) == set(one), f"{name}: missing {set(one) - set(got)}, beyond {set(got) - set(one)}"
     differ = [k for k in one if got[k] != one[k]]
@@ -171,5 +176,6 @@ for name, pattern in ("shards", "shards/*/*/records.jsonl"), ("workers of srun",
     print(f"slurm: {name}: {len({k[0] for k in got})} problems, {len(got)} variants, each once, with the checks of one sweep")
 problems = lambda path: sorted(e["problem"] for e in json.load(open(path))["entries"])
 assert problems("merged.json") == problems(glob.glob("one/*/tuned.json")[0]), "the merged table has other problems"
+assert problems(glob.glob("merged/*/tuned.json")[0]) == problems("merged.json"), "the table of the merged records has other problems"
 EOF
 echo 'slurm: passed'
