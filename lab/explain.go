@@ -94,8 +94,8 @@ func planTexts(plan kernels.Plan) (line, launches, scratch string, err error) {
 		string(buffers), cmp.Or(err, bad)
 }
 
-// shapeProblems are those that a shape means: itself, or one of each op and pass, and of the ops
-// that the table's map has. Of a family they are those that it serves.
+// shapeProblems parses the problems that a text means. A full problem is itself. One shape is a problem of each
+// pass of each default op, and of the ops that the table's map has; with --family, those that the family serves.
 func shapeProblems(t *ref.TunedBook, r *kernels.Registry, text string) ([]kernels.Problem, error) {
 	if strings.Contains(text, "/") {
 		p, err := kernels.ParseProblem(text)
@@ -105,14 +105,14 @@ func shapeProblems(t *ref.TunedBook, r *kernels.Registry, text string) ([]kernel
 	if err != nil {
 		return nil, err
 	}
+	if r.BaseOf != "" { // --family
+		return familyProblems(r, list[0])
+	}
 	var ops []string
 	for _, op := range kernels.Ops() {
 		if op.Default || t.Book != nil && t.Book.Map.Has(func(c launchmap.Class) bool { return c.Op == op.Op }) {
 			ops = append(ops, string(op.Op))
 		}
-	}
-	if r.BaseOf != "" {
-		return familyProblems(r, list[0])
 	}
 	return (&shapes.Selection{Op: strings.Join(ops, ",")}).LayOut(list[0])
 }

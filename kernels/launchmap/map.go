@@ -221,7 +221,8 @@ func (r *Raster) Set(line, cell int, v kernels.Variant, evidence byte) {
 	l.Evidence = l.Evidence[:cell] + string(evidence) + l.Evidence[cell+1:]
 }
 
-// Clear removes the answers of all cells.
+// Clear removes the answers of all cells, and their evidence. A line is a band of columns, with a cell for each
+// band of rows.
 func (r *Raster) Clear() {
 	empty := strings.Repeat(string(Nothing), len(r.Rows))
 	for i := range r.Lines {

@@ -114,7 +114,8 @@ func (c *FastestChooser) Choose(ctx context.Context, s *sweep.Session, vs []kern
 	return v, err
 }
 
-// reportPeers tells how fast the peers of a problem are, and counts those that died.
+// reportPeers prints how fast the peers of a problem are, and counts those that timed out or crashed. A peer that
+// did so maxDeaths times is asked no more.
 func (c *FastestChooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 	var text []string
 	for _, a := range arms {
@@ -127,7 +128,8 @@ func (c *FastestChooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 			text = append(text, name+" "+console.OneLine(f.Error()))
 		}
 		if f != nil && (f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash) {
-			if c.deaths[name]++; c.deaths[name] == maxDeaths {
+			c.deaths[name]++
+			if c.deaths[name] == maxDeaths {
 				c.Notef("no more of peer %s: %s", name, console.OneLine(f.Error()))
 			}
 		}

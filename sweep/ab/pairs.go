@@ -13,8 +13,8 @@ import (
 	"normbench/sweep"
 )
 
-// Pairs are the problems that both operands have a variant for; with changed those of which it
-// differs.
+// Pairs selects the problems for which both operands have variants, and with changed only those where these
+// differ. It prints what it left out; that no problem is left is an error.
 func Pairs(out *console.Console, operands []sweep.Operand, ps []kernels.Problem, info kernels.DeviceInfo,
 	changed bool) (pairs []Pair, err error) {
 	var missing []error

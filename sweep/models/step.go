@@ -50,7 +50,7 @@ func Problems(steps []Step) (ps []kernels.Problem) {
 func (m *Model) Size() (layers, hidden, calls int64) {
 	s, err := m.Step(StepQuery{Tokens: 1, TP: 1, SP: 1, Passes: []kernels.Pass{kernels.Fwd}})
 	if err != nil {
-		return 0, 0, 0 // Catalog.model has asked before
+		return 0, 0, 0 // never: Catalog.model has laid out this step already
 	}
 	for _, c := range s.Calls {
 		calls += int64(c.Count)

@@ -69,11 +69,11 @@ type Effort struct {
 	Configs  int     // variants tried, failed ones included
 }
 
-// Allow computes what a search of one problem may use. It divides what the budget has left after spent
-// among the problems still to come, this one included, by their numbers of variants. So what one problem
-// leaves goes to those after it.
-func (b Budget) Allow(variants, toCome int, spent Effort) Effort {
-	share := float64(variants) / float64(max(toCome, variants, 1))
+// Allow computes what a search of one problem with so many variants may use. It divides what the budget has left
+// after spent by numbers of variants: left is those of all problems still to come, this one included. So what
+// one problem leaves goes to those after it. Without a budget nothing limits it: the zero Effort.
+func (b Budget) Allow(variants, left int, spent Effort) Effort {
+	share := float64(variants) / float64(max(left, variants, 1))
 	part := func(total, used int) int {
 		return max(int(math.Ceil(float64(total-used)*share)), 1)
 	}

@@ -136,14 +136,17 @@ func (s *spreader) of(p kernels.Problem, plan *kernels.Plan) (x spreadCheck) {
 	return x
 }
 
-// gain is how much a check meets that no other has. A value that is met for the first time counts as much
-// as all pairs of it.
+// newValue is what a value that no check had so far counts: about as much as its pairs with all others.
+const newValue = 20
+
+// gain counts per launch what a check covers and no chosen one does: values of macros, and pairs of them. In
+// pairs, a value stands for itself where it is paired with itself.
 func (s *spreader) gain(x *spreadCheck) (n int) {
 	for _, pair := range x.pairs {
 		switch {
 		case s.met[pair]:
 		case pair>>32 == pair&0xffffffff:
-			n += 20
+			n += newValue
 		default:
 			n++
 		}

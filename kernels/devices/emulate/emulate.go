@@ -288,18 +288,18 @@ func (e *Emulator) spaceFor(err error, out string) error {
 	return err
 }
 
-// exitFound is how a program ends that has said what is wrong with the kernel.
-const exitFound = 3
+// exitFault is the exit code of a program that found a fault of the kernel, and said which.
+const exitFault = 3
 
 // Run does one launch with the sources of r on mem, which has a buffer for each name among
-// its arguments. Backward, the last CTA comes first.
+// its arguments. With lastFirst CTAs run from the last to the first.
 func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Launch,
-	mem map[string]*kernels.Memory, backward bool) error {
+	mem map[string]*kernels.Memory, lastFirst bool) error {
 	program, err := e.build(ctx, r, l)
 	if err != nil {
 		return err
 	}
-	in, names, err := input(l, mem, backward)
+	in, names, err := input(l, mem, lastFirst)
 	if err != nil {
 		return err
 	}
@@ -313,7 +313,7 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 		switch {
 		case errs.Len() == 0: // a signal ended it
 			return fmt.Errorf("%s: %w", l.Entry, err)
-		case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitFound:
+		case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitFault:
 			return fmt.Errorf("%s: %s", l.Entry, oneLine(errs.String()))
 		}
 		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
@@ -327,7 +327,7 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 }
 
 // input is what the program of a launch reads, with the names of its buffers in their order.
-func input(l *kernels.Launch, mem map[string]*kernels.Memory, backward bool) (*bytes.Buffer, []string,
+func input(l *kernels.Launch, mem map[string]*kernels.Memory, lastFirst bool) (*bytes.Buffer, []string,
 	error) {
 	together := max(l.Cluster, 1)
 	if l.Resident {
@@ -336,7 +336,7 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory, backward bool) (*b
 	in := &bytes.Buffer{}
 	put := func(v any) { _ = binary.Write(in, binary.LittleEndian, v) } // a Buffer takes all
 	order := 0
-	if backward {
+	if lastFirst {
 		order = 1
 	}
 	block := l.Threads()

@@ -131,7 +131,8 @@ func WithReduce(p kernels.Problem, c kernels.Config, ctas int64, k1 ...kernels.L
 // ReduceSource is the file of k2.
 const ReduceSource = "reduce.cu"
 
-// ReduceLaunch makes the launch of k2 over the partial rows of so many CTAs.
+// ReduceLaunch makes the launch of k2, which sums the partial rows that ctas CTAs of k1 wrote into dw and db.
+// Where the knobs of its tile are 0, a rule computes the tile.
 func ReduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launch {
 	vec := reduceVector(p)
 	cols, rows, warps := int64(c.Get(kernels.ReduceCols)), int64(c.Get(kernels.ReduceRows)),
