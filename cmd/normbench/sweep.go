@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -221,8 +222,38 @@ func emitSweep(e *env, cfg *sweepConfig) error {
 		words = append(words, "--device", "cuda")
 	}
 	j.Command, j.Out, j.GPU, j.Quote = words, cfg.out, !onCPU, quoteWords
+	j.Merge, j.Program = []string{"normbench", "merge"}, "normbench"
+	if cfg.kernels != "" { // the merged table has no entry of kernels that merge does not know
+		j.Merge = append(j.Merge, "--kernels", cfg.kernels)
+	}
+	if strings.ContainsRune(os.Args[0], filepath.Separator) { // it need not be on the PATH
+		if j.Program, err = os.Executable(); err != nil {
+			return err
+		}
+	}
+	j.Files = cfg.filesRead()
 	_, err = io.WriteString(e.out, j.Emit(cfg.emit))
 	return err
+}
+
+// filesRead lists the files and folders that the flags name, and that a sweep on another host needs too.
+func (cfg *sweepConfig) filesRead() (files []string) {
+	names := append([]string{cfg.kernels, cfg.Model}, cfg.include.Value()...)
+	names = append(names, strings.Split(cfg.Shapes, ",")...)
+	for _, ref := range cfg.search.Keep { // such as tuned:FILE
+		_, file, _ := strings.Cut(ref, ":")
+		names = append(names, file)
+	}
+	if strings.ContainsRune(cfg.python, filepath.Separator) { // else it is on the PATH
+		names = append(names, cfg.python)
+	}
+	for _, name := range names {
+		name, _, _ = strings.Cut(name, "#")
+		if _, err := os.Stat(name); err == nil && !slices.Contains(files, name) {
+			files = append(files, name)
+		}
+	}
+	return files
 }
 
 // nextOf returns what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep

@@ -15,8 +15,13 @@ func Formats() []string { return []string{"slurm", "k8s"} }
 // A BatchJob is a sweep in shards for a scheduler.
 type BatchJob struct {
 	Command []string // of the sweep, without --shard and --out
+	Merge   []string // of the merge, without its folder
 	Out     string   // folder of the results, which all machines see
-	Shards  int
+	// Program is how a node of Slurm finds normbench. In an image it is on the PATH.
+	Program string
+	// Files are those that the command reads, besides normbench's own.
+	Files  []string
+	Shards int
 	// Longest is what the longest shard is predicted to take on a large GPU.
 	Longest time.Duration
 	GPU     bool
@@ -61,9 +66,16 @@ func (j *BatchJob) Emit(format string) string {
 	return j.slurm()
 }
 
-func (j *BatchJob) title(run string) string {
-	return fmt.Sprintf("# %d shards of a sweep, and their merge. The longest shard is predicted to take %s on a large GPU.\n# %s\n",
-		j.Shards, j.Longest.Round(time.Second), run)
+// title is the comment at a job's head, with what to do with it, a line each.
+func (j *BatchJob) title(todo ...string) string {
+	lines := append([]string{fmt.Sprintf("%d shards of a sweep, and their merge. The longest shard is predicted to take %s on a large GPU.",
+		j.Shards, j.Longest.Round(time.Second))}, todo...)
+	return "# " + strings.Join(lines, "\n# ") + "\n"
+}
+
+// with puts arguments behind a command's words.
+func with(command []string, args ...string) []string {
+	return append(append([]string{}, command...), args...)
 }
 
 // slurm writes a script that submits an array and, behind it, the merge of what it made.
@@ -72,8 +84,12 @@ func (j *BatchJob) slurm() string {
 	if j.GPU {
 		gres = "#SBATCH --gres=gpu:1\n"
 	}
-	sweep := j.Quote(append(append([]string{}, j.Command...), "--out", j.Out))
-	return "#!/bin/sh\n" + j.title("Submit it with `sh FILE`, and options of sbatch behind that, such as --partition=gpu.") +
+	run := func(command []string, args ...string) string {
+		return j.Quote(with(append([]string{j.Program}, command[1:]...), args...))
+	}
+	return "#!/bin/sh\n" + j.title("Submit it with `sh FILE`, in the folder from which its paths start, which all nodes see.",
+		"Options of sbatch for both jobs stand behind FILE, such as --partition=gpu. For one of them, edit its lines:",
+		"--array=1-8%4 runs four shards at a time.") +
 		fmt.Sprintf(`set -eu
 array=$(sbatch --parsable "$@" <<'END'
 #!/bin/sh
@@ -99,9 +115,9 @@ sbatch "$@" ${array:+--dependency=afterany:${array%%%%;*}} <<'END'
 #SBATCH --mem=2G
 #SBATCH --time=30
 #SBATCH --output=normbench-merge-%%j.log
-exec normbench merge %s
+exec %s
 END
-`, j.Shards, gres, shardCores, shardMemory, int(j.limit().Minutes()), sweep, j.Shards, j.Quote([]string{j.Out}))
+`, j.Shards, gres, shardCores, shardMemory, int(j.limit().Minutes()), run(j.Command, "--out", j.Out), j.Shards, run(j.Merge, j.Out))
 }
 
 // kubernetes writes an Indexed Job, and a Job that merges what it made once all is there, on one volume.
@@ -118,15 +134,24 @@ func (j *BatchJob) kubernetes() string {
 	// A Job waits for no other: this one tries until all shards are done, for as long as they take one after the other.
 	const pause = 30 * time.Second
 	tries := max(int(time.Duration(j.Shards)*j.limit()/pause), 1)
-	merge := fmt.Sprintf("n=0; until normbench merge %s; do n=$((n+1)); if [ $n -ge %d ]; then exec normbench merge --partial %s; fi; "+
-		"sleep %d; done", folder, tries, folder, int(pause.Seconds()))
-	return j.title("Fill in IMAGE, one that has normbench and a shell, and the volume's class; then `kubectl create -f FILE`.") +
+	merge := fmt.Sprintf("n=0; until %s; do n=$((n+1)); if [ $n -ge %d ]; then exec %s; fi; sleep %d; done",
+		j.Quote(with(j.Merge, folder)), tries, j.Quote(with(j.Merge, "--partial", folder)), int(pause.Seconds()))
+	image := "normbench and a shell"
+	if j.GPU {
+		image = "normbench, NVRTC and a shell"
+	}
+	if len(j.Files) > 0 {
+		image += ", and in its working folder " + strings.Join(j.Files, ", ")
+	}
+	return j.title("Fill in IMAGE, twice: one that has "+image+".",
+		"The volume must be one that several nodes write. Then `kubectl create -f FILE`.") +
 		fmt.Sprintf(`apiVersion: v1
 kind: PersistentVolumeClaim
 metadata:
   name: normbench
 spec:
   accessModes: [ReadWriteMany]
+  # storageClassName: such as one of NFS, CephFS or EFS; without it, what the cluster has as default
   resources:
     requests:
       storage: 10Gi
@@ -187,6 +212,6 @@ spec:
       - name: results
         persistentVolumeClaim:
           claimName: normbench
-`, j.Shards, int(j.limit().Seconds()), list(append(append([]string{}, j.Command...), "--out", folder)...), gpu, shardCores,
+`, j.Shards, int(j.limit().Seconds()), list(with(j.Command, "--out", folder)...), gpu, shardCores,
 			shardMemory, folder, list("/bin/sh", "-c", merge))
 }

@@ -12,7 +12,9 @@ import (
 // The jobs of a sweep of all problems, as they are printed. k8stest decodes the one for Kubernetes by its types.
 func TestEmittedJobs(t *testing.T) {
 	j := NewBatchJob(defaults(t), 8, 1, 0)
-	j.Command, j.Out = []string{"normbench", "sweep", "--device", "cuda", "--knob", "ctas=1,2"}, "out/my sweep"
+	j.Command, j.Out = []string{"normbench", "sweep", "--device", "cuda", "--knob", "ctas=1,2", "--kernels", "my kernels"}, "out/my sweep"
+	j.Merge, j.Program = []string{"normbench", "merge", "--kernels", "my kernels"}, "/opt/normbench"
+	j.Files = []string{"my kernels"}
 	j.Quote = func(words []string) string {
 		for i, w := range words {
 			if strings.Contains(w, " ") {
