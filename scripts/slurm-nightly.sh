@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # A sweep on a real Slurm: four nodes with two GPUs each, all on this host, which has none; the cpu device measures.
-# An array of eight shards, of which one is killed and one requeued, on nodes of which one is drained and one goes
-# down. Then the same sweep by workers that srun starts, of which one is killed. Both must measure what one sweep
-# measures: nothing lost, nothing twice. It is skipped, with the reason, where Slurm's packages cannot be had.
+# The job that `sweep --emit slurm` prints: an array of eight shards, of which one is killed and one requeued, on nodes
+# of which one is drained and one goes down, and the merge behind it, which names the shard that is missing. Submitted
+# again it measures that shard, and merges. Then the same sweep by workers that srun starts, of which one is killed.
+# All must have measured what one sweep measures: nothing lost, nothing twice. It is skipped, with the reason, where
+# Slurm's packages cannot be had.
 # SAMPLES says how many samples a variant has: of fewer the sweep takes less time, and is harder to stop on its way.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +15,7 @@ skip() {
 }
 fail() {
 	echo "slurm: error: $*" >&2
-	tail -n 20 "$dir"/log/*.log "$dir"/*.out >&2 || true
+	tail -n 20 "$dir"/log/*.log "$dir"/*.out "$dir"/normbench-*.log >&2 || true
 	exit 1
 }
 [ "$(id -u)" = 0 ] || skip 'slurmd needs root'
@@ -61,13 +63,13 @@ SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
-ReturnToService=2
+ReturnToService=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 GresTypes=gpu
 KillWait=5
-NodeName=n[1-4] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + 4))] CPUs=4 Gres=gpu:2
+NodeName=n[1-4] NodeHostname=$host NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + 4))] CPUs=16 RealMemory=64000 Gres=gpu:2
 PartitionName=all Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP
 EOF
 echo "NodeName=n[1-4] Name=gpu File=$dir/gpu[0-1]" >"$dir/etc/gres.conf"
@@ -97,38 +99,56 @@ sweep='normbench sweep --shapes 8x64,3x33,16x512,5x40,32x256,64x128,20x700,9x100
 echo 'slurm: the sweep of one machine'
 $sweep --device cpu --out one >one.txt 2>one.out || fail 'the sweep of one machine'
 
-echo 'slurm: an array of eight shards; a node drained, one down, a shard killed, one requeued'
-cat >array.sh <<EOF
-#!/bin/sh
-#SBATCH --array=0-7 --gres=gpu:1 --requeue --open-mode=append --output=shard-%a.out
-exec $sweep --device cpu --out shards
-EOF
-job=$(sbatch --parsable array.sh)
+echo 'slurm: the printed job, an array of eight shards and their merge; a node drained, one down, a shard killed, one requeued'
+$sweep --device cpu --emit slurm --shards 8 --out shards >job.sh
+sh job.sh --gres=gpu:1 --test-only >test-only.out 2>&1 || fail 'sbatch does not take the printed job'
+[ "$(grep -c 'to start at' test-only.out)" = 2 ] || fail 'the printed job has not two parts'
+submit() { # the printed job: its array, and its merge
+	sh job.sh --gres=gpu:1 >submit.out 2>&1 || fail 'the printed job cannot be submitted'
+	merge=$(grep -oE '[0-9]+$' submit.out | tail -n 1)
+	array=$(squeue -h -j "$merge" -o %E | grep -oE '[0-9]+' | head -n 1)
+	[ -n "$array" ] || fail 'the merge waits for no array'
+}
+submit
 records() { [ "$(cat shards/shard-$1-of-8/*/records.jsonl | grep -c '"kind":"record"')" -ge 3 ]; }
 for shard in 3 4 6; do until_ 120 "records of shard $shard" records $shard; done
-task() { squeue -h -r -j "${job}_$1" -o "$2"; }
+task() { squeue -h -r -j "${array}_$1" -o "$2"; }
 # A drained node keeps its jobs and gets no others.
-drained=$(task 3 %N)
+drained=$(task 4 %N)
 scontrol update nodename="$drained" state=drain reason=nightly
-scancel --signal=KILL "${job}_2" --batch || true
-scancel --signal=KILL "${job}_2"
-scontrol requeue "${job}_3"
-scontrol update jobid="${job}_3" starttime=now || true
-down=$(task 5 %N)
+scancel --signal=KILL "${array}_3" --batch || true
+scancel --signal=KILL "${array}_3" 2>/dev/null || true
+scontrol requeue "${array}_4"
+scontrol update jobid="${array}_4" starttime=now || true
+down=$(task 6 %N)
 [ -z "$down" ] || [ "$down" = "$drained" ] || scontrol update nodename="$down" state=down reason=nightly
-gone() { [ -z "$(squeue -h -r -j "${job}_2" -t running -o %i)" ]; }
+gone() { [ -z "$(squeue -h -r -j "${array}_3" -t running -o %i)" ]; }
 until_ 60 'the end of the killed shard' gone
-[ -z "$down" ] || scontrol update nodename="$down" state=resume || true
-release() { # what was requeued may start now, and not in two minutes
-	for id in $(squeue -h -r -t pending -o %A); do scontrol update jobid="$id" starttime=now; done
-	[ -z "$(squeue -h -r -j "$job" -o %i)" ]
+# The node stays down: one that comes back before its jobs have ended refuses them ("Duplicate jobid").
+finished() { # what was requeued may start now, and not in two minutes
+	for id in $(squeue -h -r -t pending -j "$array" -o %A); do scontrol update jobid="$id" starttime=now; done
+	[ -z "$(squeue -h -r -o %i)" ]
 }
-until_ 300 'the end of the array' release
-grep -h 'interrupted' shard-*.out || true
-# The killed shard is missing; the command that makes it goes on from its records.
-sbatch --wait --gres=gpu:1 --output=shard-2.out --open-mode=append --wrap "exec $sweep --device cpu --out shards --shard 3/8" >/dev/null || fail 'the killed shard, again'
-grep -h 'there already' shard-2.out | tail -n 1
+until_ 300 'the end of the array and of its merge' finished
+grep -h 'interrupted' normbench-"$array"_*.log || fail 'no shard was requeued'
 for n in 1 2 3 4; do scontrol update nodename=n$n state=resume 2>/dev/null || true; done
+# The merge names the shard that was killed, with the command that makes it, and writes nothing.
+grep -h -A 1 'error: shard 3/8 ' "normbench-merge-$merge.log" || fail 'the merge misses no shard'
+grep -q -- '--shard 3/8. makes it' "normbench-merge-$merge.log" || fail 'the merge does not say how the shard is made'
+[ -z "$(ls shards/*/records.jsonl 2>/dev/null)" ] || fail 'shards were merged of which one is missing'
+
+echo 'slurm: the same job again, which measures what is missing, and merges'
+killed=$array
+submit
+[ "$array" != "$killed" ] || fail 'the same array'
+until_ 300 'the end of the array and of its merge, again' finished
+grep -h 'there already' "normbench-${array}_3.log" || fail 'the killed shard did not go on from its records'
+grep -h ' merged into ' "normbench-merge-$merge.log" || fail 'nothing was merged'
+# The folders of the shards, named one by one and the other way round, become the same bytes.
+normbench merge $(ls -d shards/shard-* | sort -r) --out merged 2>merged.out || fail 'the merge of folders'
+for file in $(cd merged && find . -name records.jsonl -o -name tuned.json); do
+	cmp "merged/$file" "shards/$file" || fail "merged in another order, $file is another"
+done
 
 echo 'slurm: the same by four workers of srun, of which one is killed'
 $sweep --out workers --worker "4:srun -n1 -c1 --gres=gpu:1 --unbuffered normbench worker --device cpu" >workers.txt 2>workers.out & sweeping=$!
@@ -140,14 +160,8 @@ grep -E 'CANCELLED|Force Terminated|aborted' workers.out | head -n 1 || fail 'no
 left() { [ -z "$(squeue -h -o %i)" ]; }
 until_ 60 'the end of all jobs' left
 
-echo 'slurm: the merge of the shards, and the job that is printed, read by sbatch'
-normbench merge shards --out merged || fail 'the merge'
-normbench merge shards/shard-*/*/tuned.json --out merged.json
-# The nodes have two cores.
-$sweep --device cpu --emit slurm --shards 8 --out shards >job.sh
-sh job.sh --test-only --cpus-per-task=1 --mem=0 || fail 'the job that is printed'
-python3 - "$dir" <<'EOF'
-import glob, json, sys
+python3 - <<'EOF'
+import glob, json
 
 def measured(pattern):
     """What records of a sweep say, but for their times."""
@@ -167,15 +181,32 @@ def measured(pattern):
     assert not twice, f"{pattern}: measured twice: {twice}"
     return found
 
+def table(pattern):
+    """What a tuned table says of each problem, but for times and what won by them."""
+    [path] = glob.glob(pattern)
+    t = json.load(open(path))
+    found = {e["problem"]: (e["variants"], e["base"]["family"], e["base"]["config"], e["samples"]) for e in t["entries"]}
+    assert len(found) == len(t["entries"]), f"{path}: a problem twice"
+    return found, t["schema"], t["device"], t["protocol"]
+
+def same(name, got, want):
+    assert set(got) == set(want), f"{name}: missing {set(want) - set(got)}, beyond {set(got) - set(want)}"
+    differ = [k for k in want if got[k] != want[k]]
+    assert not differ, f"{name}: {differ[0]}: {got[differ[0]]}, want {want[differ[0]]}"
+
 one = measured("one/*/records.jsonl")
-for name, pattern in ("shards", "shards/*/*/records.jsonl"), ("merge", "merged/*/records.jsonl"), ("workers of srun", "workers/*/records.jsonl"):
-    got = measured(pattern)
-    assert set(got) == set(one), f"{name}: missing {set(one) - set(got)}, beyond {set(got) - set(one)}"
-    differ = [k for k in one if got[k] != one[k]]
-    assert not differ, f"{name}: {differ[0]}: {got[differ[0]]}, want {one[differ[0]]}"
-    print(f"slurm: {name}: {len({k[0] for k in got})} problems, {len(got)} variants, each once, with the checks of one sweep")
-problems = lambda path: sorted(e["problem"] for e in json.load(open(path))["entries"])
-assert problems("merged.json") == problems(glob.glob("one/*/tuned.json")[0]), "the merged table has other problems"
-assert problems(glob.glob("merged/*/tuned.json")[0]) == problems("merged.json"), "the table of the merged records has other problems"
+entries, *head = table("one/*/tuned.json")
+for name, records, tuned in (("shards", "shards/shard-*/*/records.jsonl", None),
+                             ("their merge", "shards/[!s]*/records.jsonl", "shards/[!s]*/tuned.json"),
+                             ("workers of srun", "workers/*/records.jsonl", "workers/*/tuned.json")):
+    got = measured(records)
+    same(name, got, one)
+    said = "each once, with the checks of one sweep"
+    if tuned:
+        its, *about = table(tuned)
+        same(name + ", tuned table", its, entries)
+        assert about == head, f"{name}: {about}, want {head}"
+        said += f"; a table of {len(its)} problems, with the bases and counts of variants of one sweep"
+    print(f"slurm: {name}: {len({k[0] for k in got})} problems, {len(got)} variants, {said}")
 EOF
 echo 'slurm: passed'
