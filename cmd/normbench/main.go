@@ -49,8 +49,9 @@ const (
 // An env is what a command runs in.
 type env struct {
 	*lab.Lab
-	stdin io.Reader
-	out   *report.Screen // standard output
+	program string // as it was called
+	stdin   io.Reader
+	out     *report.Screen // standard output
 }
 
 // run is the program. It returns its exit code.
@@ -63,7 +64,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	c := console.New(ctx, stdout, stderr)
-	e := &env{stdin: stdin, out: &report.Screen{Writer: c.Out, Tool: version()}}
+	e := &env{program: args[0], stdin: stdin, out: &report.Screen{Writer: c.Out, Tool: version()}}
 	e.Lab = lab.New(ctx, c, r, func() {
 		c.Sayf("interrupted")
 		os.Exit(exitSignal)

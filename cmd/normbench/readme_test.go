@@ -285,7 +285,7 @@ func isMap(words []string, name string) bool {
 func checkOutputs(t *testing.T, words []string) {
 	t.Helper()
 	if words[0] == "sweep" || isMap(words, "learn") {
-		assert.That(t, slices.Contains(words, "--out") || slices.Contains(words, "--dry-run"),
+		assert.That(t, slices.Contains(words, "--out") || slices.Contains(words, "--dry-run") || slices.Contains(words, "--emit"),
 			"%s writes to results: it lacks --out", strings.Join(words, " "))
 	}
 	for i, w := range words[:len(words)-1] {

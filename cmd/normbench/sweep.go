@@ -226,7 +226,7 @@ func emitSweep(e *env, cfg *sweepConfig) error {
 	if cfg.kernels != "" { // the merged table has no entry of kernels that merge does not know
 		j.Merge = append(j.Merge, "--kernels", cfg.kernels)
 	}
-	if strings.ContainsRune(os.Args[0], filepath.Separator) { // it need not be on the PATH
+	if strings.ContainsRune(e.program, filepath.Separator) { // it need not be on the PATH
 		if j.Program, err = os.Executable(); err != nil {
 			return err
 		}
