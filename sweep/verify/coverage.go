@@ -11,28 +11,32 @@ import (
 	"normbench/sweep/shapes"
 )
 
-// coverage is which shapes a verify has checked of those asked for, for each operand that was named and
-// each family of the user's, by op and pass.
+// coverage is what a verify has checked of the problems asked for, for each operand that was named and
+// each family of the user's.
 type coverage struct {
 	operands []sweep.Operand
-	checked  map[coveredShape]bool
-	refused  map[coveredShape]string
+	checked  map[askedProblem]bool
+	refused  map[askedProblem]string
 }
 
-type coveredShape struct {
-	ref  string
-	op   kernels.Op
-	pass kernels.Pass
-	m, n int64
+// An askedProblem is a problem whose shape was typed, or a shape of a group with its op and pass: of a group's
+// types and options one is enough.
+type askedProblem struct {
+	ref     string
+	problem kernels.Problem
 }
 
-func coverShape(r sweep.Operand, p kernels.Problem) coveredShape {
-	return coveredShape{r.Text, p.Op, p.Pass, p.M, p.N}
+// asked returns the problem itself if its shape was typed, else without its types and options.
+func (c *run) asked(p kernels.Problem) kernels.Problem {
+	if c.isTyped(p.M, p.N) {
+		return p
+	}
+	return kernels.Problem{Op: p.Op, Pass: p.Pass, M: p.M, N: p.N}
 }
 
 // newCoverage is of nothing yet; without operands it is of the guests.
 func (c *run) newCoverage(guests []*kernels.Family) *coverage {
-	s := &coverage{operands: c.operands, checked: map[coveredShape]bool{}, refused: map[coveredShape]string{}}
+	s := &coverage{operands: c.operands, checked: map[askedProblem]bool{}, refused: map[askedProblem]string{}}
 	if len(c.operands) == 0 {
 		for _, f := range guests {
 			s.operands = append(s.operands, c.withFallback(sweep.FamilyOperand(c.Registry, f.Name)))
@@ -52,36 +56,35 @@ func (c *run) noteRan(refs []sweep.Operand, info kernels.DeviceInfo) {
 		for _, p := range c.Problems {
 			vs, err := r.Variants(p, info)
 			if len(vs) > 0 {
-				c.seen.add(r, p)
+				c.seen.add(r, c.asked(p))
 			}
-			c.seen.refuse(r, p, err)
+			c.seen.refuse(r, c.asked(p), err)
 		}
 	}
 }
 
-func (s *coverage) add(r sweep.Operand, p kernels.Problem) { s.checked[coverShape(r, p)] = true }
+func (s *coverage) add(r sweep.Operand, p kernels.Problem) { s.checked[askedProblem{r.Text, p}] = true }
 
 // refuse notes why a REF has no variant for a problem, where it has any for its op and pass.
 func (s *coverage) refuse(r sweep.Operand, p kernels.Problem, err error) {
 	if err != nil {
-		s.refused[coverShape(r, p)] = err.Error()
+		s.refused[askedProblem{r.Text, p}] = err.Error()
 	}
 }
 
 // noteUncovered says which shapes asked for were not checked, and why: typed ones are missed.
 func (c *run) noteUncovered() {
 	s, v, onCPU := c.seen, c.found, c.Device.Info().Kind == kernels.KindCPU
-	done := map[coveredShape]bool{}
+	done := map[askedProblem]bool{}
 	others := map[string]int{} // shapes of groups, by what has not checked them
 	var order []string
 	for _, r := range s.operands {
 		for _, p := range c.Problems {
-			at := coverShape(r, p)
+			at := askedProblem{r.Text, c.asked(p)}
 			if s.checked[at] || done[at] || slices.Contains(v.Unrun, r.Text) || !c.serves(r, p) {
 				continue
 			}
 			done[at] = true
-			shape := fmt.Sprintf("%dx%d", p.M, p.N)
 			if !c.isTyped(p.M, p.N) {
 				if others[r.Text] == 0 {
 					order = append(order, r.Text)
@@ -98,8 +101,8 @@ func (c *run) noteUncovered() {
 			default:
 				why = "no config takes it"
 			}
-			c.Notef("%s %s %s was not checked at %s: %s", r.Text, p.Op, p.Pass, shape, console.OneLine(why))
-			if one := r.Text + " at " + shape; !slices.Contains(v.Missed, one) {
+			c.Notef("%s was not checked on %s: %s", r.Text, p, console.OneLine(why))
+			if one := r.Text + " on " + p.String(); !slices.Contains(v.Missed, one) {
 				v.Missed = append(v.Missed, one)
 			}
 		}

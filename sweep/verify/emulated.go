@@ -42,10 +42,10 @@ func emulatedGPU() kernels.DeviceInfo {
 // runs would be the same again.
 const emulatedRuns = 2
 
-// emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
-// ones of its shapes, all that are typed and up to three of others, then at smallShapes until there
-// are three. Where there are several sets of types and options, each shape has another one. Families
-// have further checks (spread). none are the REFs without any.
+// emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: every small problem
+// whose shape was typed, then up to three in all at small shapes of groups and at smallShapes. Of these each
+// has another set of types and options, where there are several. Families have further checks (spread).
+// none are the REFs without any.
 func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info kernels.DeviceInfo) (
 	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
@@ -67,13 +67,18 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 		if slices.IndexFunc(ps, alike) < i {
 			continue
 		}
+		var typed []kernels.Problem // asked for one by one
 		var shapes [][2]int64
 		var classes []kernels.Problem // without their shapes
 		for _, p := range ps[i:] {
 			if !alike(p) {
 				continue
 			}
-			if s := [2]int64{p.M, p.N}; p.M*p.N <= emulatedElements && !slices.Contains(shapes, s) {
+			small := p.M*p.N <= emulatedElements
+			switch s := [2]int64{p.M, p.N}; {
+			case small && c.isTyped(p.M, p.N):
+				typed = append(typed, p)
+			case small && !slices.Contains(shapes, s):
 				shapes = append(shapes, s)
 			}
 			if p.M, p.N = 0, 0; !slices.Contains(classes, p) {
@@ -81,25 +86,33 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 			}
 		}
 		for _, s := range smallShapes {
-			if !slices.Contains(shapes, s) {
+			if !slices.Contains(shapes, s) && !c.isTyped(s[0], s[1]) {
 				shapes = append(shapes, s)
 			}
 		}
 		for _, r := range refs {
 			picked := 0
+			pick := func(p kernels.Problem) bool {
+				vs, err := c.emulatedVariants(r, p, info)
+				if len(vs) == 0 {
+					c.seen.refuse(r, c.asked(p), err)
+					return false
+				}
+				add(p, vs)
+				found[r.Text] = true
+				c.seen.add(r, c.asked(p))
+				picked++
+				return true
+			}
+			for _, p := range typed {
+				pick(p)
+			}
 			for _, s := range shapes {
-				for i := 0; i < len(classes) && (picked < emulatedShapes || c.isTyped(s[0], s[1])); i++ {
+				for i := 0; i < len(classes) && picked < emulatedShapes; i++ {
 					p := classes[(picked+i)%len(classes)]
-					p.M, p.N = s[0], s[1]
-					vs, err := r.Variants(p, info)
-					if len(vs) > 0 {
-						add(p, vs)
-						found[r.Text] = true
-						c.seen.add(r, p)
-						picked++
+					if p.M, p.N = s[0], s[1]; pick(p) {
 						break
 					}
-					c.seen.refuse(r, p, err)
 				}
 			}
 		}
@@ -127,6 +140,26 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 		}
 	}
 	return tasks, none
+}
+
+// emulatedVariants returns what the emulator runs of a REF on a problem: with --all-configs each config of a
+// family that was named, or is the user's.
+func (c *run) emulatedVariants(r sweep.Operand, p kernels.Problem, info kernels.DeviceInfo) (
+	[]kernels.Variant, error) {
+	f, err := c.Registry.Lookup(r.Family)
+	if !c.All || err != nil || r.Text != r.Family || len(c.operands) == 0 && !slices.Contains(c.Users, f) ||
+		f.CheckServes(p) != nil {
+		return r.Variants(p, info)
+	}
+	var vs []kernels.Variant
+	configs, _ := f.Configs(p, info)
+	for _, x := range configs {
+		vs = append(vs, kernels.Variant{Family: f.Name, Config: x})
+	}
+	if len(vs) == 0 {
+		return r.Variants(p, info)
+	}
+	return vs, nil
 }
 
 // emulatedOperands returns those whose CUDA code is emulated beside what the host ran: those asked for.

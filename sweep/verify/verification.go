@@ -74,6 +74,9 @@ func (v *Verification) add(k *Verdicts, p kernels.Problem) {
 func (v *Verification) noteUnrun(name, why string) {
 	if len(v.Unrun) == 0 {
 		v.why = why
+		if strings.Contains(why, "no header ") {
+			v.help = "in the manifest, `without: [HEADER, ...]` leaves out headers that only host code needs; " + v.help
+		}
 	}
 	if !slices.Contains(v.Unrun, name) {
 		v.Unrun = append(v.Unrun, name)
