@@ -132,7 +132,7 @@ var exitWords = map[int]string{
 	0:           "done",
 	exitGate:    "a gate failed: a regression, a wrong result, or a finding",
 	exitTrouble: "wrong usage, or any other error",
-	exitUnclear: "inconclusive, with --strict; or verify did not run a kernel of yours",
+	exitUnclear: "inconclusive, where a gate is strict; or verify did not run a kernel of yours",
 	exitUnfit:   "the machine is unfit to measure on, or something is left unmeasured",
 	exitWrong:   "a compared kernel answers wrong",
 	exitSignal:  "interrupted, with the work kept",

@@ -109,7 +109,7 @@ func TestPeersThatMisbehaveAreFailures(t *testing.T) {
 	t.Parallel()
 	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
 	ours := &devicetest.Fake{}
-	d, err := Join(ours, double(t, 3*time.Second))
+	d, err := Join(ours, double(t, 6*time.Second))
 	assert.NoError(t, err)
 	b, err := d.Open(t.Context(), p, kernels.Inputs{Seed: 1<<63 + 7})
 	assert.NoError(t, err)
