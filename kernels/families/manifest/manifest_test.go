@@ -257,7 +257,7 @@ func TestManifestsOfThePagesLoad(t *testing.T) {
 	assert.NoError(t, err, hint.Of(err))
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x4096/bf16")
 	s := fs[0].Space(p, devicetest.H200())
-	assert.That(t, fs[0].CheckServes(p) == nil && len(s.Configs) == 12,
+	assert.That(t, fs[0].CheckServes(p) == nil && len(s.Configs) == 18,
 		"%v, %+v", fs[0].CheckServes(p), s)
 }
 
