@@ -150,9 +150,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv("KEPT", compiler(t))
 			e.Setenv("NORMBENCH_CACHE", cubins)
 			e.Setenv("CUBINS", cubins)
-			// of the script crash: half a second a sweep, of which little passes before it is
+			// of the script crash: two seconds a sweep, of which little passes before it is
 			// stopped
-			samples, budget := "400", "2s"
+			samples, budget := "1500", "2s"
 			if raceEnabled() {
 				samples, budget = "5", "12s"
 			}
