@@ -184,5 +184,8 @@ func exitOf(o *report.GateOutcome) error {
 		report.Unfit:     {exitUnfit, "`nvidia-smi` shows clocks, throttling and other processes"},
 		report.Undecided: {exitUnclear, "more rounds may tell: --rounds 24,48"},
 	}[o.Kind]
+	if o.Kind == report.Undecided && strings.HasPrefix(o.Reason, "not verified") {
+		x.help = "`normbench verify` says what was not run; --device cuda runs it on a GPU"
+	}
 	return lab.Exit(x.code, hint.Errorf(x.help, "%s", o.Reason))
 }
