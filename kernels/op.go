@@ -91,7 +91,7 @@ func OpNames() (all, byDefault []string) {
 	return all, byDefault
 }
 
-// OpChoices is the ops in words: a, b or c.
+// OpChoices lists the ops in words: a, b or c.
 func OpChoices() string {
 	all, _ := OpNames()
 	last := len(all) - 1

@@ -54,7 +54,7 @@ type OpenOptions struct {
 	Jobs    int    // processes that compile for peers before anything is measured; -1: the CPUs but two
 }
 
-// limit is the time limit asked for, else another.
+// limit returns the time limit that was asked for, else another.
 func (c *OpenOptions) limit(otherwise time.Duration) time.Duration {
 	if c.Timeout > 0 {
 		return c.Timeout

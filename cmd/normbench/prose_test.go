@@ -155,7 +155,7 @@ func TestEachWordHasOneType(t *testing.T) {
 	assert.That(t, len(rows) >= 30 && len(rows) <= 40, "%d words", len(rows))
 }
 
-// slugs are the anchors that GitHub gives the headings of a page.
+// slugs returns the anchors that GitHub gives the headings of a page.
 func slugs(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range titleLine.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
@@ -205,7 +205,7 @@ var (
 	wordRune  = regexp.MustCompile(`[\p{L}\p{N}]`)
 )
 
-// sentences are those of a page's paragraphs, list items and cells of tables.
+// sentences splits a page's paragraphs, list items and cells of tables into sentences.
 func sentences(text string) (all []string) {
 	text = target.ReplaceAllString(codeBlock.ReplaceAllString(text, "\n\n"), "$1")
 	// What stands in quotes is one thing, and its dots end nothing.

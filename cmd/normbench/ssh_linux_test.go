@@ -20,7 +20,7 @@ import (
 	"normbench/sweep/record"
 )
 
-// childrenOf are the processes that a process has started.
+// childrenOf lists the processes that a process has started.
 func childrenOf(t *testing.T, pid int) (pids []int) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	assert.NoError(t, err)

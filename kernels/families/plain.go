@@ -54,7 +54,7 @@ func hostsOf(op kernels.Op) map[string]kernels.HostStage {
 		"gradients": hostGradients}
 }
 
-// refusePlain is the plain families' Refuse.
+// refusePlain refuses configs that the plain families cannot launch.
 func refusePlain(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
 	switch warps := c.Get(kernels.Warps); {
 	case !kernels.IsPow2(warps) || warps > 32:
@@ -69,7 +69,7 @@ func refusePlain(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) erro
 	return nil
 }
 
-// planPlain is the plain families' Plan: k1, and in a backward with a weight k2 for dw and db.
+// planPlain makes a plain family's plan: k1, and in a backward with a weight k2 for dw and db.
 func planPlain(source string, p kernels.Problem, c kernels.Config,
 	d kernels.DeviceInfo) kernels.Plan {
 	spec := p.Op.Spec()
@@ -137,7 +137,7 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 	return kernels.Plan{Launches: []kernels.Launch{k1, k2}}
 }
 
-// besideX is the argument behind x, or dy: z of a gated op, else the residual, which a problem may lack.
+// besideX returns the argument behind x, or dy: z of a gated op, else the residual, which a problem may lack.
 func besideX(p kernels.Problem, residual string) []kernels.Arg {
 	if p.IsGated() {
 		return kernels.Buffers("z")

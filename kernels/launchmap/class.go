@@ -110,7 +110,7 @@ var classes = sync.OnceValue(func() (list []Class) {
 	return list
 })
 
-// optionsOf are those that a class of the op and the pass may have, and the program's own.
+// optionsOf collects the options that a class of an op and a pass may have, and the program's own.
 func optionsOf(op *kernels.OpSpec, pass kernels.Pass) (set OptionSet) {
 	for i := range options {
 		o := &options[i]

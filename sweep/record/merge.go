@@ -240,7 +240,7 @@ func sealedBody(line []byte) ([]byte, bool) {
 	return append(append(append(make([]byte, 0, len(line)+32), line[:at]...), rest...), '}'), true
 }
 
-// twoSources is the error of a family with two sources.
+// twoSources makes the error of a family with two sources.
 func twoSources(family, a, in, b, other string) error {
 	return hint.Errorf(codeHelp, "the kernels of %s differ: %s in %s, %s in %s", family, a, in, b, other)
 }
@@ -399,7 +399,7 @@ func (u *Union) checkSources() error {
 	return nil
 }
 
-// otherCode is the error of two records whose kernels differ.
+// otherCode makes the error of two records whose kernels differ.
 func (u *Union) otherCode(a, b *unionLine) error {
 	x, err := u.record(a)
 	if err != nil {
@@ -430,7 +430,7 @@ func (u *Union) body(x *unionLine) ([]byte, error) {
 	return body, nil
 }
 
-// changed is the error of a file whose line is not where it was.
+// changed makes the error of a file whose line is not where it was.
 func (u *Union) changed(x *unionLine) error {
 	return hint.Errorf("merge again when nothing writes there", "%s was changed while it was read", u.files[x.file].path)
 }

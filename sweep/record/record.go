@@ -59,7 +59,7 @@ type Shard struct {
 	Plan     string `json:"plan"`     // hash of what the shards measure together
 }
 
-// String is the shard as --shard takes it: 3/8.
+// String writes the shard as --shard takes it: 3/8.
 func (s *Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
 
 // Folder is where a shard's files are, below the folder of all.

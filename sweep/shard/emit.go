@@ -52,8 +52,8 @@ func NewBatchJob(ps []kernels.Problem, shards int, times float64, fixed time.Dur
 	return j
 }
 
-// limit is the time that a shard gets: three times what is predicted, as cards and file systems differ, and ten minutes to
-// start.
+// limit computes the time that a shard gets: three times what is predicted, as cards and file systems
+// differ, and ten minutes to start.
 func (j *BatchJob) limit() time.Duration {
 	return (3*j.Longest + 10*time.Minute).Truncate(time.Minute)
 }
@@ -66,7 +66,7 @@ func (j *BatchJob) Emit(format string) string {
 	return j.slurm()
 }
 
-// title is the comment at a job's head, with what to do with it, a line each.
+// title writes the comment at a job's head, with what to do with it, a line each.
 func (j *BatchJob) title(todo ...string) string {
 	lines := append([]string{fmt.Sprintf("%d shards of a sweep, and their merge. The longest shard is predicted to take %s on a large GPU.",
 		j.Shards, j.Longest.Round(time.Second))}, todo...)

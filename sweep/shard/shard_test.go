@@ -81,7 +81,7 @@ func TestShardOfAScheduler(t *testing.T) {
 	}
 }
 
-// defaults are the problems of `sweep` on a GPU.
+// defaults lays out the problems of `sweep` on a GPU.
 func defaults(t *testing.T) []kernels.Problem {
 	ps, err := (&shapes.Selection{}).Problems("default")
 	assert.NoError(t, err)

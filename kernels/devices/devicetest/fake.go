@@ -72,7 +72,7 @@ type FakeCall struct {
 	Options  kernels.TimeOptions
 }
 
-// String is the call as "check rmsnorm/fwd/8x8/bf16 family@label".
+// String writes the call as "check rmsnorm/fwd/8x8/bf16 family@label".
 func (c FakeCall) String() string {
 	s := c.Op
 	if c.Problem != (kernels.Problem{}) {

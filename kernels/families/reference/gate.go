@@ -39,7 +39,7 @@ func (g *gate) read(s *state, i int64) {
 	}
 }
 
-// sizeOf is the size of a factor in a scale.
+// sizeOf returns how large a factor counts in a scale: at least gateFloor.
 func sizeOf(v float64) float64 { return finite(math.Max(math.Abs(v), gateFloor)) }
 
 // apply multiplies a row with the gate ahead of the norm.
