@@ -1,4 +1,5 @@
-// vLLM's kernels as they stand. --include names the folders csrc and csrc/libtorch_stable of a checkout.
+// vLLM's kernels as they stand. --include names the folder csrc of a checkout or of the source distribution; before
+// version 0.33 csrc/libtorch_stable too.
 // PyTorch's types of two bytes, which the kernels are templates of, are these here: its headers are host code's too.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -25,4 +26,8 @@ struct Half {
 }  // namespace headeronly
 }  // namespace torch
 
+#if __has_include(<libtorch_stable/layernorm_kernels.cu>)
 #include <libtorch_stable/layernorm_kernels.cu>
+#else
+#include <layernorm_kernels.cu>
+#endif
