@@ -25,7 +25,7 @@ import (
 func fakeWorker() {
 	how := strings.Join(os.Args[1:], " ")
 	rulers := map[string]float64{"rms_fwd/empty": 2e-6, "rms_fwd/pair": 4e-6, "rms_fwd/spin": 202e-6,
-		"rms_fwd/kept": 8e-6, "rms_fwd/released": 8e-6}
+		"rms_fwd/kept": 8e-6}
 	ab := how == "ab" || how == "wrong" || how == "regressed" || how == "noisy" // times that say which config is which
 	// of the base, whatever the map has, none count, nor of problems of selftest, which have 4096 columns
 	warps := func(p kernels.Problem, v kernels.Variant) int {

@@ -24,14 +24,6 @@ extern "C" __global__ void keep(const uint4 *x, unsigned *never, long long bytes
   if (s == 0x9e3779b9u) *never = s; // without a use the compiler drops the loads
 }
 
-// release makes the lines of x normal ones, 128 bytes each.
-extern "C" __global__ void release(const char *x, unsigned *never, long long bytes) {
-#if __CUDA_ARCH__ >= 800
-  for (long long i = thread(); i < bytes / 128; i += threads())
-    asm volatile("applypriority.global.L2::evict_normal [%0], 128;" ::"l"(x + 128 * i) : "memory");
-#endif
-}
-
 // wash reads bytes of p plainly, as a flush that knows nothing of kept lines.
 extern "C" __global__ void wash(const uint4 *p, unsigned *never, long long bytes) {
   unsigned s = 0;

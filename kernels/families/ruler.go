@@ -14,14 +14,12 @@ import (
 const SpinTime = 200 * time.Microsecond
 
 // rulerFamilies makes the families with which selftest checks the timer: an empty launch, two of them, a
-// spin, and two that tell whether the L2 keeps lines. kept reads x with the wish that the L2 keeps it,
-// then reads twice the L2 plainly. If x is still there in the next sample, k1 is fast. released takes
-// the wish back in between, so its k1 never finds x.
+// spin, and one that tells whether the L2 keeps lines: kept reads x with the wish that the L2 keeps it, then
+// reads twice the L2 plainly. If x is still there in the next sample, k1 is fast.
 func rulerFamilies(op kernels.Op) []*kernels.Family {
 	return []*kernels.Family{ruler(op, "empty", "ruler.cu", "empty"),
 		ruler(op, "pair", "ruler.cu", "empty", "empty"), ruler(op, "spin", "ruler.cu", "spin"),
-		ruler(op, "kept", "kept.cu", "keep", "wash"),
-		ruler(op, "released", "kept.cu", "keep", "release", "wash")}
+		ruler(op, "kept", "kept.cu", "keep", "wash")}
 }
 
 // ruler makes a family that launches entries of a source one after the other.
@@ -40,13 +38,13 @@ func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Fam
 		Plan: func(p kernels.Problem, _ kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			var plan kernels.Plan
 			for i, entry := range entries {
-				l := kernels.Launch{Stage: []string{"k1", "k2", "k3"}[i], Source: source, Entry: entry,
+				l := kernels.Launch{Stage: []string{"k1", "k2"}[i], Source: source, Entry: entry,
 					Grid: [3]int{1, 1, 1}, Block: 32}
 				bytes := p.M * p.N * p.DType.Size()
 				switch entry {
 				case "spin":
 					l.Args = []kernels.Arg{kernels.Int64("ns", SpinTime.Nanoseconds())}
-				case "keep", "release":
+				case "keep":
 					l.Grid[0], l.Block = 4*d.SMs, 512
 					l.Args = append(kernels.Buffers("x", "wash"), kernels.Int64("bytes", bytes))
 				case "wash":
@@ -60,6 +58,6 @@ func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Fam
 			return plan
 		},
 		Host: map[string]kernels.HostStage{"empty": hostEmpty, "spin": hostSpin, "keep": hostEmpty,
-			"release": hostEmpty, "wash": hostEmpty},
+			"wash": hostEmpty},
 	}
 }
