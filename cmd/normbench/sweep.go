@@ -125,7 +125,7 @@ func runSweep(e *env, cfg *sweepConfig) error {
 		names = append(names, k.info().Name)
 		if k.result != nil && len(k.result.Found) > 0 && cfg.format != report.FormatCSV {
 			last := k.result.Found[len(k.result.Found)-1]
-			last.Next = nextOf(&k.SweepTask, last)
+			last.Next = nextOf(&k.SweepTask, last, cfg.kernels)
 		}
 	}
 	if len(kinds) > 1 {
@@ -256,9 +256,9 @@ func (cfg *sweepConfig) filesRead() (files []string) {
 	return files
 }
 
-// nextOf returns what to do behind a sweep: measure its greatest gain again, live; where nothing was proven, sweep
-// shapes of one's own; where the timer failed its test, mend that first.
-func nextOf(s *lab.SweepTask, c *report.Comparison) string {
+// nextOf returns what to do behind a sweep, of kernels in a folder or, at "", of ours: measure its greatest gain
+// again, live; where nothing was proven, sweep shapes of one's own; where the timer failed its test, mend that first.
+func nextOf(s *lab.SweepTask, c *report.Comparison, kernelsFolder string) string {
 	if _, replayed := s.Devices[0].(*replay.Device); replayed {
 		return ""
 	}
@@ -266,17 +266,28 @@ func nextOf(s *lab.SweepTask, c *report.Comparison) string {
 		return "stop what else runs here until `normbench selftest` passes, then sweep into another folder: such times " +
 			"prove little"
 	}
+	with := ""
+	if kernelsFolder != "" {
+		with = " --kernels " + quoteWord(kernelsFolder)
+	}
 	family, itself := strings.CutSuffix(c.A, report.OwnDefault)
 	if !itself {
 		family = ""
 	}
-	tuned := filepath.Join(s.Out, s.Devices[0].Info().ID, filepath.FromSlash(family), tune.FileName)
+	info := s.Devices[0].Info()
+	tuned := filepath.Join(s.Out, info.ID, filepath.FromSlash(family), tune.FileName)
 	if p := c.BestGain(); p != nil {
-		return fmt.Sprintf("`normbench compare %s tuned:%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
-			"again, live", cmp.Or(family, "base"), quoteWord(tuned), p.M, p.N, p.Op, p.Pass)
+		return fmt.Sprintf("`normbench compare %s tuned:%s%s --shapes %dx%d --op %s --pass %s` measures the greatest gain "+
+			"again, live", cmp.Or(family, "base"), quoteWord(tuned), with, p.M, p.N, p.Op, p.Pass)
 	}
-	return "`normbench sweep --shapes 4096x8192 --op rmsnorm` tunes a shape of your own; on a GPU, with a build of " +
-		"`make cuda`, add --device cuda"
+	if itself {
+		with = " --family " + family + with
+	}
+	next := "`normbench sweep" + with + " --shapes 4096x8192 --op " + string(s.Problems[0].Op) + "` tunes a shape of your own"
+	if info.Kind == kernels.KindCPU {
+		next += "; on a GPU, with a build of `make cuda`, add --device cuda"
+	}
+	return next
 }
 
 // searchFlags are the flags of a search.
