@@ -19,8 +19,8 @@ import (
 	"normbench/tune/ref"
 )
 
-// OnlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.
-const OnlyNamed = "compile-max"
+// OnlyNamed are peers that --peers must name for peer:best: they tune for minutes.
+var OnlyNamed = []string{"compile-max", "quack-tuned"}
 
 // peerNames are the peers that REFs name. It says which peer:best is among.
 func (l *Lab) peerNames(c *OpenOptions, refs []*ref.Ref) (names []string, err error) {
@@ -39,7 +39,7 @@ func (l *Lab) peerNames(c *OpenOptions, refs []*ref.Ref) (names []string, err er
 		}
 	case best:
 		l.Among = slices.DeleteFunc(slices.Clone(peers.Names),
-			func(name string) bool { return name == OnlyNamed })
+			func(name string) bool { return slices.Contains(OnlyNamed, name) })
 	}
 	for flag, given := range map[string]bool{"python": c.Python != "" && !manifest.UsesPython(l.UserFamilies),
 		"peer-jobs": c.Jobs >= 0} {
@@ -191,7 +191,7 @@ func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
 			}
 		}
 	}
-	return append(notes, ab.PeerNotes(l.peers, families, l.timed...)...)
+	return append(append(notes, ab.PeerNotes(l.peers, families, l.timed...)...), l.best.Failures()...)
 }
 
 // chooser settles on variants with a protocol, as ab.FastestChooser does.

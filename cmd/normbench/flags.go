@@ -296,7 +296,7 @@ func (m *machineFlags) peerFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &m.Peers, Name: "peers", Category: catWhat,
 			Usage:       "`NAMES` of the peers that peer:best is chosen from, with commas",
-			DefaultText: "all that are installed but " + lab.OnlyNamed},
+			DefaultText: "all that are installed but " + strings.Join(lab.OnlyNamed, " and ")},
 		&cli.IntFlag{Destination: &m.Jobs, Name: "peer-jobs", Category: catWhere,
 			Usage: "processes that compile for the peers before anything is measured; 0 compiles " +
 				"between measurements", Value: -1, DefaultText: "the CPUs but two"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -80,10 +81,32 @@ const ChooseSeed = 1
 type FastestChooser struct {
 	*console.Console
 	deaths map[string]int // how often a peer took its process down, or hung
+	tried  map[string]*trials
+}
+
+// trials count the problems on which a peer was tried, and those on which it has no time.
+type trials struct {
+	all, failed int
+	first       string // why the first of them failed
 }
 
 // NewChooser has seen nobody die.
-func NewChooser(out *console.Console) *FastestChooser { return &FastestChooser{out, map[string]int{}} }
+func NewChooser(out *console.Console) *FastestChooser { return &FastestChooser{out, map[string]int{}, map[string]*trials{}} }
+
+// Failures returns a line for each peer that has no time on some of the problems, with their number and the first reason:
+// it refused them, had no plan or did not compile.
+func (c *FastestChooser) Failures() (lines []string) {
+	if c == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.tried)) {
+		if t := c.tried[name]; t.failed > 0 {
+			lines = append(lines, fmt.Sprintf("%s: no time on %d of %s, first: %s", kernels.PeerVariant(name).Family,
+				t.failed, console.Count(t.all, "problem"), t.first))
+		}
+	}
+	return lines
+}
 
 // Choose settles on one of the variants of a session's problem, as the function Choose does.
 func (c *FastestChooser) Choose(ctx context.Context, s *sweep.Session, vs []kernels.Variant) (kernels.Variant, error) {
@@ -121,6 +144,14 @@ func (c *FastestChooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 	for _, a := range arms {
 		name, _ := kernels.PeerName(a.Variant.Family)
 		f := a.Failure
+		if c.tried[name] == nil {
+			c.tried[name] = &trials{}
+		}
+		if t := c.tried[name]; f == nil {
+			t.all++
+		} else {
+			t.all, t.failed, t.first = t.all+1, t.failed+1, cmp.Or(t.first, console.OneLine(f.Error()))
+		}
 		switch {
 		case f == nil:
 			text = append(text, fmt.Sprintf("%s %s us", name, console.Micros(stats.Median(a.Samples))))

@@ -165,7 +165,7 @@ func (t *LiveCompare) keep(out *console.Console, r *DuelResult) error {
 	t.step.Reach(console.Amount{Done: t.done, Total: len(t.left), Unit: "cells"})
 	out.Notef("[%d/%d] %s: %s", t.done, len(t.left), r.Problem, t.Experiment.verdictOf(r))
 	t.Experiment.Peers = append(slices.Clone(t.Notes),
-		PeerNotes(t.Peers, t.Experiment.Families(), t.Runner.Device)...)
+		append(PeerNotes(t.Peers, t.Experiment.Families(), t.Runner.Device), t.Runner.FastestChooser.Failures()...)...)
 	if t.place.Name == "" {
 		return nil
 	}

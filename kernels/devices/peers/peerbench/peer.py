@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import importlib.metadata
 import importlib.util
 import inspect
 import os
@@ -12,6 +11,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
+from peerbench.packages import installed
 from peerbench.problem import Problem
 from peerbench.trouble import Failure, Trouble, one_line
 
@@ -37,8 +37,9 @@ class Peer:
     (no_dw) only x and the gate do, and of a backward's own values only dx and the gate's gradient are read.
 
     Attributes before and rounds of what is timed are Call's. NotImplementedError refuses a problem. What a file may
-    say of itself: DISTRIBUTIONS, whose versions count; BUILDS, COMPILES where something is compiled ahead (Builder),
-    TUNES where it is chosen by timing, too; MIXED, in a library, that the weight may have another type than x."""
+    say of itself: DISTRIBUTIONS, whose versions count; VERSION, of what no distribution tells; BUILDS, COMPILES where
+    something is compiled ahead (Builder), TUNES where it is chosen by timing, too; MIXED, in a library, that the weight
+    may have another type than x."""
 
     name: str
     path: str
@@ -75,6 +76,7 @@ class Peer:
                 raise Trouble(f"its parameter {n} has no default, and is none of {', '.join(ARGUMENTS)}")
         self.builds, self.mixed = getattr(module, "BUILDS", ""), self.own() or getattr(module, "MIXED", False)
         self.version = ", ".join(installed(dist) for dist in getattr(module, "DISTRIBUTIONS", ("torch",)))
+        self.version += ", " + module.VERSION if hasattr(module, "VERSION") else ""
         self.version += ", source " + source if self.own() else ""
         self.functions = found
 
@@ -109,13 +111,6 @@ def parameters(f: Callable[..., Any]) -> tuple[set[str], set[str]]:
     rest = {n for n in ARGUMENTS if n not in ("dy", "dresidual") and any(q.kind is q.VAR_KEYWORD for q in every)}
     named = [q for q in every if q.kind not in (q.VAR_POSITIONAL, q.VAR_KEYWORD)]
     return {q.name for q in named} | rest, {q.name for q in named if q.default is q.empty}
-
-
-def installed(dist: str) -> str:
-    try:
-        return f"{dist} {importlib.metadata.version(dist)}"
-    except importlib.metadata.PackageNotFoundError:  # built in place
-        return f"{dist} of unknown version"
 
 
 LOADED: dict[str, tuple[Any, str]] = {}  # by file: the module, and a hash of its text and of what it has beside it
