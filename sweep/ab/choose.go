@@ -91,7 +91,9 @@ type trials struct {
 }
 
 // NewChooser has seen nobody die.
-func NewChooser(out *console.Console) *FastestChooser { return &FastestChooser{out, map[string]int{}, map[string]*trials{}} }
+func NewChooser(out *console.Console) *FastestChooser {
+	return &FastestChooser{out, map[string]int{}, map[string]*trials{}}
+}
 
 // Failures returns a line for each peer that has no time on some of the problems, with their number and the first reason:
 // it refused them, had no plan or did not compile.

@@ -1,6 +1,6 @@
 // Package peers measures other people's kernels under our protocol: the libraries
-// of the folder libraries (torch, torch.compile, Liger, quack, apex,
-// TransformerEngine, Fast-LLM), and functions of users' files.
+// of the folder libraries (torch, torch.compile, cuDNN, Liger, quack, flash-attn, fla, mamba,
+// apex, TransformerEngine, Fast-LLM), and functions of users' files.
 //
 // peers.py is a worker (package worker) that needs a Python with PyTorch and
 // nothing else. Its parts are in the folder peerbench: timing.py says what it times.

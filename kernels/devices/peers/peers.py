@@ -62,7 +62,7 @@ def failure_of(e: BaseException) -> Failure:
         if "out of memory" in str(e):
             return Failure("resource", text)
         return Failure("launch", text, broken=True)  # the context went with it
-    if where.startswith(("torch._dynamo", "torch._inductor", "triton.compiler")):
+    if where.startswith(("torch._dynamo", "torch._inductor", "triton.compiler", "cutlass")):
         return Failure("compile", text)
     if type(e).__name__ == "OutOfResources":  # Triton's
         return Failure("resource", text)
