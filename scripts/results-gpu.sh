@@ -25,7 +25,7 @@
 # on another machine of that card too: with the same program, driver and peers. Exit 3: there is
 # more to do.
 #
-# PYTHON names the Python with PyTorch (python3). Without a network Liger-Kernel is one pure wheel,
+# PYTHON names the Python with PyTorch (python3), PEERS the other libraries that count. Without a network Liger-Kernel is one pure wheel,
 # put beside it:
 #
 #   pip download --no-deps -d wheels liger-kernel
@@ -40,6 +40,7 @@ bin=${BIN:-bin/normbench-cuda}
 gpu=(--device cuda)
 declare -A types=([residual]=--residual [fp32]="--dtype fp32" [fp8]="--quant fp8,fp8t --pass fwd" [accumulate]="--accumulate --pass bwd")
 declare -A budgets=([residual]=350s [fp32]=180s [fp8]=270s [accumulate]=85s)
+libraries=${PEERS:-compile,cudnn,liger,quack,fast-llm,flash-attn,fla,mamba}
 peers=(--python "$python" --rounds 12 --samples 10 --peers)
 
 check() {
@@ -201,19 +202,19 @@ part() {
 			--live --changed --shapes "${UNSEEN:-random:45:seed=20261127}" --rounds 9 --samples 10
 		;;
 	layernorm-* | rmsnorm-*)
-		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,liger,quack,fast-llm \
+		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" "$libraries" \
 			--op "${name%-*}" --pass "${name#*-}" --shapes peers
 		;;
 	qk-norm-bwd)
-		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,liger,quack,fast-llm \
+		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" "$libraries" \
 			--pass bwd --shapes qk-norm
 		;;
 	unseen)
-		compare "$state/peers/$name.json" "$name" peer:best base "${peers[@]}" compile,liger,quack,fast-llm \
+		compare "$state/peers/$name.json" "$name" peer:best base "${peers[@]}" "$libraries" \
 			--shapes random:31:seed=20261126
 		;;
 	autotune)
-		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,compile-max,liger,quack,fast-llm \
+		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" "$libraries,compile-max" \
 			--shapes peers
 		;;
 	*) echo "results-gpu.sh: error: unknown part '$name'" >&2 && return 2 ;;
