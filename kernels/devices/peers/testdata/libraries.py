@@ -1,6 +1,7 @@
 """Runs files of libraries on modules made up here, without torch or a GPU: what each asks of its library, what it hands out,
 and which problems it refuses."""
 
+import importlib.util
 import os
 import sys
 import tempfile
@@ -194,5 +195,25 @@ want(tuned.builds == "tunes", tuned.builds)
 asked.clear()
 y, total = tuned.functions["rmsnorm"](x, w, 1e-5, residual=Tensor("res", 4, 8))()
 want((y.name, total.name) == ("like x", "like x") and asked[0][1] == {"eps": 1e-5, "is_layernorm": False}, f"{asked}")
+# The table of first calls asks a cold process for two shapes, and another one for the first, in the same cache.
+spec = importlib.util.spec_from_file_location("first_call", os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "lab/scripts/first-call.py"))
+first = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(first)
+runs = []
+
+
+def times(cache, problems):
+    runs.append((cache, os.path.isdir(cache), problems))
+    return [{"ms": [90.0 / len(runs) + i, 1.0], "version": "v"} for i in range(len(problems))]
+
+
+problem = "rmsnorm/fwd/8x64/bf16"
+other = first.smaller(problem)
+want(other == "rmsnorm/fwd/6x64/bf16", other)
+row = first.row_of(times, problem, other)
+want(row == ([90.0, 45.0, 91.0, 1.0], "", "v"), f"{row}")
+want(runs[0][0] == runs[1][0] and runs[0][1] and [r[2] for r in runs] == [[problem, other], [problem]], f"{runs}")
+want(first.row_of(lambda c, ps: [{"why": "refused"}] * 2, problem, other) == ([None] * 4, "refused", ""), "a peer that refuses")
+
 refused(lambda: tuned.functions["layernorm"](x, Tensor("w", 8, dtype=types.SimpleNamespace(itemsize=2)), 1e-5), "fp32")
 finish()
