@@ -215,6 +215,11 @@ assert active.utils.get_device_properties(active.get_current_device())["max_shar
 	_, err = c.Compile(nvrtc.Source{Name: "user:python:low.05-norm"}, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"},
 		Extra: []string{"triton=3.6.0 0", "how=''"}})
 	assert.NoError(t, err, "of a module")
+	assert.Write(t, filepath.Join(dir, "ring/__init__.py"), "SIZE = 3\nfrom ring.norm import f\n")
+	assert.Write(t, filepath.Join(dir, "ring/norm.py"), "from ring import SIZE\n"+kernel)
+	_, err = c.Compile(nvrtc.Source{Name: "user:python:ring.norm"}, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"},
+		Extra: []string{"triton=3.6.0 0", "how=''"}})
+	assert.NoError(t, err, "of a module that its package imports, and that imports its package")
 	_, err = c.Compile(src, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"g"}, Extra: []string{"triton=3.6.0 0", "how=''"}})
 	assert.Error(t, err, "compile user:low.py:")
 	assert.Error(t, err, "importing it raises RuntimeError: no GPU")

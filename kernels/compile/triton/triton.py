@@ -582,7 +582,12 @@ def load(folder, source, target):
         spec = importlib.util.spec_from_file_location(called, path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[called] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except ImportError:
+            if "." not in called or called != name:
+                raise
+            module = import_in_order(name)
     except BaseException as e:
         frames = [f for f in traceback.extract_tb(e.__traceback__) if not re.match("<|.*/importlib/", f.filename)]
         mine = [f for f in frames if f.filename.startswith(os.path.join(folder, ""))]
@@ -597,6 +602,18 @@ def load(folder, source, target):
             raise error from None
         module.__error__ = error
     return module
+
+
+def import_in_order(name):
+    """Imports an installed module once more, its packages' __init__.py ahead of it, as Python does: where a package and
+    its module import each other, the module cannot come first."""
+    top = name.split(".")[0]
+    sys.meta_path[:] = [f for f in sys.meta_path if not (isinstance(f, Packages) and f.top == top)]
+    for loaded in [n for n in sys.modules if n.split(".")[0] == top]:
+        del sys.modules[loaded]
+    importlib.invalidate_caches()
+    importlib.import_module(name.rpartition(".")[0])
+    return importlib.import_module(name)
 
 
 def uses_torch(source):
