@@ -17,11 +17,11 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 		f.Fragile != nil && f.Fragile(v.Config) {
 		return false
 	}
-	problems := b.Class.sampleProblems()
-	if f.Serves(problems[0]) == nil { // a user's kernel may serve no bias: its problems are those it serves
-		problems = slices.DeleteFunc(problems, func(p kernels.Problem) bool { return f.Serves(p) != nil })
-	}
 	ns := b.sampleColumns()
+	problems := b.servedAmong(f, b.Class.sampleProblems(), ns)
+	if problems == nil {
+		return false
+	}
 	for i, n := range slices.Backward(ns) { // wide rows are what is refused most
 		ms := b.sampleRows(n)
 		for k, p := range problems { // outside of the rows: families remember what does not rest on these
@@ -40,6 +40,28 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 		}
 	}
 	return true
+}
+
+// servedAmong lists the problems that a family serves at the most of some columns and their most rows: a user's
+// kernel may serve no bias, or wide rows alone. There are none if it does not serve the first, which map learn
+// measures.
+func (b Box) servedAmong(f *kernels.Family, problems []kernels.Problem, ns []int64) (list []kernels.Problem) {
+	for i, p := range problems {
+		at := p
+		if len(ns) > 0 {
+			at.N = ns[len(ns)-1]
+			if ms := b.sampleRows(at.N); len(ms) > 0 {
+				at.M = ms[len(ms)-1]
+			}
+		}
+		switch served := f.Serves(at) == nil; {
+		case served:
+			list = append(list, p)
+		case i == 0:
+			return nil
+		}
+	}
+	return list
 }
 
 // findFamily finds the family of a map's variant. It fails if there is none, or none with such knobs.

@@ -25,6 +25,17 @@ type Class struct {
 // An OptionSet is a sum of the bits of options.
 type OptionSet uint16
 
+// names lists the options of the set.
+func (set OptionSet) names() []string {
+	list := []string{}
+	for i := range options {
+		if set&(1<<i) != 0 {
+			list = append(list, options[i].Name)
+		}
+	}
+	return list
+}
+
 // options lists all options, each with the bit of its place. The last is of maps alone: an fp8t
 // problem is uneven whose rows are no multiple of 16 or whose columns are none of 128. The designs
 // that transpose tile by tile do not serve it.

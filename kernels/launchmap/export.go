@@ -114,21 +114,6 @@ func (b *Book) aboutMap(m *Map, families map[string]bool) (lines []string) {
 	for _, source := range slices.Sorted(maps.Keys(of)) {
 		lines = append(lines, "Kernel source: "+source+" of "+strings.Join(of[source], ", "))
 	}
-	for _, r := range m.Rasters {
-		samples := r.Class.sampleProblems()
-		if half := samples[0]; half.DType == kernels.BF16 { // a map answers both types alike
-			if half.DType = kernels.FP16; half.Weight == kernels.BF16 {
-				half.Weight = kernels.FP16
-			}
-			samples = append(samples, half)
-		}
-		for _, v := range r.Legend { // users' families may
-			if f, err := b.analytic.Lookup(v.Family); err == nil && families[v.Family] &&
-				slices.ContainsFunc(samples, func(p kernels.Problem) bool { return f.Serves(p) != nil }) {
-				lines = append(lines, v.Family+" does not serve every type, bias and weight: check before its launch.")
-			}
-		}
-	}
 	return lines
 }
 

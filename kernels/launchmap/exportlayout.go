@@ -33,17 +33,23 @@ type layout struct {
 	Families []*exportFamily
 	Configs  []*exportConfig // the most frequent first
 	Kinds    []*exportKind
-	Chain    bool // kinds have Tests, not Rasters
+	Limits   []*exportLimit
+	Alone    *exportLimit // of the one family that the export is of, or nil
+	Chain    bool         // kinds have Tests, not Rasters
 
 	MaxM, MinN, MaxN, MaxElems    int64
 	FP8T, Uneven, AlikeBits, Bits int // bits of options
 }
 
-// An exportType is an element type of x with the names that the exported function takes for it.
+// An exportType is an element type of x with the names that the exported function takes for it, normbench's
+// first.
 type exportType struct {
 	Bytes int64
 	Names []string
 }
+
+// Name returns the type's name here.
+func (t exportType) Name() string { return t.Names[0] }
 
 // An exportOption is an option with its names in code.
 type exportOption struct {
@@ -200,7 +206,8 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 		}
 	}
 	x := &layout{Ops: kernels.Ops(), Chain: code && len(columns) > 0 && len(columns) <= maxChain && ranges <= maxRanges,
-		MaxM: MaxM, MinN: MinN, MaxN: MaxN, MaxElems: MaxElems, Uneven: 1 << last, Bits: 1<<last - 1}
+		MaxM: MaxM, MinN: MinN, MaxN: MaxN, MaxElems: MaxElems, Uneven: 1 << last, Bits: 1<<last - 1,
+		AlikeBits: int(alikeBits)}
 	for _, d := range kernels.DTypes() {
 		x.Types = append(x.Types, exportType{d.Size(), append([]string{d.String()}, typeNames[d]...)})
 	}
@@ -210,9 +217,6 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 			label = o.Name
 		}
 		x.Options = append(x.Options, exportOption{o, strings.ToUpper(strings.ReplaceAll(label, "-", "_")), 1 << i})
-		if o.Alike {
-			x.AlikeBits |= 1 << i
-		}
 		if o.Name == "fp8t" {
 			x.FP8T = 1 << i
 		}
@@ -233,6 +237,7 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 		x.About = append(x.About, foldText("Comments say what a config rests on: measured there, neighbours, borrowed from "+
 			"another class or device, by hand, or the analytic base.", aboutWidth)...)
 	}
+	x.addLimits(b, classes, strips)
 	configs := x.addConfigs(uses)
 	for i, c := range classes {
 		kind := &exportKind{Class: c}
@@ -310,6 +315,9 @@ func (x *layout) addConfigs(uses map[kernels.Variant]int) map[kernels.Variant]*e
 		byFamily[v.Family] = append(byFamily[v.Family], v)
 	}
 	families, fields := map[string]*exportFamily{}, namesIn{}
+	for _, name := range codeNames {
+		fields[name] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(byFamily)) {
 		vs := byFamily[name]
 		f := &exportFamily{Name: name, knobs: knobsOf(vs), Field: fields.unique(strings.Map(func(r rune) rune {
@@ -356,6 +364,10 @@ var reserved = strings.Fields("family launch " +
 	"volatile xor bitand bitor compl not_eq or_eq xor_eq and_eq " +
 	"chan defer fallthrough func go interface map package range select type var")
 
+// codeNames lists names of the exported code's own that a family's name could be.
+var codeNames = strings.Fields("bf16 bytes_of check_served configs find form fp16 fp32 kind kinds look_up pick raster rasters served " +
+	"span types up_to")
+
 // unique takes a name, with a _ behind it where it is reserved or taken.
 func (names namesIn) unique(name string) string {
 	for slices.Contains(reserved, name) || names[name] {
@@ -387,7 +399,7 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 		failed = cmp.Or(failed, err)
 		return string(data)
 	}
-	var configs, rasters, opts []string
+	var configs, limits, rasters, opts []string
 	for _, c := range x.Configs {
 		knobs := map[string]int{}
 		for _, s := range c.all() {
@@ -406,12 +418,7 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 		}{o.Name, o.Noun, o.Alike}))
 	}
 	for _, k := range x.Kinds {
-		names := []string{}
-		for i := range options {
-			if k.With&(1<<i) != 0 {
-				names = append(names, options[i].Name)
-			}
-		}
+		names := k.With.names()
 		for _, r := range k.Rasters {
 			var bands []string
 			for _, b := range r.Bands {
@@ -435,6 +442,22 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 				r.Align, strings.Join(bands, ",\n      ")))
 		}
 	}
+	for _, l := range x.Limits {
+		forms := []any{}
+		for _, f := range l.Served {
+			forms = append(forms, struct {
+				Type    string   `json:"type"`
+				Options []string `json:"options"`
+			}{f.Type.String(), f.With.names()})
+		}
+		limits = append(limits, compact(struct {
+			Family string `json:"family"`
+			Op     string `json:"op"`
+			Pass   string `json:"pass"`
+			Alone  bool   `json:"alone"`
+			Forms  []any  `json:"forms"`
+		}{l.Name, string(l.Op), string(l.Pass), l == x.Alone, forms}))
+	}
 	types := object{}
 	for _, t := range x.Types {
 		types[t.Names[0]] = t.Bytes
@@ -453,7 +476,7 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 		{"device", compact(object{"id": d.ID, "name": d.Name, "arch": d.Arch, "sms": d.SMs})},
 		{"bounds", compact(object{"m_max": x.MaxM, "n_min": x.MinN, "n_max": x.MaxN, "elements_max": x.MaxElems})},
 		{"element_bytes", compact(types)}, {"options", list(opts)}, {"configs", list(configs)},
-		{"rasters", list(rasters)}} {
+		{"limits", list(limits)}, {"rasters", list(rasters)}} {
 		fmt.Fprintf(&text, "%s\n  %q: %s", []string{"{", ","}[min(i, 1)], field[0], field[1])
 	}
 	text.WriteString("\n}\n")

@@ -2,6 +2,7 @@ package launchmap
 
 import (
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -151,4 +152,23 @@ func FuzzParse(f *testing.F) {
 		assert.Must(t, err == nil && len(n.Rasters) == len(m.Rasters), "%v: %s", err, again)
 		cellOf(m, Classes()[0].Problem(4096, 4096))
 	})
+}
+
+// A kernel without a bias that serves wide rows alone is accepted where the rows are wide.
+func TestFamilyOfWideRowsWithoutABiasIsAcceptedThere(t *testing.T) {
+	wide := &kernels.Family{Name: "wide", Op: kernels.RMSNorm, Pass: kernels.Fwd,
+		Serves: func(p kernels.Problem) error {
+			if p.N < 1024 || p.Bias {
+				return errors.New("wide rows without a bias only")
+			}
+			return nil
+		},
+		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil }}
+	reg := &kernels.Registry{Families: []*kernels.Family{wide}}
+	c, err := ParseClass("rmsnorm/fwd/2-byte")
+	assert.NoError(t, err)
+	for lo, want := range map[int64]bool{1024: true, 512: false} {
+		b := Box{c, 16, lo, 2 * lo, 1, 8}
+		assert.That(t, b.Accepts(reg, kernels.DeviceInfo{}, kernels.Variant{Family: "wide"}) == want, "columns from %d: not %v", lo, want)
+	}
 }
