@@ -418,8 +418,11 @@ func (p *Plan) appendText(b []byte) []byte {
 		if l.NVCC {
 			text(" nvcc")
 		}
-		for _, o := range slices.Concat(l.Options, l.Params, l.Include, l.Without) {
+		for _, o := range slices.Concat(l.Options, l.Params, l.Include) {
 			text(" ", o)
+		}
+		for _, header := range l.Without {
+			text(" without=", header)
 		}
 		for _, d := range l.Defines {
 			text(" ", d.Name)

@@ -55,6 +55,10 @@ type LearnResult struct {
 func (l *Lab) Learn(s *LearnTask) (*LearnResult, error) {
 	p, info := s.Coverage, s.Devices[0].Info()
 	onHost := func(f *kernels.Family) bool { return len(f.Host) > 0 }
+	if f, err := l.Registry.Lookup(s.Family); err == nil && info.Kind == kernels.KindCPU && !onHost(f) {
+		return nil, hint.Errorf("use --device cuda; on a cpu `normbench verify "+f.Name+"` checks what can be checked there",
+			"%s has no host stage: it runs on a GPU only", f.Name)
+	}
 	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.UserFamilies, onHost) {
 		why := errors.New("none of its families has a host stage, so none runs on a cpu")
 		if err := l.ExplainUnused(why); err != nil {

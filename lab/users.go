@@ -87,6 +87,6 @@ func (l *Lab) ExplainUnused(why error) error {
 	if l.Kernels == "" {
 		return nil
 	}
-	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` "+
-		"shows what they refuse", "--kernels %s has no effect here: %w", l.Kernels, why)
+	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels "+l.Kernels+
+		"` shows what they refuse", "--kernels %s has no effect here: %w", l.Kernels, why)
 }

@@ -20,6 +20,7 @@ type GateOutcome struct {
 	Kind   OutcomeKind
 	Reason string   // "2 slower, confirmed", without its word
 	Lines  []string // a line for each cell that it rests on
+	Next   string   // what to do about it, a command or a hint
 	VerdictCounts
 }
 
@@ -177,13 +178,13 @@ func Join(list []*GateOutcome) *GateOutcome {
 	for _, o := range list {
 		all.VerdictCounts = all.plus(o.VerdictCounts)
 		if slices.Index(Kinds, o.Kind) < slices.Index(Kinds, all.Kind) {
-			all.Kind, reasons, all.Lines = o.Kind, nil, nil
+			all.Kind, reasons, all.Lines, all.Next = o.Kind, nil, nil, ""
 		}
 		if o.Kind == all.Kind {
 			if !slices.Contains(reasons, o.Reason) {
 				reasons = append(reasons, o.Reason)
 			}
-			all.Lines = append(all.Lines, o.Lines...)
+			all.Lines, all.Next = append(all.Lines, o.Lines...), cmp.Or(all.Next, o.Next)
 		}
 	}
 	all.Reason = strings.Join(reasons, "; ")
@@ -192,10 +193,14 @@ func Join(list []*GateOutcome) *GateOutcome {
 
 // lines returns those to show.
 func (o *GateOutcome) lines() []string {
-	if more := len(o.Lines) - mostLines; more > 0 {
-		return append(slices.Clone(o.Lines[:mostLines]), fmt.Sprintf("and %d more", more))
+	list := slices.Clone(o.Lines)
+	if more := len(list) - mostLines; more > 0 {
+		list = append(list[:mostLines], fmt.Sprintf("and %d more", more))
 	}
-	return o.Lines
+	if o.Next != "" {
+		list = append(list, o.Next)
+	}
+	return list
 }
 
 // json returns the outcome as the first value of a table's object.

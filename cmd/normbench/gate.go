@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +34,7 @@ type gateConfig struct {
 	pull            *pullrequest.PullRequest // nil where the job is for none
 	baseCommit      string                   // hash of the base's commit
 	baseFolder      string                   // the folder of kernels in the base's checkout
-	onCPU           bool
+	onCPU, all      bool
 }
 
 // summaryLimit is GitHub's limit of a step's summary, in bytes.
@@ -58,6 +59,8 @@ func gateCommand(e *env) *cli.Command {
 				DefaultText: "the pull request's base branch"},
 			&cli.StringFlag{Destination: &cfg.policy, Name: "policy", Value: "regression",
 				Usage: "off only reports; regression exits 1 on a confirmed one; strict also exits 3 if a cell stays inconclusive"},
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat,
+				Usage: "where families are checked, check every config of each one's space, not its base config alone"},
 			&cli.StringFlag{Destination: &cfg.live.rounds, Name: "rounds",
 				Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 			&cli.IntFlag{Destination: &cfg.live.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
@@ -79,22 +82,27 @@ func runGate(e *env, cfg *gateConfig) error {
 	if err := cfg.prepare(e); err != nil {
 		return err
 	}
-	if !cfg.onCPU {
-		old, err := cfg.checkOutBase(e)
-		if err != nil {
-			return err
-		}
-		defer old.Close()
+	// A report of an earlier run would pass for this one's.
+	if err := os.Remove(cfg.place().String()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return hint.Errorf(durable.Help(err), "%s: %w", cfg.place(), durable.Cause(err))
 	}
-	parts, err := cfg.gateFamilies(e)
+	var parts []report.GatePart
+	var err error
+	if !cfg.onCPU {
+		var old *lab.Checkout
+		if old, err = cfg.checkOutBase(e); err == nil {
+			defer old.Close()
+		}
+	}
+	if err == nil {
+		parts, err = cfg.gateFamilies(e)
+	}
 	switch {
 	case e.Ctx.Err() != nil:
 		return cmp.Or(err, e.Ctx.Err())
-	case err != nil && cfg.pull == nil && cfg.summary == "":
-		return err
 	case err != nil: // is told: what stands on the pull request is of another commit
 		parts = append(parts, report.GatePart{Family: cfg.kernels, Outcome: &report.GateOutcome{Kind: report.Broken,
-			Reason: console.OneLine(err.Error())}})
+			Reason: console.OneLine(err.Error()), Next: hintOf(err)}})
 	}
 	var list []*report.GateOutcome
 	for _, p := range parts {
@@ -107,6 +115,14 @@ func runGate(e *env, cfg *gateConfig) error {
 	return exitOf(o)
 }
 
+// hintOf returns the hint of an error as a line of a report.
+func hintOf(err error) string {
+	if help := hint.Of(err); help != "" {
+		return "hint: " + console.OneLine(help)
+	}
+	return ""
+}
+
 // prepare finds the pull request and checks everything that could fail at the end: the token, the
 // summary's place. So nothing fails only after the measuring.
 func (cfg *gateConfig) prepare(e *env) (err error) {
@@ -116,6 +132,15 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 	}
 	if cfg.pull, err = pullrequest.FromEnv(os.Getenv); err != nil {
 		return err
+	}
+	cfg.onCPU = cfg.Device == "cpu"
+	switch {
+	case cfg.onCPU || cfg.base != "":
+	case cfg.pull == nil:
+		return hint.Errorf("name a branch or commit: --base main",
+			"this is no job of a pull request, so there is no base to compare with")
+	default: // with --comment never, too
+		cfg.base = cfg.pull.Base
 	}
 	switch why := errors.New("this is no job of a pull request"); {
 	case cfg.comment == "never":
@@ -139,7 +164,6 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 			return err
 		}
 	}
-	cfg.onCPU = cfg.Device == "cpu"
 	if cfg.Device == "" && len(cfg.workers.Value()) == 0 {
 		cfg.Device = "cuda" // with auto, a GPU that fails would pass
 	}
@@ -152,14 +176,6 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 
 // checkOutBase checks out the base that the kernels are compared with. The caller closes the checkout.
 func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
-	if cfg.base == "" {
-		pull, err := pullrequest.FromEnv(os.Getenv) // with --comment never, too
-		if err != nil || pull == nil {
-			return nil, cmp.Or(err, hint.Errorf("name a branch or commit: --base main",
-				"this is no job of a pull request, so there is no base to compare with"))
-		}
-		cfg.base = pull.Base
-	}
 	old, err := e.CheckOut(cfg.base, cfg.kernels)
 	if err != nil {
 		return nil, err
@@ -222,16 +238,7 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 // name some.
 func (cfg *gateConfig) targetFor(families []*kernels.Family) targetFlags {
 	t := cfg.targetFlags
-	var ops, passes []string
-	for _, f := range families {
-		if !slices.Contains(ops, string(f.Op)) {
-			ops = append(ops, string(f.Op))
-		}
-		if !slices.Contains(passes, string(f.Pass)) {
-			passes = append(passes, string(f.Pass))
-		}
-	}
-	t.Op, t.Pass = cmp.Or(t.Op, strings.Join(ops, ",")), cmp.Or(t.Pass, strings.Join(passes, ","))
+	t.takeOpsOf(families)
 	return t
 }
 
@@ -255,7 +262,13 @@ func (cfg *gateConfig) compareFamily(e *env, f *kernels.Family) (part report.Gat
 	case run == nil:
 		return report.GatePart{Family: f.Name, Outcome: &report.GateOutcome{Kind: report.Passed, Reason: nothing}}, nil
 	}
-	return report.GatePart{Family: f.Name, Outcome: run.Outcome(), Comparison: run.Comparison()}, nil
+	o := run.Outcome()
+	for _, d := range run.Duels {
+		if o.Next == "" && d.Status == kernels.StatusWrong {
+			o.Next = "repeat: " + c.repeatCommand(d.B, d.Problem, &verify.CheckRequest{Seed: c.seed, Repeats: defaultRepeats})
+		}
+	}
+	return report.GatePart{Family: f.Name, Outcome: o, Comparison: run.Comparison()}, nil
 }
 
 // remeasure measures those problems of a run again that have no verdict, with another seed.
@@ -290,19 +303,21 @@ func (cfg *gateConfig) checkFamilies(e *env, families []*kernels.Family) (part r
 		return part, err
 	}
 	defer lab.Close(t.devices)
-	const repeats = 3
-	v, err := e.verify(&t, refs, &verify.CheckRequest{Seed: t.seed, Repeats: repeats, Typed: t.TypedShapes()})
+	c := &verify.CheckRequest{All: cfg.all, Seed: t.seed, Repeats: defaultRepeats, Typed: t.TypedShapes()}
+	v, err := e.verify(&t, refs, c)
 	if err != nil {
 		return part, err
 	}
 	part = report.GatePart{Family: cfg.kernels, Outcome: &report.GateOutcome{Kind: report.Passed, Reason: v.Counts()}}
 	if len(v.Findings) > 0 {
-		part.Checks = report.VerifyTable(repeats, v.Findings)
+		part.Checks = report.VerifyTable(c.Repeats, v.Findings)
 	}
 	notRun := v.NotRun()
 	switch o := part.Outcome; {
 	case v.Failed > 0:
 		o.Kind, o.Reason, o.Lines = report.Wrong, fmt.Sprintf("%d of %d checks failed", v.Failed, v.Checks()), v.Failures()
+		failed := v.FirstFailed()
+		o.Next = "repeat: " + t.repeatCommand(failed.FirstFailed, failed.Problem, c)
 	case notRun != nil:
 		o.Kind, o.Reason = report.Undecided, notRun.Error()
 	case v.Checks() == 0:
@@ -348,7 +363,7 @@ func (cfg *gateConfig) writeReports(e *env, o *report.GateOutcome, parts []repor
 	if err != nil {
 		return err
 	}
-	place := durable.Place{Root: cfg.live.out, Name: "gate.md"}
+	place := cfg.place()
 	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which is not there where nothing was judged
 		return err
 	}
@@ -373,6 +388,11 @@ func (cfg *gateConfig) writeReports(e *env, o *report.GateOutcome, parts []repor
 		return err
 	}
 	return cfg.sendComment(e, kind+" "+filepath.ToSlash(filepath.Clean(cfg.kernels)), about, o, parts)
+}
+
+// place is the report's.
+func (cfg *gateConfig) place() durable.Place {
+	return durable.Place{Root: cfg.live.out, Name: "gate.md"}
 }
 
 // addSummary appends the report to the step's summary.

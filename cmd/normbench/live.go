@@ -187,5 +187,5 @@ func exitOf(o *report.GateOutcome) error {
 	if o.Kind == report.Undecided && strings.HasPrefix(o.Reason, "not verified") {
 		x.help = "`normbench verify` says what was not run; --device cuda runs it on a GPU"
 	}
-	return lab.Exit(x.code, hint.Errorf(x.help, "%s", o.Reason))
+	return lab.Exit(x.code, hint.Errorf(cmp.Or(o.Next, x.help), "%s", o.Reason))
 }

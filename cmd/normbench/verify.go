@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/kernels/compile/nvrtc"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/replay"
+	"normbench/sweep/shapes"
 	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )
@@ -27,6 +30,9 @@ type verifyConfig struct {
 	verbose                bool
 }
 
+// defaultRepeats is how often a variant runs on the first draw of inputs.
+const defaultRepeats = 3
+
 func verifyCommand(e *env) *cli.Command {
 	cfg := &verifyConfig{}
 	cfg.first = func() *report.Table { return report.VerifyTable(0, nil) }
@@ -34,14 +40,14 @@ func verifyCommand(e *env) *cli.Command {
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
-		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. " +
-			"--all-configs takes every config, of the families named or of all.\n" +
+		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config; with --kernels " +
+			"those of the folder. --all-configs takes every config of these families.\n" +
 			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' " +
 			"host stages on the shapes asked for. It runs their CUDA code in an emulator on small shapes, " +
 			"in several configs, which takes a C++ compiler (g++ or $CXX).",
 		Flags: slices.Concat(cfg.flags(), []cli.Flag{
 			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats",
-				Usage: "runs of each variant; their bits are compared", Value: 3,
+				Usage: "runs of each variant; their bits are compared", Value: defaultRepeats,
 				Action: checkRange("repeats", 1, 1000, "use 1 to 1000")},
 			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat,
 				Usage: "check every config of each family's space"},
@@ -81,6 +87,9 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	if err != nil {
 		return err
 	}
+	if len(refs) == 0 {
+		cfg.takeOpsOf(e.UserFamilies)
+	}
 	cfg.Untimed = true
 	if err := cfg.open(e, false, refs...); err != nil {
 		return err
@@ -102,12 +111,14 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	done := v.Checks()
 	switch {
 	case stopped:
-		return lab.Interruptedf("%d of %d checks done, %d of them failed", done, v.Total, v.Failed)
+		return lab.Interruptedf("%d of %d checks done, %d of them failed; %d of %d draws of inputs", done, v.Total,
+			v.Failed, v.Draws, v.AllDraws)
 	case err != nil:
 		return err
 	case v.Failed > 0:
-		return lab.Exit(exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, "+
-			"with the same problem, repeats one of them", c.Seed), "%d of %d checks failed", v.Failed, done))
+		first := v.FirstFailed()
+		return lab.Exit(exitGate, hint.Errorf("repeat the first: "+cfg.repeatCommand(first.FirstFailed, first.Problem, c),
+			"%d of %d checks failed", v.Failed, done))
 	case done == 0 && v.Refused > 0:
 		return hint.Errorf("`normbench list peers` says which are there",
 			"nothing was checked: the peers take none of these problems")
@@ -128,4 +139,49 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return lab.Exit(exitUnclear, err)
 	}
 	return nil
+}
+
+// repeatCommand returns the command that repeats the check of one variant on one problem, with the same inputs.
+func (t *targetFlags) repeatCommand(v kernels.Variant, p kernels.Problem, c *verify.CheckRequest) string {
+	words := []string{"normbench", "verify", strings.TrimSuffix(v.String(), "@")}
+	flag := func(name, value string) {
+		if value != "" {
+			words = append(words, "--"+name, value)
+		}
+	}
+	flag("kernels", t.kernels)
+	for _, folder := range t.include.Value() {
+		flag("include", folder)
+	}
+	flag("python", t.python)
+	flag("device", t.Device)
+	for _, w := range t.workers.Value() {
+		flag("worker", w)
+	}
+	words = append(words, shapes.FlagsOf(p)...)
+	if c.Repeats != defaultRepeats {
+		flag("repeats", strconv.Itoa(c.Repeats))
+	}
+	if c.Hostile {
+		words = append(words, "--hostile")
+	}
+	if c.HostOnly {
+		words = append(words, "--host-only")
+	}
+	flag("seed", strconv.FormatUint(c.Seed, 10))
+	return quoteWords(words)
+}
+
+// takeOpsOf has the flags stand for the ops and passes of some families, unless they name some.
+func (t *targetFlags) takeOpsOf(families []*kernels.Family) {
+	var ops, passes []string
+	for _, f := range families {
+		if !slices.Contains(ops, string(f.Op)) {
+			ops = append(ops, string(f.Op))
+		}
+		if !slices.Contains(passes, string(f.Pass)) {
+			passes = append(passes, string(f.Pass))
+		}
+	}
+	t.Op, t.Pass = cmp.Or(t.Op, strings.Join(ops, ",")), cmp.Or(t.Pass, strings.Join(passes, ","))
 }

@@ -76,12 +76,17 @@ func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []RowRange) {
 }
 
 // Export writes the book's answers for some classes and columns as code with one function, or as JSON.
-// Empty columns are all.
+// Empty columns are all. It fails where there is no answer at all.
 func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, error) {
 	if !slices.Contains(Formats, format) {
 		return nil, hint.Errorf("use "+strings.Join(Formats, ", "), "unknown export %q", format)
 	}
 	x := b.layOut(classes, slices.Sorted(slices.Values(columns)), format != "json")
+	if len(x.Configs) == 0 {
+		return nil, hint.Errorf("name other widths, types and options, or learn the map there; `normbench map show` and "+
+			"`normbench explain PROBLEM` say what answers", "the export would answer nothing: %s has no config for "+
+			"these widths, types and options", b.Rung)
+	}
 	if format == "json" {
 		return x.json(b.Device)
 	}

@@ -2,6 +2,7 @@ package shapes
 
 import (
 	"cmp"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -206,6 +207,27 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 			"%s has none of the problems asked for", s.Shapes)
 	}
 	return distinct(ps), nil
+}
+
+// FlagsOf returns the flags that select p alone.
+func FlagsOf(p kernels.Problem) []string {
+	flags := []string{"--shapes", fmt.Sprintf("%dx%d", p.M, p.N), "--op", string(p.Op), "--pass", string(p.Pass),
+		"--dtype", p.DType.String()}
+	if p.Weight != p.DType {
+		flags = append(flags, "--weight-dtype", p.Weight.String())
+	}
+	for _, o := range kernels.Options() {
+		switch {
+		case o.Flag == "bias" && p.HasWeight() && p.Bias != p.Op.Spec().Bias:
+			flags = append(flags, "--bias", map[bool]string{true: "yes", false: "no"}[p.Bias])
+		case o.Flag == "bias" || !o.IsWritten(p):
+		case o.Flag == "quant":
+			flags = append(flags, "--quant", o.Name)
+		default:
+			flags = append(flags, "--"+o.Flag)
+		}
+	}
+	return flags
 }
 
 // canonical copies s with ops, passes and types under the names that problems use: bf16 for bfloat16.

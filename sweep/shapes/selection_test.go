@@ -2,6 +2,7 @@ package shapes_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -27,4 +28,27 @@ func TestSelectionHasEachProblemOnce(t *testing.T) {
 		}
 		return strings.Trim(fmt.Sprint(ps), "[]")
 	})
+}
+
+// The flags of a problem select it, and nothing else.
+func TestFlagsOfAProblemSelectIt(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 1))
+	for range 500 {
+		p := devicetest.Draw(r, 12, 12)
+		s := shapes.Selection{On: map[string]bool{}}
+		values := map[string]*string{"--shapes": &s.Shapes, "--op": &s.Op, "--pass": &s.Pass, "--dtype": &s.DType,
+			"--weight-dtype": &s.Weight, "--bias": &s.Bias, "--quant": &s.Quant}
+		flags := shapes.FlagsOf(p)
+		for i := 0; i < len(flags); i++ {
+			if value := values[flags[i]]; value != nil {
+				i++
+				*value = flags[i]
+				continue
+			}
+			s.On[strings.TrimPrefix(flags[i], "--")] = true
+		}
+		ps, err := s.Problems("smoke")
+		assert.NoError(t, err, p, flags)
+		assert.Must(t, len(ps) == 1 && ps[0] == p, "%s: %s select %v", p, flags, ps)
+	}
 }

@@ -11,8 +11,7 @@ import (
 	"normbench/sweep/shapes"
 )
 
-// coverage is what a verify has checked of the problems asked for, for each operand that was named and
-// each family of the user's.
+// coverage is what a verify has checked of the problems asked for, for each operand.
 type coverage struct {
 	operands []sweep.Operand
 	checked  map[askedProblem]bool
@@ -34,15 +33,9 @@ func (c *run) asked(p kernels.Problem) kernels.Problem {
 	return kernels.Problem{Op: p.Op, Pass: p.Pass, M: p.M, N: p.N}
 }
 
-// newCoverage is of nothing yet; without operands it is of the guests.
-func (c *run) newCoverage(guests []*kernels.Family) *coverage {
-	s := &coverage{operands: c.operands, checked: map[askedProblem]bool{}, refused: map[askedProblem]string{}}
-	if len(c.operands) == 0 {
-		for _, f := range guests {
-			s.operands = append(s.operands, c.withFallback(sweep.FamilyOperand(c.Registry, f.Name)))
-		}
-	}
-	return s
+// newCoverage is of nothing yet.
+func (c *run) newCoverage() *coverage {
+	return &coverage{operands: c.operands, checked: map[askedProblem]bool{}, refused: map[askedProblem]string{}}
 }
 
 // isTyped says whether a shape was asked for by itself.

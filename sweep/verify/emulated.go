@@ -143,12 +143,11 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 }
 
 // emulatedVariants returns what the emulator runs of a REF on a problem: with --all-configs each config of a
-// family that was named, or is the user's.
+// family that was named.
 func (c *run) emulatedVariants(r sweep.Operand, p kernels.Problem, info kernels.DeviceInfo) (
 	[]kernels.Variant, error) {
 	f, err := c.Registry.Lookup(r.Family)
-	if !c.All || err != nil || r.Text != r.Family || len(c.operands) == 0 && !slices.Contains(c.Users, f) ||
-		f.CheckServes(p) != nil {
+	if !c.All || err != nil || r.Text != r.Family || len(c.operands) == 0 || f.CheckServes(p) != nil {
 		return r.Variants(p, info)
 	}
 	var vs []kernels.Variant
@@ -163,9 +162,9 @@ func (c *run) emulatedVariants(r sweep.Operand, p kernels.Problem, info kernels.
 }
 
 // emulatedOperands returns those whose CUDA code is emulated beside what the host ran: those asked for.
-// Without any they are the families of tasks and the user's guests. Families stand also for operands
-// that are tuned for a device, which have no answer at the small shapes.
-func (c *run) emulatedOperands(guests []*kernels.Family, tasks []sweep.Task) (operands []sweep.Operand) {
+// Without any they are the families of tasks. Families stand also for operands that are tuned for a device,
+// which have no answer at the small shapes.
+func (c *run) emulatedOperands(tasks []sweep.Task) (operands []sweep.Operand) {
 	recorded := func(r sweep.Operand) bool { return r.Recorded }
 	var names []string
 	if len(c.operands) == 0 || slices.ContainsFunc(c.operands, recorded) {
@@ -175,20 +174,11 @@ func (c *run) emulatedOperands(guests []*kernels.Family, tasks []sweep.Task) (op
 			}
 		}
 	}
-	if len(c.operands) == 0 {
-		for _, f := range guests {
-			names = append(names, f.Name)
-		}
-	}
 	operands = slices.DeleteFunc(slices.Clone(c.operands),
 		func(r sweep.Operand) bool { return r.Recorded || r.Peer })
 	for _, name := range names {
 		named := func(r sweep.Operand) bool { return r.Text == name }
 		if slices.ContainsFunc(operands, named) {
-			continue
-		}
-		if i := slices.IndexFunc(c.seen.operands, named); i >= 0 {
-			operands = append(operands, c.seen.operands[i])
 			continue
 		}
 		operands = append(operands, sweep.FamilyOperand(c.Registry, name))

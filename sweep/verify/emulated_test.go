@@ -18,7 +18,7 @@ import (
 func TestEmulatedTasksAreSmallAndAskedFirst(t *testing.T) {
 	r := families.New()
 	c := &run{CheckRequest: &CheckRequest{Registry: r}}
-	c.seen = c.newCoverage(nil)
+	c.seen = c.newCoverage()
 	operands := []sweep.Operand{sweep.FamilyOperand(r, "rms_fwd/cta_reg")}
 	var ps []kernels.Problem
 	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16",
@@ -43,7 +43,7 @@ func TestEmulatedTasksAreSmallAndAskedFirst(t *testing.T) {
 func TestFamilyIsCheckedInSeveralConfigsTypesAndOptions(t *testing.T) {
 	r := families.New()
 	names := func(c *run, problem string) (variants []string, knobs map[string]map[int]bool) {
-		c.seen = c.newCoverage(nil)
+		c.seen = c.newCoverage()
 		tasks, _ := c.emulatedTasks(c.operands, []kernels.Problem{devicetest.Problem(t, problem)}, emulatedGPU())
 		knobs = map[string]map[int]bool{}
 		for _, task := range tasks {

@@ -22,18 +22,16 @@ import (
 )
 
 // hostCheck checks the user's families on a cpu as far as that goes without running them: plans can
-// be made for the problems, and kernels compile. Without operands it checks all families. It takes
-// families without a host stage out of the operands, and prints a note for each family. guests are the
-// families that it checked.
+// be made for the problems, and kernels compile. It takes families without a host stage out of the
+// operands, and prints a note for each family. guests are the families that it checked.
 func (c *run) hostCheck() (left []sweep.Operand, guests []*kernels.Family, err error) {
 	refs, v := slices.Clone(c.operands), c.found
 	if c.Device.Info().Kind != kernels.KindCPU {
 		return refs, nil, nil
 	}
-	asked := len(refs) > 0
 	for _, f := range c.Users {
 		named := func(r sweep.Operand) bool { return r.Family == f.Name }
-		if asked && !slices.ContainsFunc(refs, named) {
+		if !slices.ContainsFunc(refs, named) {
 			continue
 		}
 		if len(f.Host) == 0 {
@@ -41,11 +39,8 @@ func (c *run) hostCheck() (left []sweep.Operand, guests []*kernels.Family, err e
 		}
 		ours := slices.DeleteFunc(slices.Clone(c.Problems),
 			func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
-		if len(ours) == 0 && asked {
-			return nil, nil, sweep.NewNoProblemError(f.Name)
-		}
 		if len(ours) == 0 {
-			continue
+			return nil, nil, sweep.NewNoProblemError(f.Name)
 		}
 		if v.compiled[f.Name], err = c.checkPlans(f, ours); err != nil {
 			return nil, nil, err
@@ -90,8 +85,8 @@ func (c *run) checkPlans(f *kernels.Family, ps []kernels.Problem) (compiled bool
 		configs += n
 	}
 	if served == 0 {
-		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s "+
-			"--problem %s --device %s` shows why", f.Name, ps[0], launchmap.KnownDevices()[0].Key),
+		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels %s --family %s "+
+			"--problem %s --device %s` shows why", c.Folder, f.Name, ps[0], launchmap.KnownDevices()[0].Key),
 			"%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
 	text := fmt.Sprintf("%s compiled for %s in %.1f s", console.Count(checker.Kernels(), "kernel"),
@@ -121,34 +116,4 @@ func (c *run) inFolder(err error) error {
 		return err
 	}
 	return hint.With(errors.New(names.Replace(err.Error())), hint.Of(err))
-}
-
-// checkLaidOut refuses a verify of all families if one of the user's has no config that
-// can run: that family would not be verified.
-func (c *run) checkLaidOut(tasks []sweep.Task, guests []*kernels.Family,
-	info kernels.DeviceInfo) error {
-	for _, f := range c.Users {
-		if slices.Contains(guests, f) {
-			continue
-		}
-		found, of := false, 0
-		var refusal error
-		for _, t := range tasks {
-			if t.Problem.Op != f.Op || t.Problem.Pass != f.Pass {
-				continue
-			}
-			of++
-			if slices.ContainsFunc(t.Variants, func(v kernels.Variant) bool { return v.Family == f.Name }) {
-				found = true
-				break
-			}
-			refusal = cmp.Or(refusal, f.CheckServes(t.Problem),
-				f.Refuse(t.Problem, f.Base(t.Problem, info), info))
-		}
-		if of > 0 && !found {
-			return hint.Errorf("`normbench list configs --kernels DIR` shows why",
-				"%s has no config to verify for any of %s; %w", f.Name, console.Count(of, "problem"), refusal)
-		}
-	}
-	return nil
 }

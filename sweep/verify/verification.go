@@ -25,7 +25,9 @@ var codes = []struct{ code, words string }{
 // A Verification is what a verify has found.
 type Verification struct {
 	Findings []Finding
-	Total    int            // checks that were laid out
+	Total    int // checks that were laid out
+	Draws    int // draws of inputs on which these are done, of AllDraws
+	AllDraws int
 	done     map[string]int // checks by their code
 	Failed   int
 	Refused  int             // checks, by peers that do not take the problem
@@ -131,6 +133,16 @@ func (v *Verification) Failures() (lines []string) {
 	return lines
 }
 
+// FirstFailed returns a failed check to repeat, nil if there is none: the first.
+func (v *Verification) FirstFailed() *Finding {
+	for i := range v.Findings {
+		if v.Findings[i].Failed > 0 {
+			return &v.Findings[i]
+		}
+	}
+	return nil
+}
+
 // A CheckRequest says what to verify, on a device that is open.
 type CheckRequest struct {
 	Registry *kernels.Registry
@@ -138,8 +150,8 @@ type CheckRequest struct {
 	Folder   string            // itself
 	Device   kernels.Device
 	Problems []kernels.Problem
-	Operands []sweep.Operand // none stands for every family in its base config
-	All      bool            // every config of the families that Operands are, or of all
+	Operands []sweep.Operand // none stands for each of Users in its base config, without Users for every family
+	All      bool            // every config of these families
 	HostOnly bool            // on a cpu: no CUDA code in the emulator
 	Seed     uint64
 	Hostile  bool // add draws of extreme and of non-finite rows
@@ -169,7 +181,11 @@ func Run(ctx context.Context, out *console.Console, t *CheckRequest) (*Verificat
 	v := &Verification{done: map[string]int{}, compiled: map[string]bool{},
 		help: "verify them on a GPU: --device cuda"}
 	c := &run{CheckRequest: t, Console: out, ctx: ctx, found: v}
-	for _, o := range t.Operands {
+	operands, err := t.namedOperands()
+	if err != nil {
+		return v, err
+	}
+	for _, o := range operands {
 		c.operands = append(c.operands, c.withFallback(o))
 	}
 	info := c.Device.Info()
@@ -187,11 +203,8 @@ func Run(ctx context.Context, out *console.Console, t *CheckRequest) (*Verificat
 	if err != nil {
 		return v, err
 	}
-	c.seen = c.newCoverage(guests)
+	c.seen = c.newCoverage()
 	tasks, err := c.layOut(operands)
-	if err == nil && len(c.operands) == 0 {
-		err = c.checkLaidOut(tasks, guests, info)
-	}
 	if err != nil {
 		return v, err
 	}
@@ -206,7 +219,7 @@ func Run(ctx context.Context, out *console.Console, t *CheckRequest) (*Verificat
 	}
 	switch {
 	case onHost && !c.HostOnly:
-		if cuda := c.emulatedOperands(guests, tasks); len(cuda) > 0 {
+		if cuda := c.emulatedOperands(tasks); len(cuda) > 0 {
 			err = c.emulate(cuda)
 		}
 	case onHost && v.Checks() == 0 && len(guests) > 0:
@@ -218,6 +231,22 @@ func Run(ctx context.Context, out *console.Console, t *CheckRequest) (*Verificat
 	return v, err
 }
 
+// namedOperands returns the operands, and without any those of the user's families for the problems.
+func (t *CheckRequest) namedOperands() (list []sweep.Operand, err error) {
+	if len(t.Operands) > 0 {
+		return t.Operands, nil
+	}
+	for _, f := range t.Users {
+		if slices.ContainsFunc(t.Problems, func(p kernels.Problem) bool { return f.Op == p.Op && f.Pass == p.Pass }) {
+			list = append(list, sweep.FamilyOperand(t.Registry, f.Name))
+		}
+	}
+	if len(t.Users) > 0 && len(list) == 0 {
+		return nil, sweep.NewNoProblemError("--kernels " + t.Folder)
+	}
+	return list, nil
+}
+
 // layOut lays out what runs on the device: those of the operands that it can run.
 func (c *run) layOut(operands []sweep.Operand) ([]sweep.Task, error) {
 	info := c.Device.Info()
@@ -227,7 +256,14 @@ func (c *run) layOut(operands []sweep.Operand) ([]sweep.Task, error) {
 		for _, r := range operands {
 			only = append(only, r.Text)
 		}
-		return sweep.Grid(c.ctx, c.Registry, c.Problems, info, only, nil)
+		tasks, err := sweep.Grid(c.ctx, c.Registry, c.Problems, info, only, nil)
+		for i := range tasks {
+			t := &tasks[i] // whose base is there whatever was asked for
+			t.Variants = slices.DeleteFunc(t.Variants, func(v kernels.Variant) bool {
+				return len(only) > 0 && !slices.Contains(only, v.Family)
+			})
+		}
+		return slices.DeleteFunc(tasks, func(t sweep.Task) bool { return len(t.Variants) == 0 }), err
 	case len(c.operands) == 0:
 		return c.baseTasks(c.Problems, info)
 	}
@@ -262,11 +298,11 @@ func (c *run) check(dev kernels.Device, code string, operands []sweep.Operand, t
 	repeats int) error {
 	step := c.Wait("checking")
 	defer step.End()
-	done, total, where := 0, 0, ""
+	where := ""
 	for _, task := range tasks {
-		total += len(task.Variants)
+		c.found.Total += len(task.Variants)
+		c.found.AllDraws += len(task.Variants) * len(kernels.CheckDraws(task.Problem, c.Hostile))
 	}
-	c.found.Total += total
 	if code == Emulated {
 		where = " in the emulator"
 	}
@@ -274,9 +310,9 @@ func (c *run) check(dev kernels.Device, code string, operands []sweep.Operand, t
 		Repeats: repeats, Refs: namesOf(operands, dev.Info())}
 	checker.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s", family, p, where)
-		step.Reach(console.Amount{Done: done, Total: total, Unit: "checks"})
-		done++
+		step.Reach(console.Amount{Done: c.found.Draws, Total: c.found.AllDraws, Unit: "draws of inputs"})
 	}
+	checker.Done = func(draws int) { c.found.Draws += draws }
 	for _, task := range tasks {
 		step.Set("opening %s%s", task.Problem, where)
 		found, err := checker.Check(c.ctx, task)

@@ -30,9 +30,11 @@ type Checker struct {
 	Seed     uint64 // of the inputs
 	Hostile  bool   // add draws of extreme and of non-finite rows
 	Repeats  int    // runs of a variant on the first draw, whose bits are compared
-	// Refs names the operands that a variant is of; Now hears what is checked next.
+	// Refs names the operands that a variant is of; Now hears what is checked next, and Done on how many
+	// draws of inputs one more variant needs no further check.
 	Refs func(p kernels.Problem, v kernels.Variant) string
 	Now  func(p kernels.Problem, family string)
+	Done func(draws int)
 }
 
 // Check checks the variants of a task on every draw of inputs: the verdicts of each family and REF.
@@ -46,7 +48,7 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 		if i == 0 {
 			repeats = c.Repeats
 		}
-		if err = c.checkOn(ctx, task, draw, repeats, outcomes); err != nil {
+		if err = c.checkOn(ctx, task, draw, len(draws), repeats, outcomes); err != nil {
 			break
 		}
 	}
@@ -104,8 +106,8 @@ type checkState struct {
 	on      string                // the draw of the failure, if it is not the first
 }
 
-// checkOn checks the variants that have not failed on one draw.
-func (c *Checker) checkOn(ctx context.Context, task sweep.Task, draw kernels.Draw, repeats int,
+// checkOn checks the variants that have not failed on one draw, of draws in all.
+func (c *Checker) checkOn(ctx context.Context, task sweep.Task, draw kernels.Draw, draws, repeats int,
 	outcomes []checkState) error {
 	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: task.Problem, Seed: c.Seed, Draw: draw,
 		Base: task.Base}
@@ -121,15 +123,16 @@ func (c *Checker) checkOn(ctx context.Context, task sweep.Task, draw kernels.Dra
 		if o.failure != nil || o.wrong != "" {
 			continue
 		}
-		if o.draws == 0 {
-			c.Now(task.Problem, v.Family)
-		}
+		c.Now(task.Problem, v.Family)
 		got, err := s.Check(ctx, v, repeats)
 		var f *kernels.Failure
 		if err != nil && (ctx.Err() != nil || !errors.As(err, &f)) {
 			return err // the stop may have caused the failure
 		}
 		o.add(&got, f, draw)
+		if c.Done(1); o.failure != nil || o.wrong != "" {
+			c.Done(draws - o.draws)
+		}
 	}
 	return nil
 }
@@ -169,6 +172,7 @@ type Verdicts struct {
 	Unfit           bool   // what Unrun says is of this machine, not of a peer
 	Partly          string // how far the checks of a config came that were stopped
 	Configs, Failed int
+	FirstFailed     kernels.Variant
 	Order           []string
 	Outputs         map[string]kernels.OutputCheck // the worst of each
 	Runs            int                            // whose bits were compared: the most of a config
@@ -178,7 +182,9 @@ type Verdicts struct {
 }
 
 func (k *Verdicts) fail(v kernels.Variant, reason string) {
-	k.Configs++
+	if k.Configs++; k.Failed == 0 {
+		k.FirstFailed = v
+	}
 	k.Failed++
 	// a peer has no label
 	k.Reasons = append(k.Reasons, strings.TrimPrefix(v.Config.String()+": "+reason, ": "))

@@ -35,7 +35,8 @@ func checkTask(t *testing.T, r *kernels.Registry, text string, hostile bool) *Ve
 	t.Helper()
 	p := devicetest.Problem(t, text)
 	c := &Checker{Registry: r, Device: cpu.New(r), Code: Host, Seed: 5, Hostile: hostile, Repeats: 2,
-		Refs: func(kernels.Problem, kernels.Variant) string { return "" }, Now: func(kernels.Problem, string) {}}
+		Refs: func(kernels.Problem, kernels.Variant) string { return "" }, Now: func(kernels.Problem, string) {},
+		Done: func(int) {}}
 	f, err := r.Lookup("rms_fwd/faulty")
 	assert.NoError(t, err)
 	v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device.Info())}

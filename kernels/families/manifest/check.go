@@ -381,13 +381,17 @@ func (c *checker) kernel(l *launchSpec) error {
 		l.knobs = append(l.knobs, k)
 		list = append(list, x.Value)
 	}
+	if !l.Bare {
+		l.macros = c.macros()
+	}
 	for _, x := range l.Defines.Entries {
 		switch {
 		case !macroRE.MatchString(x.Key.Text):
 			return x.Key.Errorf("use letters A-Z, digits and _", "malformed macro name")
-		case !l.Bare && slices.Contains(c.macros(), x.Key.Text):
+		case slices.Contains(l.macros, x.Key.Text):
 			return x.Key.Errorf("choose another name", "is defined by the problem or a knob already")
 		}
+		l.macros = append(l.macros, x.Key.Text)
 		list = append(list, x.Value)
 	}
 	l.values = list[first:]

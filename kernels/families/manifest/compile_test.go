@@ -156,12 +156,27 @@ func TestAPlainManifestIsEnough(t *testing.T) {
 	}
 }
 
+// A template parameter of GPU code that a knob's macro replaces is named, before a compiler says what it saw.
+func TestTemplateParameterIsNoMacro(t *testing.T) {
+	for edit, want := range map[string]string{
+		"template <int THREADS, typename T>":                                    "",
+		"template <int TPB, typename T>":                                        "plain.cu has a template parameter TPB, which is also a macro",
+		"template <typename T, int TPB = 4>":                                    "plain.cu has a template parameter TPB, which is also a macro",
+		"template <int TPB> void host() {}\ntemplate <int THREADS, typename T>": "",
+		"template <int X = TPB, typename T>":                                    "",
+	} {
+		source := strings.Replace(plainSource, "template <int THREADS, typename T>", edit, 1)
+		_, _, err := Load(families.New(), folder(t, "plain.yaml", plain, "plain.cu", source))
+		assert.That(t, (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want), "%s: %v", edit, err)
+	}
+}
+
 // An earlier folder's kernels stand beside the present ones, with their own sources and base.
 func TestBaselineStandsBesideThePresentKernels(t *testing.T) {
 	r, _, err := Load(families.New(), folder(t, "plain.yaml", plain, "plain.cu", plainSource))
 	assert.NoError(t, err)
-	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb",
-		"block: threads").Replace(plain)
+	older := strings.NewReplacer("tpb:", "lanes:", "TPB", "LANES", "block: tpb",
+		"block: lanes").Replace(plain)
 	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+
 		"#include \"near.h\"\n", "near.h", "int near;\n"))
 	assert.NoError(t, err)
@@ -173,7 +188,7 @@ func TestBaselineStandsBesideThePresentKernels(t *testing.T) {
 	c := f.Base(p, d)
 	l := f.Plan(p, c, d).Launches[0]
 	u, err := cuda.NewUnit(r, &l, "sm_90")
-	assert.That(t, err == nil && c.String() == "THREADS256" &&
+	assert.That(t, err == nil && c.String() == "LANES256" &&
 		u.Source.Headers["near.h"] == "int near;\n", "%v, base %s, headers %q", err, c,
 		u.Source.Headers)
 	id := families.NewIdentity(r, kernels.KindCUDA)

@@ -321,9 +321,36 @@ func (l *launchSpec) find(r *kernels.Registry, d *design, c code, files map[stri
 			"%s includes %s, which %s nowhere", file.Text, quotedList(missing),
 			map[bool]string{true: "is", false: "are"}[len(missing) == 1])
 	}
+	if name := macroParameter(text, l.macros); name != "" {
+		return nil, file.Errorf("rename the parameter, or the knob or define that makes the macro; the entry "+
+			"may hand the macro on, as in rms_block<TPB>", "%s has a template parameter %s, which is also a macro: "+
+			"the compiler sees the macro's number there", file.Text, name)
+	}
 	l.common = slices.Contains(included, prefix+"common.cuh") || slices.Contains(included, prefix+"plain.cuh")
 	return included, nil
 }
+
+// macroParameter finds a template parameter of GPU code that is called as one of the macros. A template of
+// host code alone is no trouble, as it is cut off.
+func macroParameter(text string, macros []string) string {
+	for _, m := range templateRE.FindAllStringSubmatch(nvrtc.StripComments(text), -1) {
+		if !strings.Contains(m[2], "__global__") && !strings.Contains(m[2], "__device__") {
+			continue
+		}
+		for _, p := range parameterRE.FindAllStringSubmatch(m[1], -1) {
+			if slices.Contains(macros, p[1]) {
+				return p[1]
+			}
+		}
+	}
+	return ""
+}
+
+// A template's list of parameters, without templates in it, with what it is of; and a parameter's name.
+var (
+	templateRE  = regexp.MustCompile(`\btemplate\s*<([^<>]*)>([^;{]*)`)
+	parameterRE = regexp.MustCompile(`\b([A-Za-z_]\w*)\s*(?:=[^,]*)?(?:,|$)`)
+)
 
 // includedRE finds what a source includes in angle brackets.
 var includedRE = regexp.MustCompile(`(?m)^\s*#\s*include\s*<([^>\n]+)>`)

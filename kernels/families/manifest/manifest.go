@@ -181,6 +181,7 @@ type launchSpec struct {
 	reduce *reduction
 	python *tritonCompile
 
+	macros []string        // that its source sees
 	knobs  []*kernels.Knob // of Knobs
 	values []*expression   // of its arguments, knobs and macros
 	common bool            // its source includes common.cuh
