@@ -147,8 +147,11 @@ func (r *Registry) Against(family string) (*Registry, error) {
 	against := *r
 	against.BaseOf = family
 	against.Default = func(p Problem, d DeviceInfo) Variant {
+		if !f.CanServe(p) {
+			return Variant{}
+		}
 		v := Variant{family, f.Base(p, d)}
-		if f.CheckServes(p) != nil || f.Refuse(p, v.Config, d) != nil {
+		if f.Refuse(p, v.Config, d) != nil {
 			return Variant{}
 		}
 		return v
@@ -187,10 +190,13 @@ func (r *Registry) FamiliesFor(p Problem) []*Family {
 // Candidates lists the families among which the fastest for p is searched: those named, or without names
 // all that serve p. Plain families are among them only where there are no others.
 func (r *Registry) Candidates(p Problem, named ...string) []*Family {
-	all := r.FamiliesFor(p)
 	if r.BaseOf != "" {
-		named = []string{r.BaseOf}
+		if f, err := r.Lookup(r.BaseOf); err == nil && !f.Hidden && f.CanServe(p) {
+			return []*Family{f}
+		}
+		return nil
 	}
+	all := r.FamiliesFor(p)
 	if len(named) > 0 {
 		return slices.DeleteFunc(all, func(f *Family) bool { return !slices.Contains(named, f.Name) })
 	}
@@ -251,6 +257,11 @@ func (r *Registry) Resolve(p Problem, v Variant, d DeviceInfo) (*Family, Variant
 		return nil, v, Plan{}, err
 	}
 	return f, v, f.Plan(p, v.Config, d), nil
+}
+
+// CanServe says whether f can do p, without the words of CheckServes: maps ask it thousands of times.
+func (f *Family) CanServe(p Problem) bool {
+	return (f.Op == "" || f.Op == p.Op && f.Pass == p.Pass) && f.Serves(p) == nil
 }
 
 // CheckServes says why f cannot do p, or returns nil.

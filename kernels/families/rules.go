@@ -118,7 +118,7 @@ func AnalyticRegistry(r *kernels.Registry) *kernels.Registry {
 		runs := func(design string) bool {
 			f := by[kernels.FamilyName(p.Op, p.Pass, design)]
 			v = kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
-			return f.CheckServes(p) == nil && f.Refuse(p, v.Config, d) == nil
+			return f.CanServe(p) && f.Refuse(p, v.Config, d) == nil
 		}
 		design := "plain"
 		if hasDesigns(p.Op) {

@@ -192,7 +192,13 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 
 // base returns the analytic base.
 func (b *Book) base(p kernels.Problem) kernels.Variant {
-	v, _ := b.analytic.Base(p, b.Device)
+	v := b.analytic.Default(p, b.Device)
+	if v.Family == "" {
+		return v
+	}
+	if _, err := b.analytic.Lookup(v.Family); err != nil {
+		return kernels.Variant{}
+	}
 	return v
 }
 
@@ -216,7 +222,10 @@ func (b *Book) cell(s *sheet, line, cell int) *cachedAnswer {
 	case k.Variant != own:
 		k.Match = MatchMoved
 	}
-	if k.family, _ = b.analytic.Lookup(k.Variant.Family); ok {
+	if k.Variant.Family != "" {
+		k.family, _ = b.analytic.Lookup(k.Variant.Family)
+	}
+	if ok {
 		k.Variant.Config = withZeroKnobs(k.family, k.Variant.Config)
 	}
 	at.Store(k)
@@ -296,7 +305,7 @@ func middleAndEnds(list []int64) []int64 {
 // Base returns the config that a family runs p with: that of the nearest cell of the family which p can
 // run, else the family's analytic base. Rasters of near alignments come first.
 func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
-	if f.Hidden || !CoversShape(p.M, p.N) || f.CheckServes(p) != nil { // no cell has a hidden family
+	if f.Hidden || !CoversShape(p.M, p.N) || !f.CanServe(p) { // no cell has a hidden family
 		return f.Base(p, b.Device)
 	}
 	accepted := func(v kernels.Variant) bool {
