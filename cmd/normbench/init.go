@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -44,6 +46,11 @@ func initKernel(e *env, python string, ops []string, timeout time.Duration) erro
 	}
 	at := strings.LastIndexByte(ops[1], ':')
 	if at <= 0 || at == len(ops[1])-1 {
+		file := strings.TrimSuffix(ops[1], ":")
+		if names := jittedIn(file); len(names) > 0 {
+			return hint.Errorf("write `normbench init triton "+quoteWord(file+":"+names[0])+"`", "%q names no function; it has %s",
+				ops[1], strings.Join(names, ", "))
+		}
 		return hint.Errorf(help, "%q names no function", ops[1])
 	}
 	file, r := ops[1][:at], triton.Request{Module: ops[1][:at], Function: ops[1][at+1:]}
@@ -102,4 +109,19 @@ func initCUDA(e *env, of string) error {
 	}
 	fmt.Fprint(e.out, made)
 	return nil
+}
+
+// jitted finds functions of Triton, and what stands between the decorator and the name.
+var jitted = regexp.MustCompile(`(?m)^@(?:triton\.)?jit\b.*\n(?:@.*\n)*def (\w+)`)
+
+// jittedIn lists the functions of Triton that a file has, none if it cannot be read.
+func jittedIn(file string) (names []string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	for _, m := range jitted.FindAllStringSubmatch(string(text), -1) {
+		names = append(names, m[1])
+	}
+	return names
 }
