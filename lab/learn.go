@@ -209,9 +209,10 @@ func Prior(text, family string, info kernels.DeviceInfo) (launchmap.Rung, error)
 	return launchmap.RungOf("--prior "+text, t.Map, &info)
 }
 
-// Coverage makes the coverage of a map to learn; that of a family has its op and pass only.
+// Coverage makes the coverage of a map to learn, of the program's widths and the given ones; that of a
+// family has its op and pass only.
 func (l *Lab) Coverage(prior, family string, info kernels.DeviceInfo, domain shapes.Domain,
-	classes []kernels.Problem) (*learn.Coverage, error) {
+	classes []kernels.Problem, widths []int64) (*learn.Coverage, error) {
 	step, err := Prior(prior, family, info)
 	if err != nil {
 		return nil, err
@@ -232,7 +233,7 @@ func (l *Lab) Coverage(prior, family string, info kernels.DeviceInfo, domain sha
 			return nil, sweep.NewNoProblemError(family)
 		}
 	}
-	return learn.NewCoverage(r, step, info, domain, classes)
+	return learn.NewCoverage(r, step, info, domain, classes, widths)
 }
 
 // Against returns the registry for a family against itself, or with "" for all.

@@ -16,6 +16,7 @@ import (
 	"normbench/kernels/launchmap"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/models"
 	"normbench/sweep/shapes"
 	"normbench/tune"
 )
@@ -51,7 +52,7 @@ func (cfg *mapConfig) flags() []cli.Flag {
 	cfg.only = "one REF"
 	return slices.Concat([]cli.Flag{
 		&cli.StringFlag{Destination: &cfg.widths, Name: "widths", Category: catWhat,
-			Usage: "the widths of a model (columns of x): `N`, or several with commas"},
+			Usage: "the widths of a model (columns of x): `N`, a model's name or its config.json, or several with commas"},
 	}, classFlags(&cfg.Selection, ""), optionFlags(&cfg.Selection), []cli.Flag{
 		&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
 			Usage: "launch on " + knownDevices, Value: "h200"},
@@ -76,7 +77,7 @@ func mapShowCommand(e *env) *cli.Command {
 
 // showWidths prints the map's configs for the widths, by ranges of rows.
 func showWidths(e *env, cfg *mapConfig) error {
-	widths, err := cfg.widthList()
+	widths, err := widthList(cfg.widths)
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func exportMap(e *env, cfg *mapConfig) error {
 	if cfg.format == "" {
 		return hint.Errorf("add --format "+strings.Join(launchmap.Formats, ", --format "), "map export needs --format")
 	}
-	widths, err := cfg.widthList()
+	widths, err := widthList(cfg.widths)
 	if err != nil {
 		return err
 	}
@@ -136,14 +137,27 @@ func exportMap(e *env, cfg *mapConfig) error {
 	return e.Write(durable.Place{Name: cfg.out}, text)
 }
 
-// widthList reads --widths, each width once.
-func (cfg *mapConfig) widthList() (widths []int64, err error) {
-	const help = "use whole numbers with commas, such as --widths 4096,5120"
-	if cfg.widths == "" {
+// widthList reads the text of --widths, each width once. A model has several; those that maps are not for
+// are left out.
+func widthList(text string) (widths []int64, err error) {
+	const help = "use whole numbers with commas, such as --widths 4096,5120, or models"
+	if text == "" {
 		return nil, nil
 	}
-	for _, text := range strings.Split(cfg.widths, ",") {
+	for _, text := range strings.Split(text, ",") {
 		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil && text != "" && strings.IndexAny(text, "0123456789-+. ") != 0 {
+			m, err := models.Default().Find(text)
+			if err != nil {
+				return nil, err
+			}
+			for _, n := range m.Widths() {
+				if launchmap.CoversShape(1, n) && !slices.Contains(widths, n) {
+					widths = append(widths, n)
+				}
+			}
+			continue
+		}
 		if err != nil || n < 1 {
 			return nil, hint.Errorf(help, "malformed number %q in --widths", text)
 		}

@@ -21,7 +21,7 @@ import (
 // A fillConfig has the flags of map fill.
 type fillConfig struct {
 	commonFlags
-	out, prior, family string
+	out, prior, family, widths string
 }
 
 // mapFillCommand makes the command map fill.
@@ -42,6 +42,7 @@ func mapFillCommand(e *env) *cli.Command {
 			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput,
 				Usage: "draw the map to `FILE`.svg"},
 			cfg.htmlFlag(),
+			widthsFlag(&cfg.widths, ""),
 			priorFlag(&cfg.prior, "none"),
 			familyFlag(&cfg.family, "fill the map of this `FAMILY` alone, from its times"),
 			cfg.kernelsFlag(),
@@ -62,6 +63,10 @@ func fillMap(e *env, cfg *fillConfig) error {
 		return hint.Errorf("name it .json; `normbench map export tuned:FILE --format go` makes code of it",
 			"--out %s is no tuned table", out)
 	}
+	widths, err := widthList(cfg.widths)
+	if err != nil {
+		return err
+	}
 	if _, err := e.Against(cfg.family); err != nil {
 		return err
 	}
@@ -72,7 +77,7 @@ func fillMap(e *env, cfg *fillConfig) error {
 		return err
 	}
 	e.NoteOnce(d.Notes...)
-	p, err := e.Coverage(cfg.prior, cfg.family, d.Device, shapes.DefaultDomain, nil)
+	p, err := e.Coverage(cfg.prior, cfg.family, d.Device, shapes.DefaultDomain, nil, widths)
 	if err != nil {
 		return err
 	}

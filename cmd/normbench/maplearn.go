@@ -21,12 +21,19 @@ func priorFlag(to *string, value string) cli.Flag {
 			"base), or the map of a tuned `FILE`", Value: value}
 }
 
+// widthsFlag makes the flag --widths of commands that fill maps.
+func widthsFlag(to *string, more string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "widths", Category: catWhat,
+		Usage: "answers of their own for these widths too, beside those of the models that the program knows: " +
+			"`N`, a model's name or its config.json, or several with commas" + more}
+}
+
 // A learnConfig has the flags of map learn.
 type learnConfig struct {
 	targetFlags
-	budget                     time.Duration
-	audit                      int
-	bounds, prior, out, family string
+	budget                             time.Duration
+	audit                              int
+	bounds, prior, out, family, widths string
 }
 
 // mapLearnCommand makes the command map learn.
@@ -53,6 +60,7 @@ func mapLearnCommand(e *env) *cli.Command {
 				Action: checkRange("audit", 0, 10_000, "60 problems are enough for a mean")},
 			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain",
 				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
+			widthsFlag(&cfg.widths, ", which are drawn most"),
 			priorFlag(&cfg.prior, "auto"),
 			familyFlag(&cfg.family, "learn the map of this `FAMILY` alone, into OUT/<device>/FAMILY/tuned.json"),
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
@@ -71,6 +79,10 @@ func runLearn(e *env, cfg *learnConfig) error {
 			return err
 		}
 	}
+	widths, err := widthList(cfg.widths)
+	if err != nil {
+		return err
+	}
 	classes, err := cfg.LayOut(shapes.Shape{M: 1, N: 1})
 	if err != nil {
 		return err
@@ -87,7 +99,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	}
 	defer lab.Close(devices)
 	info := devices[0].Info()
-	p, err := e.Coverage(cfg.prior, cfg.family, info, domain, classes)
+	p, err := e.Coverage(cfg.prior, cfg.family, info, domain, classes, widths)
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,15 @@ func withZeroKnobs(f *kernels.Family, c kernels.Config) kernels.Config {
 	return c
 }
 
+// Width returns the columns of the box's problems where all have as many, else 0.
+func (b *Box) Width() int64 {
+	unit, _ := b.units()
+	if n := (b.NLo + unit - 1) / unit * unit; n <= b.NHi && n+unit > b.NHi {
+		return n
+	}
+	return 0
+}
+
 // sampleColumns lists some of the box's columns: the ends, some with many divisors, and some uneven
 // ones.
 func (b *Box) sampleColumns() []int64 {

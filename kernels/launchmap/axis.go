@@ -3,6 +3,7 @@ package launchmap
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,14 +31,27 @@ func AlignOf(n, bytes int64) int64 {
 // Aligns lists the alignments that rows of elements of so many bytes can have, the widest first.
 func Aligns(bytes int64) []int64 { return []int64{16, 8, 4, 2}[:4-(bytes-1)/2] }
 
-// Columns lists the first columns of the standard cells: half octaves around 64, 90.5, 128 and so on up
-// to 65536.
-func Columns() (from []int64) {
-	for c := 12; c <= 32; c++ {
-		from = append(from, max(int64(math.Ceil(math.Exp2((float64(c)-0.5)/2))), MinN))
+// Columns lists the first columns of the standard lines of a raster, for columns that are multiples of
+// unit. Beyond each step a line begins: a power of two, or three quarters of one. Many configs are accepted
+// up to a step only, as rows must fit into registers or shared memory. Each of the widths has a line of
+// its own.
+func Columns(unit int64, widths ...int64) []int64 {
+	from := []int64{MinN}
+	for step := int64(MinN); step < MaxN; step *= 2 {
+		from = append(from, beyond(step+step/2, unit), beyond(2*step, unit))
 	}
-	return from
+	for _, n := range widths {
+		if n%unit == 0 && MinN <= n && n <= MaxN {
+			from = append(from, n, beyond(n, unit))
+		}
+	}
+	slices.Sort(from)
+	from = slices.Compact(from)
+	return slices.DeleteFunc(from, func(n int64) bool { return n > MaxN })
 }
+
+// beyond returns the least multiple of unit above n.
+func beyond(n, unit int64) int64 { return (n/unit + 1) * unit }
 
 // A Bound is the last M of a cell: a number of rows, or where PerSM is not 0 that many hundredths of a
 // row for each SM.

@@ -156,15 +156,11 @@ func NewBook(s Rung, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 	if s.Map == nil {
 		return b
 	}
-	blank := Blank(Class{}, 0, d.SMs)
 	for _, c := range classes() {
 		m := s.ForClass(c).Map
 		for _, align := range Aligns(c.Bytes) {
-			r := *blank
-			if of := m.Raster(c, align); of != nil {
-				r = *of
-			}
-			r.Class, r.Align, r.Rows = c, align, r.Rows.rowBounds(d.SMs)
+			r := *cmp.Or(m.Raster(c, align), Blank(c, align, d.SMs))
+			r.Rows = r.Rows.rowBounds(d.SMs)
 			b.sheets[newSheetKey(c, align)] = &sheet{r, make([]atomic.Pointer[cachedAnswer], len(r.Lines)*len(r.Rows))}
 		}
 	}

@@ -230,10 +230,13 @@ func (r *Raster) Clear() {
 	}
 }
 
-// Blank makes a raster of the standard cells without answers.
-func Blank(c Class, align int64, sms int) *Raster {
+// Blank makes a raster of the standard cells without answers. Those of the widths whose rows start at such
+// multiples have a line each.
+func Blank(c Class, align int64, sms int, widths ...int64) *Raster {
 	r := &Raster{Class: c, Align: align, Rows: Rows(sms)}
-	for _, from := range Columns() {
+	unit, _ := (&Box{Class: c, Align: align}).units()
+	widths = slices.DeleteFunc(slices.Clone(widths), func(n int64) bool { return AlignOf(n, c.Bytes) != align })
+	for _, from := range Columns(unit, widths...) {
 		r.Lines = append(r.Lines, Band{From: from})
 	}
 	r.Clear()

@@ -18,7 +18,8 @@ type Coverage struct {
 	*Filler
 	Domain  shapes.Domain
 	Classes []kernels.Problem // one problem of each op, pass and type, whatever its shape
-	Listed  []shapes.Shape    // that weigh more than others; a third of the draws have their columns
+	First   []int64           // of the filler's Widths, those that half of the draws of these have
+	HeldOut []shapes.Shape    // that are not measured, so that the map can be judged at them
 }
 
 // groupRows is the number of problems with the same columns that are measured together. What is compiled
@@ -75,7 +76,7 @@ func (c *chooser) drawGroup(class kernels.Problem) (ps []kernels.Problem) {
 	for tries := 0; tries < 24 && len(ps) == 0; tries++ {
 		for _, s := range c.drawShapes() {
 			p := withShape(class, s.M, s.N)
-			if len(ps) < groupRows && !c.have[p] && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil &&
+			if len(ps) < groupRows && !c.have[p] && !slices.Contains(c.HeldOut, s) && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil &&
 				len(c.Registry.Candidates(p)) > 0 {
 				c.have[p] = true
 				ps = append(ps, p)
@@ -90,20 +91,34 @@ func (c *chooser) drawGroup(class kernels.Problem) (ps []kernels.Problem) {
 // searches found 0.2% over learned maps below twice that, and 4% above.
 const smallElems = 1 << 15
 
-// drawShapes draws shapes with the same columns, spread over the domain's rows; now and then half a
-// group of listed shapes comes first. It draws columns that are no multiple of 8 more often than they
-// are asked for, as full searches found four times the regret there. Three groups of four leave out
-// small tensors.
-func (c *chooser) drawShapes() (list []shapes.Shape) {
-	switch {
-	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
-		list = c.listedShapes()
-	case c.rng.IntN(3) > 0:
-		list = []shapes.Shape{{M: 0, N: c.Domain.DrawRaggedColumns(c.rng)}}
-	default:
-		list = []shapes.Shape{{M: 0, N: c.Domain.DrawColumns(c.rng)}}
+// drawColumns draws a number of columns: three of four are of the widths that have a line of their own, a
+// tenth are ragged. Without such widths in the domain two thirds are ragged, as full searches found four
+// times the regret there.
+func (c *chooser) drawColumns() int64 {
+	in := func(widths []int64) []int64 {
+		return slices.DeleteFunc(slices.Clone(widths), func(n int64) bool { return !c.Domain.Holds(c.Domain.MMin, n) })
 	}
-	n := list[0].N
+	all := in(c.Widths)
+	listed, ragged := 15, 2 // of 20 draws
+	if len(all) == 0 {
+		listed, ragged = 0, 13
+	}
+	switch i := c.rng.IntN(20); {
+	case i >= listed+ragged:
+		return c.Domain.DrawColumns(c.rng)
+	case i >= listed:
+		return c.Domain.DrawRaggedColumns(c.rng)
+	}
+	if first := in(c.First); len(first) > 0 && c.rng.IntN(2) == 0 {
+		all = first
+	}
+	return all[c.rng.IntN(len(all))]
+}
+
+// drawShapes draws shapes with the same columns, spread over the domain's rows. Three groups of four leave
+// out small tensors.
+func (c *chooser) drawShapes() (list []shapes.Shape) {
+	n := c.drawColumns()
 	lo, hi := float64(c.Domain.MMin), float64(min(c.Domain.MMax, c.Domain.Elems/n))
 	if c.rng.IntN(4) > 0 {
 		lo = min(max(lo, float64(smallElems/n)), hi)
@@ -120,17 +135,6 @@ func (c *chooser) drawShapes() (list []shapes.Shape) {
 		list = append(list, shapes.Shape{M: m, N: n})
 	}
 	return list
-}
-
-// listedShapes draws some of the listed shapes, all with the same columns.
-func (c *chooser) listedShapes() (some []shapes.Shape) {
-	n := c.Listed[c.rng.IntN(len(c.Listed))].N
-	for _, i := range c.rng.Perm(len(c.Listed)) {
-		if c.Listed[i].N == n && len(some) < groupRows/2 {
-			some = append(some, c.Listed[i])
-		}
-	}
-	return some
 }
 
 // How rivals are drawn.

@@ -16,6 +16,7 @@ import (
 type Filler struct {
 	Registry *kernels.Registry
 	Device   kernels.DeviceInfo
+	Widths   []int64 // that have a line of cells each
 	// Prior answers where nothing was measured nearby: a map, whose picks are expected to lose
 	// priorPick, or none but the analytic base.
 	Prior *launchmap.Book
@@ -29,9 +30,9 @@ const (
 	// leastGain is by how much a config must be expected to be faster than the prior's to take its
 	// place: within it two fills from different records choose at random.
 	leastGain = 0.02
-	// leastSplit is the expected regret that a cut saves in the mean of a raster, at least,
-	// leastPrice what a config saves to have a letter. A map that is pasted must be small.
-	leastSplit, leastPrice = 5e-5, 3e-5
+	// leastPrice is the expected regret that a config saves in the mean of a raster, at least, to have
+	// a letter. A map that is pasted must be small.
+	leastPrice = 1e-5
 	// noOption is what the lack of an accepted config costs: there is the analytic base.
 	noOption = 0.3
 )
@@ -40,34 +41,18 @@ const (
 func centreOf(b launchmap.Box) mapPlace {
 	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
 	rows := mid(b.MLo, min(b.MHi, max(launchmap.MaxElems/b.NLo, b.MLo)))
-	columns := mid(b.NLo, b.NHi)
-	return mapPlace{columns: columns, rows: rows, step: stepOf(int64(math.Exp2(columns))), align: b.Align}
-}
-
-// splitAtStep cuts a box in two where its columns cross a step (see stepOf): the columns up to the step
-// and those beyond. A box that crosses no step stays whole.
-func splitAtStep(b launchmap.Box) []launchmap.Box {
-	low, high := b, b
-	low.NHi = min(lastColumn(b.NLo, b.NHi), b.NHi)
-	high.NLo = low.NHi + 1
-	return slices.DeleteFunc([]launchmap.Box{low, high}, func(b launchmap.Box) bool { return b.Empty() })
-}
-
-// neighboursOfBox lists the points that count for a box, those of each part on its side of a step.
-func (c *classPoints) neighboursOfBox(b launchmap.Box) (list []neighbour) {
-	boxes := splitAtStep(b)
-	for _, part := range boxes {
-		for _, n := range c.neighboursNear(centreOf(part)) {
-			list = append(list, neighbour{n.point, n.weight / float64(len(boxes))})
-		}
+	n := b.Width()
+	if n > 0 {
+		b.NLo, b.NHi = n, n
 	}
-	return list
+	columns := mid(b.NLo, b.NHi)
+	return mapPlace{columns: columns, rows: rows, n: n, step: stepOf(int64(math.Round(math.Exp2(columns)))), align: b.Align}
 }
 
 // centralProblem makes a problem near the centre of a box, with the box's alignment.
 func centralProblem(b launchmap.Box) kernels.Problem {
 	at := centreOf(b)
-	n := max(int64(math.Exp2(at.columns))*b.Class.Bytes/b.Align, 1)
+	n := max(int64(math.Round(math.Exp2(at.columns)))*b.Class.Bytes/b.Align, 1)
 	if b.Align < 16 {
 		n |= 1
 	}
@@ -107,59 +92,20 @@ func (f *Filler) Fill(points []*Point) *launchmap.Map {
 	return m
 }
 
-// raster fills the cells of a class at an alignment. It cuts a line of cells in two at a step where that
-// saves at least leastSplit of expected regret.
+// raster fills the cells of a class at an alignment.
 func (f *Filler) raster(c *classPoints, align int64) *launchmap.Raster {
-	standard := launchmap.Blank(c.Class, align, f.Device.SMs)
-	r := &launchmap.Raster{Class: c.Class, Align: align, Rows: standard.Rows}
+	r := launchmap.Blank(c.Class, align, f.Device.SMs, f.Widths...)
 	var cells []*openCell
-	for line := range standard.Lines {
-		var whole, halves []*openCell
-		saved := 0.0
-		for cell := range standard.Rows {
-			b := standard.Box(line, cell, f.Device.SMs)
-			if b.Empty() {
-				continue
-			}
-			s := &openCell{line: len(r.Lines), cell: cell, box: b, options: f.options(c, b)}
-			whole, saved = append(whole, s), saved+f.leastRegret(s)
-			for i, part := range splitAtStep(b) {
-				h := &openCell{line: len(r.Lines) + i, cell: cell, box: part, options: f.options(c, part)}
-				halves, saved = append(halves, h), saved-f.leastRegret(h)/float64(len(splitAtStep(b)))
+	for line := range r.Lines {
+		for cell := range r.Rows {
+			if b := r.Box(line, cell, f.Device.SMs); !b.Empty() {
+				cells = append(cells, &openCell{line: line, cell: cell, box: b, options: f.options(c, b)})
 			}
 		}
-		r.Lines = append(r.Lines, standard.Lines[line])
-		if saved > leastSplit*float64(len(standard.Lines)*len(standard.Rows)) && len(halves) > len(whole) {
-			whole = halves
-			r.Lines = append(r.Lines, launchmap.Band{From: halves[1].box.NLo})
-		}
-		cells = append(cells, whole...)
 	}
-	r.Clear()
 	f.chooseConfigs(r, cells)
 	f.noteEvidence(r, c)
 	return r
-}
-
-// lastColumn returns the step within a line's columns: a power of two, or three quarters of one. Many
-// configs are accepted up to a step only, as rows must fit into registers or shared memory.
-func lastColumn(lo, hi int64) int64 {
-	n := int64(launchmap.MinN)
-	for 2*n <= hi {
-		n *= 2
-	}
-	if n < lo {
-		n += n / 2
-	}
-	return n
-}
-
-// leastRegret returns the regret of the best option that is accepted in a cell.
-func (f *Filler) leastRegret(s *openCell) float64 {
-	if g, ok := f.findAccepted(s, 0, nil); ok {
-		return g.regret
-	}
-	return noOption
 }
 
 // findAccepted returns the i-th option of a cell that is accepted everywhere in it and is not out. It
@@ -182,7 +128,7 @@ func (f *Filler) findAccepted(s *openCell, i int, out map[kernels.Variant]bool) 
 // options lists the configs that may run in a cell, the least expected regret first. The prior's answer
 // keeps the cell unless another is expected to gain leastGain.
 func (f *Filler) options(c *classPoints, b launchmap.Box) (list []expectedRegret) {
-	for _, g := range c.rank(c.neighboursOfBox(b)) {
+	for _, g := range c.rank(c.neighboursNear(centreOf(b))) {
 		if g.regret < failedRegret/2 && g.weight > 0.01 {
 			list = append(list, g)
 		}
@@ -277,7 +223,7 @@ func (f *Filler) noteEvidence(r *launchmap.Raster, c *classPoints) {
 func (f *Filler) IsFaster(b launchmap.Box, old, next kernels.Variant) bool {
 	var gains []float64
 	c := f.classes[b.Class]
-	for _, n := range c.neighboursOfBox(b) {
+	for _, n := range c.neighboursNear(centreOf(b)) {
 		if p := c.points[n.point]; n.weight > 0.1 && p.OK(old) && p.OK(next) {
 			gains = append(gains, math.Log(p.US[old]/p.US[next]))
 		}
@@ -303,7 +249,7 @@ func (f *Filler) CountChanges(old, m *launchmap.Map) (changed, of int, gain floa
 			changed++
 			regret := map[kernels.Variant]float64{}
 			c := f.classes[r.Class]
-			for _, g := range c.rank(c.neighboursOfBox(b)) {
+			for _, g := range c.rank(c.neighboursNear(centreOf(b))) {
 				regret[g.variant] = g.regret
 			}
 			if _, ok := regret[was]; ok {

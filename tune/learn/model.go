@@ -15,7 +15,8 @@ import (
 // distances.
 type mapPlace struct {
 	columns, rows float64
-	step          int // see stepOf
+	n             int64 // the columns; 0 of several
+	step          int   // see stepOf
 	align         int64
 	twin          bool // of the other op: see twins
 }
@@ -33,7 +34,7 @@ func stepOf(n int64) int {
 
 // placeOf computes the place of a problem.
 func placeOf(p kernels.Problem) mapPlace {
-	return mapPlace{columns: math.Log2(float64(p.N)), rows: math.Log2(float64(p.M)),
+	return mapPlace{columns: math.Log2(float64(p.N)), rows: math.Log2(float64(p.M)), n: p.N,
 		step: stepOf(p.N), align: launchmap.AlignOf(p.N, p.DType.Size())}
 }
 
@@ -41,7 +42,8 @@ func placeOf(p kernels.Problem) mapPlace {
 // without one.
 const (
 	reachColumns = 0.5  // octaves at which its weight falls to 0.6
-	reachRows    = 1.0  //
+	reachRows    = 0.7  //
+	otherWidth   = 0.4  // weight of other columns, however near
 	otherStep    = 0.4  // weight between two steps of columns
 	otherAligned = 0.05 // weight where rows start at multiples of different numbers of bytes
 	otherOp      = 0.5  // weight of a measurement of the other op
@@ -64,6 +66,9 @@ func similarity(a, b mapPlace) float64 {
 		return 0
 	}
 	k := math.Exp(-(n*n + m*m) / 2)
+	if a.n != b.n {
+		k *= otherWidth
+	}
 	if a.step != b.step {
 		k *= otherStep
 	}

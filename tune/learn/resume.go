@@ -11,6 +11,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/launchmap"
+	"normbench/sweep/models"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -69,23 +70,22 @@ func (f *Filler) Write(p durable.Place, before *tune.TunedTable, m *launchmap.Ma
 	})
 }
 
-// NewCoverage makes the coverage of a map to learn: a domain and classes. The map of a rung answers
-// where nothing was measured.
+// HeldOut is the group of shapes that no map is learned from, so that maps can be judged at them.
+const HeldOut = "real-widths"
+
+// NewCoverage makes the coverage of a map to learn: a domain and classes. The widths of the models that the
+// program knows have lines of their own, and so have the given ones, which are drawn most. The map of a
+// rung answers where nothing was measured.
 func NewCoverage(r *kernels.Registry, step launchmap.Rung, info kernels.DeviceInfo, domain shapes.Domain,
-	classes []kernels.Problem) (*Coverage, error) {
-	p := Coverage{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.AnalyticRegistry(r),
-		Device: info,
-		Prior:  families.Book(r, step, info)}}
-	list, err := shapes.Select("default")
-	if err != nil {
-		return nil, err
+	classes []kernels.Problem, widths []int64) (*Coverage, error) {
+	all, hidden := models.Default().Widths()
+	if len(widths) == 0 {
+		widths = hidden
 	}
-	for _, s := range list {
-		if domain.Holds(s.M, s.N) {
-			p.Listed = append(p.Listed, s)
-		}
-	}
-	return &p, nil
+	heldOut, err := shapes.Select(HeldOut)
+	return &Coverage{Domain: domain, Classes: classes, First: widths, HeldOut: heldOut,
+		Filler: &Filler{Registry: families.AnalyticRegistry(r), Device: info, Widths: slices.Concat(all, widths),
+			Prior: families.Book(r, step, info)}}, err
 }
 
 // AsksFor says whether a problem is in one of the classes.
