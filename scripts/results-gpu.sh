@@ -13,6 +13,8 @@
 #   learn       LEARN (575s) of learning beside the picks of PRIOR (auto), then what can be checked in: its records
 #               and the finals of results/DEVICE, and the map that both alone fill
 #   audit       60 fresh problems searched in full, beside what was learned
+#   real-widths SHAPES (real-widths, of which nothing is learned) searched in full, then live where that found
+#               another config than the program's default: how far the default is behind
 #   learn-types 15 minutes of learning of the TYPES beside plain bf16 (residual fp32 fp8 accumulate)
 #   audit-types 10 fresh problems of each of them
 #   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
@@ -25,6 +27,7 @@
 # on another machine of that card too: with the same program, driver and peers. Exit 3: there is
 # more to do.
 #
+# DEVICE and CARD name another device than cuda and this machine's card, and DOMAIN what is learned, for a test.
 # PYTHON names the Python with PyTorch (python3), PEERS the other libraries that count. Without a network Liger-Kernel is one pure wheel,
 # put beside it:
 #
@@ -37,7 +40,7 @@ set -euo pipefail
 usage='usage: scripts/results-gpu.sh check | pack STATE | sums | STATE SECONDS PART...'
 python=${PYTHON:-python3}
 bin=${BIN:-bin/normbench-cuda}
-gpu=(--device cuda)
+gpu=(--device "${DEVICE:-cuda}")
 declare -A types=([residual]=--residual [fp32]="--dtype fp32" [fp8]="--quant fp8,fp8t --pass fwd" [accumulate]="--accumulate --pass bwd")
 declare -A budgets=([residual]=350s [fp32]=180s [fp8]=270s [accumulate]=85s)
 libraries=${PEERS:-compile,cudnn,liger,quack,fast-llm,flash-attn,fla,mamba}
@@ -145,7 +148,7 @@ compare() {
 learn() {
 	local folder=$1 name=$2
 	shift 2
-	run "$name" "$bin" map learn "${gpu[@]}" --out "$state/measured/$folder" "$@"
+	run "$name" "$bin" map learn "${gpu[@]}" --out "$state/measured/$folder" ${DOMAIN:+--domain "$DOMAIN"} "$@"
 }
 
 # thin FOLDER [RECORDS]: the records that can be checked in of a learn, beside those of a sweep, and the map that they
@@ -157,6 +160,24 @@ thin() {
 	run "thinned-$folder" "$python" scripts/thin-records.py "$@" "$state/measured/$folder/$card/records.jsonl.gz" \
 		"$to/records.jsonl.gz"
 	run "tuned-$folder" "$bin" map fill "$to" --prior none --out "$to/tuned.json"
+}
+
+# behind TABLE COMPARE: what the winners of a table gain over the default, by a live compare of those that
+# differ, which has no file where none does.
+behind() {
+	"$python" - "$@" <<-'EOF'
+		import json, math, os, sys
+		table, live = (json.load(open(path)) if os.path.exists(path) else {"duels": [], "judged": []} for path in sys.argv[1:])
+		ok = [duel for duel in live["duels"] if duel["status"] == "ok"]
+		effects = {duel["problem"]: judged["effect"] for duel, judged in zip(ok, live["judged"])}
+		gain = {entry["problem"]: 100 * (effects.get(entry["problem"], 1) - 1) for entry in table["entries"]}
+		mean = lambda part: sum(part) / max(len(part), 1)
+		most = sorted(gain, key=gain.get)
+		print(f"a full search of {len(gain)} problems is faster by {mean(gain.values()):.1f}% in the mean, "
+		      f"{mean([x for p, x in gain.items() if '/bwd/' in p]):.1f}% in the backwards, "
+		      f"{gain[most[math.ceil(0.95 * len(most)) - 1]]:.1f}% at the 95th percentile, "
+		      f"{gain[most[-1]]:.1f}% at worst, at {most[-1]}")
+	EOF
 }
 
 part() {
@@ -188,6 +209,13 @@ part() {
 		[ -d "$state/audit" ] || cp -r "$state/learn" "$state/audit"
 		# A budget that is spent: nothing more is measured for the map.
 		run judged "$bin" map learn "${gpu[@]}" --budget 1s --prior none --out "$state/audit" --audit 60
+		;;
+	real-widths)
+		local found=$state/real-widths/$card/tuned.json shapes=(--shapes "${SHAPES:-real-widths}")
+		run searched "$bin" sweep "${gpu[@]}" "${shapes[@]}" --out "$state/real-widths" &&
+			compare "$state/live/real-widths.json" real-widths "tuned:$found" base "${shapes[@]}" \
+				--live --changed --rounds 9 --samples 10 &&
+			behind "$found" "$state/live/real-widths.json"
 		;;
 	audit-types)
 		[ -d "$state/audit-types" ] || cp -r "$state/learn-types" "$state/audit-types"
@@ -229,7 +257,7 @@ sums) sums ;;
 	state=$1 limit=${2:?$usage} worst=0
 	shift 2
 	export NORMBENCH_CACHE=${NORMBENCH_CACHE:-$state/cubin}
-	card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-')
+	card=${CARD:-$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-')}
 	mkdir -p "$state"
 	touch "$state/done"
 	for name; do

@@ -92,9 +92,16 @@ func (f *Filler) Fill(points []*Point) *launchmap.Map {
 	return m
 }
 
-// raster fills the cells of a class at an alignment.
+// raster fills the cells of a class at an alignment. Columns that a sweep searched in full have a line of
+// their own too.
 func (f *Filler) raster(c *classPoints, align int64) *launchmap.Raster {
-	r := launchmap.Blank(c.Class, align, f.Device.SMs, f.Widths...)
+	widths := slices.Clone(f.Widths)
+	for _, p := range c.points {
+		if p.finals != nil {
+			widths = append(widths, p.Problem.N)
+		}
+	}
+	r := launchmap.Blank(c.Class, align, f.Device.SMs, widths...)
 	var cells []*openCell
 	for line := range r.Lines {
 		for cell := range r.Rows {

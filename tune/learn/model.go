@@ -58,7 +58,7 @@ const (
 	searchedWeight = 30
 )
 
-// similarity computes how much a measurement at one place counts at another, 1 at the same: a Gaussian
+// similarity computes how much a measurement at place b counts at place a, 1 at the same: a Gaussian
 // kernel.
 func similarity(a, b mapPlace) float64 {
 	n, m := (a.columns-b.columns)/reachColumns, (a.rows-b.rows)/reachRows
@@ -66,7 +66,7 @@ func similarity(a, b mapPlace) float64 {
 		return 0
 	}
 	k := math.Exp(-(n*n + m*m) / 2)
-	if a.n != b.n {
+	if a.n != 0 && a.n != b.n {
 		k *= otherWidth
 	}
 	if a.step != b.step {
