@@ -33,6 +33,9 @@ const (
 	// leastPrice is the expected regret that a config saves in the mean of a raster, at least, to have
 	// a letter. A map that is pasted must be small.
 	leastPrice = 1e-5
+	// mostTie is the expected regret within which a cell's config is that of the cell beside it,
+	// mostTieBetween that of columns between the widths that have a line of their own.
+	mostTie, mostTieBetween = 0.003, 0.01
 	// noOption is what the lack of an accepted config costs: there is the analytic base.
 	noOption = 0.3
 )
@@ -186,13 +189,34 @@ func (f *Filler) chooseConfigs(r *launchmap.Raster, cells []*openCell) {
 	}
 	for _, s := range cells {
 		if len(s.options) > 0 {
+			g := f.findNear(r, s, out)
 			evidence := byte(launchmap.Neighbour)
-			if s.options[0].weight == 0 {
+			if g.weight == 0 {
 				evidence = launchmap.Borrowed
 			}
-			r.Set(s.line, s.cell, s.options[0].variant, evidence)
+			r.Set(s.line, s.cell, g.variant, evidence)
 		}
 	}
+}
+
+// findNear returns the option of a cell that the cell of fewer columns has, or that of fewer rows, if it is
+// expected to lose little to the best. So ranges are long, and a map that is pasted is small.
+func (f *Filler) findNear(r *launchmap.Raster, s *openCell, out map[kernels.Variant]bool) expectedRegret {
+	best, most := s.options[0], s.options[0].regret+mostTie
+	if s.box.Width() == 0 && s.box.Align == 16 {
+		most = best.regret + mostTieBetween
+	}
+	for _, at := range [][2]int{{s.line - 1, s.cell}, {s.line, s.cell - 1}} {
+		if min(at[0], at[1]) < 0 {
+			continue
+		}
+		v, ok := r.Pick(at[0], at[1])
+		i := slices.IndexFunc(s.options, func(g expectedRegret) bool { return g.variant == v && g.regret <= most })
+		if ok && i >= 0 && !out[v] && s.box.Accepts(f.Registry, f.Device, v) {
+			return s.options[i]
+		}
+	}
+	return best
 }
 
 // answersAt goes through the points whose problems are in a raster, each with the answer of its cell.
