@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,17 +28,31 @@ func forward(tokens, tp, sp int64) StepQuery {
 		Weight: kernels.BF16}
 }
 
-// Each of 24 models has norms, and names a file of a public repository.
+// Each of 53 models has norms, and names a file of a public repository.
 func TestEachModelHasNormsAndASource(t *testing.T) {
-	cited := regexp.MustCompile(`^[A-Za-z-]+/[a-z]+, [a-z0-9_/]+\.py(, \S+)?$`)
+	cited := regexp.MustCompile(`^[A-Za-z-]+/[A-Za-z]+, [a-z0-9_/]+\.py(, \S+)?$`)
 	list := Default().Models()
-	assert.Equal(t, len(list), 24)
+	assert.Equal(t, len(list), 53)
 	for _, m := range list {
 		layers, hidden, calls := m.Size()
 		assert.That(t, layers > 0 && hidden > 0 && calls > layers, "%s: %d layers of %d with %d norms",
 			m.Name, layers, hidden, calls)
 		assert.That(t, cited.MatchString(m.Source), "%s: figures of %q", m.Name, m.Source)
 	}
+}
+
+// The widths of models are those of their norms, shares of their hidden sizes and heads: testdata/widths.txt.
+func TestWidthsAreOfNormsSharesAndHeads(t *testing.T) {
+	assert.Lines(t, "testdata/widths.txt", func(name string) string {
+		m, err := Default().Find(name)
+		assert.NoError(t, err)
+		return strings.Trim(fmt.Sprint(m.Widths()), "[]")
+	})
+	all, hidden := Default().Widths()
+	for _, n := range []int64{128, 360, 2880, 16384} { // a head, a share and two hidden sizes
+		assert.That(t, slices.Contains(all, n), "no width %d in %v", n, all)
+	}
+	assert.That(t, slices.IsSorted(all) && slices.Contains(hidden, 2880) && !slices.Contains(hidden, 360), "%v", hidden)
 }
 
 // Ranks have the norms that testdata/parallel.txt derives by hand.
