@@ -24,7 +24,7 @@ func priorFlag(to *string, value string) cli.Flag {
 // widthsFlag makes the flag --widths of commands that fill maps.
 func widthsFlag(to *string, more string) cli.Flag {
 	return &cli.StringFlag{Destination: to, Name: "widths", Category: catWhat,
-		Usage: "answers of their own for these widths too, beside those of the models that the program knows: " +
+		Usage: "answers of their own for these widths too: " +
 			"`N`, a model's name or its config.json, or several with commas" + more}
 }
 

@@ -86,8 +86,11 @@ func (b *Book) Explain(p kernels.Problem, a *Answer) string {
 			b.fallbackName())
 	}
 	box := a.Raster.Box(a.Line, a.Cell, b.Device.SMs)
-	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", box.NLo, box.NHi, box.MLo, box.MHi,
-		a.Raster.Title(), cmp.Or(evidence[a.Evidence()], "borrowed"))
+	columns := fmt.Sprintf("%d to %d", box.NLo, box.NHi)
+	if n := box.Width(); n > 0 {
+		columns = fmt.Sprint(n)
+	}
+	text := fmt.Sprintf("the cell of N %s, M %d to %d of %s, %s", columns, box.MLo, box.MHi, a.Raster.Title(), cmp.Or(evidence[a.Evidence()], "borrowed"))
 	if a.Match == MatchMoved {
 		text += ", whose own config is refused: that of the nearest cell"
 	}
