@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -147,6 +148,29 @@ type Bench interface {
 	Time(ctx context.Context, v Variant, o TimeOptions) (Timing, error)
 	Close() error
 }
+
+// MostHashed is the most rows that a RowHasher is asked for.
+const MostHashed = 128
+
+// A RowHasher is a Bench that can tell the bits of rows.
+type RowHasher interface {
+	// HashRows runs v once on poisoned outputs and returns a hash of the bits of each of the first rows of
+	// each output that is computed row by row and that v writes, by its name. Equal rows have equal
+	// hashes, wherever they stand. Answers are not compared.
+	HashRows(ctx context.Context, v Variant, rows int64) (RowHashes, error)
+}
+
+// HashRows asks a bench for hashes of rows; see RowHasher.
+func HashRows(ctx context.Context, b Bench, v Variant, rows int64) (RowHashes, error) {
+	h, ok := b.(RowHasher)
+	if !ok {
+		return nil, errors.New("this device does not tell the bits of rows")
+	}
+	return h.HashRows(ctx, v, rows)
+}
+
+// RowHashes are hashes of rows of outputs, by the outputs' names.
+type RowHashes map[string][]uint64
 
 // TimeOptions say how samples are taken.
 type TimeOptions struct {

@@ -189,6 +189,18 @@ func (m *Memory) Digest() (h uint64) {
 	return h
 }
 
+// HashRows hashes the first rows of a memory, whose rows have so many columns, each as if it stood alone.
+// The hashes are whole in a JSON number.
+func (m *Memory) HashRows(cols, rows int64) []uint64 {
+	size := cols * m.DType.Size()
+	hashes := make([]uint64, min(rows, m.Len()/cols))
+	for r := range hashes {
+		row := Memory{m.DType, m.Bytes[int64(r)*size:][:size]}
+		hashes[r] = row.Digest() >> 11
+	}
+	return hashes
+}
+
 // digest mixes a place and its bits (the finalizer of splitmix64).
 func digest(i, bits uint64) uint64 {
 	z := i<<32 ^ i>>32 ^ bits ^ 0x9e3779b97f4a7c15

@@ -6,6 +6,9 @@ import "fmt"
 type Inputs struct {
 	Seed uint64 `json:"seed"`
 	Draw Draw   `json:"draw,omitempty"`
+	// From is the row of the draw that is the problem's first: row r of a problem is row 0 of one From r.
+	// A draw whose rows depend on their number alone gives both the same bits.
+	From int64 `json:"from,omitempty"`
 }
 
 func (in Inputs) String() string { return fmt.Sprintf("%s, seed %d", in.Draw.About(), in.Seed) }
@@ -20,6 +23,7 @@ type Draw string
 // The draws. Only DrawUnit is ever timed.
 const (
 	DrawUnit      Draw = ""          // rows of unit scale, among them at most eight of zeros, tiny and large numbers
+	DrawPlain     Draw = "plain"     // rows of unit scale, which depend on their number alone: to compare bits
 	DrawMean      Draw = "mean"      // rows of sigma 1 around a mean of 37 to 100
 	DrawZeros     Draw = "zeros"     // rows of zeros
 	DrawTiny      Draw = "tiny"      // rows whose squares are far below eps
@@ -33,6 +37,8 @@ func (d Draw) About() string {
 	switch d {
 	case DrawUnit:
 		return "unit rows"
+	case DrawPlain:
+		return "plain rows"
 	case DrawMean:
 		return "rows with a mean"
 	case DrawZeros:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -272,6 +273,14 @@ func (p Problem) Full(r Role) []Tensor {
 		}
 	}
 	return ts
+}
+
+// RowOutputs lists the outputs of which each row belongs to a row of x: y, resout and the statistics, dx and
+// dz. dw and db sum over rows, amax is over all of them, and yt has columns for rows.
+func (p Problem) RowOutputs() []Tensor {
+	return slices.DeleteFunc(p.Tensors(), func(t Tensor) bool { // with one row the sizes would not tell
+		return t.Role == Input || slices.Contains([]string{"dw", "db", "amax", "scale_inv", "yt"}, t.Name)
+	})
 }
 
 // SavedTensors lists tensors of p's forward that a backward may read instead of x and mean: designs that

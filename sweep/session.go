@@ -21,6 +21,7 @@ type Session struct {
 	Protocol record.Protocol
 	Seed     uint64       // of the inputs; close the session to change it
 	Draw     kernels.Draw // of the inputs, likewise
+	From     int64        // the first row of the draw, likewise
 	Busy     float64      // seconds that the device was at work
 
 	// an empty launch less a step of the timer, microseconds; 0 where not known
@@ -82,7 +83,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if s.ledger == nil {
 		s.ledger = newLedger(0)
 	}
-	if s.bench, err = s.Device.Open(ctx, s.Problem, kernels.Inputs{Seed: s.Seed, Draw: s.Draw}); err != nil {
+	if s.bench, err = s.Device.Open(ctx, s.Problem, kernels.Inputs{Seed: s.Seed, Draw: s.Draw, From: s.From}); err != nil {
 		s.bench = nil
 	} else if s.lost {
 		err = s.proveDevice(ctx)
@@ -220,6 +221,15 @@ func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c 
 		return err
 	})
 	return c, err
+}
+
+// HashRows runs a variant once and hashes the first rows of its outputs; see kernels.RowHasher.
+func (s *Session) HashRows(ctx context.Context, v kernels.Variant, rows int64) (hashes kernels.RowHashes, err error) {
+	err = s.runUntilBlamed(ctx, v, requestCheck, func(b kernels.Bench, v kernels.Variant) error {
+		hashes, err = kernels.HashRows(ctx, b, v, rows)
+		return err
+	})
+	return hashes, err
 }
 
 // Time takes so many samples of a variant in one visit, in microseconds, behind those that the protocol

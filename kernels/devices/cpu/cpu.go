@@ -330,6 +330,26 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	return c, nil
 }
 
+// HashRows implements kernels.RowHasher.
+func (b *bench) HashRows(ctx context.Context, v kernels.Variant, rows int64) (kernels.RowHashes, error) {
+	r, err := b.prepare(v)
+	if err != nil {
+		return nil, err
+	}
+	b.poison(r)
+	b.restore(r)
+	if err := r.runLaunches(ctx); err != nil {
+		return nil, err
+	}
+	hashes := kernels.RowHashes{}
+	for _, t := range b.problem.RowOutputs() {
+		if r.family.Writes(t.Name) {
+			hashes[t.Name] = b.mem[t.Name].HashRows(t.Cols, rows)
+		}
+	}
+	return hashes, nil
+}
+
 // Time implements kernels.Bench.
 func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
 	r, err := b.prepare(v)

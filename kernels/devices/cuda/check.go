@@ -38,6 +38,36 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	return c, err
 }
 
+// HashRows implements kernels.RowHasher. The rows are few: the host hashes them.
+func (b *bench) HashRows(_ context.Context, v kernels.Variant, rows int64) (kernels.RowHashes, error) {
+	r, err := b.prepareBound(v)
+	if err != nil {
+		return nil, err
+	}
+	hashes := kernels.RowHashes{}
+	err = b.d.call(func() error {
+		steps := append(b.poison(r), b.restore(r)...)
+		for _, l := range r.launches {
+			steps = append(steps, l.step)
+		}
+		if err := b.d.ctx.Enqueue(b.d.stream, steps); err != nil {
+			return b.d.toFailure(err)
+		}
+		for _, t := range b.p.RowOutputs() {
+			if !r.family.Writes(t.Name) {
+				continue
+			}
+			m := kernels.NewMemory(t.DType, min(rows, t.Rows)*t.Cols)
+			if err := b.d.ctx.CopyFromDevice(m.Bytes, b.mem[t.Name]); err != nil {
+				return b.d.toFailure(err)
+			}
+			hashes[t.Name] = m.HashRows(t.Cols, rows)
+		}
+		return nil
+	})
+	return hashes, err
+}
+
 // bandBytes is the size of the poisoned band behind each output and scratch buffer.
 const bandBytes = 256
 

@@ -73,13 +73,14 @@ __device__ float special(u64 seed, i64 row, i64 cols, i64 col, int type, int rol
 
 // fill draws a tensor: package reference, Input.Value, to the bit. Rows r0 to r7 (-1 for none) are of the
 // kinds in the bytes of kinds; row r is of the kind in byte (r + shift) % 8 of cycle or, if that is UNIT,
-// of the kind all.
+// of the kind all. The tensor begins at element first of the draw.
 extern "C" __global__ void fill(void *out, i64 n, i64 type, u64 seed, u64 stream, float unit, float scale, float offset,
-                                i64 cols, i64 role, i64 all, i64 shift, u64 cycle, u64 kinds, i64 r0, i64 r1, i64 r2,
-                                i64 r3, i64 r4, i64 r5, i64 r6, i64 r7) {
+                                i64 cols, i64 role, i64 all, i64 shift, u64 cycle, u64 kinds, i64 first, i64 r0,
+                                i64 r1, i64 r2, i64 r3, i64 r4, i64 r5, i64 r6, i64 r7) {
   u64 start = mix(seed + stream * 0x9e3779b97f4a7c15ull);
   const i64 listed[8] = {r0, r1, r2, r3, r4, r5, r6, r7};
-  for EACH(i, n) {
+  for EACH(at, n) {
+    i64 i = first + at;
     u64 z = mix(start + (u64)i * 0x9e3779b97f4a7c15ull);
     int sum = (int)(z & 0xffff) + (int)(z >> 16 & 0xffff) + (int)(z >> 32 & 0xffff) + (int)(z >> 48) - 131070;
     // Explicit roundings: a fused multiply-add would give other bits.
@@ -94,7 +95,7 @@ extern "C" __global__ void fill(void *out, i64 n, i64 type, u64 seed, u64 stream
         if (listed[k] == row) kind = (int)(kinds >> 8 * k & 255);
       if (kind) v = special(seed, row, cols, i - row * cols, (int)type, (int)role, kind, v);
     }
-    narrow(out, i, (int)type, v);
+    narrow(out, at, (int)type, v);
   }
 }
 

@@ -103,7 +103,7 @@ func (d *Device) drawTensor(x reference.Input, in kernels.Inputs, out driver.Ptr
 	}
 	return d.launchOver(d.support.fill, n, append([]uint64{uint64(out), uint64(n), uint64(x.Tensor.DType), in.Seed, x.Stream,
 		float(reference.Unit), float(x.Scale), float(x.Offset), uint64(x.Tensor.Cols), uint64(x.Rows),
-		uint64(rows.All), uint64(rows.Shift), cycle, kinds}, listed[:]...)...)
+		uint64(rows.All), uint64(rows.Shift), cycle, kinds, uint64(x.First(in))}, listed[:]...)...)
 }
 
 // savedOutput computes the y that the forward of p has written, and draws its bias into b.

@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Device, r *kernels.Regist
 		{"Mistakes", s.testFaults},
 		{"Draws", s.draws},
 		{"Reference", s.reference},
+		{"Rows", s.rows},
 	} {
 		t.Run(test.name, test.run)
 	}
@@ -164,6 +165,12 @@ func (s *suite) base(t *testing.T, p kernels.Problem) kernels.Variant {
 	v, err := s.r.Base(p, s.dev.Info())
 	assert.NoError(t, err, "no base")
 	return v
+}
+
+// refuses says whether the family of v refuses it for p.
+func refuses(r *kernels.Registry, p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) bool {
+	f, err := r.Lookup(v.Family)
+	return err != nil || f.CheckServes(p) != nil || f.Refuse(p, v.Config, d) != nil
 }
 
 // pickConfigs picks a family's base, its last config and a few between them.
@@ -464,6 +471,44 @@ func (s *suite) reference(t *testing.T) {
 		}
 	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias",
 		"rmsnorm/fwd/19x130/fp32-wbf16+zc")
+}
+
+// rows: a row has the same inputs wherever a problem begins, and a hash of its own.
+func (s *suite) rows(t *testing.T) {
+	each(t, func(t *testing.T, p kernels.Problem) {
+		hash := func(m, from int64, v kernels.Variant) kernels.RowHashes {
+			part := p
+			part.M = m
+			b, err := s.dev.Open(t.Context(), part, kernels.Inputs{Seed: 3, Draw: kernels.DrawPlain, From: from})
+			assert.NoError(t, err)
+			hashes, err := kernels.HashRows(t.Context(), b, v, kernels.MostHashed)
+			assert.NoError(t, err)
+			assert.NoError(t, b.Close())
+			return hashes
+		}
+		v := s.base(t, p) // one config for all numbers of rows
+		all, outputs := hash(p.M, 0, v), p.RowOutputs()
+		assert.That(t, len(all) == len(outputs), "%s: hashes of %d outputs, want %v", p, len(all), outputs)
+		for _, window := range [][2]int64{{1, 0}, {1, 5}, {7, 2}} {
+			part := p
+			if part.M = window[0]; refuses(s.r, part, v, s.dev.Info()) {
+				continue
+			}
+			for name, list := range hash(window[0], window[1], v) {
+				assert.Same(t, list, all[name][window[1]:][:window[0]], p, name, "rows", window)
+			}
+		}
+		if p.Op != kernels.RMSNorm || p.Pass != kernels.Fwd {
+			return
+		}
+		// Two runs of one design, which differ in one element.
+		right, wrong := hash(p.M, 0, element(Wrong, 1))["y"], hash(p.M, 0, element(Wrong, 4*p.N+1))["y"]
+		for r := range right {
+			assert.That(t, (right[r] == wrong[r]) == (r != 0 && r != 4), "row %d of y, where rows 0 and 4 differ: %x and %x", r,
+				right[r], wrong[r])
+		}
+	}, "rmsnorm/fwd/33x130/bf16+residual", "rmsnorm/fwd/33x130/fp32", "rmsnorm/bwd/33x130/bf16+residual",
+		"layernorm/bwd/33x130/fp16+bias", "rmsnormgated/bwd/33x130/bf16", "layernorm/fwd/64x512/bf16+bias+fp8t")
 }
 
 // testLateFault times a kernel that checks find right, and that stops working after a while.

@@ -84,17 +84,34 @@ type bench struct {
 }
 
 // Check implements kernels.Bench.
-func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {
+	err = b.run(v, func() error {
+		c, err = b.Bench.Check(ctx, v, repeats)
+		return err
+	})
+	return c, err
+}
+
+// HashRows implements kernels.RowHasher.
+func (b *bench) HashRows(ctx context.Context, v kernels.Variant, rows int64) (hashes kernels.RowHashes, err error) {
+	err = b.run(v, func() error {
+		hashes, err = b.Bench.(kernels.RowHasher).HashRows(ctx, v, rows)
+		return err
+	})
+	return hashes, err
+}
+
+// run runs a variant, unless it has not ended before, and notes where it does not end.
+func (b *bench) run(v kernels.Variant, what func() error) error {
 	if where, ok := b.d.hung[v]; ok {
-		return kernels.Check{}, kernels.Failf(kernels.StatusTimeout, "not run, as it did not end on %s",
-			where)
+		return kernels.Failf(kernels.StatusTimeout, "not run, as it did not end on %s", where)
 	}
-	c, err := b.Bench.Check(ctx, v, repeats)
+	err := what()
 	var f *kernels.Failure
 	if errors.As(err, &f) && f.Status == kernels.StatusTimeout {
 		b.d.hung[v] = b.p
 	}
-	return c, err
+	return err
 }
 
 // Prefetch compiles what the variants launch, as many programs at once as there are cores.

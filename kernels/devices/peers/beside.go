@@ -107,6 +107,15 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant,
 	return c, err
 }
 
+// HashRows implements kernels.RowHasher, as far as the device does.
+func (b *bench) HashRows(ctx context.Context, v kernels.Variant, rows int64) (hashes kernels.RowHashes, err error) {
+	err = b.call(ctx, v, func(on kernels.Bench) error {
+		hashes, err = kernels.HashRows(ctx, on, v, rows)
+		return err
+	})
+	return hashes, err
+}
+
 // Time implements kernels.Bench.
 func (b *bench) Time(ctx context.Context, v kernels.Variant,
 	o kernels.TimeOptions) (t kernels.Timing, err error) {

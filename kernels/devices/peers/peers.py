@@ -81,12 +81,12 @@ def serve(device: Callable[[], Any], requests: Any, answer: Callable[[str], None
             if op == "hello":
                 a["hello"] = {"protocol": PROTOCOL, "kernels": "", "info": dev.info(), "peers": dev.about}
             elif op == "open":
-                dev.open(r["problem"], r["inputs"]["seed"], r["inputs"].get("draw", ""))
+                dev.open(r["problem"], r["inputs"]["seed"], r["inputs"].get("draw", ""), r["inputs"].get("from", 0))
             elif op == "close":
                 dev.close()
             elif op == "sense":
                 a["reading"] = {}
-            elif op not in ("check", "time"):
+            elif op not in ("check", "hash", "time"):
                 if op != "prefetch":
                     raise Trouble(f"unknown op {op!r}", "install the same normbench on both sides")
             elif dev.problem is None:
@@ -95,6 +95,8 @@ def serve(device: Callable[[], Any], requests: Any, answer: Callable[[str], None
                 try:
                     if op == "check":
                         a["check"] = dev.check(name, r.get("repeats", 1))
+                    elif op == "hash":
+                        a["hashes"] = dev.hash(name, r["rows"])
                     else:
                         a["timing"] = dev.time(name, r["options"])
                 except (Exception, SystemExit) as e:

@@ -54,6 +54,8 @@ func decode(line []byte, req *request, builds bool) (*answer, error) {
 		err = a.Hello.check()
 	case "check":
 		err = checkCheck(a.Check, req, builds)
+	case "hash":
+		err = checkHashes(a.Hashes, req)
 	case "time":
 		err = checkTiming(a.Timing, req.Options)
 	case "sense":
@@ -164,6 +166,23 @@ func checkOutputs(c *kernels.Check, p kernels.Problem) (missing int, err error) 
 		}
 	}
 	return len(left), nil
+}
+
+// checkHashes wants hashes of some outputs of the problem, for each of the rows that were asked for: without
+// them rows would pass for equal.
+func checkHashes(hashes kernels.RowHashes, req *request) error {
+	known := 0
+	for _, t := range req.on.RowOutputs() {
+		if list, ok := hashes[t.Name]; ok {
+			if known++; int64(len(list)) != min(req.Rows, t.Rows) {
+				return fmt.Errorf("hashes of %d rows of %s, asked for %d", len(list), t.Name, min(req.Rows, t.Rows))
+			}
+		}
+	}
+	if known == 0 || known < len(hashes) {
+		return fmt.Errorf("hashes of %d outputs, and the problem has %d of them", len(hashes), known)
+	}
+	return nil
 }
 
 func checkTiming(t *kernels.Timing, o *kernels.TimeOptions) error {

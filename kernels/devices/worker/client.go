@@ -311,6 +311,14 @@ func (b *remoteBench) Check(ctx context.Context, v kernels.Variant, repeats int)
 	return *a.Check, nil
 }
 
+func (b *remoteBench) HashRows(ctx context.Context, v kernels.Variant, rows int64) (kernels.RowHashes, error) {
+	a, err := b.call(ctx, &request{Op: "hash", Variants: []kernels.Variant{v}, Rows: rows})
+	if err != nil {
+		return nil, err
+	}
+	return a.Hashes, nil
+}
+
 func (b *remoteBench) Time(ctx context.Context, v kernels.Variant,
 	o kernels.TimeOptions) (kernels.Timing, error) {
 	start := time.Now()

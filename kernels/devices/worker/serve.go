@@ -118,7 +118,7 @@ func (s *server) do(req *request, a *answer) (err error) {
 	case "open":
 		s.closeBench()
 		s.bench, err = s.dev.Open(s.ctx, *req.Problem, *req.Inputs)
-	case "check", "time":
+	case "check", "hash", "time":
 		return s.measure(req, a)
 	case "close":
 		return s.closeBench()
@@ -142,6 +142,14 @@ func (s *server) measure(req *request, a *answer) error {
 		}
 		c, err := s.bench.Check(s.ctx, v, req.Repeats)
 		a.Check = &c
+		return err
+	}
+	if req.Op == "hash" {
+		if req.Rows < 1 || req.Rows > kernels.MostHashed {
+			return fmt.Errorf("hash asks for %d rows", req.Rows)
+		}
+		var err error
+		a.Hashes, err = kernels.HashRows(s.ctx, s.bench, v, req.Rows)
 		return err
 	}
 	o := req.Options

@@ -10,8 +10,9 @@
 //	hello [timeout_s]                  -> hello: protocol, version, kernels, info, peers
 //	prefetch problem variants          -> (nothing but the id)
 //	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
-//	open problem inputs                -> (nothing but the id); inputs are a seed and a draw
+//	open problem inputs                -> (nothing but the id); inputs are a seed, a draw and its first row
 //	check variant repeats              -> check
+//	hash variant rows                  -> hashes, of the first rows of outputs: kernels.RowHasher
 //	time variant options               -> timing
 //	sense [beside]                     -> reading; beside are no other processes: kernels.ProcessIgnorer
 //	close                              -> (nothing but the id); closes the open problem
@@ -35,6 +36,7 @@ type request struct {
 	Inputs   *kernels.Inputs      `json:"inputs,omitempty"`
 	Variants []kernels.Variant    `json:"variants,omitempty"`
 	Repeats  int                  `json:"repeats,omitempty"`
+	Rows     int64                `json:"rows,omitempty"`
 	Options  *kernels.TimeOptions `json:"options,omitempty"`
 	Beside   []int                `json:"beside,omitempty"`
 	TimeoutS float64              `json:"timeout_s,omitempty"` // Options.Timeout
@@ -43,14 +45,15 @@ type request struct {
 }
 
 type answer struct {
-	ID      int              `json:"id"`
-	Hello   *hello           `json:"hello,omitempty"`
-	Check   *kernels.Check   `json:"check,omitempty"`
-	Timing  *kernels.Timing  `json:"timing,omitempty"`
-	Reading *kernels.Reading `json:"reading,omitempty"`
-	Failure *kernels.Failure `json:"failure,omitempty"`
-	Error   string           `json:"error,omitempty"`
-	Hint    string           `json:"hint,omitempty"`
+	ID      int               `json:"id"`
+	Hello   *hello            `json:"hello,omitempty"`
+	Check   *kernels.Check    `json:"check,omitempty"`
+	Timing  *kernels.Timing   `json:"timing,omitempty"`
+	Hashes  kernels.RowHashes `json:"hashes,omitempty"`
+	Reading *kernels.Reading  `json:"reading,omitempty"`
+	Failure *kernels.Failure  `json:"failure,omitempty"`
+	Error   string            `json:"error,omitempty"`
+	Hint    string            `json:"hint,omitempty"`
 
 	Unkept string `json:"unkept,omitempty"` // with every answer of a kernels.CacheWarner
 }

@@ -12,6 +12,7 @@ type Input struct {
 	Stream        uint64 // separates the tensors of one seed
 	Scale, Offset float32
 	Rows          RowRole
+	Shared        bool // by all rows: it has none of its own
 }
 
 // A RowRole says which special rows a tensor takes part in.
@@ -119,13 +120,13 @@ const (
 var inputs = map[string]Input{
 	"x":     {Stream: 1, Scale: 1, Offset: 0.25, Rows: RowsX},
 	"dy":    {Stream: 2, Scale: 1, Rows: RowsDY},
-	"w":     {Stream: 3, Scale: 0.25, Offset: 1},
-	"b":     {Stream: 4, Scale: 0.25},
-	"scale": {Stream: 5, Scale: 8, Offset: 96},
+	"w":     {Stream: 3, Scale: 0.25, Offset: 1, Shared: true},
+	"b":     {Stream: 4, Scale: 0.25, Shared: true},
+	"scale": {Stream: 5, Scale: 8, Offset: 96, Shared: true},
 	"res":   {Stream: 6, Scale: 1, Offset: -0.125, Rows: RowsScaled},
 	"dres":  {Stream: 7, Scale: 1},
-	"dw_in": {Stream: 8, Scale: 1},
-	"db_in": {Stream: 9, Scale: 1},
+	"dw_in": {Stream: 8, Scale: 1, Shared: true},
+	"db_in": {Stream: 9, Scale: 1, Shared: true},
 	"z":     {Stream: 10, Scale: 2, Rows: RowsGate},
 }
 
@@ -158,7 +159,7 @@ func input(p kernels.Problem, t kernels.Tensor) (x Input, ok bool) {
 	return x, ok
 }
 
-// Value computes element i of a tensor, before it is rounded to the tensor's type: a sum of four uniform
+// Value computes element i of a tensor's draw, before it is rounded to the tensor's type: a sum of four uniform
 // 16-bit numbers (Irwin-Hall, close to a normal one, with tails that end at 3.5), scaled to unit
 // variance. Sums of small integers and two rounded float32 operations give the same bits on every
 // device.
@@ -274,11 +275,19 @@ func Inputs(p kernels.Problem, in kernels.Inputs) map[string]*kernels.Memory {
 // Fill draws the whole tensor.
 func (x Input) Fill(in kernels.Inputs) *kernels.Memory {
 	m := kernels.NewMemory(x.Tensor.DType, x.Tensor.Elems())
-	rows := RowsOf(in, x.Tensor.Rows)
+	rows, first := RowsOf(in, x.Tensor.Rows), x.First(in)
 	eachSpan(m.Len(), func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
-			m.Set(i, x.Value(in, &rows, i))
+			m.Set(i, x.Value(in, &rows, first+i))
 		}
 	})
 	return m
+}
+
+// First returns the element of the draw that is the tensor's first: see kernels.Inputs.From.
+func (x Input) First(in kernels.Inputs) int64 {
+	if x.Shared {
+		return 0
+	}
+	return in.From * x.Tensor.Cols
 }

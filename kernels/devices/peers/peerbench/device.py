@@ -13,7 +13,7 @@ import torch
 
 from peerbench.answers import Tensors, answers, bits_of, compare
 from peerbench.call import Call, ready
-from peerbench.inputs import CHUNK, draw, dtype_of, mix
+from peerbench.inputs import CHUNK, MASK, draw, dtype_of, mix
 from peerbench.peer import PEERS, TENSORS
 from peerbench.problem import Problem
 from peerbench.profiler import trace
@@ -87,10 +87,10 @@ class Device:
         self.visits = 0
         self.verdicts: dict[str, str] = {}  # of the peers checked: what is wrong, or ""
 
-    def open(self, problem: str, seed: int, how: str = "") -> None:
+    def open(self, problem: str, seed: int, how: str = "", first: int = 0) -> None:
         if self.problem:
             self.close()
-        self.problem, self.seed, self.how = Problem.parse(problem), seed, how
+        self.problem, self.seed, self.how, self.first = Problem.parse(problem), seed, how, first
         if problem != self.last:
             if "torch._dynamo" in sys.modules:
                 torch._dynamo.reset()  # else it gives up after eight problems
@@ -110,7 +110,7 @@ class Device:
             raise Failure("refused", f"peer {name} is not there: {peer.missing if peer else 'unknown'}")
         peer.refuse(p)
         if not self.tensors:
-            tensors = {n: draw(p, n, self.seed, self.how, self.device) for n in p.inputs()}
+            tensors = {n: draw(p, n, self.seed, self.how, self.device, self.first) for n in p.inputs()}
             self.want, self.scale = answers(p, tensors)
             self.drawn = {n: fingerprint(t) for n, t in tensors.items()}
             self.tensors = tensors  # not before: there may be no memory for the answers
@@ -165,6 +165,15 @@ class Device:
             self.tensors, self.calls = {}, {}  # all are drawn again
         # Nobody states of a peer that its bits stay the same.
         return {"outputs": outputs, "changed": changed, "repeats": max(repeats, 1), "differing": differing, "unordered": True, "busy": time.perf_counter() - start}
+
+    def hash(self, name: str, rows: int) -> dict[str, list[int]]:
+        """A hash of the bits of each of the first rows of the outputs that are computed row by row: kernels.RowHasher."""
+        call = self.ready(name)[0]
+        self.poison(call)
+        if call.before:
+            call.before()
+        out = self.whole(call.run())
+        return {n: [(fingerprint(row) & MASK) >> 11 for row in out[n][:rows]] for n in self.problem.outputs() if n not in ("dw", "db")}
 
     def changed(self, call: Call) -> list[str]:
         """The inputs that a call has overwritten, by the names that its function has for them."""

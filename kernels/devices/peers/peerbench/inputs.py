@@ -46,7 +46,7 @@ def mix(z: Any) -> Any:
 # The kinds of rows: package reference, RowKind.
 UNIT, ZERO, TINY, LARGE, MEAN, HUGE, LOST, INF, NAN, INF_DY = range(10)
 SPECIAL = (ZERO, TINY, LARGE, TINY, LARGE, ZERO, TINY, LARGE)
-ALL = {"": UNIT, "mean": MEAN, "zeros": ZERO, "tiny": TINY, "large": LARGE, "extreme": UNIT, "nonfinite": UNIT}
+ALL = {"": UNIT, "plain": UNIT, "mean": MEAN, "zeros": ZERO, "tiny": TINY, "large": LARGE, "extreme": UNIT, "nonfinite": UNIT}
 CYCLE = {"extreme": {1: ZERO, 2: HUGE, 3: TINY, 7: LOST}, "nonfinite": {4: INF, 5: NAN, 6: INF_DY}}
 ROW_STREAM, MEAN_STREAM = 16, 17
 
@@ -74,8 +74,8 @@ def kinds_of(how: str, seed: int, m: int, row: Any) -> Any:
     return kind
 
 
-def draw(p: Problem, name: str, seed: int, how: str, device: Any) -> Any:
-    """A tensor of p; how is kernels.Draw."""
+def draw(p: Problem, name: str, seed: int, how: str, device: Any, first: int = 0) -> Any:
+    """A tensor of p; how is kernels.Draw, and first the row of the draw with which x begins."""
     if how not in ALL:
         raise Trouble(f"unknown draw {how!r}", "install the same normbench on both sides")
     stream, scale, offset = DRAWS[name]
@@ -84,8 +84,9 @@ def draw(p: Problem, name: str, seed: int, how: str, device: Any) -> Any:
     shape, dtype = p.shape(name), dtype_of(p.type(name))
     out = torch.empty(math.prod(shape), dtype=dtype, device=device)
     start = signed(mix_int(seed + stream * GOLDEN & MASK))
+    skip = 0 if name in ("w", "b") else first * p.N
     for lo in range(0, out.numel(), CHUNK):
-        i = torch.arange(lo, min(lo + CHUNK, out.numel()), dtype=torch.int64, device=device)
+        i = skip + torch.arange(lo, min(lo + CHUNK, out.numel()), dtype=torch.int64, device=device)
         z = mix(i * signed(GOLDEN) + start)
         total = sum((z >> s) & 0xFFFF for s in (0, 16, 32, 48)) - 131070
         # Two products and a sum, each rounded: in one expression a compiler might fuse them.
