@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -171,6 +172,19 @@ func HashRows(ctx context.Context, b Bench, v Variant, rows int64) (RowHashes, e
 
 // RowHashes are hashes of rows of outputs, by the outputs' names.
 type RowHashes map[string][]uint64
+
+// FirstOther names the first row, such as "row 3 of y", whose hash is not that of the row from rows further on in
+// whole. It is "" where there is none, and an output that whole has not does not count.
+func (h RowHashes) FirstOther(whole RowHashes, from int64) string {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		for r, hash := range h[name] {
+			if at := from + int64(r); at < int64(len(whole[name])) && whole[name][at] != hash {
+				return fmt.Sprintf("row %d of %s", at, name)
+			}
+		}
+	}
+	return ""
+}
 
 // TimeOptions say how samples are taken.
 type TimeOptions struct {

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"normbench/internal/console"
 	"normbench/kernels"
@@ -39,6 +41,11 @@ func VerifyTable(repeats int, findings []verify.Finding) *Table {
 			}
 		}}
 	}
+	// People see it where rows were compared.
+	rows := once("", "same_rows", func(f verify.Finding) any { return strings.Trim(fmt.Sprint(f.SameRows()), "[]") })
+	if slices.ContainsFunc(findings, func(f verify.Finding) bool { return len(f.SameRows()) > 0 }) {
+		rows.Head = "same rows"
+	}
 	columns := ProblemColumns(func(f verify.Finding) (kernels.Problem, int64) {
 		return f.Problem,
 			f.Problem.Bytes()
@@ -57,6 +64,7 @@ func VerifyTable(repeats int, findings []verify.Finding) *Table {
 		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
 		once("differing", "differing", func(f verify.Finding) any { return f.Differing }),
 		once("stated", "stated", func(f verify.Finding) any { return f.Determinism() }),
+		rows,
 		column{Head: "verdict", Name: "verdict",
 			Value: func(f verify.Finding) any { v, _, _ := f.Word(); return v }, Text: func(f verify.Finding) string {
 				if f.Further {

@@ -28,6 +28,7 @@ type verifyConfig struct {
 	repeats                int
 	all, hostOnly, hostile bool
 	verbose                bool
+	batchInvariant         bool
 }
 
 // defaultRepeats is how often a variant runs on the first draw of inputs.
@@ -56,6 +57,9 @@ func verifyCommand(e *env) *cli.Command {
 					"the emulator"},
 			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile",
 				Usage: "add inputs with huge and vanishing numbers, infinities and NaN"},
+			&cli.BoolFlag{Destination: &cfg.batchInvariant, Name: "batch-invariant",
+				Usage: "also compare the bits of the same rows in problems of 1, 7, 128 and all rows: of one config, " +
+					"and of what a REF picks for so many rows"},
 			&cli.BoolFlag{Destination: &cfg.verbose, Name: "verbose", Aliases: []string{"v"},
 				Usage: "on a cpu, show all that a compiler says of a kernel that it refuses"},
 		}, cfg.peerFlags()),
@@ -97,7 +101,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	defer lab.Close(cfg.devices)
 	c := &verify.CheckRequest{All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Hostile: cfg.hostile,
 		Vary:    !cfg.AsksForTypes(),
-		Repeats: cfg.repeats, Typed: cfg.TypedShapes()}
+		Repeats: cfg.repeats, BatchInvariant: cfg.batchInvariant, Typed: cfg.TypedShapes()}
 	v, err := e.verify(&cfg.targetFlags, refs, c)
 	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {
 		fmt.Fprintln(e.Err, strings.TrimSpace(failed.Log))

@@ -157,6 +157,8 @@ type CheckRequest struct {
 	Hostile  bool // add draws of extreme and of non-finite rows
 	Vary     bool // nobody asked for types or options: in the emulator families are checked in several
 	Repeats  int
+	// BatchInvariant also compares the bits of the same rows in problems of fewer rows.
+	BatchInvariant bool
 	Typed    []shapes.Shape // those of Problems that were asked for one by one
 	Limit    time.Duration  // of a launch in the emulator; 0 for its own
 	Helper   []string       // the command of a compile helper
@@ -307,7 +309,8 @@ func (c *run) check(dev kernels.Device, code string, operands []sweep.Operand, t
 		where = " in the emulator"
 	}
 	checker := Checker{Registry: c.Registry, Device: dev, Code: code, Seed: c.Seed, Hostile: c.Hostile,
-		Repeats: repeats, Refs: namesOf(operands, dev.Info())}
+		Repeats: repeats, Refs: namesOf(operands, dev.Info()), BatchInvariant: c.BatchInvariant,
+		Picking: slices.DeleteFunc(slices.Clone(operands), func(o sweep.Operand) bool { return !c.isPicking(o) })}
 	checker.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s", family, p, where)
 		step.Reach(console.Amount{Done: c.found.Draws, Total: c.found.AllDraws, Unit: "draws of inputs"})
@@ -324,6 +327,15 @@ func (c *run) check(dev kernels.Device, code string, operands []sweep.Operand, t
 		}
 	}
 	return nil
+}
+
+// isPicking says whether an operand stands for what somebody runs: it was named, or is a user's family. A family of
+// ours that nobody named is checked for itself, as its base config for fewer rows is not what runs there.
+func (c *run) isPicking(o sweep.Operand) bool {
+	if slices.ContainsFunc(c.operands, func(named sweep.Operand) bool { return named.Text == o.Text }) {
+		return true
+	}
+	return slices.ContainsFunc(c.Users, func(f *kernels.Family) bool { return f.Name == o.Text })
 }
 
 // A Finding is one output of verdicts, or none where nothing was computed.

@@ -30,6 +30,10 @@ type Checker struct {
 	Seed     uint64 // of the inputs
 	Hostile  bool   // add draws of extreme and of non-finite rows
 	Repeats  int    // runs of a variant on the first draw, whose bits are compared
+	// BatchInvariant has the bits of rows compared between problems of fewer rows and the whole one. Picking
+	// are the operands whose picks for fewer rows are compared too.
+	BatchInvariant bool
+	Picking        []sweep.Operand
 	// Refs names the operands that a variant is of; Now hears what is checked next, and Done on how many
 	// draws of inputs one more variant needs no further check.
 	Refs func(p kernels.Problem, v kernels.Variant) string
@@ -51,6 +55,9 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 		if err = c.checkOn(ctx, task, draw, len(draws), repeats, outcomes); err != nil {
 			break
 		}
+	}
+	if err == nil && c.BatchInvariant {
+		err = c.compareRows(ctx, task, outcomes)
 	}
 	digests := map[string]map[uint64]bool{} // of each family
 	of := map[[2]string]*Verdicts{}
@@ -104,6 +111,7 @@ type checkState struct {
 	wrong   string                // why it is wrong, on the first draw where it is
 	failure *kernels.Failure      // it did not run
 	on      string                // the draw of the failure, if it is not the first
+	rows    rowsState             // of Checker.BatchInvariant
 }
 
 // checkOn checks the variants that have not failed on one draw, of draws in all.
@@ -179,6 +187,7 @@ type Verdicts struct {
 	Differing       int64
 	Reasons         []string
 	digests         map[uint64]bool // the results of the family's configs
+	rows            map[int64]bool  // in which the rows of all configs have the same bits; nil for not compared
 }
 
 func (k *Verdicts) fail(v kernels.Variant, reason string) {
@@ -191,6 +200,7 @@ func (k *Verdicts) fail(v kernels.Variant, reason string) {
 }
 
 func (k *Verdicts) add(v kernels.Variant, o *checkState) {
+	k.addRows(o.rows.at)
 	for _, out := range o.worst {
 		w, ok := k.Outputs[out.Name]
 		if !ok {
@@ -210,6 +220,8 @@ func (k *Verdicts) add(v kernels.Variant, o *checkState) {
 			c.Differing, k.Family.Bits))
 	case k.breaksBitwise(c.Digest):
 		k.fail(v, "the bits are not those of another config, but the family is bitwise")
+	case o.rows.wrong != "":
+		k.fail(v, o.rows.wrong)
 	default:
 		k.Configs++
 	}
