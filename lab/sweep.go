@@ -36,6 +36,8 @@ type SweepTask struct {
 	Search   SearchPlan
 	Options  sweep.RunOptions
 	Shard    *record.Shard // what of the problems is measured, nil for all
+	// BatchInvariant picks one variant for problems that differ in their rows alone.
+	BatchInvariant bool
 
 	// What is laid out.
 	Tasks    []sweep.Task
@@ -289,6 +291,11 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	if o.Search != nil {
 		unit, pr, total = "problems", o.Search.Final.Protocol, len(s.Tasks)
 	}
+	var widths *sweep.RunOptions // of the second part of a batch-invariant search
+	if s.BatchInvariant && o.Search != nil {
+		next, plan := s.widthOptions()
+		widths, pr = &next, plan.Final.Protocol
+	}
 	for _, x := range s.parts {
 		x.fold, err = tune.NewFold(x.registry, w.Records(), x.old,
 			&tune.TunedTable{Schema: tune.Schema, Tool: l.Tool, Device: info, BaseOf: x.family, Protocol: pr}, s.place(x))
@@ -300,12 +307,17 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	if p := o.Search; p != nil {
 		for _, x := range s.parts {
 			x.fold.AddHistory(p.Known)
+			if widths != nil {
+				continue // what is best of a problem alone has no place in the table
+			}
 			if err := x.fold.Resume(); err != nil {
 				return nil, err
 			}
 		}
-		o.Finished = func(recs []*record.Record) error {
-			return s.part(recs[0].BaseOf).fold.Add(recs, &p.Final)
+		if widths == nil {
+			o.Finished = func(recs []*record.Record) error {
+				return s.part(recs[0].BaseOf).fold.Add(recs, &p.Final)
+			}
 		}
 	}
 	var more []kernels.Device
@@ -326,6 +338,10 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 	}
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.End()
+	if err == nil && widths != nil {
+		widths.Run.SelfTest, widths.Run.FloorUS = o.Run.SelfTest, o.Run.FloorUS
+		err = l.sweepWidths(s, w, *widths)
+	}
 	cut := err != nil
 	if errors.Is(err, context.Canceled) && l.Ctx.Err() != nil {
 		err = Interruptedf("%d records are kept in %s, the same command goes on from there", sum.Measured,
@@ -346,6 +362,9 @@ func (l *Lab) Sweep(s *SweepTask) (*SweepResult, error) {
 		}
 		l.Notef("budget %s: on %d of %s no more than the base was measured", s.Search.Budget, sum.Short,
 			console.Count(sum.Problems, "problem"))
+	}
+	if cut && s.BatchInvariant { // the missing problems may change what is best of a width
+		return nil, err
 	}
 	// The tables have the finished problems and are shown, whatever ended the sweep.
 	found, bad := l.conclude(s, cut)
@@ -407,8 +426,8 @@ func (l *Lab) conclude(s *SweepTask, cut bool) (*SweepResult, error) {
 }
 
 // concludePart writes one tuned table, and compares base with best on its problems: nil where a sweep
-// that was cut off has none. each is told of the variants of each problem, with its pick.
-func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.Outcome, []tune.Entry)) (
+// that was cut off has none. tell is told of the variants of each problem, with its pick.
+func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, tell func([]*record.Outcome, []tune.Entry)) (
 	*report.Comparison, error) {
 	var whole map[kernels.Problem]int // variants
 	if cut {
@@ -430,12 +449,14 @@ func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.
 	if x.family != "" {
 		base.Label, best.Label = x.family+report.OwnDefault, x.family+" at its best"
 	}
+	if s.BatchInvariant {
+		best.Label = "best of its width"
+	}
 	best.Ahead = map[kernels.Problem]report.Measurement{}
 	some := false
-	notes, lost := x.fold.Conclude(whole, func(p kernels.Problem, variants []*record.Outcome,
-		picks []tune.Entry) {
+	each := func(p kernels.Problem, variants []*record.Outcome, picks []tune.Entry) {
 		some = true
-		each(variants, picks)
+		tell(variants, picks)
 		add := func(side report.Side, keep func(*record.Outcome) bool) {
 			maps.Copy(side.Cells, report.SideOf("", slices.Values(variants), keep).Cells)
 		}
@@ -452,7 +473,16 @@ func (l *Lab) concludePart(s *SweepTask, x *part, cut bool, each func([]*record.
 				best.Ahead[p] = report.Measurement{Outcome: *x}
 			}
 		}
-	})
+	}
+	var notes []string
+	var lost error
+	if s.BatchInvariant {
+		notes, lost = x.fold.ConcludeWidths(asked, func(ps []kernels.Problem, v kernels.Variant) bool {
+			return l.keepsRows(s, ps, v)
+		}, each)
+	} else {
+		notes, lost = x.fold.Conclude(whole, each)
+	}
 	if cut && !some {
 		return nil, lost
 	}

@@ -17,6 +17,9 @@ const MinGain = 0.02
 // (see replaces). replaced counts the entries of old that another variant replaced. source returns the
 // hash of a family's code now: an entry that was measured with other code is always replaced.
 //
+// Entries of a width that has one config now (Entry.BatchInvariant) replace all that old has of the width. What
+// old has of a width whose config is no more the only one, is one of several.
+//
 // Tool, date and protocol are next's, the map old's: launchmap.Merge merges maps. Warm times are for
 // comparison only: a cold table keeps nothing of a warm one.
 func merge(old, next *TunedTable, source func(family string) string) (t *TunedTable, replaced int) {
@@ -26,9 +29,21 @@ func merge(old, next *TunedTable, source func(family string) string) (t *TunedTa
 	t = new(*next)
 	t.Map = cmp.Or(old.Map, next.Map)
 	t.Entries = slices.Clone(next.Entries)
+	one := map[kernels.Problem]bool{} // whether a width has one config, of those that next has
+	for _, e := range next.Entries {
+		one[WidthOf(e.Problem)] = e.BatchInvariant > 0
+	}
 	for _, o := range old.Entries {
 		i, there := next.find(o.Problem)
+		now, known := one[WidthOf(o.Problem)]
+		if known && !now {
+			o.BatchInvariant = 0
+		}
 		switch {
+		case now:
+			if !there || o.Variant() != next.Entries[i].Variant() {
+				replaced++
+			}
 		case !there:
 			t.Entries = append(t.Entries, o)
 		case source(o.Family) == o.Source && !replaces(&o, &next.Entries[i]):

@@ -34,7 +34,7 @@ func beats(e, base *record.Outcome) bool {
 func Pick(entries []record.Outcome) []Entry {
 	byProblem := map[kernels.Problem][]record.Outcome{}
 	for _, e := range entries {
-		if _, peer := kernels.PeerName(e.Variant.Family); !peer && e.Variant.Family != record.Stream {
+		if competes(&e) {
 			byProblem[e.Problem] = append(byProblem[e.Problem], e)
 		}
 	}
@@ -48,6 +48,12 @@ func Pick(entries []record.Outcome) []Entry {
 	return picks
 }
 
+// competes says whether an outcome is of a kernel of ours or of the user's: not of the stream, nor of a peer.
+func competes(o *record.Outcome) bool {
+	_, peer := kernels.PeerName(o.Variant.Family)
+	return !peer && o.Variant.Family != record.Stream
+}
+
 // byTime orders outcomes, the fastest first, equal ones by name.
 func byTime(a, b *record.Outcome) int {
 	return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
@@ -55,13 +61,24 @@ func byTime(a, b *record.Outcome) int {
 
 // pickEntry makes the entry of one problem; false where no variant is right.
 func pickEntry(es []record.Outcome) (Entry, bool) {
-	won, arms := findChosen(es)
-	if won == nil {
-		won, arms = pickFastest(es)
-	}
+	won, arms := choose(es)
 	if won == nil {
 		return Entry{}, false
 	}
+	return newPick(won, arms), true
+}
+
+// choose finds what a search has chosen, or the fastest of a grid, and what it was chosen among: nil where no
+// variant is right.
+func choose(es []record.Outcome) (won *record.Outcome, arms []*record.Outcome) {
+	if won, arms = findChosen(es); won == nil {
+		won, arms = pickFastest(es)
+	}
+	return won, arms
+}
+
+// newPick makes the entry of an outcome that was picked among arms.
+func newPick(won *record.Outcome, arms []*record.Outcome) Entry {
 	slices.SortFunc(arms, byTime)
 	e := newEntry(won)
 	for _, o := range arms {
@@ -98,7 +115,7 @@ func pickEntry(es []record.Outcome) (Entry, bool) {
 			e.RunnerUp = &RunnerUp{*rival, round(100 * (o.Median/won.Median - 1))}
 		}
 	}
-	return e, true
+	return e
 }
 
 // isUsable says whether an outcome may be picked: its variant gives the same bits every time, or was in

@@ -101,10 +101,13 @@ type Entry struct {
 	Held          *Rival          `json:"held,omitempty"`      // what the table held before the search, in the same rounds
 	SearchUS      float64         `json:"search_us,omitempty"` // what the search had seen of it; median_us is from rounds after it
 	Chosen        string          `json:"chosen,omitempty"`    // why it and not another: fastest, or the reason within the band
-	Noise         float64         `json:"noise,omitempty"`     // what two copies of the base differ by in the same rounds, relatively
-	Unstable      bool            `json:"unstable,omitempty"`  // its bits change from run to run
-	Variants      Counts          `json:"variants"`
-	Run           string          `json:"run,omitempty"` // that measured it, of the table's Runs
+	// BatchInvariant is set where the problems of the entry's width have one config, whatever their rows: its time
+	// over what the problem would have alone.
+	BatchInvariant float64 `json:"batch_invariant,omitempty"`
+	Noise          float64 `json:"noise,omitempty"`    // what two copies of the base differ by in the same rounds, relatively
+	Unstable       bool    `json:"unstable,omitempty"` // its bits change from run to run
+	Variants       Counts  `json:"variants"`
+	Run            string  `json:"run,omitempty"` // that measured it, of the table's Runs
 }
 
 // Variant returns the family and config.
@@ -239,6 +242,8 @@ func (e *Entry) checkValid() error {
 		return fmt.Errorf("a default median time of %g us", e.Default.MedianUS)
 	case e.Held != nil && !time(e.Held.MedianUS):
 		return fmt.Errorf("a held median time of %g us", e.Held.MedianUS)
+	case e.BatchInvariant != 0 && !time(e.BatchInvariant):
+		return fmt.Errorf("a batch-invariant config of %g times the free choice", e.BatchInvariant)
 	case e.SearchUS != 0 && !time(e.SearchUS):
 		return fmt.Errorf("a search time of %g us", e.SearchUS)
 	case e.StreamUS != 0 && !time(e.StreamUS):

@@ -32,6 +32,7 @@ type sweepConfig struct {
 	knobs      cli.StringSlice
 	family     string
 	retry, dry bool
+	invariant  bool
 	out, shard string
 	emit       string
 	shards     int
@@ -67,6 +68,9 @@ func sweepCommand(e *env) *cli.Command {
 			&cli.IntFlag{Destination: &cfg.shards, Name: "shards", Category: catOutput, Usage: "shards of --emit",
 				DefaultText: "as many as are predicted to take half an hour",
 				Action:      checkRange("shards", 1, 10_000, "use 1 to 10000")},
+			&cli.BoolFlag{Destination: &cfg.invariant, Name: "batch-invariant",
+				Usage: "pick one config for all rows of a width, that with the best geometric mean over its shapes: the " +
+					"bits of a row are the same in any batch"},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
@@ -77,7 +81,11 @@ func sweepCommand(e *env) *cli.Command {
 }
 
 func runSweep(e *env, cfg *sweepConfig) error {
-	s := &lab.SweepTask{Config: &cfg.OpenOptions, Out: cfg.out}
+	s := &lab.SweepTask{Config: &cfg.OpenOptions, Out: cfg.out, BatchInvariant: cfg.invariant}
+	if other := cmp.Or(cfg.shard, cfg.emit); cfg.invariant && other != "" {
+		return hint.Errorf("sweep all shapes of a width in one process", "--batch-invariant compares the shapes of a "+
+			"width, and a shard (%s) has a part of them", other)
+	}
 	var err error
 	if s.Knobs, err = knobOverrides(cfg.knobs.Value()); err != nil {
 		return err

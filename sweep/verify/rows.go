@@ -89,6 +89,13 @@ func (c *Checker) compareRows(ctx context.Context, task sweep.Task, outcomes []c
 	return err
 }
 
+// CompareRows says what differs between the rows of a variant in p and in fewer rows, "" if nothing does.
+func (c *Checker) CompareRows(ctx context.Context, p kernels.Problem, v kernels.Variant) (why string, err error) {
+	outcome := []checkState{{draws: 1}}
+	err = c.compareRows(ctx, sweep.Task{Problem: p, Variants: []kernels.Variant{v}}, outcome)
+	return outcome[0].rows.wrong, err
+}
+
 // eachWindow opens p on windows of its draw, one behind the other, as many as lie in the first rows.
 func (c *Checker) eachWindow(ctx context.Context, p kernels.Problem, rows int64, most int,
 	what func(s *sweep.Session, from int64) error) error {

@@ -41,6 +41,8 @@ type Fake struct {
 	Fail func(p kernels.Problem, v kernels.Variant) *kernels.Failure
 	// FailIn, where set, is what Fail is of alone: "time", or "stages", passes that time those.
 	FailIn string
+	// Rows scripts the bits of v's rows on p: equal numbers for equal bits. nil gives all the same.
+	Rows func(p kernels.Problem, v kernels.Variant) uint64
 	// OpenError scripts the error of the attempt-th Open of p, counted from 0.
 	OpenError func(p kernels.Problem, attempt int) error
 	// Hook, where set, is called within every open, check and time; its error is theirs.
@@ -152,7 +154,7 @@ func (f *Fake) Open(ctx context.Context, p kernels.Problem, in kernels.Inputs) (
 			return nil, err
 		}
 	}
-	f.bench = &fakeBench{f: f, p: p}
+	f.bench = &fakeBench{f: f, p: p, in: in}
 	return f.bench, nil
 }
 
@@ -184,6 +186,7 @@ func (s *SensorFake) Sense(context.Context) (kernels.Reading, error) {
 type fakeBench struct {
 	f      *Fake
 	p      kernels.Problem
+	in     kernels.Inputs
 	broken bool
 	closed bool
 }
@@ -258,6 +261,21 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 		}
 	}
 	return c, nil
+}
+
+// HashRows implements kernels.RowHasher. A row has the same hash wherever it stands, but where Rows says otherwise.
+func (b *fakeBench) HashRows(_ context.Context, v kernels.Variant, rows int64) (kernels.RowHashes, error) {
+	hashes := kernels.RowHashes{}
+	for _, t := range b.p.RowOutputs() {
+		for r := range min(rows, b.p.M) {
+			h := uint64(b.in.From + r)
+			if b.f.Rows != nil {
+				h += b.f.Rows(b.p, v) << 32
+			}
+			hashes[t.Name] = append(hashes[t.Name], h)
+		}
+	}
+	return hashes, nil
 }
 
 // Time implements kernels.Bench. Of several stages, the first takes three
