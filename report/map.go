@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"normbench/internal/console"
@@ -19,10 +20,14 @@ func MapTable(m *launchmap.Map) *Table {
 	}
 	var rasters []raster
 	problems, byHand := 0, 0
+	logs, invariant := 0.0, 0 // rasters with one config for a line, and what that costs
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		rasters = append(rasters, r)
 		problems, byHand = problems+r.Problems, byHand+r.Count(launchmap.ByHand)
+		if r.BatchInvariant > 0 {
+			logs, invariant = logs+math.Log(r.BatchInvariant), invariant+1
+		}
 	}
 	t := NewTable("map of "+m.Device.Name, rasters, []Column[raster]{
 		{Head: "class", Name: "class", Value: func(r raster) any { return r.Class.String() }},
@@ -47,6 +52,11 @@ func MapTable(m *launchmap.Map) *Table {
 	t.Drop, t.Device = []string{"borrowed", "near"}, m.Device.ID
 	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base",
 		console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
+	if invariant > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("batch-invariant: one config for a range of columns, whatever the rows, in %s; "+
+			"%.2fx of free choice, as expected from what was measured", console.Count(invariant, "raster"),
+			math.Exp(logs/float64(invariant))))
+	}
 	if byHand > 0 {
 		t.Notes = append(t.Notes, console.Count(byHand, "cell")+" written by hand")
 	}

@@ -22,6 +22,13 @@ import (
 type fillConfig struct {
 	commonFlags
 	out, prior, family, widths string
+	invariant                  bool
+}
+
+// invariantFlag makes the flag --batch-invariant of a map.
+func invariantFlag(to *bool) cli.Flag {
+	return &cli.BoolFlag{Destination: to, Name: "batch-invariant",
+		Usage: "give a range of columns one config, whatever the rows: the bits of a row are the same in any batch"}
 }
 
 // mapFillCommand makes the command map fill.
@@ -45,6 +52,7 @@ func mapFillCommand(e *env) *cli.Command {
 			widthsFlag(&cfg.widths, ""),
 			priorFlag(&cfg.prior, "none"),
 			familyFlag(&cfg.family, "fill the map of this `FAMILY` alone, from its times"),
+			invariantFlag(&cfg.invariant),
 			cfg.kernelsFlag(),
 		}, cfg.tableFlags()...),
 	}, &cfg.commonFlags, func() error { return fillMap(e, cfg) })
@@ -85,6 +93,7 @@ func fillMap(e *env, cfg *fillConfig) error {
 		d.Protocol = sweep.RaceProtocol(d.Protocol, learn.Search, d.Protocol.Samples/sweep.FinalLaunches)
 	}
 	step.Set("filling the map from %d problems", len(d.Points))
+	p.BatchInvariant = cfg.invariant
 	m := p.Fill(d.Points)
 	p.Describe(m, d)
 	// Files come first: the tables may go to a pipe that closes.

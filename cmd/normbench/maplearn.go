@@ -34,6 +34,7 @@ type learnConfig struct {
 	budget                             time.Duration
 	audit                              int
 	bounds, prior, out, family, widths string
+	invariant                          bool
 }
 
 // mapLearnCommand makes the command map learn.
@@ -62,6 +63,7 @@ func mapLearnCommand(e *env) *cli.Command {
 				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			widthsFlag(&cfg.widths, ", which are drawn most"),
 			priorFlag(&cfg.prior, "auto"),
+			invariantFlag(&cfg.invariant),
 			familyFlag(&cfg.family, "learn the map of this `FAMILY` alone, into OUT/<device>/FAMILY/tuned.json"),
 			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
 				Usage: "`FOLDER` for results", Value: defaultOut},
@@ -103,6 +105,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err != nil {
 		return err
 	}
+	p.BatchInvariant = cfg.invariant
 	got, err := e.Learn(&lab.LearnTask{Coverage: p, Family: cfg.family, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
 		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {

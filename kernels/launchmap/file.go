@@ -121,6 +121,8 @@ func (r *Raster) checkValid(sms int) error {
 		return errors.New("a raster without cells")
 	case r.Lines[0].From > MinN || r.Rows[len(r.Rows)-1] != Bound{Rows: MaxM}:
 		return fmt.Errorf("its lines begin beyond %d columns, or its bounds end before %d rows", MinN, MaxM)
+	case r.BatchInvariant != 0 && !(r.BatchInvariant > 0 && r.isBatchInvariant()):
+		return fmt.Errorf("batch_invariant is %g, and a range of columns has several configs or that is no factor", r.BatchInvariant)
 	case len(r.Legend) > len(Letters):
 		return fmt.Errorf("%d configs, more than %d letters name", len(r.Legend), len(Letters))
 	}

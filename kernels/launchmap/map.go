@@ -39,9 +39,12 @@ type Raster struct {
 	Align    int64   `json:"align"`                    // bytes that rows start at a multiple of, see AlignOf
 	Problems int     `json:"problems,omitempty"`       // that were measured
 	Regret   float64 `json:"regret_percent,omitempty"` // geometric mean over them of time over the best known; only of answers with a time
-	Rows     Bounds  `json:"rows"`                     // ascending: of each letter of a line
-	Legend   Legend  `json:"legend"`                   // of the letters in order, whole configs
-	Lines    []Band  `json:"lines"`                    // ascending
+	// BatchInvariant is set where each line has one config, whatever the rows: how many times as long it is expected
+	// to take as a raster that has one for each cell.
+	BatchInvariant float64 `json:"batch_invariant,omitempty"`
+	Rows           Bounds  `json:"rows"`   // ascending: of each letter of a line
+	Legend         Legend  `json:"legend"` // of the letters in order, whole configs
+	Lines          []Band  `json:"lines"`  // ascending
 }
 
 // A Band is a line of a raster: the cells of the columns from From up to the next band's.

@@ -159,10 +159,10 @@ type CheckRequest struct {
 	Repeats  int
 	// BatchInvariant also compares the bits of the same rows in problems of fewer rows.
 	BatchInvariant bool
-	Typed    []shapes.Shape // those of Problems that were asked for one by one
-	Limit    time.Duration  // of a launch in the emulator; 0 for its own
-	Helper   []string       // the command of a compile helper
-	Python   string         // that has Triton, as triton.Python reads it
+	Typed          []shapes.Shape // those of Problems that were asked for one by one
+	Limit          time.Duration  // of a launch in the emulator; 0 for its own
+	Helper         []string       // the command of a compile helper
+	Python         string         // that has Triton, as triton.Python reads it
 	// Prepare has peers compile before they are checked.
 	Prepare func() error
 }

@@ -159,6 +159,8 @@ type contender struct {
 // nearby leave likely. It computes the expected regret of each variant: its measured regret nearby, or
 // the model's where little was measured. It takes the variant with the least.
 //
+// Of a batch-invariant map all problems judge in each turn: the variant with the least mean is taken.
+//
 // So good configs run often, and little known ones and designs without measurements nearby sometimes.
 // Configs that do well spread from problem to problem, as in a map of elites (Mouret and Clune, 2015).
 func (c *chooser) chooseRivals(ps []kernels.Problem) (chosen []*contender) {
@@ -168,22 +170,31 @@ func (c *chooser) chooseRivals(ps []kernels.Problem) (chosen []*contender) {
 	}
 	rivals := c.listRivals(ps, around)
 	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals; turn++ {
-		i := turn % len(ps)
-		models := map[string][]float64{}
-		for _, f := range c.Registry.Candidates(ps[i]) {
-			models[f.Name] = around[i].designs[f.Name].sample(c.rng)
+		judges := []int{turn % len(ps)} // problems
+		if c.BatchInvariant {           // one config must do for all of them
+			judges = c.rng.Perm(len(ps))
+		}
+		models := make([]map[string][]float64, len(ps))
+		for _, i := range judges {
+			models[i] = map[string][]float64{}
+			for _, f := range c.Registry.Candidates(ps[i]) {
+				models[i][f.Name] = around[i].designs[f.Name].sample(c.rng)
+			}
 		}
 		var best *contender
 		least := hopeless
 		for _, r := range rivals {
-			if r.rows[i] == nil || slices.Contains(chosen, r) {
+			if slices.Contains(chosen, r) || slices.ContainsFunc(judges, func(i int) bool { return r.rows[i] == nil }) {
 				continue
 			}
-			g := around[i].known[r.variant]
-			x := g.blend(predict(models[r.variant.Family], r.rows[i])).regret
-			share := g.weight / (g.weight + priorWeight) // of what was measured in it
-			x += share * sigma / math.Sqrt(g.weight+2*priorWeight) * c.rng.NormFloat64()
-			if x < least {
+			sum := 0.0
+			for _, i := range judges {
+				g := around[i].known[r.variant]
+				x := g.blend(predict(models[i][r.variant.Family], r.rows[i])).regret
+				share := g.weight / (g.weight + priorWeight) // of what was measured in it
+				sum += x + share*sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
+			}
+			if x := sum / float64(len(judges)); x < least {
 				best, least = r, x
 			}
 		}

@@ -20,6 +20,8 @@ type Filler struct {
 	// Prior answers where nothing was measured nearby: a map, whose picks are expected to lose
 	// priorPick, or none but the analytic base.
 	Prior *launchmap.Book
+	// BatchInvariant gives a range of columns one config, whatever the rows.
+	BatchInvariant bool
 
 	classes map[launchmap.Class]*classPoints // of the last Fill
 }
@@ -68,6 +70,7 @@ type openCell struct {
 	box        launchmap.Box
 	options    []expectedRegret // the least regret first
 	accepted   int              // so many of the first are known to be accepted in all of the box
+	parts      []*openCell      // of one that stands for a whole line: see joinLines
 }
 
 // Fill makes a map from points. Each cell gets the config with the least expected regret among those
@@ -113,7 +116,13 @@ func (f *Filler) raster(c *classPoints, align int64) *launchmap.Raster {
 			}
 		}
 	}
+	if f.BatchInvariant {
+		cells = f.joinLines(cells)
+	}
 	f.chooseConfigs(r, cells)
+	if f.BatchInvariant {
+		r.BatchInvariant = f.costOf(cells)
+	}
 	f.noteEvidence(r, c)
 	return r
 }
@@ -194,7 +203,11 @@ func (f *Filler) chooseConfigs(r *launchmap.Raster, cells []*openCell) {
 			if g.weight == 0 {
 				evidence = launchmap.Borrowed
 			}
+			s.options[0] = g
 			r.Set(s.line, s.cell, g.variant, evidence)
+			for _, part := range s.parts {
+				r.Set(s.line, part.cell, g.variant, evidence)
+			}
 		}
 	}
 }

@@ -229,8 +229,13 @@ func (c *classPoints) rank(near []neighbour) (list []expectedRegret) {
 			list = append(list, g)
 		}
 	}
+	sortRegrets(list)
+	return list
+}
+
+// sortRegrets orders configs, the least expected regret first.
+func sortRegrets(list []expectedRegret) {
 	slices.SortFunc(list, func(a, b expectedRegret) int {
 		return cmp.Or(cmp.Compare(a.regret, b.regret), compareVariants(a.variant, b.variant))
 	})
-	return list
 }

@@ -64,7 +64,7 @@ func (f *Filler) Write(p durable.Place, before *tune.TunedTable, m *launchmap.Ma
 		source := families.NewIdentity(f.Registry, m.Device.Kind).SourceOf
 		var err error
 		t.Map, err = launchmap.Merge(before.Map, m, func(box launchmap.Box, a, b kernels.Variant) bool {
-			return before.Map.Sources[a.Family] != source(a.Family) || f.IsFaster(box, a, b)
+			return f.BatchInvariant || before.Map.Sources[a.Family] != source(a.Family) || f.IsFaster(box, a, b)
 		})
 		return &t, err
 	})
