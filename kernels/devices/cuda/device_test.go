@@ -38,6 +38,7 @@ func TestAnswersMatchReference(t *testing.T) {
 					for _, draw := range kernels.CheckDraws(p, true) {
 						matchReference(t, d, p, kernels.Inputs{Seed: 42, Draw: draw})
 					}
+					matchReference(t, d, p, kernels.Inputs{Seed: 42, Draw: kernels.DrawPlain, From: 3})
 				}
 			}
 		}

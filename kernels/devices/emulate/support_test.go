@@ -62,7 +62,7 @@ func (s *gpuSupport) draw(x reference.Input, in kernels.Inputs) {
 		listed = append(listed, integers(row)...)
 	}
 	args = append(args, integers(x.Tensor.Cols, int64(x.Rows), int64(rows.All), rows.Shift, int64(cycle),
-		int64(kinds))...)
+		int64(kinds), x.First(in))...)
 	s.run("fill", 2, append(args, listed...)...)
 }
 
@@ -101,7 +101,7 @@ func TestAnswersOfTheGPU(t *testing.T) {
 				continue
 			}
 			s := &gpuSupport{t, emulator(t), &r, map[string]*kernels.Memory{}}
-			s.holdTo(p, kernels.Inputs{Seed: uint64(40 + i), Draw: draw})
+			s.holdTo(p, kernels.Inputs{Seed: uint64(40 + i), Draw: draw, From: int64(5 * j)})
 		}
 	}
 }

@@ -24,6 +24,7 @@ type fixture struct {
 	Problem    kernels.Problem           `json:"problem"`
 	Seed       uint64                    `json:"seed"`
 	Draw       kernels.Draw              `json:"draw"`
+	From       int64                     `json:"from,omitempty"`
 	Inputs     map[string]string         `json:"inputs"`  // the bits of all elements, in hexadecimal
 	Answers    map[string]string         `json:"answers"` // float64, as text, one after a space
 	Scale      map[string][]float64      `json:"scale"`   // by row
@@ -34,34 +35,36 @@ var fixtures = []struct {
 	problem string
 	seed    uint64
 	draw    kernels.Draw
+	from    int64
 }{
 	// a seed with more bits than an int64 or a float64 would keep
-	{"rmsnorm/fwd/5x33/bf16", 1<<63 + 12345, kernels.DrawUnit},
-	{"rmsnorm/bwd/19x33/fp16", 7, kernels.DrawUnit},
-	{"layernorm/fwd/9x17/fp32+bias", 1, kernels.DrawUnit},
-	{"layernorm/bwd/9x17/bf16-wfp32+bias", 2, kernels.DrawMean},
-	{"rmsnorm/bwd/4x8/bf16+noweight+residual", 3, kernels.DrawLarge},
-	{"rmsnorm/fwd/17x8/fp32+zc+residual", 4, kernels.DrawUnit},
-	{"layernorm/fwd/2x8/fp16+bias", 5, kernels.DrawMean},
-	{"layernorm/bwd/2x8/fp16+bias", 1<<62 + 5, kernels.DrawTiny},
-	{"rmsnorm/bwd/2x8/bf16", 5, kernels.DrawZeros},
-	{"rmsnorm/fwd/16x9/bf16", 5, kernels.DrawExtreme},
-	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawExtreme},
-	{"rmsnorm/fwd/16x9/bf16", 5, kernels.DrawNonFinite},
-	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawNonFinite},
-	{"rmsnormgated/fwd/9x17/bf16+sigmoid", 8, kernels.DrawUnit},
-	{"layernormgated/fwd/9x17/fp16+bias+gatefirst", 9, kernels.DrawUnit},
-	{"rmsnormgated/bwd/9x17/fp32", 10, kernels.DrawUnit},
-	{"layernormgated/bwd/9x17/bf16-wfp32+bias", 11, kernels.DrawMean},
-	{"layernormgated/bwd/9x17/fp32+bias+zc+gatefirst", 12, kernels.DrawUnit},
-	{"rmsnormgated/bwd/2x8/fp16+nodw+sigmoid+gatefirst", 13, kernels.DrawLarge},
-	{"layernormgated/bwd/16x9/bf16+bias+sigmoid", 14, kernels.DrawExtreme},
-	{"rmsnormgated/bwd/16x9/bf16", 15, kernels.DrawNonFinite},
+	{"rmsnorm/fwd/5x33/bf16", 1<<63 + 12345, kernels.DrawUnit, 0},
+	{"rmsnorm/bwd/19x33/fp16", 7, kernels.DrawUnit, 0},
+	{"layernorm/fwd/9x17/fp32+bias", 1, kernels.DrawUnit, 0},
+	{"layernorm/bwd/9x17/bf16-wfp32+bias", 2, kernels.DrawMean, 0},
+	{"rmsnorm/bwd/4x8/bf16+noweight+residual", 3, kernels.DrawLarge, 0},
+	{"rmsnorm/fwd/17x8/fp32+zc+residual", 4, kernels.DrawUnit, 0},
+	{"layernorm/fwd/2x8/fp16+bias", 5, kernels.DrawMean, 0},
+	{"layernorm/bwd/2x8/fp16+bias", 1<<62 + 5, kernels.DrawTiny, 0},
+	{"rmsnorm/bwd/2x8/bf16", 5, kernels.DrawZeros, 0},
+	{"rmsnorm/fwd/16x9/bf16", 5, kernels.DrawExtreme, 0},
+	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawExtreme, 0},
+	{"rmsnorm/fwd/16x9/bf16", 5, kernels.DrawNonFinite, 0},
+	{"layernorm/bwd/16x9/fp16+bias", 6, kernels.DrawNonFinite, 0},
+	{"rmsnormgated/fwd/9x17/bf16+sigmoid", 8, kernels.DrawUnit, 0},
+	{"layernormgated/fwd/9x17/fp16+bias+gatefirst", 9, kernels.DrawUnit, 0},
+	{"rmsnormgated/bwd/9x17/fp32", 10, kernels.DrawUnit, 0},
+	{"layernormgated/bwd/9x17/bf16-wfp32+bias", 11, kernels.DrawMean, 0},
+	{"layernormgated/bwd/9x17/fp32+bias+zc+gatefirst", 12, kernels.DrawUnit, 0},
+	{"rmsnormgated/bwd/2x8/fp16+nodw+sigmoid+gatefirst", 13, kernels.DrawLarge, 0},
+	{"layernormgated/bwd/16x9/bf16+bias+sigmoid", 14, kernels.DrawExtreme, 0},
+	{"rmsnormgated/bwd/16x9/bf16", 15, kernels.DrawNonFinite, 0},
+	{"layernorm/bwd/3x9/bf16-wfp32+bias+residual", 16, kernels.DrawPlain, 5},
 }
 
 func fixtureOf(t *testing.T, text string, draw kernels.Inputs) fixture {
 	p := devicetest.Problem(t, text)
-	f := fixture{Problem: p, Seed: draw.Seed, Draw: draw.Draw, Inputs: map[string]string{}, Answers: map[string]string{},
+	f := fixture{Problem: p, Seed: draw.Seed, Draw: draw.Draw, From: draw.From, Inputs: map[string]string{}, Answers: map[string]string{},
 		Scale: map[string][]float64{}, Tolerances: map[string]map[string]any{}}
 	mem := reference.Inputs(p, draw)
 	for name, m := range mem {
@@ -97,7 +100,7 @@ const fixtureFile = "testdata/reference.json"
 func TestFixtureIsWhatTheReferenceSays(t *testing.T) {
 	var all []fixture
 	for _, f := range fixtures {
-		all = append(all, fixtureOf(t, f.problem, kernels.Inputs{Seed: f.seed, Draw: f.draw}))
+		all = append(all, fixtureOf(t, f.problem, kernels.Inputs{Seed: f.seed, Draw: f.draw, From: f.from}))
 	}
 	want, err := json.MarshalIndent(all, "", " ")
 	assert.NoError(t, err)

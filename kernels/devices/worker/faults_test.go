@@ -63,7 +63,7 @@ func TestMisbehaviourIsAnErrorOfOneLine(t *testing.T) {
 	var group errgroup.Group
 	group.SetLimit(8)
 	for fault := range devicetest.Faults {
-		for _, step := range devicetest.Steps {
+		for _, step := range append([]string{"hash"}, devicetest.Steps...) {
 			injected++
 			group.Go(func() error {
 				limit := time.Hour // what waits for it does not end
@@ -103,7 +103,7 @@ func TestMisbehaviourIsAnErrorOfOneLine(t *testing.T) {
 
 // FuzzDecode holds that what decode returns is whole, whatever a worker says.
 func FuzzDecode(f *testing.F) {
-	steps := []string{"hello", "check", "time", "sense", "open"}
+	steps := []string{"hello", "check", "time", "sense", "open", "hash"}
 	for _, text := range slices.Sorted(maps.Values(devicetest.Faults)) {
 		text = strings.NewReplacer("ID", "1", "1e-5*", "1e-5,1e-5,1e-5", "LONG", strings.Repeat("x",
 			5000)).Replace(text)
@@ -114,10 +114,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add(`{"id":1,"check":{}}`, 1)
 	f.Add(`{"id":1,"timing":{"seconds":[]}}`, 2)
 	f.Add(`{"id":1,"hello":{"protocol":1,"info":{"id":"a\u001b[2J","sms":-1}}}`, 0)
+	f.Add(`{"id":1,"hashes":{"y":[1,2,3]}}`, 5)
+	f.Add(`{"id":1,"hashes":{"y":[1,2,3],"z":[1]}}`, 5)
+	f.Add(`{"id":1,"hashes":{"y":[1,2]}}`, 5)
 	f.Add(`{"id":1,"check":`+strings.Repeat(`{"a":`, 2000), 1)
 	f.Fuzz(func(t *testing.T, line string, step int) {
 		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))],
-			Variants: []kernels.Variant{good}, Repeats: 1, Options: &kernels.TimeOptions{
+			Variants: []kernels.Variant{good}, Repeats: 1, Rows: 3, Options: &kernels.TimeOptions{
 				Samples: 3}, on: small}
 		a, err := decode([]byte(line), req, false)
 		if err != nil || a.Error != "" || a.Failure != nil {
@@ -136,6 +139,8 @@ func FuzzDecode(f *testing.F) {
 		case "time":
 			assert.That(t, len(a.Timing.Seconds) == 3 && slices.Min(a.Timing.Seconds) > 0,
 				"%+v", a.Timing)
+		case "hash":
+			assert.That(t, len(a.Hashes) > 0 && len(a.Hashes) == len(a.Hashes["y"])/3+len(a.Hashes["rstd"])/3, "%+v", a.Hashes)
 		case "sense":
 			assert.That(t, a.Reading != nil, "no reading")
 		}
@@ -177,6 +182,8 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 	got, err := b.Check(t.Context(), good, 1)
 	assert.That(t, !note("check", err) || len(got.Outputs) == 2 && got.Repeats == 1,
 		"%s: passes for the check %+v", name, got)
+	hashes, err := kernels.HashRows(t.Context(), b, good, 3)
+	assert.That(t, !note("hash", err) || len(hashes["y"]) == 3, "%s: passes for the hashes %v", name, hashes)
 	if got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3}); note("time", err) &&
 		(len(got.Seconds) != 3 || got.Seconds[1] != 1e-5) {
 		t.Errorf("%s: passes for the times %v", name, got.Seconds)

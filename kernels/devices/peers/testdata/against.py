@@ -32,7 +32,7 @@ for f in json.load(open(sys.argv[1])):
     extra = {"b"} - set(f["inputs"]) if p.pas == "bwd" else set()  # a peer's own forward needs it
     want(set(p.inputs()) - extra == set(f["inputs"]), f"{p.text}: inputs {p.inputs()}, want {list(f['inputs'])}")
     want(sorted(p.outputs()) == sorted(f["answers"]), f"{p.text}: outputs {p.outputs()}, want {list(f['answers'])}")
-    t = {n: draw(p, n, seed, how, "cpu" if CPU else "cuda") for n in p.inputs()}
+    t = {n: draw(p, n, seed, how, "cpu" if CPU else "cuda", f.get("from", 0)) for n in p.inputs()}
     for n, text in f["inputs"].items():
         size = t[n].element_size()
         bits = t[n].reshape(-1).view({2: torch.int16, 4: torch.int32}[size]).tolist()
@@ -289,6 +289,11 @@ with tempfile.TemporaryDirectory() as folder:
         except Failure as e:
             got = f"{e.status}: {e}"
         want(got == told, f"{name} on {text}: {got}")
+    # Rows have the bits that they have in a longer problem, and hashes that say so.
+    d.open("rmsnorm/fwd/33x54/bf16", 11, "plain")
+    whole = d.hash("eager", 128)["y"]
+    d.open("rmsnorm/fwd/7x54/bf16", 11, "plain", 5)
+    want(len(set(whole)) == 33 and d.hash("eager", 128)["y"] == whole[5:12], f"rows from 5: {d.hash('eager', 128)}, {whole}")
     d.open("rmsnorm/fwd/33x54/bf16", 11)
     found = [d.check(name, 2) for name in ("greedy", "eager")]
     want([c["changed"] for c in found] == [["x"], []], f"a function that overwrites its input, and the next one: {found}")

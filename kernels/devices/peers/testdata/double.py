@@ -26,7 +26,7 @@ class Double:
         return {"id": "nvidia-h200", "kind": "cuda", "name": "NVIDIA H200", "uuid": self.uuid, "arch": "sm_90", "sms": 132,
                 "compiler": "double", "cache_bytes": 60 << 20, "memory_bytes": 141 * 10**9}
 
-    def open(self, problem, seed, how):
+    def open(self, problem, seed, how, first):
         self.problem, self.seed = Problem.parse(problem), seed
 
     def close(self):
@@ -60,6 +60,10 @@ class Double:
         if name == "wrong":
             out.update(bad=1, first=3, max_err=3.4e38, got="NaN", want=1.5)
         return {"outputs": [out], "repeats": repeats, "differing": 0, "unordered": True, "busy": 0.01}
+
+    def hash(self, name, rows):
+        self.act(name)
+        return {"y": list(range(min(rows, self.problem.M) - (name == "wrong")))}
 
     def time(self, name, o):
         self.act(name)
