@@ -88,9 +88,9 @@ func (c *run) noteUncovered() {
 			why := s.refused[at]
 			switch {
 			case why != "":
-			case onCPU && p.M*p.N > emulatedElements:
+			case onCPU && p.M*p.N > c.mostElements(p.M, p.N):
 				why = fmt.Sprintf("it has %d elements, and the emulator takes at most %d", p.M*p.N,
-					emulatedElements)
+					c.mostElements(p.M, p.N))
 			default:
 				why = "no config takes it"
 			}

@@ -22,9 +22,19 @@ const noSpace = "free some space there, or point $TMPDIR at another folder"
 const (
 	// emulatedShapes is how many shapes each REF or family is emulated on, for each op and pass.
 	emulatedShapes = 3
-	// emulatedElements is the most that one of them may have: a second's work.
+	// emulatedElements is the most that one of them may have: a second's work. Launches change their config at some
+	// hundreds of rows, so shapes that are typed may have batchElements where rows are compared.
 	emulatedElements = 32 << 10
+	batchElements    = 256 << 10
 )
+
+// mostElements returns the most that a shape may have that the emulator checks.
+func (c *run) mostElements(m, n int64) int64 {
+	if c.BatchInvariant && c.isTyped(m, n) {
+		return batchElements
+	}
+	return emulatedElements
+}
 
 // smallShapes are emulated where too few of the shapes asked for are small enough: rows that no
 // vector divides, rows longer than a CTA holds at once, and whole tiles of an fp8 transpose. From six rows
@@ -74,7 +84,7 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 			if !alike(p) {
 				continue
 			}
-			small := p.M*p.N <= emulatedElements
+			small := p.M*p.N <= c.mostElements(p.M, p.N)
 			switch s := [2]int64{p.M, p.N}; {
 			case small && c.isTyped(p.M, p.N):
 				typed = append(typed, p)
