@@ -129,3 +129,22 @@ func asOf(t *TunedTable) func(string) string {
 		return ""
 	}
 }
+
+// What has one config for a width replaces all that the table had of the width; what is measured again alone leaves
+// the others as one of several.
+func TestOneConfigForAWidthReplacesAllOfIt(t *testing.T) {
+	old, next := table(t), table(t)
+	entry := func(problem string, batch float64) Entry {
+		return Entry{Problem: devicetest.Problem(t, problem), Family: "f", Config: devicetest.Config(t, "w8"), Source: "s",
+			MedianUS: 100, CIUS: []float64{99, 101}, Samples: 20, BatchInvariant: batch}
+	}
+	const few, many, other = "rmsnorm/fwd/16x4096/bf16", "rmsnorm/fwd/4096x4096/bf16", "rmsnorm/fwd/4096x8192/bf16"
+	old.Entries, next.Entries = []Entry{entry(few, 0), entry(many, 0), entry(other, 0)}, []Entry{entry(few, 1.02)}
+	old.Entries[0].Family = "g" // faster by nothing
+	m, n := merge(old, next, asOf(old))
+	assert.That(t, n == 2 && len(m.Entries) == 2 && m.Entries[0].Family == "f" && m.Entries[0].BatchInvariant == 1.02 &&
+		m.Entries[1].Problem == old.Entries[2].Problem, "%d replaced: %+v", n, m.Entries)
+	old.Entries, next.Entries = []Entry{entry(few, 1.02), entry(many, 1.01)}, []Entry{entry(few, 0)}
+	m, _ = merge(old, next, asOf(old))
+	assert.That(t, len(m.Entries) == 2 && m.Entries[0].BatchInvariant == 0 && m.Entries[1].BatchInvariant == 0, "%+v", m.Entries)
+}

@@ -121,8 +121,11 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return err
 	case v.Failed > 0:
 		first := v.FirstFailed()
-		return lab.Exit(exitGate, hint.Errorf("repeat the first: "+cfg.repeatCommand(first.FirstFailed, first.Problem, c),
-			"%d of %d checks failed", v.Failed, done))
+		help := "repeat the first: " + cfg.repeatCommand(first.FirstFailed, first.Problem, c)
+		if c.BatchInvariant {
+			help += "; `normbench map fill --batch-invariant` and sweep pick one config for all rows"
+		}
+		return lab.Exit(exitGate, hint.Errorf(help, "%d of %d checks failed", v.Failed, done))
 	case done == 0 && v.Refused > 0:
 		return hint.Errorf("`normbench list peers` says which are there",
 			"nothing was checked: the peers take none of these problems")
@@ -141,6 +144,10 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	if err := v.NotRun(); err != nil {
 		return lab.Exit(exitUnclear, err)
+	}
+	if cfg.batchInvariant && !slices.ContainsFunc(v.Findings, func(f verify.Finding) bool { return len(f.SameRows()) > 1 }) {
+		return lab.Exit(exitUnclear, hint.Errorf("name shapes of more rows that one config takes, such as --shapes 300x512",
+			"no rows were compared: no problem of fewer rows was run beside one that passed"))
 	}
 	return nil
 }
@@ -171,6 +178,9 @@ func (t *targetFlags) repeatCommand(v kernels.Variant, p kernels.Problem, c *ver
 	}
 	if c.HostOnly {
 		words = append(words, "--host-only")
+	}
+	if c.BatchInvariant {
+		words = append(words, "--batch-invariant")
 	}
 	flag("seed", strconv.FormatUint(c.Seed, 10))
 	return quoteWords(words)

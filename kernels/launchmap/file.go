@@ -162,10 +162,22 @@ func (m *Map) Sort() {
 	slices.SortFunc(m.Rasters, func(a, b Raster) int { return compareRasters(&a, &b) })
 }
 
-// withUsedConfigs copies r with only the configs that cells use, with letters in the order of the cells.
+// isBatchInvariant says whether each line has one config.
+func (r *Raster) isBatchInvariant() bool {
+	return !slices.ContainsFunc(r.Lines, func(l Band) bool {
+		cells := strings.ReplaceAll(l.Cells, string(Nothing), "")
+		return cells != "" && strings.Trim(cells, cells[:1]) != ""
+	})
+}
+
+// withUsedConfigs copies r with only the configs that cells use, with letters in the order of the cells. One that
+// has several in a line is not batch-invariant.
 func (r *Raster) withUsedConfigs() *Raster {
 	out := *r
 	out.Legend, out.Lines = nil, slices.Clone(r.Lines)
+	if !r.isBatchInvariant() {
+		out.BatchInvariant = 0
+	}
 	for i, l := range r.Lines {
 		cells, evidence := []byte(l.Cells), []byte(l.Evidence)
 		for j := range cells {

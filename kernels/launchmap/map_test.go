@@ -172,3 +172,30 @@ func TestFamilyOfWideRowsWithoutABiasIsAcceptedThere(t *testing.T) {
 		assert.That(t, b.Accepts(reg, kernels.DeviceInfo{}, kernels.Variant{Family: "wide"}) == want, "columns from %d: not %v", lo, want)
 	}
 }
+
+// A map with one config for a line says so in its file, as long as it holds: joined or merged with another it is one of
+// several, and a file that claims it of several configs is refused.
+func TestBatchInvariantRasterHasOneConfigForALine(t *testing.T) {
+	one, several := scattered(3), scattered(4)
+	for i := range one.Rasters {
+		r := &one.Rasters[i]
+		for line := range r.Lines {
+			v, _ := r.Pick(line, 0)
+			for cell := range r.Rows {
+				r.Set(line, cell, v, Measured)
+			}
+		}
+		r.BatchInvariant = 1.04
+	}
+	text, err := json.Marshal(one)
+	assert.That(t, err == nil && strings.Contains(string(text), `"batch_invariant":1.04`), "%v", err)
+	assert.NoError(t, one.CheckValid())
+	merged, err := Merge(one, several, func(Box, kernels.Variant, kernels.Variant) bool { return false })
+	assert.That(t, err == nil && merged.CheckValid() == nil && merged.Rasters[0].BatchInvariant == 0, "merged: %v, %v", err, merged.CheckValid())
+	merged, err = Merge(several, one, func(Box, kernels.Variant, kernels.Variant) bool { return true })
+	assert.That(t, err == nil && merged.CheckValid() == nil && merged.Rasters[0].BatchInvariant == 1.04, "preferred: %v, %v", err,
+		merged.CheckValid())
+	several.Rasters[0].BatchInvariant = 1.04
+	err = several.CheckValid()
+	assert.That(t, err != nil && strings.Contains(err.Error(), "several configs"), "several configs pass: %v", err)
+}

@@ -3,7 +3,6 @@ package launchmap
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -96,18 +95,7 @@ func mergeRasters(o, n *Raster, sms int, better Preference) *Raster {
 			}
 		}
 	}
-	if !out.isBatchInvariant() {
-		out.BatchInvariant = 0
-	}
 	return out.withUsedConfigs()
-}
-
-// isBatchInvariant says whether each line has one config.
-func (r *Raster) isBatchInvariant() bool {
-	return !slices.ContainsFunc(r.Lines, func(l Band) bool {
-		cells := strings.ReplaceAll(l.Cells, string(Nothing), "")
-		return cells != "" && strings.Trim(cells, cells[:1]) != ""
-	})
 }
 
 // evidenceRank orders evidence, the best last: a cell written by hand stays until somebody deletes it.
