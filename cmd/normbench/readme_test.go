@@ -70,7 +70,7 @@ func TestCommandsOfPagesRunAsShown(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	assert.NoError(t, err)
 	pages := []string{"README.md", "docs/start.md", "docs/triton.md", "docs/cuda.md", "docs/python.md",
-		"docs/manifest.md", "docs/gate.md", "docs/models.md", "docs/launch-map.md", "docs/read-a-table.md",
+		"docs/manifest.md", "docs/gate.md", "docs/models.md", "docs/launch-map.md", "docs/batch-invariant.md", "docs/read-a-table.md",
 		"docs/performance.md", "docs/clusters.md", "docs/cli.md", "docs/formats.md", "docs/history.md",
 		"docs/extending.md", "lab/notes/performance.md", "lab/notes/reliability.md", "CONTRIBUTING.md"}
 	list := map[string][]command{}

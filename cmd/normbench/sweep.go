@@ -69,8 +69,7 @@ func sweepCommand(e *env) *cli.Command {
 				DefaultText: "as many as are predicted to take half an hour",
 				Action:      checkRange("shards", 1, 10_000, "use 1 to 10000")},
 			&cli.BoolFlag{Destination: &cfg.invariant, Name: "batch-invariant",
-				Usage: "pick one config for all rows of a width, that with the best geometric mean over its shapes: the " +
-					"bits of a row are the same in any batch"},
+				Usage: "pick one config for all rows of a width, so that the bits of a row are the same in any batch"},
 			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
 				Usage: "measure the variants again that failed before"},
 			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",

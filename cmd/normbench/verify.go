@@ -58,8 +58,7 @@ func verifyCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile",
 				Usage: "add inputs with huge and vanishing numbers, infinities and NaN"},
 			&cli.BoolFlag{Destination: &cfg.batchInvariant, Name: "batch-invariant",
-				Usage: "also compare the bits of the same rows in problems of 1, 7, 128 and all rows: of one config, " +
-					"and of what a REF picks for so many rows"},
+				Usage: "also compare the bits of the same rows in problems of 1, 7, 128 and all rows"},
 			&cli.BoolFlag{Destination: &cfg.verbose, Name: "verbose", Aliases: []string{"v"},
 				Usage: "on a cpu, show all that a compiler says of a kernel that it refuses"},
 		}, cfg.peerFlags()),
