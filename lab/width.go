@@ -10,8 +10,6 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/replay"
-	"normbench/sweep/search"
-	"normbench/sweep/verify"
 	"normbench/tune"
 )
 
@@ -23,7 +21,7 @@ const widthRivals = 12
 func (s *SweepTask) widthOptions() (o sweep.RunOptions, p *sweep.SearchOptions) {
 	o, p = s.Options, new(s.Search.SearchOptions)
 	o.Run.ID += "-widths"
-	o.Run.Protocol.Phase, p.Budget, p.Known = "", search.Budget{}, nil
+	o.Run.Protocol.Phase, p.Budget, p.Known = "", sweep.SearchOptions{}.Budget, nil
 	o.SearchBy(p)
 	o.Run.Protocol.Search = s.Options.Run.Protocol.Search + ", best of widths"
 	p.Final.Protocol.Search = o.Run.Protocol.Search
@@ -105,15 +103,16 @@ func (l *Lab) widthVariants(ranked [][]record.Outcome, tasks []*sweep.Task, info
 	return vs
 }
 
-// keepsRows says whether a variant gives rows of problems the same bits in fewer rows, as verify says of it. It
+// keepsRows says whether a variant gives rows of problems the same bits in fewer rows, as verify finds out. It
 // is taken at its family's word where nothing runs.
 func (l *Lab) keepsRows(s *SweepTask, ps []kernels.Problem, v kernels.Variant) bool {
 	if _, replayed := s.Devices[0].(*replay.Device); replayed {
 		return true
 	}
 	most := slices.MaxFunc(ps, func(a, b kernels.Problem) int { return cmp.Compare(a.M, b.M) })
-	c := verify.Checker{Registry: l.Registry, Device: s.Devices[0], Seed: s.Options.Seed}
-	why, err := c.CompareRows(l.Ctx, most, v)
+	c := sweep.RowComparer{Registry: l.Registry, Device: s.Devices[0], Seed: s.Options.Seed}
+	found, err := c.Compare(l.Ctx, most, []kernels.Variant{v})
+	why := found[0].Wrong
 	if err != nil {
 		why = err.Error()
 	}

@@ -111,7 +111,7 @@ type checkState struct {
 	wrong   string                // why it is wrong, on the first draw where it is
 	failure *kernels.Failure      // it did not run
 	on      string                // the draw of the failure, if it is not the first
-	rows    rowsState             // of Checker.BatchInvariant
+	rows    sweep.RowComparison   // of Checker.BatchInvariant
 }
 
 // checkOn checks the variants that have not failed on one draw, of draws in all.
@@ -200,7 +200,7 @@ func (k *Verdicts) fail(v kernels.Variant, reason string) {
 }
 
 func (k *Verdicts) add(v kernels.Variant, o *checkState) {
-	k.addRows(o.rows.at)
+	k.addRows(o.rows.At)
 	for _, out := range o.worst {
 		w, ok := k.Outputs[out.Name]
 		if !ok {
@@ -220,8 +220,8 @@ func (k *Verdicts) add(v kernels.Variant, o *checkState) {
 			c.Differing, k.Family.Bits))
 	case k.breaksBitwise(c.Digest):
 		k.fail(v, "the bits are not those of another config, but the family is bitwise")
-	case o.rows.wrong != "":
-		k.fail(v, o.rows.wrong)
+	case o.rows.Wrong != "":
+		k.fail(v, o.rows.Wrong)
 	default:
 		k.Configs++
 	}
