@@ -2,12 +2,14 @@ package learn
 
 import (
 	"math"
+	"slices"
 
 	"normbench/kernels"
 )
 
 // joinLines makes one cell of the cells of each line: a batch-invariant map has one config for a range of columns,
-// whatever the rows. What is expected of a config there is its mean over the line's cells.
+// whatever the rows. What is expected of a config there is its mean over the line's cells. Where nothing that was
+// measured is accepted in the whole line, an answer of the prior for one of its cells is.
 func (f *Filler) joinLines(cells []*openCell) (joined []*openCell) {
 	lines := map[int][]*openCell{}
 	for _, s := range cells {
@@ -22,6 +24,12 @@ func (f *Filler) joinLines(cells []*openCell) (joined []*openCell) {
 			s.box.MLo, s.box.MHi = min(s.box.MLo, part.box.MLo), max(s.box.MHi, part.box.MHi)
 		}
 		s.options = meanRegrets(s.parts)
+		for _, part := range s.parts { // last: what answers without a cell changes with the rows
+			v := f.Prior.Answer(centralProblem(part.box)).Variant
+			if !slices.ContainsFunc(s.options, func(g expectedRegret) bool { return g.variant == v }) {
+				s.options = append(s.options, expectedRegret{v, noOption, 0})
+			}
+		}
 	}
 	return joined
 }
