@@ -38,7 +38,7 @@ func rowsOf(t *testing.T, text string, r *kernels.Registry, pick sweep.VariantsF
 	f, err := r.Lookup("rms_fwd/faulty")
 	assert.NoError(t, err)
 	c := &Checker{Registry: r, Device: cpu.New(r), Code: Host, Seed: 5, Repeats: 1, BatchInvariant: true,
-		Refs: func(kernels.Problem, kernels.Variant) string { return "" }, Now: func(kernels.Problem, string) {}}
+		Refs: func(kernels.Problem, kernels.Variant) string { return "" }, Now: func(kernels.Problem, string) {}, Done: func(int) {}}
 	if pick != nil {
 		c.Picking = []sweep.Operand{{Text: "pick", Variants: pick}}
 	}
