@@ -5,6 +5,37 @@
 // BLOCK_ROWS/UNROLL groups of threads stand side by side, each on UNROLL rows of a
 // tile. CLUSTER CTAs share the rows by columns.
 
+// Either<FIRST, A, B>::type is A or, without FIRST, B.
+template <bool FIRST, typename A, typename B> struct Either { typedef A type; };
+template <typename A, typename B> struct Either<false, A, B> { typedef B type; };
+
+constexpr bool HOPPER = __CUDA_ARCH__ >= 900; // bulk copies, their barriers, clusters
+constexpr bool BULK = COPY_PATH == 2;
+
+#if __CUDA_ARCH__ < 900
+// Stand-ins for what pipe.cuh has from sm_90 on. No config uses it before, but the kernel names it.
+typedef u64 Barrier;
+__device__ inline void initBarrier(Barrier *, int) {}
+__device__ inline void fenceBarriers() {}
+__device__ inline void expectBytes(Barrier *, u32) {}
+__device__ inline void expectMore(Barrier *, u32) {}
+__device__ inline void waitBarrier(Barrier *, u32) {}
+__device__ inline void bulkRow(void *, const void *, u32, Barrier *) {}
+__device__ inline void bulkStore(void *, const void *, u32) {}
+__device__ inline void bulkAdd(float *, const float *, u32) {}
+__device__ inline void fenceShared() {}
+__device__ inline void commitBulk() {}
+template <int LEFT> __device__ inline void waitBulkRead() {}
+template <int LEFT> __device__ inline void waitBulk() {}
+__device__ inline void clusterSync() {}
+__device__ inline void clusterWait() {}
+__device__ inline u32 onRank(const void *, u32) { return 0; }
+template <int K, int GROUPS, int SIZE> struct ClusterSum {
+  __device__ inline void begin() {}
+  __device__ inline void sum(float (&)[K], int, int, int) {}
+};
+#endif
+
 // The bits of RELOAD: what is read again after the reduction, or that what was made of
 // both is kept.
 constexpr int REREAD = RELOAD & 3;
@@ -86,6 +117,7 @@ struct Walk {
 // sums of g*x instead of g*xhat would save one more, and make NaN of an infinite dy
 // where everybody else has an infinity. In rmsnorm they do not.)
 struct Row { float rs, mu, shift, c1, c2; };
+typedef Row Rows[UNROLL]; // of a group
 
 __device__ __forceinline__ Row rowOf(float rs, float mu) { return {rs, mu, -mu * rs, 0.f, 0.f}; }
 
@@ -119,6 +151,12 @@ __device__ __forceinline__ void closeRow(Row &row, float gx, float g) {
   row.c1 = gx * INV_COLS;
   row.c2 = LAYERNORM ? row.rs * (g * INV_COLS) : 0.f;
   if (!LAYERNORM) row.c1 *= row.rs, row.c1 *= row.rs, row.c1 *= row.rs; // from the left: of tiny rows rs*rs is nothing
+}
+
+// closeRows closes the group's rows.
+__device__ __forceinline__ void closeRows(Rows &rows, const float (&s)[SUMS]) {
+#pragma unroll
+  for (int r = 0; r < UNROLL; r++) closeRow(rows[r], s[r * K], s[r * K + K - 1]);
 }
 
 __device__ __forceinline__ float dxOf(float h, float g, const Row &row) {
@@ -197,17 +235,24 @@ template <int COUNT, int GROUP> __device__ __forceinline__ void sumRows(float (&
 
 constexpr int SUM_FLOATS = SLICE * VEC; // of a gradient
 
+// ColumnSums are a thread's sums of dw or db, Weights its weights: of the columns of its vectors.
+typedef float ColumnSums[L][VEC];
+typedef Raw<W_BYTES> Weights[L];
+
+__device__ __forceinline__ void clear(ColumnSums &sums) {
+#pragma unroll
+  for (int i = 0; i < L; i++)
+#pragma unroll
+    for (int j = 0; j < VEC; j++) sums[i][j] = 0.f;
+}
+
 // Whether a CTA's sums leave by bulk stores: it has one group, whose vectors lie
 // side by side in shared memory as in the partial row, and the pipeline has room. At
 // 1024x8192 (H200, layernorm) its 64 KiB took 2.7 us that way and 3.7 by each
 // thread's own stores, which write half a sector of 32 bytes at a time; 3.4 when
 // neighbours changed halves first.
-#if __CUDA_ARCH__ >= 900
-constexpr bool BULK_SUMS = HAS_WEIGHT && GROUPS == 1 && FUSED_DW == 0 && !RAGGED && P_TYPE == FP32 && VEC % 4 == 0 &&
+constexpr bool BULK_SUMS = HOPPER && HAS_WEIGHT && GROUPS == 1 && FUSED_DW == 0 && !RAGGED && P_TYPE == FP32 && VEC % 4 == 0 &&
                            SLOT * STAGES >= (1 + HAS_BIAS) * SUM_FLOATS * 4;
-#else
-constexpr bool BULK_SUMS = false;
-#endif
 
 // Whether a tile's terms are added to them before its reduction, and whether they are
 // then on their way while the last tile's dx is made: from the slot beside that tile's
@@ -220,33 +265,27 @@ constexpr bool EARLY_SUMS = BULK_SUMS && SUMS_FIRST && (COPY_PATH == 2 || !REREA
 
 // stageSums puts the CTA's sums to shared memory, for others to see after
 // __syncthreads; sendSums has them stored from there, by one thread.
-__device__ __forceinline__ void stageSums(float *sums, const float (&acc)[L][VEC], const Place &at) {
+__device__ __forceinline__ void stageSums(float *sums, const ColumnSums &acc, const Place &at) {
 #pragma unroll
   for (int i = 0; i < L; i++)
     if (at.inside(i)) storeShared<VEC * 4>(sums + at.vector(i) * VEC, pack<FP32, VEC>(acc[i]));
-#if __CUDA_ARCH__ >= 900
   fenceShared();
-#endif
 }
 __device__ __forceinline__ void sendSums(P *out, const float *sums, const Place &at) {
-#if __CUDA_ARCH__ >= 900
   bulkStore(out + at.rank * SUM_FLOATS, sums, at.vecs * VEC * 4);
   commitBulk();
-#endif
 }
 
 // sumsSent waits until shared memory has been read: a CTA that has ended has none.
 __device__ __forceinline__ void sumsSent() {
-#if __CUDA_ARCH__ >= 900
   if (BULK_SUMS) waitBulkRead<0>();
-#endif
 }
 
 // emitSums writes the CTA's sums, its slice of a partial row, to out: those of
 // the groups, in their order. They meet in the pipeline's memory, when no copy is
 // under way any more, the n-th gradient's in its n-th part. FUSED_DW 3 adds them to
 // out from there.
-__device__ __forceinline__ void emitSums(P *out, const float (&acc)[L][VEC], const Place &at, int n) {
+__device__ __forceinline__ void emitSums(P *out, const ColumnSums &acc, const Place &at, int n) {
   if constexpr (BULK_SUMS) {
     float *sums = (float *)pipeline + n * SUM_FLOATS;
     if (n == 0) __syncthreads(); // all have left the last tile
@@ -270,14 +309,14 @@ __device__ __forceinline__ void emitSums(P *out, const float (&acc)[L][VEC], con
       if (FUSED_DW == 3) merged[c] = s;
       else put<P_TYPE>(out + first + c, s);
     }
-#if FUSED_DW == 3
-    fenceShared();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      bulkAdd(out + first, merged, cols * 4);
-      commitBulk();
-      waitBulk<0>(); // before the next call's barrier lets anybody write there
+    if constexpr (FUSED_DW == 3) {
+      fenceShared();
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        bulkAdd((float *)out + first, merged, cols * 4);
+        commitBulk();
+        waitBulk<0>(); // before the next call's barrier lets anybody write there
+      }
     }
-#endif
   }
 }

@@ -32,7 +32,8 @@
 //
 // Rows of any length: COPY_PATH 2 copies the aligned vectors that a row has an element
 // of (ragged.cuh). CTAs whose rows do not all start alike in their vectors
-// (SHIFTS) add up each tile's sums in shared memory.
+// (SHIFTS) add up each tile's sums in shared memory. How a row lies in vectors is all in
+// AlignedRow (bwd_aligned.cuh) and RaggedRow (bwd_ragged.cuh).
 //
 // A skewed loop, which made the sums of tile t+1 before it took those of tile t, to
 // hide the reduction, was slower by 2 to 10% at every shape (H200): tiles wait for
@@ -41,6 +42,8 @@
 // FUSED_DW makes dw without k2: 1 and 2 by the last CTAs (fuse.cuh), 3 by
 // bulk additions to zeroed fp32 sums, in any order. quack fuses without clusters
 // and bias, N <= 2048; nothing here asks for that.
+//
+// The kernel is at the end of the file. The functions before it are its steps, in their order.
 #ifndef COLS
 #define COLS 4096 // 1 to 16777216: N
 #endif
@@ -87,9 +90,19 @@
 #include "fuse.cuh"
 #include "ragged.cuh"
 #include "bwd_pipe.cuh"
-#include "ragged_sums.cuh"
+#include "bwd_aligned.cuh"
+#include "bwd_ragged.cuh"
 
-constexpr bool BULK = COPY_PATH == 2;
+typedef Either<RAGGED, RaggedRow, AlignedRow>::type RowLayout; // of x, dy, dres and dx
+
+// When a slot is filled again, which is as soon as its last reader has read it: behind the tile's
+// reading, its reduction, or the writing of dx.
+enum { READ, REDUCED, WRITTEN };
+constexpr int REFILL = REREAD ? WRITTEN : BULK ? REDUCED : READ;
+
+// Whether a tile's reduction needs a barrier that sumOver has only where a group is wider than a
+// warp. Bulk copies need it behind the last reading, cluster.sum between its calls.
+constexpr bool NEEDS_BARRIER = TPR <= 32 && (REFILL == REDUCED || CLUSTER > 1 || EARLY_SUMS || SHIFTS);
 
 // Stats are the saved statistics of a group's rows.
 //
@@ -118,14 +131,17 @@ struct Stats {
     }
   }
 
-  // row is the group's row r of tile t, of this batch.
-  __device__ __forceinline__ Row row(int r, u32 t) const {
-    auto mine = [&](float v) { return BATCH > 1 ? __shfl_sync(0xffffffffu, v, t % BATCH, BATCH) : v; };
-    return rowOf(mine(rs[r]), LAYERNORM ? mine(mu[r]) : 0.f);
+  // makeRows begins the group's rows of tile t, which is of this batch.
+  __device__ __forceinline__ void makeRows(Rows &rows, u32 t) const {
+#pragma unroll
+    for (int r = 0; r < UNROLL; r++) rows[r] = rowOf(ofTile(rs[r], t), LAYERNORM ? ofTile(mu[r], t) : 0.f);
   }
+
+  // ofTile returns what the lane that has tile t has in v.
+  static __device__ __forceinline__ float ofTile(float v, u32 t) { return BATCH > 1 ? __shfl_sync(0xffffffffu, v, t % BATCH, BATCH) : v; }
 };
 
-// ---- Copies -------------------------------------------------------------------
+// ---- Tiles to shared memory ---------------------------------------------------
 
 // copyOwn brings the thread's own vectors of the tile at row first.
 __device__ __forceinline__ void copyOwn(const Place &at, unsigned char *slot, const X *x, const X *dy, u32 first, u32 end) {
@@ -147,63 +163,8 @@ __device__ __forceinline__ void copyOwn(const Place &at, unsigned char *slot, co
         }
 }
 
-#if COPY_PATH == 2
-// bringTile has the tile at row first, which has at least one row, brought to a
-// slot: by the first warp, behind a barrier after the slot was read. Whole rows of a
-// tile lie side by side, so one copy brings them; slices are copied row by row, and
-// so are ragged rows.
-__device__ __forceinline__ void bringTile(const Place &at, unsigned char *slot, Barrier *full, const X *x, const X *dy, u32 first, u32 end, i64 all) {
-  int rows = TAIL && end - first < BLOCK_ROWS ? end - first : BLOCK_ROWS, lane = threadIdx.x % 32;
-  int bytes = at.vecs * VECTOR_BYTES;
-#if RAGGED
-  // The slice of the row's aligned vectors, but not past the end of the tensor, whose
-  // last bytes are copied by hand.
-  i64 total = all * COLS * sizeof(X);
-  for (int r = lane; r < rows; r += 32) {
-    i64 row = (i64)(first + r) * COLS * sizeof(X), end = row + COLS * (i64)sizeof(X);
-    i64 start = (row & ~15ll) + (i64)at.rank * SLICE * VECTOR_BYTES;
-    i64 to = start + bytes < end ? start + bytes : end;
-    i64 stop = (to + 15) & ~15ll, whole = stop <= total ? stop : total & ~15ll;
-    u32 n = whole > start ? (u32)(whole - start) : 0;
-    unsigned char *dst = slot + r * PITCH;
-    for (i64 b = start + n; b < to; b += sizeof(X)) {
-      *(X *)(dst + (b - start)) = *(const X *)((const char *)x + b);
-      *(X *)(dst + HALF + (b - start)) = *(const X *)((const char *)dy + b);
-    }
-    if (n) {
-      expectMore(full, 2 * n);
-      bulkRow(dst, (const char *)x + start, n, full);
-      bulkRow(dst + HALF, (const char *)dy + start, n, full);
-    }
-  }
-  __syncwarp();
-  if (lane == 0) expectBytes(full, 0);
-#else
-  if (lane == 0) expectBytes(full, 2 * rows * bytes);
-  __syncwarp();
-  if constexpr (CLUSTER == 1) { // whole rows lie side by side
-    if (lane < 2) bulkRow(slot + lane * HALF, (lane ? dy : x) + (i64)first * COLS, rows * bytes, full);
-  } else {
-    for (int c = lane; c < 2 * rows; c += 32) {
-      int r = c >> 1;
-      bulkRow(slot + (c & 1) * HALF + r * PITCH, (c & 1 ? dy : x) + (i64)(first + r) * COLS + at.rank * SLICE * VEC, bytes, full);
-    }
-  }
-#endif
-}
-#endif
-
-// ---- The kernel -----------------------------------------------------------------
-
-extern "C" __global__ void BOUNDS(THREADS)
-smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float *rstd, const float *mean, X *dx, P *dw_partial, P *db_partial,
-          i64 rows, const W *dw_in, const W *db_in, W *dw_out, W *db_out, float *dw_leaders, float *db_leaders, int *counters, i64 group_size) {
-  Place at;
-  int program = blockIdx.x / CLUSTER, programs = gridDim.x / CLUSTER; // clusters, in truth: one row is theirs together
-  Walk walk(rows, program, programs);
-  u32 end = walk.end;
-
-#if COPY_PATH == 2
+// makeBarriers returns a barrier for each slot, on which its bulk copies are waited for.
+__device__ __forceinline__ Barrier *makeBarriers() {
   __shared__ Barrier full[STAGES];
   if (threadIdx.x == 0) {
 #pragma unroll
@@ -211,200 +172,233 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     fenceBarriers();
   }
   __syncthreads();
-#endif
-#if CLUSTER > 1
-  __shared__ ClusterSum<SUMS, GROUPS, CLUSTER> cluster;
-  cluster.begin();
-#endif
+  return full;
+}
+
+// A Pipe brings the CTA's tiles of x and dy to the slots, in turn.
+struct Pipe {
+  const Place &at;
+  const Walk &walk;
+  const X *x, *dy;
+  i64 rows;      // of all CTAs
+  Barrier *full; // of each slot; none without bulk copies
 
   // fill has a slot filled with tile t, if there is one.
-  auto fill = [&](int slot, u32 t) {
+  __device__ __forceinline__ void fill(int slot, u32 t) const {
     unsigned char *to = pipeline + slot * SLOT;
-#if COPY_PATH == 2
-    if (threadIdx.x < 32 && t < walk.count) bringTile(at, to, &full[slot], x, dy, walk.first + t * walk.stride, end, rows);
-#else
-    if (t < walk.count) copyOwn(at, to, x, dy, walk.first + t * walk.stride, end);
-    commitCopies(); // in any case: waits count groups of copies
-#endif
-  };
-  for (int s = 0; s < STAGES; s++) fill(s, s);
-  letNextStart(); // k2, which waits
+    if constexpr (BULK) {
+      if (threadIdx.x < 32 && t < walk.count) RowLayout::bring(at, to, &full[slot], x, dy, walk.first + t * walk.stride, walk.end, rows);
+    } else {
+      if (t < walk.count) copyOwn(at, to, x, dy, walk.first + t * walk.stride, walk.end);
+      commitCopies(); // in any case: waits count groups of copies
+    }
+  }
 
-  u32 row = walk.first + at.group * UNROLL; // the group's first
-  int shift = shiftOf(row);
-  Raw<W_BYTES> wraw[L];
-  float dw[L][VEC], db[L][VEC]; // the latter unused without a bias
-  auto readWeights = [&] {
-#pragma unroll
-    for (int i = 0; i < L; i++) wraw[i] = at.inside(i) ? ownWeights(w, shift, at, i) : zero<W_BYTES>();
-  };
-  auto clearSums = [&] {
-#pragma unroll
-    for (int i = 0; i < L; i++)
-#pragma unroll
-      for (int j = 0; j < VEC; j++) {
-        dw[i][j] = 0.f;
-        if (HAS_BIAS) db[i][j] = 0.f;
-      }
-  };
-  readWeights();
-  clearSums();
-#if SHIFTS
-  for (int i = threadIdx.x; i < (1 + HAS_BIAS) * GROUPS * SPAN_FLOATS; i += THREADS) spanOf(0, 0)[i] = 0.f;
-#endif
-  i64 partial = FUSED_DW == 3 ? 0 : (i64)program * COLS;
-  Stats stats, ahead;
-  stats.fetch(at, walk, 0, rstd, mean);
-#if CLUSTER > 1
-  clusterWait();
-#endif
+  // wait waits for a slot's tile, of which the thread then sees its own vectors. parity is odd if all
+  // slots went round an odd number of times.
+  __device__ __forceinline__ void wait(int slot, u32 parity) const {
+    if constexpr (BULK) waitBarrier(&full[slot], parity);
+    else waitCopies<STAGES - 1>();
+  }
+};
 
-  int slot = 0;
-  u32 parity = 0; // of the slots' barriers: how many times all slots went round
-  for (u32 t = 0; t < walk.count; t++, row += walk.stride) {
-    if (t % BATCH == 0) ahead.fetch(at, walk, t + BATCH, rstd, mean);
+// ---- Tiles in registers -------------------------------------------------------
 
-    // What the thread has of the tile. Vectors past the end are zeros.
-    const unsigned char *tile = pipeline + slot * SLOT + at.group * UNROLL * PITCH;
-    auto read = [&](int half, int r, int i) {
-      return live(row, r, end) && at.inside(i) ? readRow(tile + half * HALF + r * PITCH, shift, at, i) : zero<VECTOR_BYTES>();
-    };
-#if COPY_PATH == 2
-    waitBarrier(&full[slot], parity);
-#else
-    waitCopies<STAGES - 1>();
-#endif
-    RowVec xraw[UNROLL][L], graw[UNROLL][L];
+// A Source is where a group finds its rows of a tile in a slot: from row first on, those of x at x
+// and those of dy HALF behind.
+struct Source {
+  const Place &at;
+  const RowLayout &layout;
+  const unsigned char *x;
+  u32 first, end; // end is that of all rows
+
+  __device__ __forceinline__ bool has(int r, int i) const { return live(first, r, end) && at.inside(i); }
+
+  // readX and readDy read the thread's vector i of row r. Vectors past the end are zeros.
+  __device__ __forceinline__ RowVec readX(int r, int i) const { return has(r, i) ? layout.read(x + r * PITCH, at, i) : zero<VECTOR_BYTES>(); }
+  __device__ __forceinline__ RowVec readDy(int r, int i) const {
+    return has(r, i) ? layout.read(x + HALF + r * PITCH, at, i) : zero<VECTOR_BYTES>();
+  }
+};
+
+// A Tile is what a thread has of a tile: its vectors, packed, of the group's rows.
+struct Tile {
+  RowVec x[UNROLL][L], dy[UNROLL][L], dres[UNROLL][L];
+  float factors[UNROLL][L][VEC], g[UNROLL][L][VEC]; // with KEEP, what was made of them: factors and dy*w
+
+  __device__ __forceinline__ void read(const Source &from) {
 #pragma unroll
     for (int r = 0; r < UNROLL; r++)
 #pragma unroll
       for (int i = 0; i < L; i++) {
-        xraw[r][i] = read(0, r, i);
-        graw[r][i] = read(1, r, i);
+        x[r][i] = from.readX(r, i);
+        dy[r][i] = from.readDy(r, i);
       }
-#if RESIDUAL
-    RowVec resraw[UNROLL][L]; // under way during the reduction
+  }
+
+  // loadResidual has the residual's gradient loaded, which is under way during the reduction.
+  __device__ __forceinline__ void loadResidual(const Source &from, const X *gradient) {
 #pragma unroll
     for (int r = 0; r < UNROLL; r++)
 #pragma unroll
       for (int i = 0; i < L; i++)
-        resraw[r][i] = live(row, r, end) && at.inside(i) ? loadOwn(dres + (i64)(row + r) * COLS, at.column(i) - shift) : zero<VECTOR_BYTES>();
-#endif
+        dres[r][i] = from.has(r, i) ? from.layout.load(gradient + (i64)(from.first + r) * COLS, from.at, i) : zero<VECTOR_BYTES>();
+  }
 
-    float s[SUMS];
+  // sumTerms makes the thread's part of the rows' sums and, with SUMS_FIRST, adds to those of the columns.
+  __device__ __forceinline__ void sumTerms(float (&s)[SUMS], ColumnSums &dw, ColumnSums &db, const Rows &rows, const Weights &w, const Place &at) {
 #pragma unroll
     for (int k = 0; k < SUMS; k++) s[k] = 0.f;
-    Row of[UNROLL];
-#pragma unroll
-    for (int r = 0; r < UNROLL; r++) of[r] = stats.row(r, t);
-    float kept[2][KEEP ? UNROLL : 1][KEEP ? L : 1][VEC]; // factors and dy*w
 #pragma unroll
     for (int i = 0; i < L; i++)
       if (at.inside(i)) {
         float wf[VEC];
-        weights(wraw[i], wf);
+        weights(w[i], wf);
 #pragma unroll
         for (int r = 0; r < UNROLL; r++) {
-          float xf[VEC], g[VEC];
-          unpackX(xraw[r][i], xf);
-          unpackX(graw[r][i], g);
+          float xf[VEC], dyf[VEC];
+          unpackX(x[r][i], xf);
+          unpackX(dy[r][i], dyf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) {
-            float h = factor(xf[j], of[r]);
-            addTerms(s + r * K, h, g[j], wf[j]);
-            if (SUMS_FIRST) addSums(dw[i][j], db[i][j], h, g[j], of[r]);
-            if (KEEP) kept[0][r][i][j] = h, kept[1][r][i][j] = g[j] * wf[j];
+            float h = factor(xf[j], rows[r]);
+            addTerms(s + r * K, h, dyf[j], wf[j]);
+            if (SUMS_FIRST) addSums(dw[i][j], db[i][j], h, dyf[j], rows[r]);
+            if (KEEP) factors[r][i][j] = h, g[r][i][j] = dyf[j] * wf[j];
           }
         }
       }
+  }
+
+  // writeDx writes dx and, without SUMS_FIRST, adds to the sums of the columns.
+  __device__ __forceinline__ void writeDx(X *dx, ColumnSums &dw, ColumnSums &db, const Rows &rows, const Weights &w, const Source &from) {
+    const Place &at = from.at;
+    X *out = dx + ((i64)from.first * COLS + at.column(0) - from.layout.shift); // of vector 0
+#pragma unroll
+    for (int i = 0; i < L; i++) {
+      if (!at.inside(i)) continue;
+      float wf[VEC];
+      if (!KEEP) weights(w[i], wf);
+#pragma unroll
+      for (int r = 0; r < UNROLL; r++) {
+        float xf[VEC], dyf[VEC], d[VEC];
+        if (REREAD & 1) x[r][i] = from.readX(r, i);
+        if (REREAD & 2) dy[r][i] = from.readDy(r, i);
+        if (!KEEP) unpackAgain(x[r][i], xf);
+        if (!KEEP || !SUMS_FIRST) unpackAgain(dy[r][i], dyf);
+#pragma unroll
+        for (int j = 0; j < VEC; j++) {
+          float h = KEEP ? factors[r][i][j] : factor(xf[j], rows[r]);
+          d[j] = dxOf(h, KEEP ? g[r][i][j] : dyf[j] * wf[j], rows[r]);
+          if (!SUMS_FIRST) addSums(dw[i][j], db[i][j], h, dyf[j], rows[r]);
+        }
+        if (RESIDUAL) {
+          float res[VEC];
+          unpackX(dres[r][i], res);
+#pragma unroll
+          for (int j = 0; j < VEC; j++) d[j] += res[j];
+        }
+        if (live(from.first, r, from.end)) from.layout.store(out + r * COLS, at, i, pack<X_TYPE, VEC>(d));
+      }
+    }
+  }
+};
+
+// loadWeights loads the weights of the thread's columns.
+__device__ __forceinline__ void loadWeights(Weights &weights, const W *w, const RowLayout &layout, const Place &at) {
+#pragma unroll
+  for (int i = 0; i < L; i++) weights[i] = HAS_WEIGHT && at.inside(i) ? layout.loadWeight(w, at, i) : zero<W_BYTES>();
+}
+
+// ---- The kernel -----------------------------------------------------------------
+
+// smem_pipe fills all slots. Then a tile at a time is read from its slot, its rows' sums are made,
+// dx is written, and the slot is filled with the tile that comes STAGES later. The sums of dw and db
+// are written at the end.
+extern "C" __global__ void BOUNDS(THREADS)
+smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const float *rstd, const float *mean, X *dx, P *dw_partial, P *db_partial, i64 rows
+#if FUSED_DW == 1 || FUSED_DW == 2
+          , LastCTAs last
+#endif
+) {
+  Place at;
+  int program = blockIdx.x / CLUSTER, programs = gridDim.x / CLUSTER; // clusters, in truth: one row is theirs together
+  Walk walk(rows, program, programs);
+  Pipe pipe = {at, walk, x, dy, rows, BULK ? makeBarriers() : nullptr};
+  __shared__ ClusterSum<SUMS, GROUPS, CLUSTER> cluster; // unused without clusters
+  if constexpr (CLUSTER > 1) cluster.begin();
+  for (int s = 0; s < STAGES; s++) pipe.fill(s, s);
+  letNextStart(); // k2, which waits
+
+  u32 row = walk.first + at.group * UNROLL; // the group's first
+  RowLayout layout(row);
+  Weights weights;
+  loadWeights(weights, w, layout, at);
+  ColumnSums dw, db; // the latter unused without a bias
+  clear(dw);
+  clear(db);
+  if constexpr (SHIFTS) clearSpans();
+  i64 partial = FUSED_DW == 3 ? 0 : (i64)program * COLS;
+  Stats stats, ahead;
+  stats.fetch(at, walk, 0, rstd, mean);
+  if constexpr (CLUSTER > 1) clusterWait();
+
+  int slot = 0;
+  u32 parity = 0; // of the slots' barriers
+  for (u32 t = 0; t < walk.count; t++, row += walk.stride) {
+    if (t % BATCH == 0) ahead.fetch(at, walk, t + BATCH, rstd, mean);
+
+    Source from = {at, layout, pipeline + slot * SLOT + at.group * UNROLL * PITCH, row, walk.end};
+    Tile tile;
+    pipe.wait(slot, parity);
+    tile.read(from);
+    if (RESIDUAL) tile.loadResidual(from, dres);
+
+    Rows of;
+    float s[SUMS];
+    stats.makeRows(of, t);
+    tile.sumTerms(s, dw, db, of, weights, at);
+
     bool early = EARLY_SUMS && t + 1 == walk.count;
     float *beside = (float *)(pipeline + (slot + 1 == STAGES ? 0 : slot + 1) * SLOT);
     if (early) stageSums(beside, dw, at); // for the reduction's barrier
     // The thread has read its own vectors, all that it waits for with COPY_PATH 1.
     // (Filled before the sums above: 57.7 us, not 51.5, at 16384x2048.)
-    if (!BULK && !REREAD) fill(slot, t + STAGES);
+    if (REFILL == READ) pipe.fill(slot, t + STAGES);
     sumRows<SUMS, TPR>(s, t & 1);
-    // sumOver has this barrier where a group is wider than a warp. Bulk copies
-    // need it behind the last reading, cluster.sum between its calls.
-    if (TPR <= 32 && (BULK && !REREAD || CLUSTER > 1 || EARLY_SUMS || SHIFTS)) __syncthreads();
+    if (NEEDS_BARRIER) __syncthreads();
     if (early && threadIdx.x == 0) sendSums(dw_partial + partial, beside, at);
-    if (BULK && !REREAD) fill(slot, t + STAGES);
-#if CLUSTER > 1
-    cluster.sum(s, at.group, at.lane, t);
-#endif
+    if (REFILL == REDUCED) pipe.fill(slot, t + STAGES);
+    if constexpr (CLUSTER > 1) cluster.sum(s, at.group, at.lane, t);
     if (REREAD) asm volatile("" ::: "memory"); // or the compiler keeps what it has read
-#pragma unroll
-    for (int r = 0; r < UNROLL; r++) closeRow(of[r], s[r * K], s[r * K + K - 1]);
 
-    X *out = dx + ((i64)row * COLS + at.column(0) - shift);
-#pragma unroll
-    for (int i = 0; i < L; i++) {
-      if (!at.inside(i)) continue;
-      float wf[VEC];
-      if (!KEEP) weights(wraw[i], wf);
-#pragma unroll
-      for (int r = 0; r < UNROLL; r++) {
-        float xf[VEC], g[VEC], d[VEC];
-        if (REREAD & 1) xraw[r][i] = read(0, r, i);
-        if (REREAD & 2) graw[r][i] = read(1, r, i);
-        if (!KEEP) unpackAgain(xraw[r][i], xf);
-        if (!KEEP || !SUMS_FIRST) unpackAgain(graw[r][i], g);
-#pragma unroll
-        for (int j = 0; j < VEC; j++) {
-          float h = KEEP ? kept[0][r][i][j] : factor(xf[j], of[r]);
-          d[j] = dxOf(h, KEEP ? kept[1][r][i][j] : g[j] * wf[j], of[r]);
-          if (!SUMS_FIRST) addSums(dw[i][j], db[i][j], h, g[j], of[r]);
-        }
-#if RESIDUAL
-        float res[VEC];
-        unpackX(resraw[r][i], res);
-#pragma unroll
-        for (int j = 0; j < VEC; j++) d[j] += res[j];
-#endif
-        if (live(row, r, end)) storeOwn<X>(out + r * COLS + i * TPR * VEC, at.column(i) - shift, pack<X_TYPE, VEC>(d));
-      }
-    }
-    if (REREAD) {
+    closeRows(of, s);
+    tile.writeDx(dx, dw, db, of, weights, from);
+    if (REFILL == WRITTEN) {
       if (BULK) __syncthreads();
-      fill(slot, t + STAGES);
+      pipe.fill(slot, t + STAGES);
     }
-#if SHIFTS // the next row's shift is another: the sums' barrier is that of its reduction
-    if (HAS_WEIGHT) moveToSpan<true>(spanOf(0, at.group), dw, shift, at);
-    if (HAS_BIAS) moveToSpan<true>(spanOf(1, at.group), db, shift, at);
-    clearSums();
-    shift = shiftOf(row + walk.stride);
-    readWeights();
-#endif
+    if constexpr (SHIFTS) { // the next row's shift is another: the sums' barrier is that of its reduction
+      layout.moveSums<true>(dw, db, at);
+      clear(dw);
+      clear(db);
+      layout = RowLayout(row + walk.stride);
+      loadWeights(weights, w, layout, at);
+    }
     if ((t + 1) % BATCH == 0) stats = ahead; // waits
     if (++slot == STAGES) {
       slot = 0;
       parity ^= 1;
     }
   }
-#if HAS_WEIGHT
-#if RAGGED
-  emitRagged(dw_partial + partial, HAS_BIAS ? db_partial + partial : nullptr, dw, db, shift, at);
-#else
-  if (!EARLY_SUMS || walk.count == 0) {
-    emitSums(dw_partial + partial, dw, at, 0);
-#if HAS_BIAS
-    emitSums(db_partial + partial, db, at, 1);
+
+  if constexpr (HAS_WEIGHT) {
+    if (!EARLY_SUMS || walk.count == 0) layout.writeSums(dw_partial + partial, db_partial + partial, dw, db, at);
+    if (threadIdx.x == 0) sumsSent();
+#if FUSED_DW == 1 || FUSED_DW == 2
+    int lo = at.rank * SLICE * VEC, hi = imin(lo + at.vecs * VEC, COLS);
+    sumLast<FUSED_DW, SLICE * VEC>(last, dw_partial, db_partial, at.rank, program, programs, lo, hi, (float *)pipeline);
 #endif
   }
-#endif
-  if (threadIdx.x == 0) sumsSent();
-#if FUSED_DW == 1 || FUSED_DW == 2
-  Gradient gw = {dw_partial, dw_leaders, dw_in, dw_out}, gb = {db_partial, db_leaders, db_in, db_out};
-  int lo = at.rank * SLICE * VEC, hi = imin(lo + at.vecs * VEC, COLS);
-#if FUSED_DW == 1
-  sumLast<SLICE * VEC>(gw, gb, counters + at.rank, programs, lo, hi, (float *)pipeline);
-#else
-  int groups = (programs + (int)group_size - 1) / (int)group_size;
-  sumLastOfGroups<SLICE * VEC>(gw, gb, counters + at.rank * (groups + 1), program, programs, (int)group_size, lo, hi, (float *)pipeline);
-#endif
-#endif
-#endif
-#if CLUSTER > 1 && RAGGED
-  clusterSync(); // nobody ends while others may still read its sums
-#endif
+  if constexpr (CLUSTER > 1 && RAGGED) clusterSync(); // nobody ends while others may still read its sums
 }

@@ -81,19 +81,26 @@ __device__ __forceinline__ void fold(const typename Elem<TYPE>::bits *rows, int 
   }
 }
 
-// A Gradient is what is known of dw or db: the partial rows (CTAs,COLS), the
-// leaders (groups,COLS) of two levels, what is added, where it goes.
+// A Gradient is what is known of dw or db: the leaders (groups,COLS) of two levels, what is
+// added, where it goes.
 struct Gradient {
-  const P *partial;
   float *leaders;
   const W *in;
   W *out;
 };
 
+// LastCTAs are the arguments of a launch whose last CTAs make the gradients: counters that start at
+// zero, and for two levels how many CTAs are a group.
+struct LastCTAs {
+  Gradient dw, db;
+  int *counters;
+  i64 group;
+};
+
 // foldOut makes the gradient of count rows.
 template <int TYPE, int SPAN>
 __device__ __forceinline__ void foldOut(const typename Elem<TYPE>::bits *rows, int count, int lo, int hi, float *shared, const Gradient &g) {
-  fold<TYPE, SPAN>(rows, count, lo, hi, shared, [&](int c, float (&s)[FOLD]) {
+  fold<TYPE, SPAN>(rows, count, lo, hi, shared, [&g](int c, float (&s)[FOLD]) {
     if (g.in) {
       float v[FOLD];
       unpack<W_TYPE, FOLD>(load<FOLD * sizeof(W)>(g.in + c), v);
@@ -105,35 +112,35 @@ __device__ __forceinline__ void foldOut(const typename Elem<TYPE>::bits *rows, i
   __syncthreads();
 }
 
-// sumLast: CTA of CTAs has written columns lo to hi, at most SPAN, of its
-// partial rows; the last to come makes dw and, with a bias, db of them. All
-// threads call it, with THREADS*FOLD floats of shared memory that nobody uses any
-// more. counters start at zero.
+// makeLeader adds up a group's partial rows to its leader.
 template <int SPAN>
-__device__ __forceinline__ void sumLast(const Gradient &dw, const Gradient &db, int *counters, int programs, int lo, int hi, float *shared) {
-  if (!lastOf(counters, programs)) return;
-  foldOut<P_TYPE, SPAN>(dw.partial, programs, lo, hi, shared, dw);
-  if (HAS_BIAS) foldOut<P_TYPE, SPAN>(db.partial, programs, lo, hi, shared, db);
+__device__ __forceinline__ void makeLeader(float *leader, const P *rows, int count, int lo, int hi, float *shared) {
+  fold<P_TYPE, SPAN>(rows, count, lo, hi, shared, [leader](int c, float (&s)[FOLD]) { keepSums<FOLD * 4>(leader + c, pack<FP32, FOLD>(s)); });
+  __syncthreads();
 }
 
-// sumLastOfGroups does it in two levels: the last of each group of CTAs makes
-// a leader row of the group's rows, the last of those groups makes the gradients
-// of the leaders. There is a counter for each group and one for all groups.
-template <int SPAN>
-__device__ __forceinline__ void sumLastOfGroups(const Gradient &dw, const Gradient &db, int *counters, int program, int programs, int group,
-                                                int lo, int hi, float *shared) {
-  int mine = program / group, groups = (programs + group - 1) / group;
-  int members = programs - mine * group < group ? programs - mine * group : group;
-  if (!lastOf(counters + mine, members)) return;
-  auto lead = [&](const Gradient &g) {
-    float *leader = g.leaders + (i64)mine * COLS;
-    fold<P_TYPE, SPAN>(g.partial + (i64)mine * group * COLS, members, lo, hi, shared,
-                       [&](int c, float (&s)[FOLD]) { keepSums<FOLD * 4>(leader + c, pack<FP32, FOLD>(s)); });
-    __syncthreads();
-  };
-  lead(dw);
-  if (HAS_BIAS) lead(db);
-  if (!lastOf(counters + groups, groups)) return;
-  foldOut<FP32, SPAN>(dw.leaders, groups, lo, hi, shared, dw);
-  if (HAS_BIAS) foldOut<FP32, SPAN>(db.leaders, groups, lo, hi, shared, db);
+// sumLast: CTA program of programs has written columns lo to hi, at most SPAN, of its
+// partial rows (programs,COLS). In one level (LEVELS 1) the last to come makes dw and, with a bias,
+// db of them. In two the last of each group of CTAs makes a leader row of the group's rows, the last
+// of those groups makes the gradients of the leaders; there is a counter for each group and one for
+// all groups. rank says which of the counters are those of the columns. All threads call it, with
+// THREADS*FOLD floats of shared memory that nobody uses any more.
+template <int LEVELS, int SPAN>
+__device__ __forceinline__ void sumLast(const LastCTAs &last, const P *dw, const P *db, int rank, int program, int programs, int lo, int hi,
+                                        float *shared) {
+  if constexpr (LEVELS == 1) {
+    if (!lastOf(last.counters + rank, programs)) return;
+    foldOut<P_TYPE, SPAN>(dw, programs, lo, hi, shared, last.dw);
+    if (HAS_BIAS) foldOut<P_TYPE, SPAN>(db, programs, lo, hi, shared, last.db);
+  } else {
+    int group = last.group, mine = program / group, groups = (programs + group - 1) / group;
+    int members = programs - mine * group < group ? programs - mine * group : group;
+    int *counters = last.counters + rank * (groups + 1);
+    if (!lastOf(counters + mine, members)) return;
+    makeLeader<SPAN>(last.dw.leaders + (i64)mine * COLS, dw + (i64)mine * group * COLS, members, lo, hi, shared);
+    if (HAS_BIAS) makeLeader<SPAN>(last.db.leaders + (i64)mine * COLS, db + (i64)mine * group * COLS, members, lo, hi, shared);
+    if (!lastOf(counters + groups, groups)) return;
+    foldOut<FP32, SPAN>(last.dw.leaders, groups, lo, hi, shared, last.dw);
+    if (HAS_BIAS) foldOut<FP32, SPAN>(last.db.leaders, groups, lo, hi, shared, last.db);
+  }
 }
