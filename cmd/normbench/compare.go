@@ -53,7 +53,7 @@ func compareCommand(e *env) *cli.Command {
 			"device. Interleaved rounds visit them and a second copy of A, and each problem gets " +
 			"a verdict: see docs/read-a-table.md. Every table has each side's speed as a share of the " +
 			"stream's; the stream is a copy of the same tensors.\n\n" + plotHelp,
-		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"),
+		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench", "recorded: all; live: as for bench"),
 			cfg.plotFlags(), cfg.tableFlags(), cfg.kernelFlags(), live),
 	}, &cfg.commonFlags, func() error { return compare(e, cfg) })
 }

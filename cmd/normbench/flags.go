@@ -156,15 +156,15 @@ var (
 	defaultOps        = strings.Join(byDefault, ",")
 )
 
-// shapeFlags are what problems are asked for. none says what they are of recorded problems where
-// the flags are left out, "" of those to measure.
-func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
+// shapeFlags are what problems are asked for. none and noneOfClass say which shapes and which ops, passes and types
+// these are where the flags are left out, "" those of a sweep.
+func shapeFlags(s *shapes.Selection, none, noneOfClass string) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Destination: &s.Shapes, Name: "shapes", Category: catWhat,
 			DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
 			Usage: "`GROUP`, FILE#GROUP, FILE, MxN or 4Kix8Ki, or several with commas; GROUP@fp16 or " +
 				"GROUP@fp8 is of that type"},
-	}, append(modelFlags(s), classFlags(s, none)...)...)
+	}, append(modelFlags(s), classFlags(s, noneOfClass)...)...)
 }
 
 // choosesShapes says whether a flag is one of those in which shapeFlags are more than classFlags.
@@ -372,7 +372,7 @@ type targetFlags struct {
 
 // flags are those of the problems, of the devices and of the user's kernels.
 func (s *targetFlags) flags() []cli.Flag {
-	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machineFlags.flags(),
+	return slices.Concat(shapeFlags(&s.Selection, "", ""), optionFlags(&s.Selection), s.machineFlags.flags(),
 		s.kernelFlags(),
 		s.tableFlags(), []cli.Flag{s.seedFlag()})
 }

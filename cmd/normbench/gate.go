@@ -71,7 +71,7 @@ func gateCommand(e *env) *cli.Command {
 				Usage: "add the report to `FILE`", DefaultText: "$GITHUB_STEP_SUMMARY"},
 			&cli.StringFlag{Destination: &cfg.live.out, Name: "out", Category: catOutput, Value: "out",
 				Usage: "`FOLDER` for the report (gate.md, a page for each family) and every sample"},
-		}, shapeFlags(&cfg.Selection, "fast-llm; smoke on a cpu"), optionFlags(&cfg.Selection),
+		}, shapeFlags(&cfg.Selection, "fast-llm; smoke on a cpu", "those of the kernels"), optionFlags(&cfg.Selection),
 			cfg.machineFlags.flags(), cfg.kernelFlags(), []cli.Flag{cfg.seedFlag()}),
 	}, &cfg.commonFlags, func() error { return runGate(e, cfg) })
 }
@@ -194,7 +194,10 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes
 		return nil, err
 	}
-	families := e.UserFamilies
+	families, parts, err := cfg.leaveOut(e.UserFamilies)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.onCPU {
 		part, err := cfg.checkFamilies(e, families)
 		if err != nil {
@@ -203,12 +206,11 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 		if part.Outcome.Kind == report.Passed {
 			part.Outcome.Reason += "; nothing was timed"
 		}
-		return []report.GatePart{part}, nil
+		return append([]report.GatePart{part}, parts...), nil
 	}
 	if err := e.UseBaseline(cfg.baseFolder); err != nil {
 		return nil, err
 	}
-	var parts []report.GatePart
 	var fresh []*kernels.Family
 	for _, f := range families {
 		if !e.HasBaseline(f.Name) {
@@ -232,6 +234,28 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 		parts = append(parts, part)
 	}
 	return parts, nil
+}
+
+// leaveOut separates the families that serve a problem that is asked for from the others, each of which is a part of
+// the report that says so. Where no family serves one, it leaves none out: to check nothing is an error.
+func (cfg *gateConfig) leaveOut(families []*kernels.Family) (asked []*kernels.Family, others []report.GatePart, err error) {
+	for _, f := range families {
+		t := cfg.targetFor([]*kernels.Family{f})
+		problems, err := t.Problems("smoke")
+		if err != nil {
+			return nil, nil, err
+		}
+		if slices.ContainsFunc(problems, func(p kernels.Problem) bool { return f.CheckServes(p) == nil }) {
+			asked = append(asked, f)
+			continue
+		}
+		others = append(others, report.GatePart{Family: f.Name, Outcome: &report.GateOutcome{Kind: report.Passed,
+			Reason: f.Name + " is left out, as it serves none of the problems asked for"}})
+	}
+	if len(asked) == 0 {
+		return families, nil, nil
+	}
+	return asked, others, nil
 }
 
 // targetFor returns the flags' target for some families: with their ops and passes, unless the flags

@@ -32,7 +32,7 @@ func reportCommand(e *env) *cli.Command {
 			"compare --out` wrote. Of a records file or a results folder it compares the fastest " +
 			"config of each problem, B, with its base, A. `normbench compare A B` compares two.\n\n" +
 			plotHelp,
-		Flags: slices.Concat(cfg.plotFlags(), shapeFlags(&cfg.Selection, "all"), cfg.tableFlags()),
+		Flags: slices.Concat(cfg.plotFlags(), shapeFlags(&cfg.Selection, "all", "all"), cfg.tableFlags()),
 	}, &cfg.commonFlags, func() error { return showReport(e, cfg) })
 }
 
