@@ -120,10 +120,12 @@ func Pictures(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) (all MapP
 	return all
 }
 
-// Plot draws a map as an SVG file, three rasters side by side.
+// Plot draws a map as an SVG file, four rasters side by side. The high ones, with a line for each width of models,
+// come first: beside lower ones they would leave most of the picture empty.
 func Plot(m *launchmap.Map, points []*Point, d kernels.DeviceInfo) []byte {
 	all := Pictures(m, points, d)
-	return picture.File("", all.Families, slices.Collect(slices.Chunk(all.Drawings, 3)))
+	slices.SortStableFunc(all.Drawings, func(a, b *picture.Drawing) int { return cmp.Compare(b.Height, a.Height) })
+	return picture.File("", all.Families, slices.Collect(slices.Chunk(all.Drawings, 4)))
 }
 
 // drawing makes the empty drawing of a raster with its axes: every other line has its first columns,
