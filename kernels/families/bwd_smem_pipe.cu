@@ -27,8 +27,9 @@
 // share the rows by columns; then the sums meet through distributed shared
 // memory, and each CTA keeps its slice of a partial row.
 //
-// Sums of dw have no use for the reduction: in rmsnorm they take a tile before it, and
-// leave while the last tile's dx is made (EARLY_SUMS).
+// Sums of dw have no use for the reduction: in rmsnorm without a bias they take a tile before it
+// (SUMS_FIRST). Where a slot has room for them they also leave while the last tile's dx is made
+// (EARLY_SUMS).
 //
 // Rows of any length: COPY_PATH 2 copies the aligned vectors that a row has an element
 // of (ragged.cuh). CTAs whose rows do not all start alike in their vectors
@@ -101,18 +102,19 @@ enum { READ, REDUCED, WRITTEN };
 constexpr int REFILL = REREAD ? WRITTEN : BULK ? REDUCED : READ;
 
 // Whether a tile's reduction needs a barrier that sumOver has only where a group is wider than a
-// warp. Bulk copies need it behind the last reading, cluster.sum between its calls.
+// warp. Bulk copies need it behind the last reading, cluster.sum between its calls, EARLY_SUMS for
+// the sums to be in shared memory, SHIFTS between the additions of two rows.
 constexpr bool NEEDS_BARRIER = TPR <= 32 && (REFILL == REDUCED || CLUSTER > 1 || EARLY_SUMS || SHIFTS);
 
 // Stats are the saved statistics of a group's rows.
 //
 // With STATS_AHEAD the lanes of a group's part of a warp have those of as many tiles, one
-// each: BATCH tiles take one load, long before most of them are needed. Without, each tile's
-// are loaded a tile ahead, and waited for at its end. That wait is 13% of the time of
-// layernorm's warps at 4096x2048, 29% without a weight, and yet most CTAs need it: it
-// keeps them from asking the memory for more than it serves well. Without it 16384x8192 took
-// 204 us and not 191 (H200, layernorm), 32768x2048 99.6 and not 97.1 (rmsnorm). Rows up to 2
-// KiB, and no weight, are better off without it: 19.5 us became 15.5 (4096x2048, no weight).
+// each: BATCH tiles take one load, long before most of them are needed. Without STATS_AHEAD each
+// tile's are loaded a tile ahead, and waited for at its end. That wait is 13% of the time of
+// layernorm's warps at 4096x2048, 29% without a weight, and yet most CTAs need it: it keeps them
+// from asking the memory for more than it serves well. STATS_AHEAD, which has no such wait, took
+// 204 us at 16384x8192 and not 191 (H200, layernorm), 99.6 at 32768x2048 and not 97.1 (rmsnorm).
+// It is better for rows up to 2 KiB, and without a weight: 15.5 us, not 19.5 (4096x2048).
 constexpr int BATCH = STATS_AHEAD ? imin(TPR, 32) : 1;
 
 struct Stats {
@@ -143,7 +145,7 @@ struct Stats {
 
 // ---- Tiles to shared memory ---------------------------------------------------
 
-// copyOwn brings the thread's own vectors of the tile at row first.
+// copyOwn brings the thread's own vectors of the tile at row first. Ragged rows come by bulk copies alone.
 __device__ __forceinline__ void copyOwn(const Place &at, unsigned char *slot, const X *x, const X *dy, u32 first, u32 end) {
   int rank = at.group * UNROLL;
   unsigned char *to = slot + rank * PITCH + at.vector(0) * VECTOR_BYTES;
@@ -210,7 +212,7 @@ struct Source {
   const Place &at;
   const RowLayout &layout;
   const unsigned char *x;
-  u32 first, end; // end is that of all rows
+  u32 first, end; // end is behind the last row of the CTA in ROW_ORDER 2, else of all rows
 
   __device__ __forceinline__ bool has(int r, int i) const { return live(first, r, end) && at.inside(i); }
 
@@ -273,7 +275,7 @@ struct Tile {
   // writeDx writes dx and, without SUMS_FIRST, adds to the sums of the columns.
   __device__ __forceinline__ void writeDx(X *dx, ColumnSums &dw, ColumnSums &db, const Rows &rows, const Weights &w, const Source &from) {
     const Place &at = from.at;
-    X *out = dx + ((i64)from.first * COLS + at.column(0) - from.layout.shift); // of vector 0
+    X *out = dx + ((i64)from.first * COLS + at.column(0) - from.layout.shift); // of vector 0, which may begin ahead of a ragged row
 #pragma unroll
     for (int i = 0; i < L; i++) {
       if (!at.inside(i)) continue;
@@ -360,7 +362,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const float *rstd,
     tile.sumTerms(s, dw, db, of, weights, at);
 
     bool early = EARLY_SUMS && t + 1 == walk.count;
-    float *beside = (float *)(pipeline + (slot + 1 == STAGES ? 0 : slot + 1) * SLOT);
+    float *beside = (float *)(pipeline + (slot + 1 == STAGES ? 0 : slot + 1) * SLOT); // in the last tile nobody fills it
     if (early) stageSums(beside, dw, at); // for the reduction's barrier
     // The thread has read its own vectors, all that it waits for with COPY_PATH 1.
     // (Filled before the sums above: 57.7 us, not 51.5, at 16384x2048.)
@@ -393,6 +395,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const float *rstd,
   }
 
   if constexpr (HAS_WEIGHT) {
+    // A CTA without a tile has zeros to write.
     if (!EARLY_SUMS || walk.count == 0) layout.writeSums(dw_partial + partial, db_partial + partial, dw, db, at);
     if (threadIdx.x == 0) sumsSent();
 #if FUSED_DW == 1 || FUSED_DW == 2
