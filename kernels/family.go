@@ -304,7 +304,7 @@ func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
 	}
 	if err := f.Refuse(p, c, d); err != nil {
 		next := cmp.Or(hint.Of(err), "`normbench list families` shows the values it takes")
-		return c, hint.Errorf(next, "%s refuses %s for %s: %w", f.Name, c, p, err)
+		return c, hint.Errorf(next, "%s refuses %s for %s: %w", f.Name, cmp.Or(c.String(), "its only config"), p, err)
 	}
 	return c, nil
 }
