@@ -150,13 +150,13 @@ type Bench interface {
 	Close() error
 }
 
-// MostHashed is the most rows that a RowHasher is asked for.
+// MostHashed bounds the rows that a RowHasher is asked for.
 const MostHashed = 128
 
 // A RowHasher is a Bench that can tell the bits of rows.
 type RowHasher interface {
-	// HashRows runs v once on poisoned outputs and returns a hash of the bits of each of the first rows of
-	// each output that is computed row by row and that v writes, by its name. Equal rows have equal
+	// HashRows runs v once on poisoned outputs and hashes the bits of each of the first rows. It returns
+	// the hashes by the name of the output, of those that v writes row by row. Equal rows have equal
 	// hashes, wherever they stand. Answers are not compared.
 	HashRows(ctx context.Context, v Variant, rows int64) (RowHashes, error)
 }

@@ -11,14 +11,14 @@ import (
 	"normbench/kernels"
 )
 
-// A row's bits must not depend on how many rows there are beside it: training by reinforcement compares
-// what a model says of a token in a batch with what it says of it alone, and a server answers the same
-// request the same way. dw and db sum over rows, and are not compared.
+// A row's bits must not depend on how many rows there are beside it. Training by reinforcement compares what
+// a model says of a token in a batch with what it says of it alone. A server answers the same request the
+// same way. dw and db sum over rows, and are not compared.
 
-// fewerRows are the numbers of rows at which rows are compared with those of the whole problem.
+// fewerRows lists the numbers of rows at which rows are compared with those of the whole problem.
 var fewerRows = []int64{1, 7, 128}
 
-// RowWindows is how many windows of so many rows are compared, with rows from all over the first
+// RowWindows counts the windows of so many rows that are compared, with rows from all over the first
 // kernels.MostHashed. In bf16 one row alone may round to the same bits though its sums differ.
 const RowWindows = 32
 

@@ -156,7 +156,7 @@ var (
 	defaultOps        = strings.Join(byDefault, ",")
 )
 
-// shapeFlags are what problems are asked for. none and noneOfClass say which shapes and which ops, passes and types
+// shapeFlags makes the flags that ask for problems. none and noneOfClass say which shapes and which ops, passes and types
 // these are where the flags are left out, "" those of a sweep.
 func shapeFlags(s *shapes.Selection, none, noneOfClass string) []cli.Flag {
 	return append([]cli.Flag{

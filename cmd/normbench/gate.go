@@ -414,7 +414,7 @@ func (cfg *gateConfig) writeReports(e *env, o *report.GateOutcome, parts []repor
 	return cfg.sendComment(e, kind+" "+filepath.ToSlash(filepath.Clean(cfg.kernels)), about, o, parts)
 }
 
-// place is the report's.
+// place returns where the report is written.
 func (cfg *gateConfig) place() durable.Place {
 	return durable.Place{Root: cfg.live.out, Name: "gate.md"}
 }

@@ -314,9 +314,9 @@ __device__ __forceinline__ void loadWeights(Weights &weights, const W *w, const 
 
 // ---- The kernel -----------------------------------------------------------------
 
-// smem_pipe fills all slots. Then a tile at a time is read from its slot, its rows' sums are made,
-// dx is written, and the slot is filled with the tile that comes STAGES later. The sums of dw and db
-// are written at the end.
+// smem_pipe fills all slots. Then it reads a tile at a time from its slot, makes the sums of its rows
+// and writes dx. It fills the slot with the tile that comes STAGES later. At the end it writes the
+// sums of dw and db.
 extern "C" __global__ void BOUNDS(THREADS)
 smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const float *rstd, const float *mean, X *dx, P *dw_partial, P *db_partial, i64 rows
 #if FUSED_DW == 1 || FUSED_DW == 2

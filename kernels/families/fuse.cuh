@@ -89,7 +89,7 @@ struct Gradient {
   W *out;
 };
 
-// LastCTAs are the arguments of a launch whose last CTAs make the gradients: counters that start at
+// LastCTAs has the arguments of a launch whose last CTAs make the gradients: counters that start at
 // zero, and for two levels how many CTAs are a group.
 struct LastCTAs {
   Gradient dw, db;
@@ -121,8 +121,8 @@ __device__ __forceinline__ void makeLeader(float *leader, const P *rows, int cou
 
 // sumLast: CTA program of programs has written columns lo to hi, at most SPAN, of its
 // partial rows (programs,COLS). In one level (LEVELS 1) the last to come makes dw and, with a bias,
-// db of them. In two the last of each group of CTAs makes a leader row of the group's rows, the last
-// of those groups makes the gradients of the leaders; there is a counter for each group and one for
+// db of them. In two the last of each group of CTAs makes a leader row of the group's rows. The last
+// of those groups makes the gradients of the leaders. There is a counter for each group and one for
 // all groups. rank says which of the counters are those of the columns. All threads call it, with
 // THREADS*FOLD floats of shared memory that nobody uses any more.
 template <int LEVELS, int SPAN>

@@ -11,7 +11,7 @@ import (
 	"normbench/sweep/shapes"
 )
 
-// coverage is what a verify has checked of the problems asked for, for each operand.
+// A coverage notes what a verify has checked of the problems asked for, for each operand.
 type coverage struct {
 	operands []sweep.Operand
 	checked  map[askedProblem]bool
@@ -33,7 +33,7 @@ func (c *run) asked(p kernels.Problem) kernels.Problem {
 	return kernels.Problem{Op: p.Op, Pass: p.Pass, M: p.M, N: p.N}
 }
 
-// newCoverage is of nothing yet.
+// newCoverage makes a coverage in which nothing is checked yet.
 func (c *run) newCoverage() *coverage {
 	return &coverage{operands: c.operands, checked: map[askedProblem]bool{}, refused: map[askedProblem]string{}}
 }

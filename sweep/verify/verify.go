@@ -34,8 +34,8 @@ type Checker struct {
 	// are the operands whose picks for fewer rows are compared too.
 	BatchInvariant bool
 	Picking        []sweep.Operand
-	// Refs names the operands that a variant is of; Now hears what is checked next, and Done on how many
-	// draws of inputs one more variant needs no further check.
+	// Refs names the operands that a variant is of. Now hears what is checked next. Done hears of one more
+	// variant that needs no further check, and on how many draws of inputs it was checked.
 	Refs func(p kernels.Problem, v kernels.Variant) string
 	Now  func(p kernels.Problem, family string)
 	Done func(draws int)

@@ -35,8 +35,8 @@ const (
 	// leastPrice is the expected regret that a config saves in the mean of a raster, at least, to have
 	// a letter. A map that is pasted must be small.
 	leastPrice = 1e-5
-	// mostTie is the expected regret within which a cell's config is that of the cell beside it,
-	// mostTieBetween that of columns between the widths that have a line of their own.
+	// A cell takes the config of the cell beside it up to this expected regret: mostTie at widths with a
+	// line of their own, mostTieBetween at columns between them.
 	mostTie, mostTieBetween = 0.003, 0.01
 	// noOption is what the lack of an accepted config costs: there is the analytic base.
 	noOption = 0.3
@@ -212,8 +212,8 @@ func (f *Filler) chooseConfigs(r *launchmap.Raster, cells []*openCell) {
 	}
 }
 
-// findNear returns the option of a cell that the cell of fewer columns has, or that of fewer rows, if it is
-// expected to lose little to the best. So ranges are long, and a map that is pasted is small.
+// findNear returns the option that the cell of fewer columns has, or of fewer rows, if it is expected to lose
+// little; else the best. So ranges are long, and a map that is pasted is small.
 func (f *Filler) findNear(r *launchmap.Raster, s *openCell, out map[kernels.Variant]bool) expectedRegret {
 	best, most := s.options[0], s.options[0].regret+mostTie
 	if s.box.Width() == 0 && s.box.Align == 16 {

@@ -70,7 +70,7 @@ func (f *Filler) Write(p durable.Place, before *tune.TunedTable, m *launchmap.Ma
 	})
 }
 
-// HeldOut is the group of shapes that no map is learned from, so that maps can be judged at them.
+// HeldOut names the group of shapes that no map is learned from, so that maps can be judged at them.
 const HeldOut = "real-widths"
 
 // NewCoverage makes the coverage of a map to learn: a domain and classes. The widths of the models that the
