@@ -88,13 +88,11 @@ func familyFolder(path string) (folder, family string) {
 	for range 2 { // a family's name has up to two parts
 		family = filepath.ToSlash(filepath.Join(filepath.Base(folder), family))
 		folder = filepath.Dir(folder)
-		for _, name := range []string{record.FileName, record.FileName + ".gz"} {
-			if _, err := os.Stat(filepath.Join(path, name)); err == nil {
-				return path, ""
-			}
-			if _, err := os.Stat(filepath.Join(folder, name)); err == nil {
-				return folder, family
-			}
+		if record.HasFile(path) {
+			return path, ""
+		}
+		if record.HasFile(folder) {
+			return folder, family
 		}
 	}
 	return path, ""

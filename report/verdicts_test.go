@@ -203,7 +203,7 @@ func TestUnprovenAndUnfitAreNamed(t *testing.T) {
 // The base and its second copy, as the sweeps of results recorded them, are the same code: no
 // rounds of theirs are called, although no third copy says what two of one differ by.
 func TestRecordedCopiesAreCalledAlike(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "results", "*", "records.jsonl.gz"))
+	files, err := filepath.Glob(filepath.Join("..", "results", "*", "records.jsonl.bz2"))
 	assert.Must(t, err == nil && len(files) >= 2, "%v %v", files, err)
 	pairs := 0
 	for _, name := range files {

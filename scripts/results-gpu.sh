@@ -83,7 +83,7 @@ pack() {
 		[ -d "$dir" ] || continue
 		to=results/$(basename "$dir")
 		mkdir -p "$to"
-		"$python" scripts/thin-records.py "$dir/records.jsonl" "$to/records.jsonl.gz"
+		"$python" scripts/thin-records.py "$dir/records.jsonl" "$to/records.jsonl.bz2"
 		cp "$dir/tuned.json" "$to/"
 		"$bin" compare "$to#base" "$to" >"$to/table.txt"
 		[ ! -e "$state/selftest.txt" ] || cp "$state/selftest.txt" "$to/"
@@ -94,7 +94,7 @@ pack() {
 		name=$(basename "$(dirname "$dir")")
 		to=results/$(basename "$dir")/$name
 		mkdir -p "$to"
-		cp "$dir/records.jsonl.gz" "$state/tuned-$name.txt" "$to/"
+		cp "$dir/records.jsonl.bz2" "$state/tuned-$name.txt" "$to/"
 		case $name in
 		learn) files=("$state"/{learn,judged}.txt "$state/audit/$(basename "$dir")/audit.json") ;;
 		*) files=("$state"/{,judged-}{residual,fp32,fp8,accumulate}.txt) ;;
@@ -158,7 +158,7 @@ thin() {
 	shift
 	mkdir -p "$to"
 	run "thinned-$folder" "$python" scripts/thin-records.py "$@" "$state/measured/$folder/$card/records.jsonl.gz" \
-		"$to/records.jsonl.gz"
+		"$to/records.jsonl.bz2"
 	run "tuned-$folder" "$bin" map fill "$to" --prior none --out "$to/tuned.json"
 }
 
@@ -197,7 +197,7 @@ part() {
 		;;
 	learn)
 		learn learn learn --prior "${PRIOR:-auto}" --budget "${LEARN:-575s}" &&
-			thin learn $(ls "results/$card/records.jsonl.gz" 2>/dev/null || true) # a card's first has none
+			thin learn $(ls "results/$card/records.jsonl.bz2" 2>/dev/null || true) # a card's first has none
 		;;
 	learn-types) # each into the same folder: budgets are of the classes that are asked for
 		for name in ${TYPES:-residual fp32 fp8 accumulate}; do

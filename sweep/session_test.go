@@ -124,8 +124,8 @@ func TestEveryMeasurementRefusesImpossibleTimes(t *testing.T) {
 
 // No time that is checked in is impossible. A third of the files each day.
 func TestCheckedInTimesArePossible(t *testing.T) {
-	files, err := filepath.Glob("../results/*/records.jsonl.gz")
-	more, _ := filepath.Glob("../results/*/*/records.jsonl.gz")
+	files, err := filepath.Glob("../results/*/records.jsonl.bz2")
+	more, _ := filepath.Glob("../results/*/*/records.jsonl.bz2")
 	files = append(files, more...)
 	assert.Must(t, err == nil && len(files) >= 3, "%v %v", files, err)
 	n := 0

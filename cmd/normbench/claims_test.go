@@ -55,7 +55,8 @@ const figuresFile = "docs/figures.txt"
 
 // claimPages hold measured numbers.
 var claimPages = []string{"README.md", "docs/start.md", "docs/performance.md", "docs/read-a-table.md", "docs/launch-map.md",
-	"lab/notes/[lpsv]*.md", "results/README.md", "results/*/README.md", "results/*/*/README.md"}
+	"docs/records.md",
+	"lab/notes/[lpsv]*.md", "results/README.md", "results/*/*/README.md"}
 
 // A claim is a line of the figures file.
 type claim struct{ words, query string }
@@ -151,7 +152,7 @@ func TestAWrongFigureOfAPageIsFound(t *testing.T) {
 // TestResultsMatchTheirChecksums holds every file below results to the checksum that
 // scripts/results-gpu.sh wrote of it, so that a changed byte is noticed. All of results stays small enough to clone.
 func TestResultsMatchTheirChecksums(t *testing.T) {
-	const most = 4_800_000 // bytes
+	const most = 3_700_000 // bytes
 	dir := filepath.Join("..", "..", "results")
 	var sums strings.Builder
 	files, size := 0, 0
@@ -165,7 +166,7 @@ func TestResultsMatchTheirChecksums(t *testing.T) {
 		files, size = files+1, size+len(text)
 		return err
 	})
-	assert.That(t, err == nil && files >= 100 && size <= most, "%d files, %d bytes, %v", files, size, err)
+	assert.That(t, err == nil && files >= 80 && size <= most, "%d files, %d bytes, %v", files, size, err)
 	lines := slices.Sorted(strings.Lines(sums.String()))
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[66:], b[66:]) })
 	assert.Golden(t, filepath.Join(dir, "SHA256SUMS"), strings.Join(lines, ""))

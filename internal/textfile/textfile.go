@@ -4,11 +4,13 @@ package textfile
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"normbench/internal/hint"
@@ -21,21 +23,40 @@ const (
 	Large = 256 << 20 // what programs write, such as the samples of a live compare
 )
 
-// PackedHelp is the hint about a gzip file that is cut short.
+// PackedHelp is the hint about a packed file that is cut short.
 const PackedHelp = "the file is damaged or cut short: take it from a copy, or unpack what can be read " +
-	"with `zcat`"
+	"with `zcat` or `bzip2 -dc`"
+
+// packedExts end the names of packed files.
+var packedExts = []string{".gz", ".bz2"}
 
 // Ext returns the extension of a name; for a packed file that of the file in it.
-func Ext(path string) string { return filepath.Ext(strings.TrimSuffix(path, ".gz")) }
+func Ext(path string) string {
+	ext := filepath.Ext(path)
+	if slices.Contains(packedExts, ext) {
+		ext = filepath.Ext(strings.TrimSuffix(path, ext))
+	}
+	return ext
+}
 
-// A Reader reads an open text file, unpacked where it is gzipped.
+// FindPacked returns path where it exists, else the name of its packed form that does, else path.
+func FindPacked(path string) string {
+	for _, ext := range append([]string{""}, packedExts...) {
+		if st, err := os.Stat(path + ext); err == nil && st.Mode().IsRegular() {
+			return path + ext
+		}
+	}
+	return path
+}
+
+// A Reader reads an open text file, unpacked where it is packed by gzip or bzip2.
 type Reader struct {
 	io.Reader
 	io.Closer
 	Packed bool
 }
 
-// Open opens a file, and unpacks it if its first bytes say that it is gzipped. Only an error of a packed
+// Open opens a file, and unpacks it if its first bytes say that it is packed. Only an error of a packed
 // file has a hint.
 func Open(path string) (*Reader, error) {
 	f, err := os.Open(path)
@@ -44,13 +65,17 @@ func Open(path string) (*Reader, error) {
 	}
 	packed := &countingReader{Reader: f}
 	b := bufio.NewReaderSize(packed, 1<<16)
-	if magic, _ := b.Peek(2); string(magic) != "\x1f\x8b" {
+	var z io.Reader
+	switch magic, _ := b.Peek(4); {
+	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
+		if z, err = gzip.NewReader(b); err != nil {
+			f.Close()
+			return nil, hint.With(err, PackedHelp)
+		}
+	case len(magic) == 4 && bytes.HasPrefix(magic, []byte("BZh")) && '1' <= magic[3] && magic[3] <= '9':
+		z = bzip2.NewReader(b)
+	default:
 		return &Reader{b, f, false}, nil
-	}
-	z, err := gzip.NewReader(b)
-	if err != nil {
-		f.Close()
-		return nil, hint.With(err, PackedHelp)
 	}
 	return &Reader{&boundedReader{Reader: z, packed: packed}, f, true}, nil
 }
@@ -85,7 +110,7 @@ func (r *boundedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	r.n += int64(n)
 	if r.n > free && r.n > maxRatio*r.packed.n || r.n > maxUnpacked {
-		return 0, hint.Errorf("if it is meant, unpack it yourself with `gunzip`",
+		return 0, hint.Errorf("if it is meant, unpack it yourself with `gunzip` or `bunzip2`",
 			"its %d MiB unpack to more than %d MiB", r.packed.n>>20, r.n>>20)
 	}
 	return n, err
@@ -100,7 +125,7 @@ func Read(path string, max int64) ([]byte, error) {
 	return data, CheckForeign(data)
 }
 
-// ReadAny reads the text of a file of up to max bytes, gzipped or not, without a byte order mark.
+// ReadAny reads the text of a file of up to max bytes, packed or not, without a byte order mark.
 // Only an error of a packed file has a hint.
 func ReadAny(path string, max int64) ([]byte, error) {
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Size() > max {

@@ -18,7 +18,7 @@ import (
 )
 
 const help = "`normbench map learn` and `normbench map fill RECORDS` write maps; of a change by hand, " +
-	"see results/README.md"
+	"see docs/records.md"
 
 // oldKind matches the kind of a rules file, in JSON or YAML, near its beginning.
 var oldKind = regexp.MustCompile(`"kind":\s*"rules"|(?m:^kind:\s*"?rules)`)

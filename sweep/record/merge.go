@@ -604,11 +604,9 @@ func Find(path string) ([]string, error) {
 			return nil, err
 		}
 		for _, dir := range dirs {
-			for _, name := range []string{FileName, FileName + ".gz"} {
-				if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
-					files = append(files, filepath.Join(dir, name))
-					break
-				}
+			file := textfile.FindPacked(filepath.Join(dir, FileName))
+			if st, err := os.Stat(file); err == nil && st.Mode().IsRegular() {
+				files = append(files, file)
 			}
 		}
 	}

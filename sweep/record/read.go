@@ -19,7 +19,7 @@ import (
 type Notes []string
 
 // Read calls each for every record of a file, in the order of the file, with its run. The record is the
-// callee's to keep; runs are shared. path is a records file, plain or gzipped, or a results folder with
+// callee's to keep; runs are shared. path is a records file, plain or packed, or a results folder with
 // one inside. A torn last line is dropped with a note. Other bad lines, an empty file and a newer schema
 // are errors that name file and line. An error of each ends the reading and is returned with file and
 // line before it.
@@ -225,10 +225,8 @@ func find(path string) (string, error) {
 	if st, err := os.Stat(path); err != nil || !st.IsDir() {
 		return path, nil
 	}
-	for _, name := range []string{FileName, FileName + ".gz"} {
-		if _, err := os.Stat(filepath.Join(path, name)); !errors.Is(err, fs.ErrNotExist) {
-			return filepath.Join(path, name), nil
-		}
+	if HasFile(path) {
+		return textfile.FindPacked(filepath.Join(path, FileName)), nil
 	}
 	devices := map[string]bool{}
 	files, _ := filepath.Glob(filepath.Join(path, "*", FileName+"*"))
@@ -239,6 +237,15 @@ func find(path string) (string, error) {
 		return "", hint.Errorf(findHelp, "folder %s has no %s", path, FileName)
 	}
 	return find(filepath.Dir(files[0]))
+}
+
+// HasFile says whether a folder has a records file of its own, packed or not.
+func HasFile(folder string) bool { return exists(textfile.FindPacked(filepath.Join(folder, FileName))) }
+
+// exists says whether there is something of that name, readable or not.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // open opens a records file.

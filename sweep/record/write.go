@@ -13,6 +13,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 )
 
@@ -121,10 +122,10 @@ func openFolder(in, below string, shared bool, newLock func(path string) locker)
 	if unlocked != "" {
 		notes = append(notes, unlocked)
 	}
-	if unpacked {
+	if unpacked != "" {
 		notes = append(notes,
-			fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in",
-				w.name, FileName))
+			fmt.Sprintf("unpacked %s, as records are appended to %s; pack it again before you check it in",
+				unpacked, FileName))
 	}
 	if err := durable.SyncDir(dir); err != nil {
 		return nil, nil, folderError(dir, err)
@@ -201,22 +202,22 @@ func lockFile(root *os.Root, name string) error {
 	return err
 }
 
-// unpack unpacks a packed records file, whole or not at all, where there is no plain one. It says
-// whether it did.
-func unpack(p durable.Place) (bool, error) {
-	_, err := os.Stat(p.String())
-	if _, packed := os.Stat(p.String() + ".gz"); !errors.Is(err, fs.ErrNotExist) || packed != nil {
-		return false, nil
+// unpack unpacks a packed records file, whole or not at all, where there is no plain one. It returns
+// the name of what it unpacked, "" for nothing.
+func unpack(p durable.Place) (packed string, err error) {
+	packed = textfile.FindPacked(p.String())
+	if exists(p.String()) || packed == p.String() {
+		return "", nil
 	}
-	f, err := open(p.String() + ".gz")
+	f, err := open(packed)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer f.Close()
 	if err := p.WriteFrom(f); err != nil {
-		return false, fmt.Errorf("records %s.gz: %w", p, durable.Cause(err))
+		return "", fmt.Errorf("records %s: %w", packed, durable.Cause(err))
 	}
-	return true, nil
+	return packed, nil
 }
 
 // resume reads the records of an existing file and repairs its end.
