@@ -43,6 +43,7 @@ type fields struct {
 	Unordered   *expression    `yaml:"optional" kind:"truth"` // the bits are others from run to run
 	Ragged      bool           `yaml:"optional"`              // vectors of 16 bytes may be those around a row
 	Host        yamldoc.Word   `yaml:"optional"`              // the family whose host stages stand in
+	Plain       bool           `yaml:"optional"`              // to be read: who seeks the fastest takes it by name only
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
 	Without     []yamldoc.Word `yaml:"optional" one:"" help:"name headers that only host code needs"`
 	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`

@@ -41,7 +41,7 @@ var errFrozen = hint.Errorf(`say what it does without: if: "!no_dw" leaves a lau
 func newFamily(d *design, c code) *kernels.Family {
 	p := &planner{design: d, code: c}
 	f := &kernels.Family{
-		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
+		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin, Plain: d.Plain,
 		Knobs: slices.Clone(d.knobs), Files: c.files, Unwritten: d.unsavedStatistics,
 		Bits: map[string]kernels.Determinism{"bitwise": kernels.Bitwise,
 			"none": kernels.NotBitwise}[d.Bits],
