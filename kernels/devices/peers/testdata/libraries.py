@@ -199,21 +199,39 @@ want((y.name, total.name) == ("like x", "like x") and asked[0][1] == {"eps": 1e-
 spec = importlib.util.spec_from_file_location("first_call", os.path.join(os.path.dirname(os.path.abspath(__file__)), *[".."] * 4, "lab/scripts/first-call.py"))
 first = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(first)
-runs = []
-
-
-def times(cache, problems):
-    runs.append((cache, os.path.isdir(cache), problems))
-    return [{"ms": [90.0 / len(runs) + i, 1.0], "version": "v"} for i in range(len(problems))]
-
-
 problem = "rmsnorm/fwd/8x64/bf16"
 other = first.smaller(problem)
 want(other == "rmsnorm/fwd/6x64/bf16", other)
-row = first.row_of(times, problem, other)
-want(row == ([90.0, 45.0, 91.0, 1.0], "", "v"), f"{row}")
-want(runs[0][0] == runs[1][0] and runs[0][1] and [r[2] for r in runs] == [[problem, other], [problem]], f"{runs}")
-want(first.row_of(lambda c, ps: [{"why": "refused"}] * 2, problem, other) == ([None] * 4, "refused", ""), "a peer that refuses")
+told = [{"ms": [90.0, 1.0], "version": "v"}, {"ms": [45.0, 2.0]}]
+row = first.row_of(told, [{"ms": [30.0, 1.5]}])
+want(row == ([90.0, 30.0, 45.0, 1.0], "v"), f"{row}")
+row = first.row_of([told[0], {"why": "not done within 5 s"}], [{}])
+want(row == ([90.0, None, None, 1.0], "next: not done within 5 s"), f"what there was is kept: {row}")
+want(first.row_of([{"why": "refused"}] * 2, [{}]) == ([None] * 4, "refused"), "a peer that refuses")
+
+# A row needs two processes. The next one imports while one is measured, and all are ended.
+steps, caches = [], []
+
+
+class Process:
+    def __init__(self, name, cache, problems):
+        self.name = f"{name} {len(problems)}"
+        steps.append("start " + self.name)
+        caches.append(cache)
+
+    def times(self, limit):
+        steps.append("time " + self.name)
+        return [{"why": "refused"}] * 2 if self.name == "b 2" else told
+
+    def end(self):
+        steps.append("end " + self.name)
+
+
+first.Process = Process
+rows = list(first.peers_rows([("a", problem, other), ("b", problem, other)], 5))
+want([r[1] for r in rows] == ["v", "refused"], f"{rows}")
+want(steps == ["start a 2", "start a 1", "time a 2", "end a 2", "start b 2", "time a 1", "end a 1", "start b 1", "time b 2", "end b 2", "end b 1"], f"{steps}")
+want(caches[0] == caches[1] != caches[2], f"{caches}")
 
 refused(lambda: tuned.functions["layernorm"](x, Tensor("w", 8, dtype=types.SimpleNamespace(itemsize=2)), 1e-5), "fp32")
 finish()
