@@ -135,9 +135,9 @@ func (l *Lab) Prepare(c *OpenOptions, dev kernels.Device, tasks []sweep.Task) er
 		return nil
 	}
 	start := time.Now()
-	waiting := l.Wait("%s", prepareText(peers.ProblemVariant{}))
+	waiting := l.Wait("%s", l.prepareText(peers.ProblemVariant{}))
 	o.Progress = func(done, total int, oldest peers.ProblemVariant) {
-		waiting.Set("%s", prepareText(oldest))
+		waiting.Set("%s", l.prepareText(oldest))
 		waiting.Reach(console.Amount{Done: done, Total: total, Unit: "cells"})
 	}
 	sum, err := both.Prepare(l.Ctx, cells, o)
@@ -157,10 +157,13 @@ func (l *Lab) Prepare(c *OpenOptions, dev kernels.Device, tasks []sweep.Task) er
 }
 
 // prepareText says what the peers compile for while nothing is measured.
-func prepareText(oldest peers.ProblemVariant) string {
+func (l *Lab) prepareText(oldest peers.ProblemVariant) string {
 	name, ok := kernels.PeerName(oldest.Variant.Family)
 	if !ok {
 		return "peers: starting the processes that compile"
+	}
+	if p, _ := peers.Find(l.peers, name); p.Builds == "tunes" {
+		return fmt.Sprintf("peer %s: compiling every config of its autotuner at %s", name, oldest.Problem)
 	}
 	return fmt.Sprintf("peer %s: compiling %s", name, oldest.Problem)
 }

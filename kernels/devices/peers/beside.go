@@ -161,6 +161,9 @@ func (b *bench) call(ctx context.Context, v kernels.Variant, f func(kernels.Benc
 	if !isPeer(v) {
 		return f(b.ours)
 	}
+	if err := b.d.theirs.tooLate(ProblemVariant{b.p, v}); err != nil {
+		return err
+	}
 	err := error(nil)
 	for try := 0; b.theirs == nil && try < 2; try++ { // it may have to start again
 		if b.theirs, err = b.d.theirs.Open(ctx, b.p, b.in); err == nil {

@@ -18,7 +18,7 @@ see each file of libraries. Its kernels one by one are timed in a pass of its ow
 torch's profiler.
 
 Arguments: --uuid GPU-... (the GPU to use), --cache FOLDER (of all that is
-compiled), --prepare (be a process that compiles ahead), --peer NAME (leave out those that
+compiled), --triton FOLDER (of what Triton compiles, if it is to be kept), --prepare (be a process that compiles ahead), --peer NAME (leave out those that
 are not named; py:FILE.py:FUNCTION is a user's).
 NORMBENCH_PEERS_CPU=1 runs what runs on a CPU, for tests.
 """
@@ -109,10 +109,11 @@ def serve(device: Callable[[], Any], requests: Any, answer: Callable[[str], None
         answer(json.dumps(a) + "\n")
 
 
-def use_cache(folder: str) -> None:
-    """Puts all that is compiled into a folder. It is read when these libraries are imported."""
+def use_cache(folder: str, triton: str = "") -> None:
+    """Puts all that is compiled into a folder, and Triton's machine code into another, where it outlasts this process. It
+    is read when these libraries are imported."""
     for variable, name in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton"), ("QUACK_CACHE_DIR", "quack")):
-        os.environ[variable] = os.path.join(folder, name)
+        os.environ[variable] = triton if triton and name == "triton" else os.path.join(folder, name)
         os.makedirs(os.environ[variable], exist_ok=True)
     # A pool for each process would be more than there are cores, and beside a measurement one is too much.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -134,6 +135,7 @@ def main(device: Callable[[str, bool], Any] = start) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--uuid", default="")
     parser.add_argument("--cache", default="")
+    parser.add_argument("--triton", default="")
     parser.add_argument("--prepare", action="store_true")
     parser.add_argument("--peer", action="append", default=[])
     o = parser.parse_args()
@@ -141,7 +143,7 @@ def main(device: Callable[[str, bool], Any] = start) -> None:
     PEERS.clear()
     PEERS.update(wanted)
     if o.cache:
-        use_cache(o.cache)
+        use_cache(o.cache, o.triton)
     # Whatever a peer prints must not get between the answers.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)

@@ -40,13 +40,15 @@ type Preparation struct {
 // Prepare compiles for cells before they are measured, in as many processes as
 // Jobs says, each a peers.py of its own (Builder there says what is kept). No
 // sample may be taken meanwhile: they run on the same GPU. A process that
-// hangs or crashes is ended, and is a cell that is not prepared. The error is
-// ctx's.
+// hangs or crashes is ended, and is a cell that is not prepared. What a peer has not compiled within the limit it is
+// asked no more: neither here, for another number of rows, nor to be measured. The error is ctx's.
 func (w *Worker) Prepare(ctx context.Context, cells []ProblemVariant, o PrepareOptions) (Preparation, error) {
 	var sum Preparation
 	cells = slices.DeleteFunc(slices.Clone(cells), func(c ProblemVariant) bool { return w.builds(c) == "" })
-	// What tunes takes longest, and goes first: the last cells to end should be short.
-	slices.SortStableFunc(cells, func(a, b ProblemVariant) int { return cmp.Compare(w.builds(b), w.builds(a)) })
+	w.longestFirst(cells)
+	if w.late == nil {
+		w.late = map[ProblemVariant]error{}
+	}
 	sum.Cells = len(cells)
 	if len(cells) == 0 || o.Jobs < 1 || len(w.command) == 0 {
 		return sum, ctx.Err()
@@ -69,6 +71,9 @@ func (w *Worker) Prepare(ctx context.Context, cells []ProblemVariant, o PrepareO
 	}
 	end := func(c ProblemVariant, err error) {
 		var f *kernels.Failure
+		if errors.As(err, &f) && f.Status == kernels.StatusTimeout {
+			w.late[c.width()] = kernels.Failf(kernels.StatusCompile, "it was not compiled within %s", o.Limit)
+		}
 		if err != nil && !(errors.As(err, &f) && f.Status == kernels.StatusRefused) {
 			sum.Failed++
 			sum.First = cmp.Or(sum.First, err)
@@ -93,8 +98,11 @@ func (w *Worker) Prepare(ctx context.Context, cells []ProblemVariant, o PrepareO
 				if ctx.Err() != nil {
 					return
 				}
-				tell(func() { working = append(working, cell) })
-				err := prepare(ctx, c, cell)
+				err := error(nil)
+				tell(func() { working, err = append(working, cell), w.tooLate(cell) })
+				if err == nil {
+					err = prepare(ctx, c, cell)
+				}
 				tell(func() { end(cell, err) })
 			}
 		})
@@ -106,6 +114,31 @@ func (w *Worker) Prepare(ctx context.Context, cells []ProblemVariant, o PrepareO
 		}
 	}
 	return sum, ctx.Err()
+}
+
+// width is the cell without its rows.
+func (c ProblemVariant) width() ProblemVariant {
+	c.Problem.M = 0
+	return c
+}
+
+// tooLate is why a cell needs not be asked for, or nil: at its width the peer took longer than the limit.
+func (w *Worker) tooLate(c ProblemVariant) error { return w.late[c.width()] }
+
+// longestFirst orders cells so that the last ones to end are short. What tunes comes first, and wide rows, of which a
+// thread has the most. A row count has seldom kernels of its own: each width is compiled once before it is asked for
+// again, and found.
+func (w *Worker) longestFirst(cells []ProblemVariant) {
+	again := map[ProblemVariant]int{}
+	times := make(map[ProblemVariant]int, len(cells))
+	for _, c := range cells {
+		times[c] = again[c.width()]
+		again[c.width()]++
+	}
+	slices.SortStableFunc(cells, func(a, b ProblemVariant) int {
+		return cmp.Or(cmp.Compare(min(times[a], 1), min(times[b], 1)), cmp.Compare(w.builds(b), w.builds(a)),
+			cmp.Compare(b.Problem.N, a.Problem.N))
+	})
 }
 
 func prepare(ctx context.Context, c *worker.Client, cell ProblemVariant) error {

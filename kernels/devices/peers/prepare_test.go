@@ -92,6 +92,38 @@ func TestProcessThatHangsInPrepareIsEnded(t *testing.T) {
 	assert.That(t, err == nil && got.Failed == 0 && got.Cells == 1, "no jobs: %+v, %v", got, err)
 }
 
+// What hangs at one number of rows is not asked again at another, and not measured: the reason is there at once.
+func TestWhatIsNotCompiledInTimeIsNotMeasured(t *testing.T) {
+	theirs, _ := prepared(t)
+	d, err := Join(&devicetest.Fake{}, theirs)
+	assert.NoError(t, err)
+	list := cells(t, []string{"hangs", "right"}, "rmsnorm/fwd/8x64/bf16", "rmsnorm/fwd/16x64/bf16")
+	start := time.Now()
+	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 1, Limit: 4 * time.Second})
+	assert.That(t, err == nil && got.Failed == 2 && time.Since(start) < time.Minute, "%+v, %v", got, err)
+	b, err := d.Open(t.Context(), list[0].Problem, kernels.Inputs{Seed: 1})
+	assert.NoError(t, err)
+	defer b.Close()
+	_, err = b.Check(t.Context(), kernels.PeerVariant("hangs"), 1)
+	var f *kernels.Failure
+	assert.That(t, errors.As(err, &f) && f.Status == kernels.StatusCompile &&
+		f.Reason == "it was not compiled within 4s", "%v", err)
+	_, err = b.Check(t.Context(), kernels.PeerVariant("right"), 1)
+	assert.NoError(t, err)
+}
+
+// The widest rows are compiled first, what tunes before the others, and each width once before it comes again.
+func TestPrepareBeginsWithWhatTakesLongest(t *testing.T) {
+	theirs := &Worker{Client: double(t, 10*time.Second).Client}
+	list := cells(t, []string{"slow"}, "rmsnorm/fwd/8x64/bf16", "rmsnorm/fwd/16x64/bf16", "rmsnorm/fwd/8x128/bf16", "rmsnorm/fwd/4x128/bf16")
+	theirs.longestFirst(list)
+	var order []string
+	for _, c := range list {
+		order = append(order, strings.Split(c.Problem.String(), "/")[2])
+	}
+	assert.Equal(t, strings.Join(order, " "), "8x128 8x64 4x128 16x64")
+}
+
 // An interrupt ends them at once.
 func TestInterruptEndsPrepareAtOnce(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/worker"
 )
@@ -32,14 +33,16 @@ const DefaultTimeout = 2 * time.Minute
 // Worker is the device of the peers alone.
 type Worker struct {
 	*worker.Client
-	dir     string   // holds peers.py and libraries while it runs, and what is compiled
-	command []string // of the Client
-	env     []string // likewise
+	dir     string                   // holds peers.py and libraries while it runs, and what is compiled
+	command []string                 // of the Client
+	env     []string                 // likewise
+	late    map[ProblemVariant]error // what Prepare gave up, by cells without rows
 }
 
 const pythonHelp = "install Python 3 with PyTorch for CUDA, or name one with --python"
 
-// Start writes peers.py to a folder of its own and runs it. The error is one
+// Start writes peers.py to a folder of its own and runs it. What Triton compiles for it is kept beside our cubins: that is
+// machine code, found by its source, and no choice among configs. The error is one
 // line: no Python, no torch, no CUDA.
 func Start(ctx context.Context, o LibraryOptions) (*Worker, error) {
 	python, err := exec.LookPath(o.Program())
@@ -55,7 +58,8 @@ func Start(ctx context.Context, o LibraryOptions) (*Worker, error) {
 		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
 			"peers.py cannot be written: %w", err)
 	}
-	command := []string{python, filepath.Join(dir, program), "--cache", filepath.Join(dir, "cache")}
+	command := []string{python, filepath.Join(dir, program), "--cache", filepath.Join(dir, "cache"),
+		"--triton", filepath.Join(nvrtc.DefaultCacheDir(), "peers")}
 	if o.UUID != "" {
 		command = append(command, "--uuid", o.UUID)
 	}
