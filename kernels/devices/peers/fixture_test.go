@@ -119,7 +119,7 @@ func TestPythonTestsPass(t *testing.T) {
 		// What is said of a user's file, and which problems a peer refuses.
 		{"pass", "", []string{"files.py"}},
 		// What is asked of cuDNN, flash-attn, fla, mamba and quack, each a module made up here.
-		{"pass", "", []string{"libraries.py"}},
+		{"pass", "", []string{"made_up.py"}},
 		// The proof that no host time is in a sample, on a simulated GPU: slow hosts, pauses,
 		// clocks that rise, queues that fill, peers that wait.
 		{"pass", "", []string{"clock.py"}},

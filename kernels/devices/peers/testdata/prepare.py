@@ -20,7 +20,7 @@ with tempfile.TemporaryDirectory() as cache:
     cells = [(text, name) for text in ("rmsnorm/fwd/8x64/bf16", "layernorm/bwd/8x64/fp32+bias") for name in ("compile", "compile-max", "torch")]
     requests = [{"op": "hello"}]
     for text, name in cells:
-        requests += [{"op": "open", "problem": text, "seed": 1}, {"op": "check", "variants": [f"peer/{name}@"], "repeats": 1}]
+        requests += [{"op": "open", "problem": text, "inputs": {"seed": 1}}, {"op": "check", "variants": [f"peer/{name}@"], "repeats": 1}]
     requests = [{"id": i, **r} for i, r in enumerate(requests)]
     lines = "".join(json.dumps(r) + "\n" for r in requests)
     # The first graph of a process has the imports in it, and the second process must not profit from the first's.
