@@ -67,13 +67,15 @@ func (l *Lab) PeerTable(python string) (*report.Table, error) {
 	l.Started() // the peers' worker and its folder must not be left behind
 	theirs, err := l.importPeers(peers.LibraryOptions{Python: python,
 		Timeout: peers.DefaultTimeout})
-	t := report.New("", "peer", "system", "at a new shape=builds", "version, or why it is not there=version")
+	t := report.New("", "peer", "system", "at a new shape=builds", "version, or why it is not there=version",
+		"in a backward's time=interval")
+	t.Drop = []string{"in a backward's time"}
 	// no PyTorch, or no GPU that it sees: so there is none of them
 	if said := new(worker.Trouble); errors.As(err, &said) {
-		t.Data = report.New("", "peer", "system", "builds", "version") // csv has no notes
+		t.Data = report.New("", "peer", "system", "builds", "version", "interval") // csv has no notes
 		for _, name := range peers.Names {
-			t.Rows = append(t.Rows, []string{"peer:" + name, "", "", "missing"})
-			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "", "missing: " + said.Text})
+			t.Rows = append(t.Rows, []string{"peer:" + name, "", "", "missing", ""})
+			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "", "missing: " + said.Text, ""})
 		}
 		t.Notes = append(t.Notes, console.OneLine(said.Text), hint.Of(err))
 		return t, nil
@@ -90,7 +92,8 @@ func (l *Lab) PeerTable(python string) (*report.Table, error) {
 		if p.Missing != "" {
 			text = "missing: " + console.OneLine(p.Missing)
 		}
-		t.Rows = append(t.Rows, []string{"peer:" + p.Name, p.System, p.Builds, text})
+		_, interval := peers.About(p.Name)
+		t.Rows = append(t.Rows, []string{"peer:" + p.Name, p.System, p.Builds, text, interval})
 	}
 	return t, nil
 }

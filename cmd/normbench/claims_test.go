@@ -18,7 +18,10 @@ import (
 
 	"normbench/internal/assert"
 	"normbench/internal/textfile"
+	"normbench/kernels"
+	"normbench/kernels/devices/peers"
 	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
@@ -38,6 +41,7 @@ import (
 //	text PATTERN                       the numbers or words that a regular expression captures
 //	set                                chosen and not measured: a constant of the rule or protocol, no file
 //	peers                              the whole table behind the words, of live compares: it is generated
+//	libraries                          likewise, a row for each library in them
 //	rows                               the table behind the words: the file has each row's numbers in one of its
 //
 // What `normbench report results/...` prints in a console block is generated too. `make figures` writes all anew.
@@ -186,7 +190,7 @@ func answerClaims(text string, claims []claim) (string, []claim, []string) {
 		}
 		files, query, _ := strings.Cut(c.query, " ")
 		switch {
-		case query == "peers" || query == "rows":
+		case query == "peers" || query == "libraries" || query == "rows":
 			place := tableBlock.FindStringIndex(text[words[1]:])
 			if place == nil {
 				faults = append(faults, fmt.Sprintf("%q: no table follows", c.words))
@@ -234,6 +238,9 @@ func answerOne(old []string, files, query string) ([]string, error) {
 	case query == "peers":
 		table, err := peersTable(files)
 		return []string{table}, err
+	case query == "libraries":
+		runs, err := readLives(files)
+		return []string{librariesTable(runs)}, err
 	case query == "rows":
 		return old, findRows(files, old[0])
 	case files == "set" && query == "":
@@ -429,16 +436,25 @@ func findRows(pattern, table string) error {
 	return err
 }
 
-// peersTable is a row for every op and pass of live compares.
-func peersTable(pattern string) (string, error) {
+// readLives reads the live compares of a pattern.
+func readLives(pattern string) (runs []*report.LiveFile, err error) {
 	files, err := claimFiles(pattern)
-	text := "| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the " +
-		"stream | peers |\n|---|---|---|---|---|---|---|\n"
 	for _, file := range files {
 		run, err := report.ReadLive(file)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
+		runs = append(runs, run)
+	}
+	return runs, err
+}
+
+// peersTable is a row for every op and pass of live compares.
+func peersTable(pattern string) (string, error) {
+	runs, err := readLives(pattern)
+	text := "| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the " +
+		"stream | peers |\n|---|---|---|---|---|---|---|\n"
+	for _, run := range runs {
 		type tally struct{ gain, peer, ours []float64 }
 		rows, verdicts := map[string]tally{}, map[string]int{}
 		for _, r := range run.Comparison().Rows {
@@ -446,7 +462,7 @@ func peersTable(pattern string) (string, error) {
 				continue
 			}
 			name := fmt.Sprintf("%s/%s", r.Problem.Op, r.Problem.Pass)
-			if strings.Contains(file, "qk-norm") {
+			if slices.Contains(run.Run.Command, "qk-norm") {
 				name += ", `qk-norm`"
 			}
 			x := rows[name]
@@ -456,12 +472,87 @@ func peersTable(pattern string) (string, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			x := rows[name]
-			text += fmt.Sprintf("| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n",
+			text += fmt.Sprintf("| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %d |\n",
 				name, stats.GeoMean(x.gain), slices.Min(x.gain), slices.Max(x.gain),
 				verdicts[name+string(verdict.Faster)], len(x.gain),
 				verdicts[name+string(verdict.Slower)], stats.GeoMean(x.ours), stats.GeoMean(x.peer),
-				cmp.Or(strings.Join(run.Among, ", "), "all"))
+				len(run.Among))
 		}
 	}
 	return text, err
+}
+
+// librariesTable has a row for each library of live compares against peer:best: where it was the fastest, its time over the
+// fastest library's, and where it had no time, with the first reason.
+func librariesTable(runs []*report.LiveFile) string {
+	type tally struct {
+		version, reason string
+		fastest, none   int
+		behind          []float64
+	}
+	libraries, all := map[string]*tally{}, 0
+	for _, run := range runs {
+		for _, name := range run.Among {
+			if libraries[name] == nil {
+				libraries[name] = &tally{version: run.Run.Env["peer/"+name]}
+			}
+		}
+		for _, d := range run.Duels {
+			all++
+			if best, _ := kernels.PeerName(d.A.Family); d.Status == kernels.StatusOK {
+				libraries[best].fastest++
+			}
+			for _, look := range d.Peers {
+				if x := libraries[look.Peer]; look.US > 0 {
+					x.behind = append(x.behind, look.US/d.Peers[0].US)
+				} else {
+					x.none, x.reason = x.none+1, cmp.Or(x.reason, look.Reason)
+				}
+			}
+		}
+	}
+	text := fmt.Sprintf("| library | version | fastest, of %d | over the fastest | no time |\n|---|---|---|---|---|\n", all)
+	for _, name := range slices.SortedFunc(maps.Keys(libraries), func(a, b string) int {
+		return cmp.Or(libraries[b].fastest-libraries[a].fastest, cmp.Compare(a, b))
+	}) {
+		x := libraries[name]
+		behind, none := "", "" // older files do not say
+		if len(x.behind) > 0 {
+			behind, none = fmt.Sprintf("%.2fx", stats.GeoMean(x.behind)), "0"
+		}
+		if x.none > 0 {
+			none = fmt.Sprintf("%d: %s", x.none, strings.ReplaceAll(x.reason, "|", "/"))
+		}
+		system, _ := peers.About(name)
+		text += fmt.Sprintf("| %s | %s | %d | %s | %s |\n", system, cmp.Or(x.version, "not there"), x.fastest, behind, none)
+	}
+	return text
+}
+
+// A table of eight libraries says where each was the fastest, how far behind it was elsewhere, and why it had no time.
+func TestTableOfLibrariesSaysWhyOneHasNoTime(t *testing.T) {
+	run, err := report.ReadLive("../../results/nvidia-h200/peers/layernorm-bwd.json.gz")
+	assert.NoError(t, err)
+	run.Among = strings.Split("compile,cudnn,liger,quack,fast-llm,flash-attn,fla,mamba", ",")
+	run.Duels = run.Duels[:4]
+	run.Run.Env = map[string]string{"peer/cudnn": "nvidia-cudnn-frontend 1.32.0, cuDNN 9.19.0", "peer/mamba": "mamba-ssm 2.3.2.post1"}
+	for i, d := range run.Duels {
+		d.A = kernels.PeerVariant("cudnn")
+		d.Peers = []ab.PeerLook{{Peer: "cudnn", US: 50}, {Peer: "fla", US: 100}, {Peer: "mamba", US: 200},
+			{Peer: "flash-attn", Reason: "compile: it was not compiled within 1m0s"}, {Peer: "quack", Reason: "refused: fp32 | only"}}
+		if i == 3 {
+			d.Peers[1].US = 50
+		}
+	}
+	assert.Equal(t, librariesTable([]*report.LiveFile{run}), `| library | version | fastest, of 4 | over the fastest | no time |
+|---|---|---|---|---|
+| cuDNN | nvidia-cudnn-frontend 1.32.0, cuDNN 9.19.0 | 4 | 1.00x | 0 |
+| torch.compile | not there | 0 |  |  |
+| Fast-LLM | not there | 0 |  |  |
+| flash-linear-attention's Triton norms | not there | 0 | 1.68x | 0 |
+| flash-attn's Triton norms | not there | 0 |  | 4: compile: it was not compiled within 1m0s |
+| Liger-Kernel | not there | 0 |  |  |
+| mamba's Triton norms | mamba-ssm 2.3.2.post1 | 0 | 4.00x | 0 |
+| quack | not there | 0 |  | 4: refused: fp32 / only |
+`)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -82,6 +83,7 @@ type FastestChooser struct {
 	*console.Console
 	deaths map[string]int // how often a peer took its process down, or hung
 	tried  map[string]*trials
+	looks  map[kernels.Problem][]PeerLook
 }
 
 // trials count the problems on which a peer was tried, and those on which it has no time.
@@ -92,7 +94,7 @@ type trials struct {
 
 // NewChooser has seen nobody die.
 func NewChooser(out *console.Console) *FastestChooser {
-	return &FastestChooser{out, map[string]int{}, map[string]*trials{}}
+	return &FastestChooser{out, map[string]int{}, map[string]*trials{}, map[kernels.Problem][]PeerLook{}}
 }
 
 // Failures returns a line for each peer that has no time on some of the problems, with their number and the first reason:
@@ -143,9 +145,17 @@ func (c *FastestChooser) Choose(ctx context.Context, s *sweep.Session, vs []kern
 // did so maxDeaths times is asked no more.
 func (c *FastestChooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 	var text []string
+	var looks []PeerLook
 	for _, a := range arms {
 		name, _ := kernels.PeerName(a.Variant.Family)
 		f := a.Failure
+		look := PeerLook{Peer: name}
+		if f == nil {
+			look.US = math.Round(1000*stats.Median(a.Samples)) / 1000
+		} else {
+			look.Reason = console.OneLine(f.Error())
+		}
+		looks = append(looks, look)
 		if c.tried[name] == nil {
 			c.tried[name] = &trials{}
 		}
@@ -167,7 +177,16 @@ func (c *FastestChooser) reportPeers(p kernels.Problem, arms []*sweep.Arm) {
 			}
 		}
 	}
+	c.looks[p] = looks
 	c.Notef("%s: %s", p, strings.Join(text, ", "))
+}
+
+// peersAt returns what choosing among peers saw at a problem, the fastest first.
+func (c *FastestChooser) peersAt(p kernels.Problem) []PeerLook {
+	if c == nil {
+		return nil
+	}
+	return c.looks[p]
 }
 
 // PeerNotes returns the versions of the peers among families, each once, and what of them the devices found to

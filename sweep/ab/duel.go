@@ -54,6 +54,14 @@ type DuelResult struct {
 	StagesBy string             `json:"stages_by,omitempty"` // such as kernels.ByExposed
 	StagesA  []record.Stage     `json:"stages_a,omitempty"`
 	StagesB  []record.Stage     `json:"stages_b,omitempty"`
+	Peers    []PeerLook         `json:"peers,omitempty"` // of peer:best: those that A was chosen from
+}
+
+// A PeerLook is what choosing the fastest peer of a problem saw of one: its median in a few rounds, or why it has none.
+type PeerLook struct {
+	Peer   string  `json:"peer"`
+	US     float64 `json:"us,omitempty"`
+	Reason string  `json:"reason,omitempty"`
 }
 
 // duel runs one duel. more is asked after every accepted round whether another one is needed.

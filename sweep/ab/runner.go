@@ -44,6 +44,7 @@ func (c *Runner) Run(ctx context.Context, m *Experiment, left, all []Pair) error
 		if err != nil {
 			return err
 		}
+		res.Peers = c.FastestChooser.peersAt(p.Problem)
 		m.add(all, res)
 		if err := c.Finished(res); err != nil {
 			return err

@@ -29,6 +29,24 @@ var Names = func() (names []string) {
 	return names
 }()
 
+var (
+	docstring = regexp.MustCompile(`(?s)^"""(.*?)\.\n(.*?)"""`)
+	backward  = regexp.MustCompile(`(?s)\bBackward(?: from [^:]*)?: (.*?)\.(?:\s|$)`)
+)
+
+// About returns a library's name for people, and what lies in the timed interval of its backward, as its file says.
+func About(name string) (system, interval string) {
+	text, _ := sources.ReadFile("libraries/" + strings.ReplaceAll(name, "-", "_") + ".py") // a name that is none has no words
+	m := docstring.FindSubmatch(text)
+	if m == nil {
+		return name, ""
+	}
+	if found := backward.FindSubmatch(m[2]); found != nil {
+		interval = strings.Join(strings.Fields(string(found[1])), " ")
+	}
+	return string(m[1]), interval
+}
+
 // Register is r with a hidden family for each peer, so that sweeps leave them out. What a peer
 // cannot do its worker says when it is asked. found are those of a worker with their versions, if
 // that is known, callables too.

@@ -195,3 +195,11 @@ func TestWhatPythonLacksIsOneLineAndAHint(t *testing.T) {
 	left, err := os.ReadDir(tmp)
 	assert.That(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
 }
+
+// Every file of libraries says what lies in the interval of its backward, for the tables of pages.
+func TestLibrariesSayWhatIsTimed(t *testing.T) {
+	for _, name := range Names {
+		system, interval := About(name)
+		assert.That(t, system != "" && len(interval) > 10 && len(interval) < 120, "%s: %q, %q", name, system, interval)
+	}
+}

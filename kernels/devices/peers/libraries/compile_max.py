@@ -1,6 +1,6 @@
 """torch.compile, max-autotune-no-cudagraphs.
 
-As compile.py, but that kernels are chosen by timing them."""
+Backward: the graph that AOTAutograd cuts, whose kernels are chosen by timing them. Else as compile.py."""
 
 import torch
 from libraries import torch as eager
