@@ -9,6 +9,7 @@
 # A PART is
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
+#   sweep-types the shapes of group te in fp16 and fp8, into the same folder
 #   same-peers  the default against itself
 #   learn       LEARN (575s) of learning beside the picks of PRIOR (auto), then what can be checked in: its records
 #               and the finals of results/DEVICE, and the map that both alone fill
@@ -225,10 +226,12 @@ part() {
 	local name=$1 best=(peer:best "tuned:results/$card/tuned.json")
 	case $name in
 	selftest) run selftest "$bin" selftest "${gpu[@]}" ;;
-	sweep) # into a copy, as a sweep replaces entries alone
+	sweep | sweep-types) # into a copy, as a sweep replaces entries alone
+		local shapes=${SHAPES:-default}
+		[ "$name" = sweep ] || shapes=te@fp16,te@fp8,te@fp8t
 		mkdir -p "$state/sweep/$card"
 		[ -e "$state/sweep/$card/tuned.json" ] || cp "results/$card/tuned.json" "$state/sweep/$card/" 2>/dev/null || true
-		run sweep "$bin" sweep "${gpu[@]}" --shapes "${SHAPES:-default}" --out "$state/sweep"
+		run "$name" "$bin" sweep "${gpu[@]}" --shapes "$shapes" --out "$state/sweep"
 		mkdir -p "results/$card"
 		cp "$state/sweep/$card/tuned.json" "results/$card/"
 		;;
