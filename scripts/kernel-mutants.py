@@ -11,7 +11,8 @@ problem or config does not reach is tried with options of verify, then with conf
 values of each knob, and with presets. The line says which of them found it.
 
 The sources are part of the program. A fault is written into a copy of the program, in the same
-number of bytes: the comment at the file's head gives way. So nothing is built or changed for it.
+number of bytes: comments of the file give way, from its head on. So nothing is built or changed for it.
+A fault that has no room, or that verify cannot be run on, is counted as not tried, and another one drawn.
 
 scripts/kernel-mutants.txt has faults that change nothing, or nothing that is seen without a GPU,
 each with its reason. Fences are no places: to the emulator memory has one order.
@@ -293,6 +294,21 @@ def line_of(site):
             (text[begin:site.start] + site.new + text[site.end:end]).strip())
 
 
+def planted(site):
+    """The file with the fault in as many bytes as without, None where its comments have no room for it."""
+    text = (FOLDER / site.file).read_text()
+    new = (text[:site.start] + site.new + text[site.end:]).encode()
+    lines, size = new.split(b"\n"), len(text.encode())
+    more = len(new) - size
+    for i, line in enumerate(lines):
+        code = line.lstrip()
+        if more > 0 and code.startswith(b"//"):
+            cut = min(more, len(code) - 2)
+            lines[i] = line[:len(line) - cut]
+            more -= cut
+    return b"\n".join(lines) + b" " * -more if more <= 0 else None
+
+
 def known():
     """The faults with a reason: by file, the line ahead, the line, and the line with the fault."""
     found, lines = {}, [s for s in KNOWN.read_text().splitlines() if not s.startswith("# ")]
@@ -361,24 +377,13 @@ class Bench:
         self.lock, self.rights, self.covers, self.users = threading.Lock(), {}, {}, {}
 
     def plant(self, site, to):
-        """Writes a copy of the program with the fault."""
-        text = (FOLDER / site.file).read_bytes()
-        start = len((FOLDER / site.file).read_text()[:site.start].encode())
-        new = text[:start] + site.new.encode() + text[start + len(site.old.encode()):]
-        lines = new.split(b"\n")
-        more = len(new) - len(text)
-        for i, line in enumerate(lines):
-            if more <= 0 or not line.startswith(b"//"):
-                break
-            cut = min(more, len(line) - 2)
-            lines[i] = line[:len(line) - cut]
-            more -= cut
-        new = b"\n".join(lines)
-        new += b" " * (len(text) - len(new))
-        if len(new) != len(text) or self.bytes.count(text) != 1:
-            sys.exit(f"{site.file}: the fault has no room in its comment, or the file is not in the program once")
+        """Writes a copy of the program with the fault. Says whether it could."""
+        text, new = (FOLDER / site.file).read_bytes(), planted(site)
+        if new is None or self.bytes.count(text) != 1:
+            return False
         to.write_bytes(self.bytes.replace(text, new))
         to.chmod(0o755)
+        return True
 
     def run(self, program, words, until):
         """A run of the program: its exit code, None where it took too long, the rows of its table and its error."""
@@ -496,8 +501,9 @@ class Bench:
         """What became of a fault, how it was found, what says so, and the seconds that it took."""
         began, until = time.monotonic(), time.monotonic() + self.args.limit
         program = self.folder / f"mutant{number}"
-        self.plant(site, program)
         runs, took = 0, lambda: time.monotonic() - began
+        if not self.plant(site, program):
+            return "not tried", "", "no room in the file's comments, or the file is not in the program once", took()
         try:
             for how, refs, more in self.tries(site, of, having, plain):
                 rows = self.verify(program, refs, more, until)
@@ -514,6 +520,8 @@ class Bench:
                     return "found", how, f"{r['problem']} {r['family']}: {r['reason']}", took()
                 if bad:
                     return "did not compile", "", bad[0]["reason"], took()
+        except RuntimeError as e: # an error of the command, not a verdict
+            return "not tried", "", str(e), took()
         finally:
             program.unlink()
         return "NOT FOUND", "", f"by {runs} checks", took()
@@ -551,7 +559,9 @@ def main():
         for s in sites:
             print(f"{number[s]:5} {s.file}:{s.line}  {s.kind}/{s.rule}  {','.join(sorted(having[s.file]))}  {change(s)}")
         counts = collections.Counter(s.kind for s in sites)
-        print(f"{len(sites)} sites: " + ", ".join(f"{counts[k]} {k}" for k in KINDS))
+        full = collections.Counter(s.file for s in sites if planted(s) is None)
+        print(f"{len(sites)} sites: " + ", ".join(f"{counts[k]} {k}" for k in KINDS) +
+              f"; no room for {sum(full.values())}" + "".join(f", {n} in {file}" for file, n in full.items()))
         return 1 if unused else 0
     if args.only:
         picked = iter([(sites[n - 1], sorted(having[sites[n - 1].file])[0]) for n in args.only])
@@ -584,7 +594,7 @@ def main():
                     what, how, why, took = f.result()
                     reason = known_faults.get((s.file, *line_of(s)))
                     cost += took
-                    if what == "did not compile" and not args.only:
+                    if what in ("did not compile", "not tried") and not args.only:
                         wanted += 1 # another one in its place
                     if reason and what == "NOT FOUND":
                         what, why = "with a reason", reason
@@ -602,7 +612,8 @@ def main():
         by[what] += n
     plain = total["found", "plain"]
     print(f"{by['found']} found ({plain} by plain verify, {by['found'] - plain} with options, configs or presets), "
-          f"{by['with a reason']} with a reason, {by['NOT FOUND']} not found; {by['did not compile']} did not compile; "
+          f"{by['with a reason']} with a reason, {by['NOT FOUND']} not found; {by['did not compile']} did not compile, "
+          f"{by['not tried']} not tried; "
           f"{time.monotonic() - began:.0f} s, {cost / max(1, sum(by.values())):.0f} s a fault")
     return 1 if by["found"] + by["with a reason"] < args.n - 1 or unused else 0
 
