@@ -51,6 +51,9 @@ type Family struct {
 	// the next number of columns. A search tries such a config, and a tuned entry may have it. A
 	// map, which answers for problems that nobody measured, may not. nil says it of none.
 	Fragile func(c Config) bool
+	// ByPlace says that a row's bits depend on its number: rows are no whole vectors, so each starts its sums
+	// elsewhere in one. A request then has other bits beside others. nil says it of none.
+	ByPlace func(p Problem, c Config, d DeviceInfo) bool
 	Plan    func(p Problem, c Config, d DeviceInfo) Plan
 	// Host holds the host stage of each entry that Plan launches.
 	Host map[string]HostStage
@@ -72,6 +75,11 @@ const (
 
 func (d Determinism) String() string {
 	return [...]string{"bitwise per config", "bitwise", "not bitwise"}[d]
+}
+
+// KeepsRows says whether a config gives a row the same bits wherever it stands, as far as the family knows.
+func (f *Family) KeepsRows(p Problem, c Config, d DeviceInfo) bool {
+	return f.ByPlace == nil || !f.ByPlace(p, c, d)
 }
 
 // Writes says whether the family writes the output of that name.

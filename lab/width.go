@@ -80,12 +80,13 @@ func (l *Lab) widthTasks(s *SweepTask, records *record.File) (tasks []sweep.Task
 	return tasks
 }
 
-// widthVariants chooses the best of each problem in turn, of those that all problems take.
+// widthVariants chooses the best of each problem in turn, of those that all problems take and that keep
+// a row's bits.
 func (l *Lab) widthVariants(ranked [][]record.Outcome, tasks []*sweep.Task, info kernels.DeviceInfo) (vs []kernels.Variant) {
 	taken := func(v kernels.Variant) bool {
 		return !slices.ContainsFunc(tasks, func(t *sweep.Task) bool {
-			_, _, _, err := l.Registry.Resolve(t.Problem, v, info)
-			return err != nil
+			f, _, _, err := l.Registry.Resolve(t.Problem, v, info)
+			return err != nil || !f.KeepsRows(t.Problem, v.Config, info)
 		})
 	}
 	for place, more := 0, true; more; place++ {
@@ -106,6 +107,14 @@ func (l *Lab) widthVariants(ranked [][]record.Outcome, tasks []*sweep.Task, info
 // keepsRows says whether a variant gives rows of problems the same bits in fewer rows, as verify finds out. It
 // is taken at its family's word where nothing runs.
 func (l *Lab) keepsRows(s *SweepTask, ps []kernels.Problem, v kernels.Variant) bool {
+	byPlace := func(p kernels.Problem) bool {
+		f, err := l.Registry.Lookup(v.Family)
+		return err == nil && !f.KeepsRows(p, v.Config, s.info())
+	}
+	if slices.ContainsFunc(ps, byPlace) {
+		l.Notef("%s is left out on rows of %d columns: a row's bits depend on its number there", v, ps[0].N)
+		return false
+	}
 	if _, replayed := s.Devices[0].(*replay.Device); replayed {
 		return true
 	}

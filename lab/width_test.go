@@ -37,8 +37,14 @@ func widthMachine() *devicetest.Fake {
 // sweepWidth sweeps two numbers of rows of a width, batch-invariant, and returns what people see and the table.
 func sweepWidth(t *testing.T, dev kernels.Device, out, strategy string) (string, *tune.TunedTable) {
 	t.Helper()
+	return sweepWidthBy(t, families.New(), dev, out, strategy)
+}
+
+// sweepWidthBy is sweepWidth with the families of a registry.
+func sweepWidthBy(t *testing.T, reg *kernels.Registry, dev kernels.Device, out, strategy string) (string, *tune.TunedTable) {
+	t.Helper()
 	var said strings.Builder
-	l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
+	l := New(t.Context(), console.New(t.Context(), nil, &said), reg, func() {})
 	s := &SweepTask{Config: &OpenOptions{}, Devices: []kernels.Device{dev}, Out: out, BatchInvariant: true}
 	for _, text := range []string{"rmsnorm/fwd/8x512/bf16", "rmsnorm/fwd/512x512/bf16"} {
 		s.Problems = append(s.Problems, devicetest.Problem(t, text))
@@ -96,4 +102,20 @@ func TestConfigWhoseRowsChangeIsNotPickedForAWidth(t *testing.T) {
 		table.Entries[0].Variant() == table.Entries[1].Variant(), "%v", table.Entries)
 	assert.That(t, strings.Contains(said, "is left out on rmsnorm/fwd/512x512/bf16: row 0 of rstd has other bits in 7 rows than in 512"),
 		"%s", said)
+}
+
+// A config whose bits depend on a row's number is not picked for a width, by its family's word: a replay runs nothing.
+func TestConfigByPlaceIsNotPickedForAWidth(t *testing.T) {
+	reg := families.New()
+	f, err := reg.Lookup("rms_fwd/smem_pipe")
+	assert.NoError(t, err)
+	f.ByPlace = func(p kernels.Problem, _ kernels.Config, _ kernels.DeviceInfo) bool { return p.N == 512 }
+	dev := widthMachine()
+	dev.Registry = reg
+	for _, strategy := range []string{search.Grid, search.Auto} {
+		said, table := sweepWidthBy(t, reg, dev, t.TempDir(), strategy)
+		assert.That(t, len(table.Entries) == 2 && table.Entries[0].Family != "rms_fwd/smem_pipe", "%s: %v", strategy, table.Entries)
+		assert.That(t, strategy == search.Auto ||
+			strings.Contains(said, "is left out on rows of 512 columns: a row's bits depend on its number there"), "%s", said)
+	}
 }

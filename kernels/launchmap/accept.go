@@ -36,6 +36,9 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 				if f.Serves(p) != nil || f.Refuse(p, v.Config, d) != nil {
 					return false
 				}
+				if b.BatchInvariant && !f.KeepsRows(p, v.Config, d) {
+					return false
+				}
 			}
 		}
 	}

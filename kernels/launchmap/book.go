@@ -205,9 +205,12 @@ func (b *Book) cell(s *sheet, line, cell int) *cachedAnswer {
 	if k := at.Load(); k != nil {
 		return k
 	}
-	box := s.Box(line, cell, b.Device.SMs)
-	accepted := func(v kernels.Variant) bool { return box.Accepts(b.analytic, b.Device, v) }
 	k := &cachedAnswer{Answer: Answer{Match: MatchCell, Raster: &s.Raster, Line: line, Cell: cell}}
+	box := s.Box(line, cell, b.Device.SMs)
+	if box.BatchInvariant { // one answer for the whole line, also where its own is refused
+		cell, box.MLo, box.MHi = 0, 1, MaxM
+	}
+	accepted := func(v kernels.Variant) bool { return box.Accepts(b.analytic, b.Device, v) }
 	own, ok := s.Pick(line, cell)
 	if ok {
 		k.Variant, ok = s.NearestConfig(line, cell, 13, accepted)

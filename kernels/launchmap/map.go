@@ -105,6 +105,8 @@ type Box struct {
 	Class              Class
 	Align              int64
 	NLo, NHi, MLo, MHi int64
+	// BatchInvariant is set where one config answers all rows of a line: rows must keep their bits in any batch.
+	BatchInvariant bool
 }
 
 // Empty says whether no shape is in the box.
@@ -163,7 +165,7 @@ func (r *Raster) Pick(line, cell int) (v kernels.Variant, ok bool) {
 // Box computes the shapes of a cell on a device with so many SMs. It is empty where no problem of maps
 // is in it: beyond MaxElems, or between bounds that are in another order on another device.
 func (r *Raster) Box(line, cell, sms int) Box {
-	b := Box{r.Class, r.Align, r.Lines[line].From, MaxN, 1, min(r.Rows[cell].Last(sms), MaxM)}
+	b := Box{r.Class, r.Align, r.Lines[line].From, MaxN, 1, min(r.Rows[cell].Last(sms), MaxM), r.BatchInvariant > 0}
 	if line+1 < len(r.Lines) {
 		b.NHi = r.Lines[line+1].From - 1
 	}

@@ -168,7 +168,7 @@ func TestFamilyOfWideRowsWithoutABiasIsAcceptedThere(t *testing.T) {
 	c, err := ParseClass("rmsnorm/fwd/2-byte")
 	assert.NoError(t, err)
 	for lo, want := range map[int64]bool{1024: true, 512: false} {
-		b := Box{c, 16, lo, 2 * lo, 1, 8}
+		b := Box{c, 16, lo, 2 * lo, 1, 8, false}
 		assert.That(t, b.Accepts(reg, kernels.DeviceInfo{}, kernels.Variant{Family: "wide"}) == want, "columns from %d: not %v", lo, want)
 	}
 }

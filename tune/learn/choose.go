@@ -245,10 +245,11 @@ func (c *chooser) planTasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	return tasks
 }
 
-// family returns v's family if it accepts v for p, else nil.
+// family returns v's family if it accepts v for p, and the map may have it, else nil.
 func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
 	f, err := c.Registry.Lookup(v.Family)
-	if err != nil || f.CheckServes(p) != nil || f.Refuse(p, v.Config, c.Device) != nil {
+	if err != nil || f.CheckServes(p) != nil || f.Refuse(p, v.Config, c.Device) != nil ||
+		c.BatchInvariant && !f.KeepsRows(p, v.Config, c.Device) {
 		return nil
 	}
 	return f

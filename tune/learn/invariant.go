@@ -19,7 +19,7 @@ func (f *Filler) joinLines(cells []*openCell) (joined []*openCell) {
 		lines[s.line] = append(lines[s.line], s)
 	}
 	for _, s := range joined {
-		s.parts = lines[s.line]
+		s.parts, s.box.BatchInvariant = lines[s.line], true
 		for _, part := range s.parts {
 			s.box.MLo, s.box.MHi = min(s.box.MLo, part.box.MLo), max(s.box.MHi, part.box.MHi)
 		}

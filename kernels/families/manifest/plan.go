@@ -45,7 +45,7 @@ func newFamily(d *design, c code) *kernels.Family {
 		Knobs: slices.Clone(d.knobs), Files: c.files, Unwritten: d.unsavedStatistics,
 		Bits: map[string]kernels.Determinism{"bitwise": kernels.Bitwise,
 			"none": kernels.NotBitwise}[d.Bits],
-		Host: c.own, Serves: p.serves, Base: p.baseOf, Refuse: p.refuse, Plan: p.plan,
+		Host: c.own, Serves: p.serves, Base: p.baseOf, Refuse: p.refuse, Plan: p.plan, ByPlace: p.isByPlace,
 	}
 	if d.Fragile != nil {
 		f.Fragile = p.isFragile
@@ -113,6 +113,23 @@ func (d *planner) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceIn
 
 func (d *planner) isFragile(c kernels.Config) bool   { return d.holdsFor(d.Fragile, c) }
 func (d *planner) isUnordered(c kernels.Config) bool { return d.holdsFor(d.Unordered, c) }
+
+// isByPlace says whether rows start at different places of their vectors: a launch has common.cuh's RAGGED, or the
+// manifest allows vectors that no row is made of.
+func (d *planner) isByPlace(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) bool {
+	if dev.Kind == kernels.KindCPU { // host stages take one element after the other
+		return false
+	}
+	x := d.envOf(p, c, dev)
+	defer d.envs.Put(x)
+	if !common.WholeVectors(p, x.vectorBytes()) {
+		return true
+	}
+	plan := d.planEnv(x, c)
+	return slices.ContainsFunc(plan.Launches, func(l kernels.Launch) bool {
+		return slices.Contains(l.Defines, kernels.Define{Name: "RAGGED", Value: 1})
+	})
+}
 
 // holdsFor evaluates a condition over the knobs alone.
 func (d *planner) holdsFor(e *expression, c kernels.Config) bool {
