@@ -40,22 +40,24 @@ type exportFile struct {
 			Options []string
 		}
 	}
-	Rasters []struct {
-		Op, Pass      string
-		ElementBytes  int64 `json:"element_bytes"`
-		Options       []string
-		RowAlignBytes int64 `json:"row_align_bytes"`
-		Bands         []struct {
-			NFrom  int64   `json:"n_from"`
-			MFrom  []int64 `json:"m_from"`
-			Config []*int
-		}
+	Rasters, Others []exportRaster
+}
+
+type exportRaster struct {
+	Op, Pass      string
+	ElementBytes  int64 `json:"element_bytes"`
+	Options       []string
+	RowAlignBytes int64 `json:"row_align_bytes"`
+	Bands         []struct {
+		NFrom  int64   `json:"n_from"`
+		MFrom  []int64 `json:"m_from"`
+		Config []*int
 	}
 }
 
 // answer looks a question up as the schema's description says.
 func (f *exportFile) answer(op, pass string, m, n int64, dtype kernels.DType, sum int) string {
-	family, line := f.lookUp(op, pass, m, n, dtype.Size(), sum)
+	family, line := f.lookUp(f.Rasters, op, pass, m, n, dtype.Size(), sum)
 	asked := f.options(sum, m, n, true)
 	for _, l := range f.Limits {
 		if b := f.Bounds; m < 1 || m > b.MMax || n < b.NMin || n > b.NMax || m*n > b.ElementsMax || !l.Alone && l.Family != family {
@@ -68,8 +70,11 @@ func (f *exportFile) answer(op, pass string, m, n int64, dtype kernels.DType, su
 				served = served || form.Type == dtype.String() && slices.Equal(form.Options, asked)
 			}
 		}
-		if !served {
+		switch {
+		case !served && l.Alone:
 			return "refused"
+		case !served:
+			_, line = f.lookUp(f.Others, op, pass, m, n, dtype.Size(), sum)
 		}
 	}
 	return line
@@ -89,8 +94,8 @@ func (f *exportFile) options(sum int, m, n int64, alike bool) []string {
 	return names
 }
 
-// lookUp finds the family and the line of an answer.
-func (f *exportFile) lookUp(op, pass string, m, n, bytes int64, sum int) (family, line string) {
+// lookUp finds the family and the line of an answer in some rasters.
+func (f *exportFile) lookUp(rasters []exportRaster, op, pass string, m, n, bytes int64, sum int) (family, line string) {
 	if b := f.Bounds; m < 1 || m > b.MMax || n < b.NMin || n > b.NMax || m*n > b.ElementsMax {
 		return "", ""
 	}
@@ -99,7 +104,7 @@ func (f *exportFile) lookUp(op, pass string, m, n, bytes int64, sum int) (family
 	for n*bytes%align > 0 {
 		align /= 2
 	}
-	for _, r := range f.Rasters {
+	for _, r := range rasters {
 		if r.Op != op || r.Pass != pass || r.ElementBytes != bytes || r.RowAlignBytes != align || !slices.Equal(r.Options, names) {
 			continue
 		}

@@ -1,9 +1,12 @@
 package families_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"normbench/internal/assert"
@@ -15,7 +18,8 @@ import (
 )
 
 // A map with a user's family is exported as those with ours are: as a chain and as tables. What the family
-// does not serve is refused, in the map of that family alone also where there is no answer.
+// does not serve another one answers, as explain says. It is refused in the map of that family alone, also where there
+// is no answer.
 func TestMapWithAUsersFamilyIsExported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles programs")
@@ -55,13 +59,13 @@ func TestMapWithAUsersFamilyIsExported(t *testing.T) {
 			book := families.Book(reg, launchmap.Ladder([]*launchmap.Map{m}, &d), d)
 			for _, columns := range [][]int64{nil, {1024, 2048, 4096}} {
 				ask := askUsers(t, reg, book, x.Class)
-				users, refused := 0, 0
+				users, unserved := 0, 0
 				for _, q := range ask {
 					users += int(kernels.Flag(q.answer.Family == test.family && !q.refused))
-					refused += int(kernels.Flag(q.refused))
+					unserved += int(kernels.Flag(q.refused || q.other && q.answer.Family != "" && q.answer.Family != test.family))
 				}
-				assert.Must(t, min(users, refused) > len(ask)/50, "of %d answers %d are of the family, %d refused",
-					len(ask), users, refused)
+				assert.Must(t, min(users, unserved) > len(ask)/50, "of %d answers %d are of the family, %d are what it does not serve",
+					len(ask), users, unserved)
 				for _, format := range launchmap.Formats {
 					text, err := book.Export([]launchmap.Class{x.Class}, columns, format)
 					assert.NoError(t, err)
@@ -77,7 +81,7 @@ func TestMapWithAUsersFamilyIsExported(t *testing.T) {
 }
 
 // askUsers draws problems of all types and some options, with a book's answers for its one class. A problem
-// is refused which the family of its answer, or the book's one family, serves with no type of weight.
+// is refused which the book's one family serves with no type of weight.
 func askUsers(t *testing.T, reg *kernels.Registry, book *launchmap.Book, class launchmap.Class) (ask []question) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for len(ask) < draws(20000) {
@@ -98,19 +102,48 @@ func askUsers(t *testing.T, reg *kernels.Registry, book *launchmap.Book, class l
 		family := reg.BaseOf
 		if launchmap.ClassOf(p) == class {
 			q.answer = book.Answer(class.Problem(p.M, p.N)).Variant
-			family = q.answer.Family
 		}
-		if family != "" {
-			f, err := reg.Lookup(family)
+		if own := cmp.Or(family, q.answer.Family); own != "" {
+			f, err := reg.Lookup(own)
 			assert.NoError(t, err)
-			if q.refused = !slices.ContainsFunc(kernels.DTypes(), func(w kernels.DType) bool {
+			served := slices.ContainsFunc(kernels.DTypes(), func(w kernels.DType) bool {
 				p.Weight = w
 				return p.Validate() == nil && f.Serves(p) == nil
-			}); q.refused {
-				q.answer.Family = family
+			})
+			switch {
+			case served:
+			case family != "":
+				q.refused, q.answer.Family = true, family
+			default: // another family answers, as explain says
+				p.Weight = p.DType
+				q.answer, q.other = book.Answer(p).Variant, true
 			}
 		}
 		ask = append(ask, q)
 	}
 	return ask
+}
+
+// An export says which types of a weight a kernel does not take, as its function is not asked for them.
+func TestExportNamesWeightsThatAreNotTaken(t *testing.T) {
+	reg := *families.NewRegistry()
+	f, err := reg.Lookup("rms_fwd/cta_reg")
+	assert.NoError(t, err)
+	own := *f
+	own.Name = "own"
+	own.Serves = func(p kernels.Problem) error {
+		if p.Weight != p.DType {
+			return errors.New("the weight is of x's type")
+		}
+		return f.Serves(p)
+	}
+	reg.Families = append(slices.Clone(reg.Families), &own)
+	d := devicetest.H200()
+	p := devicetest.Problem(t, "rmsnorm/fwd/8x4096/bf16")
+	x := launchmap.Blank(launchmap.ClassOf(p), 16, d.SMs)
+	line, cell := x.At(p.M, p.N, d.SMs)
+	x.Set(line, cell, kernels.Variant{Family: "own", Config: f.Base(p, d)}, launchmap.Measured)
+	m := &launchmap.Map{Device: d, Rasters: []launchmap.Raster{*x}}
+	text, err := families.Book(&reg, launchmap.Ladder([]*launchmap.Map{m}, &d), d).Export([]launchmap.Class{x.Class}, []int64{4096}, "python")
+	assert.That(t, err == nil && strings.Contains(string(text), "# own with x of bf16 takes a weight of bf16, not of fp16 or fp32.\n"), "%v: %s", err, text)
 }

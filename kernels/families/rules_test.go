@@ -251,6 +251,7 @@ type question struct {
 	text    string
 	answer  kernels.Variant
 	refused bool // as nothing that there is
+	other   bool // what the family of the rows does not serve
 }
 
 // typeNames are those that exported code takes for a type.

@@ -45,6 +45,27 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 	return true
 }
 
+// isServed says whether a variant's family serves all types and options of the box's class, with every type of weight.
+func (b Box) isServed(reg *kernels.Registry, v kernels.Variant) bool {
+	f, err := findFamily(reg, v)
+	if err != nil {
+		return false
+	}
+	for _, n := range middleAndEnds(b.sampleColumns()) {
+		for _, m := range middleAndEnds(b.sampleRows(n)) {
+			for _, form := range b.Class.forms() {
+				for _, w := range kernels.DTypes() {
+					p := form.problem(b.Class, m, n)
+					if p.Weight = w; p.Validate() == nil && ClassOf(p) == b.Class && f.Serves(p) != nil {
+						return false
+					}
+				}
+			}
+		}
+	}
+	return true
+}
+
 // servedAmong lists the problems that a family serves at the most of some columns and their most rows: a user's
 // kernel may serve no bias, or wide rows alone. There are none if it does not serve the first, which map learn
 // measures.

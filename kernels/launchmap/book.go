@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"normbench/internal/hint"
@@ -148,6 +149,7 @@ type sheet struct {
 type cachedAnswer struct {
 	Answer
 	family *kernels.Family
+	other  func() kernels.Variant // answers for problems of the cell that the family does not serve
 }
 
 // NewBook makes the book of a rung for a device. The defaults and bases of analytic must know no map.
@@ -180,8 +182,11 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 	line, cell := s.At(p.M, p.N, b.Device.SMs)
 	known := b.cell(s, line, cell)
 	a := known.Answer
-	if known.family == nil || known.family.Serves(p) != nil {
+	switch {
+	case known.family == nil || b.analytic.BaseOf != "" && known.family.Serves(p) != nil:
 		a.Variant = b.base(p)
+	case known.family.Serves(p) != nil:
+		a.Match, a.Variant = MatchBase, known.other()
 	}
 	return a
 }
@@ -227,6 +232,9 @@ func (b *Book) cell(s *sheet, line, cell int) *cachedAnswer {
 	if ok {
 		k.Variant.Config = withZeroKnobs(k.family, k.Variant.Config)
 	}
+	k.other = sync.OnceValue(func() kernels.Variant {
+		return b.firstAccepted(box, func(v kernels.Variant) bool { return accepted(v) && box.isServed(b.analytic, v) })
+	})
 	at.Store(k)
 	return k
 }

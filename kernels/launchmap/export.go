@@ -46,11 +46,12 @@ func (a *Answer) evidenceWord() string {
 func (b *Book) Ranges(c Class, n int64) []RowRange {
 	s := b.sheets[newSheetKey(c, AlignOf(n, c.Bytes))]
 	line, _ := s.At(1, n, b.Device.SMs)
-	return b.ranges(s, line, n, n)
+	return b.ranges(s, line, n, n, false)
 }
 
-// ranges lists the answers of a sheet's line for the columns from nLo to nHi.
-func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []RowRange) {
+// ranges lists the answers of a sheet's line for the columns from nLo to nHi, or those for what their families do not
+// serve.
+func (b *Book) ranges(s *sheet, line int, nLo, nHi int64, unserved bool) (list []RowRange) {
 	for cell := range s.Rows {
 		box := s.Box(line, cell, b.Device.SMs)
 		box.NLo, box.NHi = nLo, nHi
@@ -59,7 +60,11 @@ func (b *Book) ranges(s *sheet, line int, nLo, nHi int64) (list []RowRange) {
 			return nil // no problem has such columns: whatever answers
 		}
 		if len(box.sampleRows(ns[0])) > 0 {
-			a := b.cell(s, line, cell).Answer
+			known := b.cell(s, line, cell)
+			a := known.Answer
+			if unserved {
+				a.Match, a.Variant = MatchBase, known.other()
+			}
 			k, on := len(list)-1, a.evidenceWord()
 			switch {
 			case k < 0:

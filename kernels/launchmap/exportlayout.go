@@ -34,11 +34,13 @@ type layout struct {
 	Configs  []*exportConfig // the most frequent first
 	Kinds    []*exportKind
 	Limits   []*exportLimit
+	weights  []string     // in words: which types of one are not served
 	Alone    *exportLimit // of the one family that the export is of, or nil
 	Chain    bool         // kinds have Tests, not Rasters
 
 	MaxM, MinN, MaxN, MaxElems    int64
 	FP8T, Uneven, AlikeBits, Bits int // bits of options
+	Other                         int // bit of the kinds that answer for what a kind's families do not serve
 }
 
 // An exportType is an element type of x with the names that the exported function takes for it, normbench's
@@ -106,16 +108,32 @@ func (c *exportConfig) all() []exportSetting { return slices.Concat(c.Family.Sha
 // An exportKind is a class with its answers.
 type exportKind struct {
 	Class
+	Other     int // the layout's, where the answers are for what the class's own do not serve
 	Field, Go string
 	Rasters   []exportRaster // the widest alignment first; those with answers
 	Tests     []exportTest
 }
 
 // KindStep returns a number above every sum of options, by which classes' numbers are made unique.
-func (x *layout) KindStep() int { return 2 * x.Uneven }
+func (x *layout) KindStep() int { return 2 * x.Other }
+
+// limitedClasses lists those in which a family with limits answers, if the export is of several families.
+func (x *layout) limitedClasses(classes []Class, strips [][]strip) (list []Class) {
+	limited := func(r RowRange) bool {
+		return slices.ContainsFunc(x.Limits, func(l *exportLimit) bool { return l.Name == r.Variant.Family })
+	}
+	for i, c := range classes {
+		if x.Alone == nil && slices.ContainsFunc(strips[4*i:4*i+4], func(list []strip) bool {
+			return slices.ContainsFunc(list, func(s strip) bool { return slices.ContainsFunc(s.ranges, limited) })
+		}) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
 
 // Bits returns the sum of the bits of the class's options.
-func (k *exportKind) Bits() int { return int(k.With) }
+func (k *exportKind) Bits() int { return int(k.With) | k.Other }
 
 // An exportRaster has the answers of a class at one alignment.
 type exportRaster struct {
@@ -169,20 +187,21 @@ type strip struct {
 	ranges []RowRange
 }
 
-// strips lists the answers of a class at an alignment. Where only some columns are asked for, empty
+// strips lists the answers of a class at an alignment, or those for what their families do not serve. Where only some columns are asked for, empty
 // strips are between them.
-func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
+func (b *Book) strips(c Class, align int64, columns []int64, unserved bool) (list []strip) {
 	s := b.sheets[newSheetKey(c, align)]
 	for line := range s.Lines {
 		if box := s.Box(line, 0, b.Device.SMs); len(columns) == 0 {
-			if ranges := b.ranges(s, line, box.NLo, box.NHi); len(ranges) > 0 {
+			if ranges := b.ranges(s, line, box.NLo, box.NHi, unserved); len(ranges) > 0 {
 				list = append(list, strip{from: box.NLo, ranges: ranges})
 			}
 		}
 	}
 	for _, n := range columns {
 		if AlignOf(n, c.Bytes) == align {
-			list = append(list, strip{from: n, ranges: b.Ranges(c, n)}, strip{from: n + 1})
+			line, _ := s.At(1, n, b.Device.SMs)
+			list = append(list, strip{from: n, ranges: b.ranges(s, line, n, n, unserved)}, strip{from: n + 1})
 		}
 	}
 	return list
@@ -191,14 +210,18 @@ func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
 // layOut makes the layout of an export: a chain of ifs where code is asked for and the columns are few,
 // else rasters.
 func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
-	strips := make([][]strip, 4*len(classes)) // class by class, of each by alignment
-	var wait sync.WaitGroup
-	for i, c := range classes {
-		for j, align := range Aligns(c.Bytes) {
-			wait.Go(func() { strips[4*i+j] = b.strips(c, align, columns) })
+	stripsOf := func(classes []Class, unserved bool) [][]strip {
+		strips := make([][]strip, 4*len(classes)) // class by class, of each by alignment
+		var wait sync.WaitGroup
+		for i, c := range classes {
+			for j, align := range Aligns(c.Bytes) {
+				wait.Go(func() { strips[4*i+j] = b.strips(c, align, columns, unserved) })
+			}
 		}
+		wait.Wait()
+		return strips
 	}
-	wait.Wait()
+	strips := stripsOf(classes, false)
 	last, ranges := len(options)-1, 0
 	for _, list := range strips {
 		for _, s := range list {
@@ -206,7 +229,7 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 		}
 	}
 	x := &layout{Ops: kernels.Ops(), Chain: code && len(columns) > 0 && len(columns) <= maxChain && ranges <= maxRanges,
-		MaxM: MaxM, MinN: MinN, MaxN: MaxN, MaxElems: MaxElems, Uneven: 1 << last, Bits: 1<<last - 1,
+		MaxM: MaxM, MinN: MinN, MaxN: MaxN, MaxElems: MaxElems, Uneven: 1 << last, Other: 2 << last, Bits: 1<<last - 1,
 		AlikeBits: int(alikeBits)}
 	for _, d := range kernels.DTypes() {
 		x.Types = append(x.Types, exportType{d.Size(), append([]string{d.String()}, typeNames[d]...)})
@@ -221,6 +244,9 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 			x.FP8T = 1 << i
 		}
 	}
+	x.addLimits(b, classes, strips)
+	others := x.limitedClasses(classes, strips)
+	strips, kinds := append(strips, stripsOf(others, true)...), slices.Concat(classes, others)
 	uses, families := map[kernels.Variant]int{}, map[string]bool{}
 	for _, list := range strips {
 		for _, s := range list {
@@ -233,14 +259,19 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 		}
 	}
 	x.About = b.about(families)
+	for _, line := range x.weights {
+		x.About = append(x.About, foldText(kernels.MakePrintable(line, maxAbout), aboutWidth)...)
+	}
 	if x.Chain {
 		x.About = append(x.About, foldText("Comments say what a config rests on: measured there, neighbours, borrowed from "+
 			"another class or device, by hand, or the analytic base.", aboutWidth)...)
 	}
-	x.addLimits(b, classes, strips)
 	configs := x.addConfigs(uses)
-	for i, c := range classes {
+	for i, c := range kinds {
 		kind := &exportKind{Class: c}
+		if i >= len(classes) {
+			kind.Other = x.Other
+		}
 		for j, align := range Aligns(c.Bytes) {
 			var bands []exportBand
 			for _, s := range strips[4*i+j] {
@@ -262,7 +293,8 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 	}
 	names := namesIn{}
 	for _, k := range x.Kinds {
-		k.Field = names.unique(strings.NewReplacer("/", "_", "+", "_", "-", "_").Replace(k.Class.String()))
+		k.Field = names.unique(strings.NewReplacer("/", "_", "+", "_", "-", "_").Replace(k.Class.String()) +
+			map[bool]string{true: "_other"}[k.Other != 0])
 		k.Go = lowerFirst(camel(k.Field))
 	}
 	return x
@@ -365,7 +397,7 @@ var reserved = strings.Fields("family launch " +
 	"chan defer fallthrough func go interface map package range select type var")
 
 // codeNames lists names of the exported code's own that a family's name could be.
-var codeNames = strings.Fields("bf16 bytes_of check_served configs find form fp16 fp32 kind kinds look_up pick raster rasters served " +
+var codeNames = strings.Fields("bf16 bytes_of configs find form fp16 fp32 is_served kind kinds look_up pick raster rasters served " +
 	"span types up_to")
 
 // unique takes a name, with a _ behind it where it is reserved or taken.
@@ -399,7 +431,7 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 		failed = cmp.Or(failed, err)
 		return string(data)
 	}
-	var configs, limits, rasters, opts []string
+	var configs, limits, rasters, others, opts []string
 	for _, c := range x.Configs {
 		knobs := map[string]int{}
 		for _, s := range c.all() {
@@ -437,7 +469,11 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 					Config []any   `json:"config"`
 				}{b.From, starts, numbers}))
 			}
-			rasters = append(rasters, fmt.Sprintf(`{"op": %q, "pass": %q, "element_bytes": %d, "options": %s, `+
+			to := &rasters
+			if k.Other != 0 {
+				to = &others
+			}
+			*to = append(*to, fmt.Sprintf(`{"op": %q, "pass": %q, "element_bytes": %d, "options": %s, `+
 				`"row_align_bytes": %d, "bands": [`+"\n      %s\n    ]}", k.Op, k.Pass, k.Bytes, compact(names),
 				r.Align, strings.Join(bands, ",\n      ")))
 		}
@@ -476,7 +512,7 @@ func (x *layout) json(d kernels.DeviceInfo) ([]byte, error) {
 		{"device", compact(object{"id": d.ID, "name": d.Name, "arch": d.Arch, "sms": d.SMs})},
 		{"bounds", compact(object{"m_max": x.MaxM, "n_min": x.MinN, "n_max": x.MaxN, "elements_max": x.MaxElems})},
 		{"element_bytes", compact(types)}, {"options", list(opts)}, {"configs", list(configs)},
-		{"limits", list(limits)}, {"rasters", list(rasters)}} {
+		{"limits", list(limits)}, {"rasters", list(rasters)}, {"others", list(others)}} {
 		fmt.Fprintf(&text, "%s\n  %q: %s", []string{"{", ","}[min(i, 1)], field[0], field[1])
 	}
 	text.WriteString("\n}\n")

@@ -99,7 +99,9 @@ const maxSizes = 16
 
 // limits lists the families that do not serve all forms of a class for which they answer. The one family
 // of a book is always among them, with all classes of its op and pass.
-func (b *Book) limits(classes []Class, strips [][]strip) (list []*exportLimit) {
+//
+// weights says in words which families take some types of a weight only: pick is not asked for that.
+func (b *Book) limits(classes []Class, strips [][]strip) (list []*exportLimit, weights []string) {
 	answers := map[string]map[Class][]size{} // where a family answers
 	for i, c := range classes {
 		for j, align := range Aligns(c.Bytes) {
@@ -122,6 +124,7 @@ func (b *Book) limits(classes []Class, strips [][]strip) (list []*exportLimit) {
 		if answers[family.Name] == nil && !alone {
 			continue
 		}
+		weights = append(weights, weightLimits(family, answers[family.Name])...)
 		limit, limited := &exportLimit{Family: family}, alone
 		for _, c := range Classes() {
 			if c.Op != family.Op || c.Pass != family.Pass {
@@ -147,7 +150,39 @@ func (b *Book) limits(classes []Class, strips [][]strip) (list []*exportLimit) {
 			list = append(list, limit)
 		}
 	}
-	return list
+	return list, weights
+}
+
+// weightLimits says with which types of x a family takes some types of a weight only, where it answers.
+func weightLimits(family *kernels.Family, answers map[Class][]size) (lines []string) {
+	for _, x := range kernels.DTypes() {
+		var takes, refuses []string
+		for _, w := range kernels.DTypes() {
+			known, served := false, true
+			for c, sizes := range answers {
+				for _, at := range thin(sizes, maxSizes) {
+					p := c.Problem(at.m, at.n)
+					if p.DType, p.Weight = x, w; x.Size() == c.Bytes && p.Validate() == nil {
+						p.Weight = x
+						own := family.Serves(p) == nil
+						p.Weight = w
+						known, served = known || own, served && (!own || family.Serves(p) == nil)
+					}
+				}
+			}
+			switch {
+			case known && served:
+				takes = append(takes, w.String())
+			case known:
+				refuses = append(refuses, w.String())
+			}
+		}
+		if len(refuses) > 0 {
+			lines = append(lines, fmt.Sprintf("%s with x of %s takes a weight of %s, not of %s.", family.Name, x,
+				strings.Join(takes, " or "), strings.Join(refuses, " or ")))
+		}
+	}
+	return lines
 }
 
 // thin leaves at most so many items of a list, evenly.
@@ -194,7 +229,9 @@ func (l *exportLimit) words(opts []exportOption, label func(exportOption) string
 // addLimits adds to the layout the families that do not serve all, see limits.
 func (x *layout) addLimits(b *Book, classes []Class, strips [][]strip) {
 	label := func(o exportOption) string { return o.Label }
-	for _, l := range b.limits(classes, strips) {
+	limits, weights := b.limits(classes, strips)
+	x.weights = weights
+	for _, l := range limits {
 		l.Words, l.GoWords = l.words(x.Options, label), l.words(x.Options, exportOption.Go)
 		x.Limits = append(x.Limits, l)
 		if l.Name == b.analytic.BaseOf {
