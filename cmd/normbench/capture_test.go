@@ -50,7 +50,10 @@ func stepOf(t *testing.T, rows int) map[kernels.Problem]float64 {
 		calls[devicetest.Problem(t, strings.Replace(norm, "PASS", "bwd", 1))] = 4
 	}
 	for _, pass := range []string{"fwd", "bwd"} {
-		calls[devicetest.Problem(t, fmt.Sprintf("layernorm/%s/%dx64/fp32", pass, rows))] = 1
+		for _, norm := range []string{"layernorm/%s/%dx64/fp32", "rmsnormgated/%s/%dx64/fp32", "rmsnormgated/%s/%dx64/fp32+sigmoid+gatefirst"} {
+			calls[devicetest.Problem(t, fmt.Sprintf(norm, pass, rows))] = 1
+		}
+		calls[devicetest.Problem(t, fmt.Sprintf("rmsnorm/%s/%dx64/fp32", pass, rows))]++
 	}
 	return calls
 }
@@ -64,10 +67,35 @@ func TestCaptureHasEveryNormOfATraining(t *testing.T) {
 	f, said := captured(t, 0, nil, python, trainer, "3")
 	assert.Same(t, f.Names(), []string{"step"})
 	assert.Same(t, f.Step("step").Counts(), stepOf(t, 48))
-	for _, text := range []string{"loss ", "14 problems, 204 calls in 3 steps",
-		"not mapped: GatedNorm, 3 calls: its output is no RMSNorm", "not mapped: GroupNorm, 3 calls: "} {
+	for _, text := range []string{"loss ", "18 problems, 222 calls in 3 steps",
+		"not mapped: TanhNorm, 3 calls: its output is no RMSNorm", "not mapped: GroupNorm, 3 calls: "} {
 		assert.That(t, strings.Contains(said, text), "%q is not said:\n%s", text, said)
 	}
+}
+
+// Gated norms of public models are known by what they do: which gate, and whether it is first. One that normalizes
+// groups of columns is no problem of ours.
+func TestCaptureKnowsGatedNormsOfModels(t *testing.T) {
+	python := torchOf(t)
+	f, said := captured(t, 0, nil, python, "-c", `
+import torch
+from transformers.models.kimi_linear.modeling_kimi_linear import KimiLinearRMSNormGated
+from transformers.models.mamba2.modeling_mamba2 import MambaRMSNormGated
+from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextRMSNormGated
+torch.manual_seed(1)
+x, z = torch.randn(2, 8, 64), torch.randn(2, 8, 64)
+norms = torch.nn.ModuleList([MambaRMSNormGated(64, 64), Qwen3NextRMSNormGated(64), KimiLinearRMSNormGated(64), MambaRMSNormGated(64, 16)])
+for norm in norms:
+    norm(x, z)
+norms[0](x), norms[1](x, gate=z)
+`)
+	counts := f.Step("step").Counts()
+	for text, calls := range map[string]float64{"rmsnorm/fwd/16x64/fp32": 1, "rmsnormgated/fwd/16x64/fp32": 2,
+		"rmsnormgated/fwd/16x64/fp32+gatefirst": 1, "rmsnormgated/fwd/16x64/fp32+sigmoid": 1} {
+		assert.Equal(t, counts[devicetest.Problem(t, text)], calls, text, said)
+	}
+	assert.That(t, len(counts) == 4 && strings.Contains(said, "not mapped: MambaRMSNormGated, 1 call: it normalizes groups"),
+		"%v: %s", counts, said)
 }
 
 // After --steps the program ends, and one that fails keeps its exit code.
@@ -86,7 +114,7 @@ func TestCaptureGroupsRanksThatRunTheSame(t *testing.T) {
 	f, said := captured(t, 0, nil, run...)
 	assert.Same(t, f.Names(), []string{"step"})
 	assert.Same(t, f.Step("step").Counts(), stepOf(t, 48))
-	assert.That(t, strings.Contains(said, "ranks 0-1: 14 problems, 136 calls in 2 steps"), "%s", said)
+	assert.That(t, strings.Contains(said, "ranks 0-1: 18 problems, 148 calls in 2 steps"), "%s", said)
 	f, _ = captured(t, 0, nil, append(run, "uneven")...)
 	assert.Same(t, f.Names(), []string{"rank0", "rank1"})
 	assert.Same(t, f.Step("rank0").Counts(), stepOf(t, 48))

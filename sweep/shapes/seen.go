@@ -32,6 +32,8 @@ type hookNorm struct {
 	M, N                    int64
 	Bias, Residual          bool
 	ZeroCentered            bool    `json:"zero_centered"`
+	Sigmoid                 bool    // of a gated norm: its gate is a sigmoid, not SiLU
+	GateFirst               bool    `json:"gate_first"` // and multiplies what is normalized
 	Strides                 []int64 // none where the input is contiguous
 	Calls                   int
 }
@@ -46,7 +48,7 @@ type hookOther struct {
 // problem converts a norm that the hook saw to a problem; it fails where normbench has no such problem.
 func (n *hookNorm) problem() (p kernels.Problem, err error) {
 	p = kernels.Problem{Op: kernels.Op(n.Op), Pass: kernels.Pass(n.Pass), M: n.M, N: n.N, Bias: n.Bias,
-		Residual: n.Residual, ZeroCentered: n.ZeroCentered}
+		Residual: n.Residual, ZeroCentered: n.ZeroCentered, Sigmoid: n.Sigmoid, GateFirst: n.GateFirst}
 	if p.DType, err = kernels.ParseDType(n.DType); err != nil {
 		return p, err
 	}

@@ -34,6 +34,7 @@ class _Capture:
         self.patches = []  # (object, name, original, ours)
         self.classes = set()  # that are wrapped
         self.modules = weakref.WeakSet()  # of them
+        self.traits = weakref.WeakKeyDictionary()  # module: see class_key
         self.dtypes = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
         # False, but where Dynamo traces a forward. Without it there is no torch.compile.
         self.compiling = getattr(torch.compiler, "is_dynamo_compiling", torch.compiler.is_compiling)
@@ -164,25 +165,26 @@ class _Capture:
             self.seen.add(id(module))
             if module._modules:
                 return original(module, *args, **kwargs)
-            kind = self.kinds.get(self.class_key(module))
-            if kind == "by its functions":
-                return self.watch(original, module, args, kwargs)
             x = next((a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)), None)
             if x is None or not x.dim():
                 return original(module, *args, **kwargs)
+            other = self.second(x, args, kwargs)
+            key = self.class_key(module, other)
+            kind = self.kinds.get(key)
+            if kind == "by its functions":
+                return self.watch(original, module, args, kwargs)
             if kind is None:
-                return self.first(cls, name, original, module, x, args, kwargs)
+                return self.first(key, name, original, module, x, other, args, kwargs)
             local.inside = 1
             try:
                 out = original(module, *args, **kwargs)
             except Exception as e:
                 if self.stops(e):
-                    self.record(self.class_key(module), name, x, x.shape[-1], self.parameters(module)[0], None,
-                                self.second(x, args) is not None)
+                    self.record(key, name, x, x.shape[-1], self.parameters(module)[0], None, other is not None)
                 raise
             finally:
                 local.inside = 0
-            self.count(module, name, x, args, out)
+            self.count(key, module, name, x, other, out)
             return out
 
         self.patch(cls, "forward", forward)
@@ -205,24 +207,29 @@ class _Capture:
             return own["weight"], own.get("bias")
         return next((p for k, p in own.items() if k != "bias"), None), own.get("bias")
 
-    def class_key(self, module):
+    def class_key(self, module, other):
+        """What decides what a forward is. A class may take a gate in some calls only; its modules may differ in words
+        and truths, such as activation and norm_before_gate, and in groups."""
         weight, bias = self.parameters(module)
-        return type(module), weight is None, bias is None
+        traits = self.traits.get(module)
+        if traits is None:
+            traits = self.traits[module] = tuple(
+                (k, v) for k, v in vars(module).items()
+                if k != "training" and (isinstance(v, (str, bool)) or "group" in k and isinstance(v, int)))
+        return type(module), weight is None, bias is None, other is None, traits
 
-    def first(self, cls, name, original, module, x, args, kwargs):
+    def first(self, key, name, original, module, x, other, args, kwargs):
         """Runs a forward of a class that is not known yet, and finds out what it is."""
         local, torch = self.local, self.torch
-        key = self.class_key(module)
         sample = None
         columns = x.shape[-1]
         real = x.device.type != "meta" and type(x).__name__ != "FakeTensor" and x.is_floating_point()
         if real and x.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             real = False
-        res = self.second(x, args)
+        rows = lambda t: t.detach().reshape(-1, columns)[:4].float().clone()
         if real:
             with torch.no_grad():
-                sample = x.detach().reshape(-1, columns)[:4].float().clone()
-                summed = None if res is None else sample + res.detach().reshape(-1, columns)[:4].float()
+                sample, beside = rows(x), None if other is None else rows(other)
         called = getattr(local, "called", 0)
         out = self.watch(original, module, args, kwargs)
         if getattr(local, "called", 0) > called:
@@ -235,34 +242,36 @@ class _Capture:
             kind = "its output is not of its input's shape"
         elif real:
             with torch.no_grad():
-                kind = self.identify(module, sample, main.detach().reshape(-1, columns)[:4].float())
-                if not isinstance(kind, tuple) and summed is not None:
-                    kind = self.identify(module, summed, main.detach().reshape(-1, columns)[:4].float()) or kind
+                kind = self.identify(module, sample, rows(main))
+                if not isinstance(kind, tuple) and beside is not None:  # a residual, or a gate
+                    for found in (self.identify(module, sample + beside, rows(main)),
+                                  self.identify(module, sample, rows(main), beside)):
+                        kind = kind if isinstance(kind, tuple) else found or kind
         if kind is None and self.tries[key] >= self.TRIES:
             kind = self.by_name(name, module)
         if kind is not None:
             self.kinds[key] = kind
-        self.count(module, name, x, args, out)
+        self.count(key, module, name, x, other, out)
         return out
 
     @staticmethod
-    def second(x, args):
-        """A residual that a forward takes beside its input."""
-        others = [a for a in args[1:2] if hasattr(a, "shape") and a.shape == x.shape]
-        return others[0] if others else None
+    def second(x, args, kwargs):
+        """A residual or a gate that a forward takes beside its input."""
+        alike = [a for a in (*args[:2], *kwargs.values()) if getattr(a, "shape", None) == x.shape]
+        return alike[1] if len(alike) > 1 else None
 
-    def count(self, module, name, x, args, out):
-        residual = isinstance(out, tuple) and len(out) > 1 and self.second(x, args) is not None
+    def count(self, key, module, name, x, other, out):
+        residual = isinstance(out, tuple) and len(out) > 1 and other is not None
         main = out[0] if isinstance(out, tuple) and out else out
         if not isinstance(main, self.torch.Tensor):
             self.other(name, "its output is no tensor")
             return
         # The kind is looked up when it is written: the first calls of a class may not tell it.
-        self.record(self.class_key(module), name, x, x.shape[-1], self.parameters(module)[0], main, residual)
+        self.record(key, name, x, x.shape[-1], self.parameters(module)[0], main, residual)
 
-    def identify(self, module, x, out):
-        """What a forward does to its rows: (op, zero-centered, has weight, has bias), why it is no norm that is
-        known, or None where the rows do not tell."""
+    def identify(self, module, x, out, z=None):
+        """What a forward does to its rows, with z as their gate: (op, zero-centered, has weight, has bias, the gate
+        is a sigmoid, the gate is first), why it is no norm that is known, or None where the rows do not tell."""
         torch = self.torch
         x, out = x.double(), out.double()
         if not bool(torch.isfinite(x).all()) or not bool(torch.isfinite(out).all()):
@@ -272,33 +281,43 @@ class _Capture:
             return None
         weight, bias = self.parameters(module)
         columns = x.shape[-1]
+        if (vars(module).get("group_size") or columns) != columns:
+            return "it normalizes groups of its columns"
         flat = lambda p: None if p is None or p.numel() != columns else p.detach().reshape(-1).double()
         w, b = flat(weight), flat(bias)
         if weight is not None and w is None or bias is not None and b is None:
             return "its weight is not one number for each column"
         eps = next((float(v) for k, v in vars(module).items() if "eps" in k and isinstance(v, (int, float))), 1e-6)
-        centered = x - x.mean(-1, keepdim=True)
-        rows = {"rmsnorm": x * (x.pow(2).mean(-1, keepdim=True) + eps).rsqrt(),
-                "layernorm": centered * (centered.pow(2).mean(-1, keepdim=True) + eps).rsqrt(),
-                "l2norm": x / x.norm(dim=-1, keepdim=True).clamp_min(1e-12)}
+        ways = [(x, None, False, False)]  # what is normalized, what the result is multiplied by
+        if z is not None:
+            sigmoid = z.double().sigmoid()
+            gates = (sigmoid * z.double(), False), (sigmoid, True)
+            ways = [(x, gate, s, False) for gate, s in gates] + [(x * gate, None, s, True) for gate, s in gates]
         best, error = None, 0.02  # bf16 rounds by less than half of it
-        for op, y in rows.items():
-            factors = [(None, False, None)] if w is None else [(w, False, w), (1 + w, True, w)]
-            for factor, zero, has in factors:
-                if op == "l2norm" and has is not None:
-                    continue
-                answer = y if factor is None else y * factor
-                if b is not None and op != "l2norm":
-                    answer = answer + b
-                e = float((answer - out).norm() / size)
-                if e < error:
-                    best, error = (op, zero, has is not None, b is not None), e
+        for x, gate, *of_gate in ways:
+            centered = x - x.mean(-1, keepdim=True)
+            rows = {"rmsnorm": x * (x.pow(2).mean(-1, keepdim=True) + eps).rsqrt(),
+                    "layernorm": centered * (centered.pow(2).mean(-1, keepdim=True) + eps).rsqrt(),
+                    "l2norm": x / x.norm(dim=-1, keepdim=True).clamp_min(1e-12)}
+            for op, y in rows.items():
+                factors = [(None, False, None)] if w is None else [(w, False, w), (1 + w, True, w)]
+                for factor, zero, has in factors:
+                    if op == "l2norm" and (has is not None or z is not None):
+                        continue
+                    answer = y if factor is None else y * factor
+                    if b is not None and op != "l2norm":
+                        answer = answer + b
+                    if gate is not None:
+                        answer = answer * gate
+                    e = float((answer - out).norm() / size)
+                    if e < error:
+                        best, error = (op + "gated" * (z is not None), zero, has is not None, b is not None, *of_gate), e
         return best or "its output is no RMSNorm, LayerNorm or L2 norm of its input's rows"
 
     def by_name(self, name, module):
         weight, bias = self.parameters(module)
         if "rms" in name.lower():
-            return "rmsnorm", False, weight is not None, bias is not None
+            return "rmsnorm", False, weight is not None, bias is not None, False, False
         return "its rows were zeros in its first calls, so it is not known what it does"
 
     # Steps.
@@ -353,12 +372,13 @@ class _Capture:
             if why:
                 others[cls, why] = others.get((cls, why), 0) + fwd
                 continue
-            op, zero, has, bias = kind
+            op, zero, has, bias, sigmoid, gate_first = kind
             for name, calls in (("fwd", fwd), ("bwd", bwd)):
                 if calls:
                     rows.append({"op": op, "pass": name, "m": m, "n": n, "dtype": self.dtypes[dtype],
                                  "weight": self.dtypes[weight] if has else "", "bias": bias, "zero_centered": zero,
-                                 "residual": residual, "class": cls, "strides": list(strides or ()), "calls": calls})
+                                 "residual": residual and not op.endswith("gated"), "sigmoid": sigmoid,
+                                 "gate_first": gate_first, "class": cls, "strides": list(strides or ()), "calls": calls})
         return rows
 
     def write(self):
@@ -393,15 +413,15 @@ class _Capture:
             return n
 
         def layer(x, shape, weight=None, bias=None, *_, **__):
-            return ("layernorm", False, weight is not None, bias is not None), size(shape), weight
+            return ("layernorm", False, weight is not None, bias is not None, False, False), size(shape), weight
 
         def rms(x, shape, weight=None, *_, **__):
-            return ("rmsnorm", False, weight is not None, False), size(shape), weight
+            return ("rmsnorm", False, weight is not None, False, False, False), size(shape), weight
 
         def l2(x, p=2.0, dim=1, *_, **__):
             if p != 2 or not isinstance(dim, int) or dim % max(x.dim(), 1) != x.dim() - 1:
                 return "normalize over another dimension than the last, or by another norm than L2"
-            return ("l2norm", False, False, False), x.shape[-1], None
+            return ("l2norm", False, False, False, False, False), x.shape[-1], None
 
         for holder, name, what in (
                 (F, "layer_norm", layer), (F, "rms_norm", rms), (F, "normalize", l2),

@@ -43,10 +43,22 @@ class AddNorm(RootNorm):
 
 
 class GatedNorm(RootNorm):
+    """A norm that another tensor gates, in some calls only."""
+
+    def forward(self, x, gate=None):
+        return super().forward(x) if gate is None else super().forward(x) * F.silu(gate)
+
+
+class GateFirstNorm(RootNorm):
+    def forward(self, hidden, z):
+        return super().forward(hidden * torch.sigmoid(z))
+
+
+class TanhNorm(RootNorm):
     """What is no problem of ours."""
 
     def forward(self, x, gate):
-        return super().forward(x) * F.silu(gate)
+        return super().forward(x) * torch.tanh(gate)
 
 
 class Block(nn.Module):
@@ -70,12 +82,13 @@ class Model(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.final, self.groups, self.gated = nn.LayerNorm(HIDDEN, bias=False), nn.GroupNorm(4, HIDDEN), GatedNorm(HIDDEN)
+        self.first, self.tanh = GateFirstNorm(HIDDEN), TanhNorm(HIDDEN)
 
     def forward(self, x):
         for i, block in enumerate(self.blocks):
             # The first runs plainly, the second under one kind of checkpointing, the others under the other.
             x = block(x) if i == 0 else checkpoint(block, x, use_reentrant=i == 1)
-        x = self.gated(x, x)
+        x = self.tanh(self.first(hidden=self.gated(self.gated(x), x), z=x), x)
         return self.groups(self.final(x))
 
 
