@@ -10,7 +10,7 @@ import (
 )
 
 func captureCommand(e *env) *cli.Command {
-	x, c := &commonFlags{}, &lab.CaptureTask{}
+	x, c := &commonFlags{hosts: true}, &lab.CaptureTask{}
 	x.files = []*string{&c.Out}
 	return e.command(&cli.Command{
 		Name:      "capture",

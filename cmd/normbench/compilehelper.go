@@ -11,7 +11,7 @@ import (
 )
 
 func compileHelperCommand(e *env) *cli.Command {
-	x := &commonFlags{only: "the file of NVRTC"}
+	x := &commonFlags{only: "the file of NVRTC", hosts: true}
 	return e.command(&cli.Command{
 		Name:      lab.HelperCommand,
 		Hidden:    true,

@@ -19,7 +19,7 @@ import (
 )
 
 func workerCommand(e *env) *cli.Command {
-	x := &commonFlags{}
+	x := &commonFlags{hosts: true}
 	var device, baseline string
 	return e.command(&cli.Command{
 		Name:   "worker",

@@ -44,6 +44,7 @@ type commonFlags struct {
 	seed     uint64
 	kernels  string
 	loads    bool // the command itself loads the kernels
+	hosts    bool // another program speaks for it: that which it runs, or which it serves
 	include  cli.StringSlice
 	python   string
 	// How tables look.

@@ -104,6 +104,9 @@ func (e *env) command(c *cli.Command, x *commonFlags, run func() error) *cli.Com
 			return err
 		}
 		e.Quiet = x.quiet
+		if !x.hosts { // what waits longest tells more
+			defer e.Wait("%s is at work", strings.TrimPrefix(ctx.Command.HelpName, "normbench ")).End()
+		}
 		x.setLayout(e)
 		if !x.loads {
 			flags := names(c.Flags)
