@@ -266,7 +266,7 @@ def launched():
     families = {} # to their class and files
     for p in sorted(FOLDER.glob("*.yaml")):
         text = p.read_text()
-        design = re.search(r"^name: OP_(\w+)/(\w+)", text, re.M)
+        design = re.search(r"^name: (?:OP|rms|ln)_(\w+)/(\w+)", text, re.M)
         sources = set(re.findall(r"\bsource: (\w+\.cu)\b", text))
         if re.search(r"^ *- reduce:", text, re.M):
             sources.add("reduce.cu")
