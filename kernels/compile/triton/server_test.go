@@ -220,6 +220,9 @@ assert active.utils.get_device_properties(active.get_current_device())["max_shar
 	_, err = c.Compile(nvrtc.Source{Name: "user:python:ring.norm"}, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"f"},
 		Extra: []string{"triton=3.6.0 0", "how=''"}})
 	assert.NoError(t, err, "of a module that its package imports, and that imports its package")
+	assert.NoError(t, compile(nvrtc.Source{Name: "user:norm.py", Package: "rings.ops", Root: dir, Text: "from rings import sizes # a ring\n",
+		Headers: map[string]string{"rings/__init__.py": "from rings import sizes\nfrom rings.ops import *\n", "rings/sizes.py": "",
+			"rings/ops/__init__.py": "from rings.ops.norm import f\n__all__ = ['f']\n"}}), "of such a file")
 	_, err = c.Compile(src, nvrtc.CompileOptions{Arch: "sm_90", Names: []string{"g"}, Extra: []string{"triton=3.6.0 0", "how=''"}})
 	assert.Error(t, err, "compile user:low.py:")
 	assert.Error(t, err, "importing it raises RuntimeError: no GPU")

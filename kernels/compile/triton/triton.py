@@ -585,9 +585,9 @@ def load(folder, source, target):
         try:
             spec.loader.exec_module(module)
         except ImportError:
-            if "." not in called or called != name:
-                raise
-            module = import_in_order(name)
+            if "." not in called or called != name and not called.endswith("." + name.removesuffix(".py")):
+                raise  # it is in no package, or called as no import says
+            module = import_in_order(called)
     except BaseException as e:
         frames = [f for f in traceback.extract_tb(e.__traceback__) if not re.match("<|.*/importlib/", f.filename)]
         mine = [f for f in frames if f.filename.startswith(os.path.join(folder, ""))]
@@ -605,7 +605,7 @@ def load(folder, source, target):
 
 
 def import_in_order(name):
-    """Imports an installed module once more, its packages' __init__.py ahead of it, as Python does: where a package and
+    """Imports a module of a package once more, its packages' __init__.py ahead of it, as Python does: where a package and
     its module import each other, the module cannot come first."""
     top = name.split(".")[0]
     sys.meta_path[:] = [f for f in sys.meta_path if not (isinstance(f, Packages) and f.top == top)]
@@ -1095,6 +1095,20 @@ class Buffers:
             text = f"{n} element{'s' * (n != 1)} ({text})"
         raise Beyond(f"{name} is {how} {text} {where}")
 
+    def check_written(self, pointers, mask, size):
+        """Raises Beyond where an atomic changes a value that nothing wrote: outputs and scratch start with all bits set.
+        A counter or a lock that starts as such may work by chance, and a sum is never a number."""
+        import numpy
+        at = numpy.asarray(pointers).astype(numpy.int64).reshape(-1)
+        if mask is not None:
+            at = at[numpy.broadcast_to(numpy.asarray(mask, bool), numpy.shape(pointers)).reshape(-1)]
+        for address in at:
+            offset = int(address) - self.start
+            if self.memory[offset:offset + size] == b"\xff" * size:
+                name, element, start, _ = self.all[offset // self.ROOM]
+                raise Beyond(f"an atomic changes element {(int(address) - start) // element} of {name}, which nothing has "
+                             "written: a launch ahead (zero:) clears it")
+
     def watch(self, backward):
         """Has the interpreter check what it reads and writes and, backward, begin with the last program."""
         import numpy
@@ -1111,26 +1125,35 @@ class Buffers:
             at[:] = [n - 1 - i for n, i in zip(grid, index)] if backward else index
             return set_index(*at)
 
-        def checked(pointers, mask, size, how):
+        def checked(pointers, mask, size, how, atomic=False):
             try:
                 self.check(pointers, mask, size, how)
+                if atomic:
+                    self.check_written(pointers, mask, size)
             except Beyond as e:
                 raise Beyond(f"{e}, by program {at[0] if grid[1:] == [1, 1] else tuple(at)}") from None
 
+        def as_mask(mask):
+            """Triton 3.9 makes whole numbers of (cols < n) & (row < m), and then refuses them."""
+            return mask if mask is None or mask.dtype == bool else mask.astype(bool)
+
         def load(pointers, mask, other, dtype):
+            mask = as_mask(mask)
             checked(pointers, mask, numpy.dtype(dtype).itemsize, "read")
             return inner.load(pointers, mask, other, dtype)
 
         def store(pointers, values, mask):
+            mask = as_mask(mask)
             checked(pointers, mask, values.dtype.itemsize, "written")
             return inner.store(pointers, values, mask)
 
         def atomic_rmw(op, pointers, values, mask, order):
-            checked(pointers, mask, values.dtype.itemsize, "written")
+            mask = as_mask(mask)
+            checked(pointers, mask, values.dtype.itemsize, "written", "XCHG" not in str(op))
             return inner.atomic_rmw(op, pointers, values, mask, order)
 
         def atomic_cas(pointers, compared, values, order):
-            checked(pointers, None, values.dtype.itemsize, "written")
+            checked(pointers, None, values.dtype.itemsize, "written", True)
             return inner.atomic_cas(pointers, compared, values, order)
 
         class Watched:
@@ -1171,6 +1194,34 @@ def compute_bf16():
     interpreter.ReduceOps.apply = reduce
 
 
+def combine_blocks():
+    """Has `and` and `or` take blocks element by element, as compiled code does. To Python the last block is the answer."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    def combine(conjunction, *operands):
+        answer = None
+        for operand in operands:
+            found = operand()
+            if isinstance(answer, tl.tensor) and answer.type.is_block():
+                answer = (answer != 0) & (found != 0) if conjunction else (answer != 0) | (found != 0)
+            else:
+                answer = found
+                if not (isinstance(found, tl.tensor) and found.type.is_block()) and bool(found) != conjunction:
+                    break
+        return answer
+
+    def visit_BoolOp(self, node):
+        node = self.generic_visit(node)
+        no_parameters = lambda: ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+        operands = [ast.Lambda(no_parameters(), operand) for operand in node.values]
+        conjunction = ast.Constant(isinstance(node.op, ast.And))
+        call = ast.Call(ast.Name("combine_operands", ast.Load()), [conjunction, *operands], [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+    interpreter.combine_operands = combine  # which rewritten functions see, as all names of that module
+    interpreter.ASTTransformer.visit_BoolOp = visit_BoolOp
+
+
 def replace_libdevice(module):
     """Puts Triton's functions of the same names into a module for CUDA's, of which the interpreter has none."""
     import triton.language as tl
@@ -1188,6 +1239,7 @@ def interpret(folder, file, out):
     except ImportError:
         raise Refusal("Triton's interpreter needs numpy (`pip install numpy`)") from None
     compute_bf16()
+    combine_blocks()
     import triton.language as tl
     from triton.language.extra import libdevice
     replace_libdevice(libdevice)

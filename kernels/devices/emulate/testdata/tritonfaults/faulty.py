@@ -5,10 +5,12 @@ import triton.language as tl
 
 
 @triton.jit
-def faulty(X, W, Y, m, n, eps, BUG: tl.constexpr, BLOCK: tl.constexpr):
+def faulty(X, W, Y, C, m, n, eps, BUG: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     cols = tl.arange(0, BLOCK)
     inside = cols < n
+    if BUG == 8:  # right: an element of both blocks
+        inside = inside and ((cols >= 0) or inside)
     x = tl.load(X + row * n + cols, mask=inside, other=0.0).to(tl.float32)
     if BUG == 2:  # without a mask
         w = tl.load(W + cols).to(tl.float32)
@@ -24,4 +26,11 @@ def faulty(X, W, Y, m, n, eps, BUG: tl.constexpr, BLOCK: tl.constexpr):
         tl.store(Y + row * n + cols, (x * r * w + 9.0).to(Y.dtype.element_ty), mask=(cols == n) & (row + 1 < m))
     elif BUG == 5:  # a value that is wider than the tensor's
         tl.store((Y + row * n + n - 4).to(tl.pointer_type(tl.float64)) + tl.arange(0, 2), tl.zeros([2], tl.float64))
+    elif BUG == 6:  # a counter that nothing cleared
+        tl.atomic_add(C + row, 1)
+    elif BUG == 7:  # a lock that nothing cleared: it is never 1, so nobody waits
+        while tl.atomic_cas(C + row, 0, 1) == 1:
+            pass
+    tl.atomic_xchg(C + row, 0)
+    tl.atomic_add(C + row, 1)
     tl.store(Y + row * n + cols, y, mask=inside)
