@@ -41,6 +41,13 @@ func (c *run) mostElements(m, n int64) int64 {
 // on the special ones stand among unit rows, so there are fewer draws (kernels.CheckDraws).
 var smallShapes = [][2]int64{{21, 72}, {9, 541}, {6, 3074}, {48, 512}, {16, 1024}, {64, 128}}
 
+// userShapes are emulated of each kernel of a user, whatever was asked for: many rows, and rows as wide as it serves. In
+// the first two a loop over tiles of up to 128 rows or 2048 columns runs several times, and its last tile is not full.
+var userShapes = [][2]int64{{397, 72}, {6, 5003}, {6, 3073}, {9, 541}}
+
+// userChecks is how many of userShapes are emulated at least.
+const userChecks = 2
+
 // emulatedGPU is an H200 of three SMs, so that a CTA has several rows or tiles of a small problem.
 func emulatedGPU() kernels.DeviceInfo {
 	d := launchmap.KnownDevices()[0].DeviceInfo
@@ -117,8 +124,13 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 			for _, p := range typed {
 				pick(p)
 			}
+			shapes, most := shapes, emulatedShapes
+			if f, err := c.Registry.Lookup(r.Family); err == nil && slices.Contains(c.Users, f) {
+				shapes = withUserShapes(shapes, len(typed))
+				most = max(most, len(typed)+userChecks)
+			}
 			for _, s := range shapes {
-				for i := 0; i < len(classes) && picked < emulatedShapes; i++ {
+				for i := 0; i < len(classes) && picked < most; i++ {
 					p := classes[(picked+i)%len(classes)]
 					if p.M, p.N = s[0], s[1]; pick(p) {
 						break
@@ -150,6 +162,18 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 		}
 	}
 	return tasks, none
+}
+
+// withUserShapes puts userShapes ahead of shapes, behind the first of them where none was typed.
+func withUserShapes(shapes [][2]int64, typed int) [][2]int64 {
+	ahead := 0
+	if typed == 0 {
+		ahead = 1
+	}
+	isOwn := func(s [2]int64) bool { return slices.Contains(userShapes, s) }
+	rest := slices.DeleteFunc(slices.Clone(shapes), isOwn)
+	ahead = min(ahead, len(rest))
+	return slices.Concat(rest[:ahead], userShapes, rest[ahead:])
 }
 
 // emulatedVariants returns what the emulator runs of a REF on a problem: with --all-configs each config of a

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devices/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/families/manifest"
 	"normbench/sweep"
 	"normbench/sweep/shapes"
 )
@@ -36,6 +38,32 @@ func TestEmulatedTasksAreSmallAndAskedFirst(t *testing.T) {
 		"%v and %v, want %s", got, none, want)
 	tasks, none = c.emulatedTasks(operands, ps[3:], emulatedGPU())
 	assert.That(t, len(tasks) == 0 && len(none) == 1, "of another op: %v, %v", tasks, none)
+}
+
+// Of a user's kernel many rows and wide ones are emulated, whatever was asked for; where they are too wide, narrower ones.
+func TestKernelOfAUserIsEmulatedAtManyRowsAndWideOnes(t *testing.T) {
+	for _, x := range []struct{ folder, family, asked, want string }{
+		{"cuda", "rms_block", "typed", "32x64 4x64 397x72 6x5003"},
+		{"cuda", "rms_block", "a group", "32x64 397x72 6x5003"},
+		{"kernels", "rms_warp", "typed", "32x64 4x64 397x72 9x541"},
+	} {
+		r, users, err := manifest.Load(families.New(), "../../examples/"+x.folder)
+		assert.NoError(t, err)
+		ask := &CheckRequest{Registry: r, Users: users}
+		if x.asked == "typed" {
+			ask.Typed = []shapes.Shape{{M: 32, N: 64}, {M: 4, N: 64}}
+		}
+		c := &run{CheckRequest: ask}
+		c.seen = c.newCoverage()
+		ps := []kernels.Problem{devicetest.Problem(t, "rmsnorm/fwd/32x64/bf16"),
+			devicetest.Problem(t, "rmsnorm/fwd/4x64/bf16")}
+		tasks, _ := c.emulatedTasks([]sweep.Operand{sweep.FamilyOperand(r, x.family)}, ps, emulatedGPU())
+		var got []string
+		for _, task := range tasks {
+			got = append(got, fmt.Sprintf("%dx%d", task.Problem.M, task.Problem.N))
+		}
+		assert.That(t, strings.Join(got, " ") == x.want, "%s of %s: %v, want %s", x.family, x.asked, got, x.want)
+	}
 }
 
 // A family that is checked by itself is checked in more configs, types and options than was asked for: all
