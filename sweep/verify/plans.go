@@ -85,8 +85,12 @@ func (c *run) checkPlans(f *kernels.Family, ps []kernels.Problem) (compiled bool
 		configs += n
 	}
 	if served == 0 {
-		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels %s --family %s "+
-			"--problem %s --device %s` shows why", c.Folder, f.Name, ps[0], launchmap.KnownDevices()[0].Key),
+		next := fmt.Sprintf("`normbench list configs --kernels %s --family %s --problem %s --device %s` shows why",
+			c.Folder, f.Name, ps[0], launchmap.KnownDevices()[0].Key)
+		if t := servedType(f, ps[0]); t != "" {
+			next = fmt.Sprintf("it serves %s: --dtype %s", t, t)
+		}
+		return false, hint.Errorf(next,
 			"%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
 	text := fmt.Sprintf("%s compiled for %s in %.1f s", console.Count(checker.Kernels(), "kernel"),
@@ -104,6 +108,19 @@ func (c *run) checkPlans(f *kernels.Family, ps []kernels.Problem) (compiled bool
 	c.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"),
 		console.Count(served, "problem"), launchmap.KnownDevices()[0].Name, text)
 	return lack == "", nil
+}
+
+// servedType returns a type of x, and of the weight, that f serves where it does not serve p, "" if there is none.
+func servedType(f *kernels.Family, p kernels.Problem) string {
+	if f.CheckServes(p) == nil {
+		return ""
+	}
+	for _, t := range kernels.DTypes() {
+		if p.DType, p.Weight = t, t; f.CheckServes(p) == nil {
+			return t.String()
+		}
+	}
+	return ""
 }
 
 // inFolder returns an error of a kernel's, or of its compiler, with the paths of files in place of their

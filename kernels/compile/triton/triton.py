@@ -372,6 +372,10 @@ def definition(tree, name):
     return function, decorators, wrapped
 
 
+def names_of_functions(tree):
+    return [node.name for node in statements(tree) if isinstance(node, ast.FunctionDef)]
+
+
 def read_function(want, request, disk):
     if want["Module"]:
         file, package = disk.find(want["Module"]), want["Module"].rpartition(".")[0]
@@ -387,7 +391,8 @@ def read_function(want, request, disk):
         raise Refusal(e.msg, f"{file}:{e.lineno}") from None
     function, decorators, wrapped = definition(tree, want["Function"])
     if function is None:
-        raise Refusal(f"there is no function {want['Function']}", file)
+        names = ", ".join(n for n in names_of_functions(tree) if "jit" in " ".join(definition(tree, n)[1]))
+        raise Refusal(f"there is no function {want['Function']}" + (f", but {names}" if names else ""), file)
     if not any(re.match(r"[\w.]*jit\b", d) for d in decorators):  # or a wrapper of it, such as triton_jit
         raise Refusal(f"{function.name} has no @triton.jit", f"{file}:{function.lineno}")
     if function.args.vararg or function.args.kwarg:

@@ -17,14 +17,14 @@ def rms_fwd(X_ptr, W, Y, r, x_row_stride, r_row_stride, w_row_stride, hidden_dim
 
 
 @triton.jit
-def gated(x, g, y, residual, mean, rstd, b, ROWSCALE, T, D: tl.constexpr, G: tl.constexpr, IS_RMS_NORM: tl.constexpr,
+def gated(x, g, y, residual, out_mean, out_rstd_ptr, b, ROWSCALE, T, D: tl.constexpr, G: tl.constexpr, IS_RMS_NORM: tl.constexpr,
           HAS_RESIDUAL: tl.constexpr, HAS_ROWSCALE: tl.constexpr, BD: tl.constexpr):
     row = tl.program_id(0) % b
     at = row * D + tl.arange(0, BD)
     value = tl.load(x + at) * tl.load(g + at) + tl.load(residual + at) + tl.load(ROWSCALE + row)
     tl.store(residual + at, value)
-    tl.store(rstd + row, 1.0)
-    tl.store(mean + row, 1.0)
+    tl.store(out_rstd_ptr + row, 1.0)
+    tl.store(out_mean + row, 1.0)
     tl.store(y + at, value)
 
 
