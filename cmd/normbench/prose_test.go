@@ -167,7 +167,7 @@ func slugs(text string) map[string]bool {
 
 // pageWords are the most words of each page for users: those in paragraphs, lists and tables. Code, commands
 // and what they print do not count, nor where a link leads. A page is read once, so it stays as short as this.
-var pageWords = map[string]int{"README.md": 780, "docs/start.md": 600, "docs/triton.md": 700, "docs/cuda.md": 700,
+var pageWords = map[string]int{"README.md": 800, "docs/start.md": 600, "docs/triton.md": 700, "docs/cuda.md": 700,
 	"docs/python.md": 700, "docs/manifest.md": 1200, "docs/gate.md": 500, "docs/models.md": 500,
 	"docs/launch-map.md": 830, "docs/read-a-table.md": 800, "docs/performance.md": 720,
 	// these three grow with what a cluster, a command or a file has

@@ -134,7 +134,7 @@ func TestRunsOfOneCommitAreOnePoint(t *testing.T) {
 		runs, err := LiveRuns(l, "")
 		assert.NoError(t, err)
 		r := runs[0]
-		assert.Must(t, len(runs) == 1 && r.Commit == "0f26eb5" && len(r.Cells) == 31 && r.Noise > 0, "%+v", r)
+		assert.Must(t, len(runs) == 1 && r.Commit == "40f67d6" && len(r.Cells) == 31 && r.Noise > 0, "%+v", r)
 		for _, c := range r.Cells {
 			peers := 0
 			for arm := range c.US {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -27,7 +28,7 @@ func (b *builder) cell(of *record.Run, p kernels.Problem) *Cell {
 	}
 	if b.runs[of.ID] == nil {
 		d := of.Device
-		b.runs[of.ID] = &Snapshot{Schema: Schema, ID: of.ID, Commit: of.Tool, Time: of.Time.UTC(), Device: d.ID, Card: d.Name,
+		b.runs[of.ID] = &Snapshot{Schema: Schema, ID: of.ID, Commit: commitOf(of.Tool), Time: of.Time.UTC(), Device: d.ID, Card: d.Name,
 			UUID: d.UUID, Driver: cmp.Or(d.DriverVersion, d.Driver), Compiler: d.Compiler, Protocol: of.Protocol}
 		b.cells[of.ID] = map[kernels.Problem]*Cell{}
 	}
@@ -159,4 +160,13 @@ func SideRuns(sides map[string]report.Side, commit string) ([]Snapshot, error) {
 		return nil, noTimes()
 	}
 	return runs, nil
+}
+
+// commitOf returns the commit in a version of normbench, such as 0.4.0.dev20261129152146+g40f67d6, or the version
+// where it has none. Older runs have the commit alone.
+func commitOf(version string) string {
+	if _, commit, found := strings.Cut(version, "+g"); found {
+		return commit
+	}
+	return version
 }
