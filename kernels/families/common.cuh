@@ -44,7 +44,7 @@
 #define MIN_BLOCKS 0 // 0 to 32: CTAs per SM that registers are limited for; 0 sets no limit
 #endif
 #ifndef CACHE_HINT
-#define CACHE_HINT 0 // 0 to 6: bits: of rowPolicy, and 2 of store
+#define CACHE_HINT 0 // 0 to 6: bits 1 and 4 are rowPolicy's, bit 2 is store's
 #endif
 
 typedef long long i64;

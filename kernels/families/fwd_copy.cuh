@@ -1,10 +1,12 @@
 // How tiles come to the slots of a forward through shared memory. Included after fwd_row.cuh.
 //
 // A Pipe fills slots. begin, by all threads, stands before the first fill. fill begins to bring the tile
-// at row first, if there is one, and wait waits for a slot's.
+// whose first row is first, if there is one. wait waits for the tile of a slot; parity changes each
+// time that all slots have had a turn. (at.first is no row: it is the CTA's first vector of each.)
 
 #if COPY_PATH == 2
-// One thread has whole rows brought by bulk copies, for which all wait on the slot's barrier.
+// One thread has whole rows brought by bulk copies, for which all wait on the slot's barrier. They move
+// multiples of 16 bytes, so fwd_smem_pipe.yaml has no RAGGED rows here.
 struct Pipe {
   Place at;
   const X *x, *res;
@@ -59,10 +61,11 @@ struct Pipe {
       copyRow(slots + slot * SLOT, x, row);
       if (RESIDUAL) copyRow(slots + slot * SLOT + PART, res, row);
     }
-    commitCopies(); // in any case: waits count groups of copies
+    commitCopies(); // in any case: wait counts groups of copies, one for each fill
   }
 
-  // copyRow begins the copies of a row: whole vectors, but for what would be past the end of the tensor.
+  // copyRow begins the copies of a row, with what its vectors have of the neighbouring rows. A vector
+  // that would reach past the tensor's end (left elements from the row on) is read element by element.
   __device__ __forceinline__ void copyRow(char *part, const X *tensor, const RowLayout &row) const {
     if (VECTOR_BYTES < 4) return loadRow(part, tensor, row);
     i64 left = (rows - row.row) * COLS;
@@ -76,9 +79,10 @@ struct Pipe {
       }
   }
 
-  // loadRow does the same through registers, as there are no asynchronous copies of 2 bytes.
+  // loadRow does the same through registers, as there are no asynchronous copies of 2 bytes: it waits
+  // for what it loads. (::loadRow and ::copyRow are of single vectors.)
   __device__ __forceinline__ void loadRow(char *part, const X *tensor, const RowLayout &row) const {
-    constexpr int BATCH = imin(L, 8); // loads in flight
+    constexpr int BATCH = imin(L, 8); // vectors in flight
     for (int first = 0; first < L; first += BATCH) {
       RowVec v[BATCH];
 #pragma unroll

@@ -15,15 +15,17 @@
 // CTAs than tiles of rows, CTAs stride over the tiles; STAGES = 2 then
 // loads the next tile's rows before it finishes this one's.
 //
-// With HOIST the weight and the bias are read once per CTA, while its first
-// rows are on their way: so does ROCm TransformerEngine since PR 593. Without, they are read
-// once per row, after the reduction, as it did before. TransformerEngine hoists the weight
-// widened, with the one of zero-centered weights added. Here it stays packed,
-// at half the registers, and is widened per row.
+// With HOIST the weight and the bias are read once per CTA, while its first rows are on their way.
+// Without, they are read for each row, after the reduction. ROCm TransformerEngine did the latter
+// before its PR 593, and does the former since. It hoists the weight widened, with the one of
+// zero-centered weights added. Here it stays packed, at half the registers, and is widened per row.
 //
 // With a residual the statistics and y come from the fp32 sum x + res; only
-// resout is rounded. Of RAGGED rows HOIST cuts out the weights once, where a thread's
-// rows all start alike in their vectors.
+// resout is rounded.
+//
+// A RAGGED row is read by the aligned vectors around it (ragged.cuh), and its weights are cut out of
+// two vectors each, by the row's shift. HOIST cuts them once, by that of the thread's first row.
+// fwd_cta_reg.yaml rounds the number of CTAs so that a thread's rows have one shift, or refuses HOIST.
 #ifndef COLS
 #define COLS 4096 // 1 to 16777216: N
 #endif
@@ -52,7 +54,7 @@
 
 constexpr int TPR = THREADS / BLOCK_ROWS; // threads of a row
 constexpr int L = cdiv(ROW_VECS, TPR);    // vectors of a thread
-constexpr bool HOLD = HOIST;
+constexpr bool HOLD = HOIST;              // its name in fwd_row.cuh
 
 // A Place is where a thread stands: row group of the CTA's tile, and vectors lane, lane + TPR and so
 // on of that row.
@@ -60,7 +62,8 @@ struct Place {
   u32 group = threadIdx.x / TPR;
   int lane = threadIdx.x % TPR;
 
-  // threadIdx.x is unsigned: with lane 2005 columns and a residual took 1334 instructions, not 1256 (sm_90).
+  // threadIdx.x in place of lane, as it is unsigned: 2005 columns with a residual take 1256
+  // instructions, and took 1334 with lane (sm_90).
   __device__ __forceinline__ bool inside(int i) const { return ROW_VECS % TPR == 0 || threadIdx.x % TPR + i * TPR < ROW_VECS; }
   __device__ __forceinline__ int column(int i) const { return (lane + i * TPR) * VEC; }
   static constexpr int endOf(int i) { return (i + 1) * TPR * VEC; }
@@ -72,7 +75,8 @@ struct Place {
 typedef Either<Y_TYPE != E4M3, PlainOutput, Either<TRANSPOSED && TRANSPOSE_PATH == 0, TransposedOutput, FP8Output>::type>::type Output;
 
 // A Row is what a thread holds of a row: its vectors, packed as they came. With a residual it is their
-// fp32 sums, which take no more registers than the two 16-bit vectors that they are made of.
+// fp32 sums, which take no more registers than the two 16-bit vectors that they are made of. The
+// methods' argument row is the same row's place in memory.
 struct Row {
   RowVec x[L], res[RESIDUAL ? L : 1];
   float sum[RESIDUAL ? L : 1][VEC];
@@ -108,7 +112,9 @@ struct Row {
     else unpackX(x[i], f);
   }
 
-  // sumValues and sumSquares add up what the thread has: its values, or their squares around mu.
+  // sumValues and sumSquares add up what the thread has: its values, or their squares around mu. Zeros
+  // that are none of the row (vectors behind its end, neighbours' elements) add nothing to values. Around
+  // a mean they would, so sumSquares leaves such vectors out, and clear sets such elements to mu.
   __device__ __forceinline__ float sumValues() const {
     float s = 0.f, f[VEC];
 #pragma unroll
@@ -132,14 +138,14 @@ struct Row {
   }
 };
 
-// cta_reg has a row in registers, and in turn makes its sums, writes y and loads the next one, with STAGES 2
-// ahead of the sums. All groups of a CTA go round equally often, as a sum is one of all threads: a
-// group without a row has zeros, and is not live.
+// cta_reg has a tile of rows in registers, a row for each group of threads. It makes their sums, writes y
+// and loads the next tile; with STAGES 2 it begins to load that before the sums. All threads of a CTA take
+// part in a sum, so all groups go round equally often. A group without a row has zeros, and is not live.
 extern "C" __global__ void BOUNDS(THREADS)
 cta_reg(const X *x, const X *res, const W *w, const W *b, OutputTensors to, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   Place at;
   Tiles tiles(rows);
-  i64 n = tiles.first + at.group; // the number of the thread's row
+  i64 n = tiles.first + at.group; // the number of the thread's row; first, below, is that of the tile's first
   Output output(to, rows);
   Row row;
   row.fetch(x, res, RowLayout(at, n), n < tiles.end);
@@ -153,7 +159,8 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, OutputTensors to, X *r
 
     if (RESIDUAL) row.addResidual(resout, layout, live);
     float mu = LAYERNORM ? sumRow(row.sumValues(), 0) * INV_COLS : 0.f;
-    // Layernorm's two reductions alternate phases within a row, rmsnorm's one from row to row.
+    // Of two reductions after each other the phases differ (sumOver): layernorm's two have one each,
+    // rmsnorm's one changes it from tile to tile.
     float squares = sumRow(row.sumSquares(layout, mu), LAYERNORM ? 1 : phase);
     phase ^= 1;
     float rs = 1.0f / sqrtf(squares * INV_COLS + eps);

@@ -4,6 +4,8 @@
 //
 //   rstd = 1/sqrt(mean(x²) + eps),  y = x*rstd*w + b
 //
+// The grid has M CTAs. common.cuh has vectors: RowVec is one of the row, packed, of VEC elements.
+//
 // Bytes: x once, y once; w and b are in a cache after the first row.
 //
 // Three things are faster here than in the plain kernel, which the other designs do too:
@@ -28,7 +30,8 @@
 constexpr int L = cdiv(VECS, THREADS); // vectors that a thread has of the row
 
 // sumOverCTA adds v over all threads, which all get the sum: by shuffles within each warp, then
-// through shared memory.
+// through shared memory. The plain kernel's has one __syncthreads more, as its CTAs come back with the
+// next row. A CTA calls this one once.
 __device__ __forceinline__ float sumOverCTA(float v) {
   __shared__ float part[WARPS];
   for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
@@ -45,8 +48,8 @@ one_row(const X *x, const W *w, const W *b, X *y, float *rstd, float eps) {
   x += row * COLS;
   y += row * COLS;
 
-  // Vector i of the thread starts at column at[i]. The loops have no counter when they are compiled:
-  // arrays with indices that are not known then would not be in registers.
+  // Vector i of the thread starts at column at[i]. All loops over i are unrolled: the compiler keeps an
+  // array in registers only if it knows each index.
   int at[L];
   RowVec held[L];
 #pragma unroll

@@ -20,7 +20,7 @@ struct PlainOutput {
 };
 
 // FP8Output rounds y*scale to e4m3. amax becomes the largest |y| before the scale, by one atomic
-// operation of each CTA, and scale_inv is CTA 0's.
+// operation of each CTA. CTA 0 writes scale_inv, 1/scale.
 struct FP8Output {
   const OutputTensors &to;
   float scale;
@@ -28,7 +28,8 @@ struct FP8Output {
 
   __device__ __forceinline__ FP8Output(const OutputTensors &to, i64) : to(to), scale(__ldg(to.scale)) {}
 
-  // round returns the bytes of a vector.
+  // round returns the bytes of a vector, and leaves f scaled. Elements that are none of the row are
+  // cleared first, as amax is of y alone.
   __device__ __forceinline__ Raw<Y_BYTES> round(float (&f)[VEC], const RowLayout &row, int i) {
     row.clear(f, i, 0.f);
 #pragma unroll
@@ -48,7 +49,8 @@ struct FP8Output {
 };
 
 // TransposedOutput is FP8Output that also writes yt (N,M): each byte alone, M bytes behind the last, as
-// TransformerEngine once did. Each is a sector of its own.
+// TransformerEngine once did. Each is a sector of its own, of 32 bytes; transpose.cu (TRANSPOSE_PATH 1)
+// reads y again and writes vectors instead.
 struct TransposedOutput : FP8Output {
   i64 rows;
 

@@ -1,15 +1,16 @@
 // What a forward through shared memory is made of: the slots, the threads' places, and sums over a
-// cluster. Included after pipe.cuh and ragged_fwd.cuh, and before fwd_row.cuh.
+// cluster. Included after pipe.cuh and ragged_fwd.cuh, and before fwd_row.cuh. How the slots are filled
+// is in fwd_copy.cuh.
 
 constexpr int TPR = THREADS / BLOCK_ROWS; // threads of a row in a CTA
-constexpr int LINE = 128 / VECTOR_BYTES;
+constexpr int LINE = 128 / VECTOR_BYTES; // vectors of a cache line
 constexpr int SLICE = CLUSTER == 1 ? ROW_VECS : cdiv(cdiv(ROW_VECS, CLUSTER), LINE) * LINE; // vectors of a CTA
 constexpr int L = cdiv(SLICE, TPR);                                                         // of a thread
 constexpr bool WHOLE = L * TPR * CLUSTER == ROW_VECS; // no thread has fewer than L vectors
 
-// Up to 32 words of weight and bias are read ahead of the row. More would cost
-// CTAs; they are read where they are used, and so they are where a thread's rows
-// start differently in their vectors (SHIFTS).
+// Up to 32 words of weight and bias are read ahead of the row, 64 with RELOAD 1, whose rows take no
+// registers. More would cost CTAs: then they are read where they are used. So they are where a
+// thread's rows start differently in their vectors (SHIFTS), as each row cuts them at another place.
 constexpr bool HOLD = !SHIFTS && L * cdiv(W_BYTES, 4) * (HAS_WEIGHT + HAS_BIAS) <= (RELOAD == 1 ? 64 : 32);
 
 // A slot has BLOCK_ROWS slices of rows of x, then as many of res, PART bytes behind.
@@ -18,7 +19,7 @@ constexpr int SLOT = PART * (1 + RESIDUAL);
 extern __shared__ __align__(128) char slots[];
 
 // A Place is where a thread stands: row group of the tile; vectors lane, lane + TPR
-// and so on of the CTA's slice, which has count of them from first on.
+// and so on of the CTA's slice. That has count vectors, from the row's vector first on.
 struct Place {
   int group = threadIdx.x / TPR, lane = threadIdx.x % TPR;
   int first = CLUSTER == 1 ? 0 : (int)(blockIdx.x % CLUSTER) * SLICE;
@@ -42,16 +43,18 @@ struct Cluster {
     return across;
   }
 
-  // begin and wait stand before the first merge, with time between them.
+  // begin and wait stand before the first merge: no CTA may send to another before that has begun. What
+  // stands between the two is done while it waits.
   __device__ __forceinline__ void begin() { across.begin(); }
   __device__ __forceinline__ void wait() { clusterWait(); }
 
-  // average returns the mean of the CTA's columns of a row, of their sum.
+  // average returns the mean of the CTA's columns of a row, from their sum.
   template <class Layout> __device__ __forceinline__ float average(float sum, const Layout &row) const {
     return sum / sliceCols<SLICE>(row.at.first / SLICE, row.shift);
   }
 
-  // merge makes the row's squares and mean of the CTA's. Between two calls stands a __syncthreads.
+  // merge turns the CTA's squares and mean into the row's. round counts the calls. Between two stands a
+  // __syncthreads (ClusterSum::gather).
   template <class Layout> __device__ __forceinline__ void merge(float &squares, float &mu, const Layout &row, int round) {
     exchangeSums<SLICE>(across, squares, mu, row.at.group, row.at.lane, row.shift, round);
   }

@@ -1,10 +1,11 @@
 // A row of a forward, as a thread sees it. AlignedRow and RaggedRow know where the thread's vectors lie: a
-// kernel's bodies call them and know of no shifts and no ends. Parameters are w and b beside them.
+// kernel's bodies call them and know of no shifts and no ends. RowLayout is the one of the two that a
+// problem has. Parameters are w and b beside them.
 // Included after ragged.cuh, ragged_fwd.cuh, and what the kernel says itself:
 //
 //   TPR    threads of a row
 //   L      vectors that a thread has of a row
-//   HOLD   whether a thread keeps w and b of its columns in registers
+//   HOLD   whether a thread keeps w and b of its columns in registers; all its rows have one shift then
 //   Place  which vectors a thread has: inside(i) says whether there is a vector i, column(i) where it
 //          starts, and endOf(i) which column is behind vector i of all threads
 //
@@ -23,7 +24,8 @@ struct AlignedRow {
   __device__ __forceinline__ bool inside(int i) const { return at.inside(i); }
   __device__ __forceinline__ int column(int i) const { return at.column(i); }
 
-  // load and store move vector i of the row of a tensor, own returns one that was copied elsewhere.
+  // load and store move vector i of the row of a tensor. own is for a vector that came to shared memory
+  // whole: it returns what of it is the row's.
   __device__ __forceinline__ RowVec load(const X *tensor, int i) const { return loadRow<VECTOR_BYTES>(tensor + row * COLS + column(i)); }
   __device__ __forceinline__ RowVec own(const RowVec &v, int) const { return v; }
   template <typename T> __device__ __forceinline__ void store(T *tensor, int i, const Raw<VEC * sizeof(T)> &v) const {
@@ -33,7 +35,7 @@ struct AlignedRow {
   // loadColumns returns what w or b has for vector i.
   __device__ __forceinline__ Raw<W_BYTES> loadColumns(const W *w, int i) const { return ::load<W_BYTES>(w + column(i)); }
 
-  // has says whether element j of vector i is one of the row; clear sets those that are not.
+  // has says whether element j of vector i is one of the row; clear sets those that are not to a value.
   __device__ __forceinline__ bool has(int, int) const { return true; }
   __device__ __forceinline__ void clear(float (&)[VEC], int, float) const {}
 };
@@ -97,7 +99,7 @@ struct Parameters {
     }
   }
 
-  // stayPacked stands between two rows.
+  // stayPacked stands between two rows: the compiler keeps nothing that it widened for the first.
   __device__ __forceinline__ void stayPacked() {
     if (!HOLD) return;
 #pragma unroll

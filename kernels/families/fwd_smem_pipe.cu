@@ -4,9 +4,10 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
 //
-// fwd_cta_reg.cu loads a row into registers and waits for it. Here the row is copied to shared memory
-// meanwhile, by CTAs or clusters that may have the next ones under way. fwd_row.cuh knows how rows lie
-// in memory, fwd_pipe.cuh how they come to shared memory and how a cluster adds up.
+// fwd_cta_reg.cu loads rows into registers, which are taken while the rows are on their way. Here rows
+// are copied to slots in shared memory, so that up to four tiles are under way without a register. There
+// are no fp8 outputs. fwd_row.cuh knows how rows lie in memory, fwd_pipe.cuh what a slot has and how a
+// cluster adds up, fwd_copy.cuh how rows come to a slot.
 //
 // Bytes: x (and res) once, y (and resout) once, w and b once per CTA and then
 // from L1/L2; RELOAD 2 reads x (and res) again, mostly from L2.
@@ -14,23 +15,25 @@
 // The design of quack's forward (quack/rmsnorm.py, its main line). A CTA of
 // WARPS warps handles BLOCK_ROWS rows at a time, WARPS*32/BLOCK_ROWS threads to a
 // row; with CLUSTER > 1 each CTA of a cluster has a slice of the row's
-// columns, and the sums meet in the CTAs' shared memory. Layernorm takes the
-// mean first and then the centred squares; of a slice, whose two are exchanged
-// together. After a reduction a thread has its part of the row from registers
-// (RELOAD 0), from shared memory (1) or from memory (2).
+// columns, and the sums meet in the CTAs' shared memory. Layernorm takes the mean first
+// and then the squares around it. A CTA of a cluster does so for its slice alone, and
+// the means and squares of all slices are exchanged once, and merged.
+//
+// After a reduction a thread reads its part of the row again: from registers (RELOAD 0), from shared
+// memory (1) or from memory (2). With a residual it adds x and res again, and has the same fp32 sums.
 //
 // RAGGED rows come by the aligned vectors around them (ragged.cuh); what those have of
 // other rows is left out when they are read.
 //
-// Each thread copies what it will read itself (COPY_PATH 1), so that it waits for
-// nobody, or one thread brings whole rows by bulk copies on barriers (2). Rows
-// that start at odd multiples of 2 bytes are loaded and stored by each thread,
-// as cp.async moves no less than 4: the design's copies, but not its overlap.
+// Each thread copies what it will read itself (COPY_PATH 1), so that it waits for nobody, or one thread
+// brings whole rows by bulk copies on barriers (2). Vectors of 2 bytes, of odd rows that are not RAGGED,
+// go through registers, as cp.async moves no less than 4: the design's copies, but not its overlap.
 //
-// Not in quack: persistent CTAs with STAGES tiles ahead; slices that are
-// equal but for the rounding to whole 128-byte lines, where quack's last CTA
-// has what the others leave; and values that stay packed as they came, where
-// quack keeps fp32 copies, at twice the registers.
+// Three things are not in quack:
+// - persistent CTAs with STAGES tiles ahead;
+// - slices that are equal but for the rounding up to whole 128-byte lines, where quack rounds up to
+//   a vector for each thread of a row;
+// - values that stay packed as they came, where quack keeps fp32 copies, at twice the registers.
 #ifndef COLS
 #define COLS 4096 // 1 to 16777216: N
 #endif
@@ -59,7 +62,7 @@
 #define PERSISTENT 0 // 0 or 1: whether CTAs have several tiles
 #endif
 #ifndef SHIFTS
-#define SHIFTS 0 // 0 or 1: whether a CTA's rows start differently in their vectors
+#define SHIFTS 0 // 0 or 1: whether a thread's rows start differently in their vectors
 #endif
 
 #include "common.cuh"
@@ -71,27 +74,30 @@
 #include "fwd_copy.cuh"
 
 constexpr int KEPT = RELOAD == 0 ? L : 1;
-// Arrays in registers ask for loops without a counter; else as many vectors are
-// in flight as the way to shared memory or to memory asks for.
+// Arrays in registers (the row's, or w and b with HOLD) ask for unrolled loops. Else a loop is unrolled
+// for as many vectors as should be in flight: 4 from shared memory, 8 from memory.
 constexpr int UNROLLED = RELOAD == 0 || HOLD ? L : imin(L, RELOAD == 1 ? 4 : 8);
 
-// When a slot is filled again: as soon as its last reader has read it, which is behind the first
-// reading (of the thread's own copies), behind the reduction's barrier, or behind the writing of y.
+// When a slot is filled again: as soon as its last reader has read it. A thread's own copies have no
+// reader but itself, so that is behind its first reading (READ). With bulk copies all threads must have
+// read, so it is behind the reduction's barrier (REDUCED). With RELOAD 1 the slot is read for y too (WRITTEN).
 enum { NEVER, READ, REDUCED, WRITTEN };
 constexpr int REFILL = !PERSISTENT ? NEVER : RELOAD == 1 ? WRITTEN : COPY_PATH == 2 ? REDUCED : READ;
-constexpr bool NEEDS_BARRIER = TPR <= 32 && (REFILL == REDUCED || CLUSTER > 1); // a sum within a warp has none
+// A sum within a warp has no barrier. A refill by one thread asks for one, and so does Cluster::merge.
+constexpr bool NEEDS_BARRIER = TPR <= 32 && (REFILL == REDUCED || CLUSTER > 1);
 
 // A Row is a thread's part of a row: where it is in shared memory and in memory, and what of it is kept
 // in registers. RELOAD says where it comes from when it is read again.
 struct Row {
   RowLayout layout;
-  const char *part; // of the slot
-  const X *x, *res;
+  const char *part; // of the slot: where rows of x are, and PART bytes behind it those of res
+  const X *x, *res; // the whole tensors
   RowVec xs[KEPT], ress[RESIDUAL ? KEPT : 1];
 
   __device__ __forceinline__ Row(const RowLayout &layout, const char *part, const X *x, const X *res) : layout(layout), part(part), x(x), res(res) {}
 
-  // read widens vector i of what is normalized, x or x + res.
+  // read widens vector i of what is normalized, x or x + res: with FIRST from the slot, later from where
+  // RELOAD says. vector returns it of one tensor, packed.
   template <bool FIRST> __device__ __forceinline__ void read(int i, float (&f)[VEC]) {
     unpackX(vector<FIRST>(xs[i % KEPT], part, x, i), f);
     if (!RESIDUAL) return;
@@ -109,7 +115,8 @@ struct Row {
     return RELOAD == 2 ? layout.load(tensor, i) : kept;
   }
 
-  // forget stands between two readings: of the first nothing stays but what is kept.
+  // forget stands between two readings. Else the compiler would keep the floats of the first for the
+  // second, in as many registers as RELOAD is there to save.
   __device__ __forceinline__ void forget() {
     if (RELOAD != 0) asm volatile("" ::: "memory");
     else
@@ -121,6 +128,7 @@ struct Row {
   }
 
   // sumFirst adds up what the thread has: its values in layernorm, else their squares. It writes resout.
+  // Elements that are none of the row are zeros, by own.
   __device__ __forceinline__ float sumFirst(X *resout) {
     float s = 0.f, f[VEC];
 #pragma unroll UNROLLED
@@ -134,7 +142,7 @@ struct Row {
     return s;
   }
 
-  // sumSquares adds up squares around mu.
+  // sumSquares, in layernorm, adds up squares around mu. Zeros would add mu², so clear sets them to mu.
   __device__ __forceinline__ float sumSquares(float mu) {
     float s = 0.f, f[VEC];
 #pragma unroll UNROLLED
@@ -149,7 +157,8 @@ struct Row {
 };
 
 // smem_pipe fills all slots. Then it takes a tile at a time from its slot, makes the sums of its rows and
-// writes y. It fills the slot with the tile that comes STAGES later.
+// writes y. It fills the slot with the tile that comes STAGES later, at the place that REFILL says. What a
+// group without a row (not live) finds in its slot is undefined, and not read.
 extern "C" __global__ void BOUNDS(THREADS)
 smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   Place at;
@@ -172,14 +181,14 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     bool live = BLOCK_ROWS == 1 || n < tiles.end;
     pipe.wait(slot, parity);
 
-    float sum = live ? row.sumFirst(resout) : 0.f, mu = 0.f;
+    float sum = live ? row.sumFirst(resout) : 0.f, mu = 0.f; // sum: of values in layernorm, then of squares
     row.forget();
     if (REFILL == READ) pipe.fill(slot, ahead);
     sum = sumRow(sum, phase++ & 1);
     if (NEEDS_BARRIER) __syncthreads();
     if (REFILL == REDUCED) pipe.fill(slot, ahead);
     if (LAYERNORM) {
-      mu = cluster.average(sum, layout); // of the CTA's columns
+      mu = cluster.average(sum, layout); // of the CTA's columns; merge makes it the row's
       sum = live ? row.sumSquares(mu) : 0.f;
       row.forget();
       sum = sumRow(sum, phase++ & 1);
@@ -188,7 +197,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     float rs = 1.0f / sqrtf(sum * INV_COLS + eps);
 
     if (live) {
-      if (at.lane == 0 && at.first == 0) saveStatistics(rstd, mean, n, rs, mu);
+      if (at.lane == 0 && at.first == 0) saveStatistics(rstd, mean, n, rs, mu); // of a cluster CTA 0
       if (PERSISTENT) parameters.stayPacked();
 #pragma unroll UNROLLED
       for (int i = 0; i < L; i++)
@@ -203,7 +212,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     }
     if (!PERSISTENT) break;
     if (REFILL == WRITTEN) {
-      if (COPY_PATH == 2) __syncthreads();
+      if (COPY_PATH == 2) __syncthreads(); // one thread fills it for all
       pipe.fill(slot, ahead);
     }
     if (++slot == STAGES) {

@@ -1,7 +1,7 @@
 // What the plain kernels share. Each of them is the definition of an op's pass, to be read first:
 // a CTA per row, a thread per column, no vectors. Every macro has its default and its range here,
 // so that a plain_*.cu compiles by itself.
-#ifdef COLS // a manifest's name for it
+#ifdef COLS // N in the launches of manifests; plain.go's have COLUMNS
 #define COLUMNS COLS
 #endif
 #ifndef COLUMNS
@@ -12,7 +12,7 @@
 #endif
 #include "common.cuh"
 
-#ifndef COLS
+#ifndef COLS // with it common.cuh has THREADS
 constexpr int THREADS = 32 * WARPS;
 #endif
 

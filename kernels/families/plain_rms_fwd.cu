@@ -5,6 +5,9 @@
 //   h = x + res,  rstd = 1/sqrt(mean(h²) + eps),  y = h*rstd*w + b
 //
 // The row is read twice: for its sum of squares, then for y. The second time it comes from a cache.
+// Both times h is the fp32 sum: only resout is rounded. Of a zero-centered weight the tensor has w-1,
+// and weightAt adds the one. CTAs stride over the rows; plain.cuh has the functions.
+//
 // fwd_one_row.cu, to be read next, keeps it in registers and reads 16 bytes with one instruction.
 // Faster designs have several rows in flight too (fwd_cta_reg.cu, fwd_smem_pipe.cu).
 #include "plain.cuh"

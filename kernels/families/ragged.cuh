@@ -1,13 +1,13 @@
 // Rows of any length. Where a row is a whole number of vectors, all of this is a plain
 // load or store. A RAGGED row's vectors are the aligned ones that it has an element of:
 // of the first and the last it may have some only, the rest counts as zeros and is not
-// written. Every tensor of the row's shape is at the same place of a vector then; what
-// has one value per column (w, b, the sums of dw and db) is shifted against it, by as
-// much as the row starts behind an aligned address, and that is the same for every
-// PHASES-th row.
+// written. Every tensor of the row's shape is at the same place of a vector then. What has
+// one value per column (w, b, the sums of dw and db) is shifted against it. The shift is how
+// many elements the row starts behind an aligned address, the same for every PHASES-th row.
+// (The phases of sumOver are something else.)
 //
-// Before, vectors started where the row does, each cut out of two aligned ones and put
-// together again by neighbours for the output: 43 to 69% of the stream (H200, bf16, N
+// An earlier version's vectors started where the row does. Each was cut out of two aligned ones,
+// and put together again by neighbours for the output: 43 to 69% of the stream (H200, bf16, N
 // odd, backward).
 
 constexpr int phases() {
@@ -82,13 +82,13 @@ __device__ __forceinline__ RowVec loadOwn(const X *row, int c) {
   return whole(c) ? loadRow<VECTOR_BYTES>(row + c) : loadSome<X>(row, c);
 }
 
-// columnsAt is a vector of w or b (N) from an aligned column on: what there is of it. begins and
-// ends say that the row has begun there, and goes on behind it.
+// columnsAt is a vector of w or b (N) from an aligned column on, with zeros where there is no column.
+// With begins it is known not to begin below column 0, with ends to end within the N columns.
 __device__ __forceinline__ Raw<W_BYTES> columnsAt(const W *w, int at, bool begins, bool ends) {
   constexpr int END = COLS / VEC * VEC, REST = COLS - END, PER_WORD = 4 / sizeof(W);
   Raw<W_BYTES> v = zero<W_BYTES>();
   if ((begins || at >= 0) && (ends || at < END)) v = load<W_BYTES>(w + at);
-  if (REST > 0 && !ends && at == END) { // words, and half a one
+  if (REST > 0 && !ends && at == END) { // the last columns: whole words, and half a one
 #pragma unroll
     for (int k = 0; k < REST / PER_WORD; k++) v.word[k] = load<4>(w + END + k * PER_WORD).word[0];
     if constexpr (REST % PER_WORD != 0) v.word[REST / PER_WORD] = load<sizeof(W)>(w + END + REST / PER_WORD * PER_WORD).word[0];
@@ -97,10 +97,11 @@ __device__ __forceinline__ Raw<W_BYTES> columnsAt(const W *w, int at, bool begin
 }
 
 // loadColumns is what w or b (N) has for the vector at column c: in ragged rows cut out of two
-// aligned vectors, at the same place for all vectors of a row. begins says that c is not ahead of
-// the row, ends that a vector behind it is whole. (With a check at each element of all of them a row of
-// 9999 columns was 2112 instructions in layernorm, with 156 loads in branches, one behind the other; one
-// of 10000 is 784.)
+// aligned vectors, at the same place for all vectors of a row. With begins c is known not to be below
+// 0. With ends the vector behind c's is known to end in the row too: the second of the two reaches there.
+//
+// (With a check at each element, a row of 9999 columns was 2112 instructions in layernorm, with 156
+// loads in branches, one behind the other. One of 10000 is 784.)
 __device__ __forceinline__ Raw<W_BYTES> loadColumns(const W *w, int c, bool begins, bool ends) {
 #if RAGGED
   constexpr int WORDS = W_BYTES / 4, PER_WORD = 4 / sizeof(W);

@@ -1,7 +1,7 @@
 // The columns of a forward whose rows may be ragged, after ragged.cuh.
 
-// wholeBetween tells the compiler what is known of a vector at column c: that it begins in
-// the row, that it ends there. Of the vectors of a thread only the first and the last ones
+// wholeBetween tells the compiler what is known of a vector at column c: with begins that it begins in
+// the row, with ends that it ends there. Of the vectors of a thread only the first and the last ones
 // can have elements of other rows, and code for that is several times a vector's own.
 __device__ __forceinline__ void wholeBetween(int c, bool begins, bool ends) {
   if (RAGGED && begins) __builtin_assume(c >= 0);
@@ -16,7 +16,7 @@ template <int SLICE> __device__ __forceinline__ float sliceCols(int r, int shift
 }
 
 #if CLUSTER > 1
-// exchangeSums turns the squares of a CTA's slice, and in layernorm its mean, into the row's, with
+// exchangeSums turns the sum of squares of a CTA's slice, and in layernorm its mean, into the row's, with
 // one exchange: slices' means and centred squares are merged in the order of the ranks (Chan,
 // Golub and LeVeque 1979). See ClusterSum.
 template <int SLICE, int GROUPS>
