@@ -43,15 +43,15 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 	return c
 }
 
-// An unitCase is what is compiled, with the entries that it has to have. One that is tight may not spill.
+// An unitCase is what is compiled, with the launches whose entries it has to have. One that is tight may not spill.
 type unitCase struct {
 	cuda.Unit
-	entries []string
-	tight   bool
+	launches []kernels.Launch
+	tight    bool
 }
 
 // Every family's entries compile for every arch that we support, at the corners of its space, and those
-// of devicetest too; and so do those of testdata/compile.txt. NVRTC needs no GPU, so CI runs this. So
+// of devicetest too; and so do those of testdata/compile.txt. Each takes the arguments of its launches. NVRTC needs no GPU, so CI runs this. So
 // does each source by itself, without a define. Without `make test-all` it is those, one unit of each
 // source and an eighth of the others.
 func TestEveryEntryCompilesForEveryArch(t *testing.T) {
@@ -64,7 +64,7 @@ func TestEveryEntryCompilesForEveryArch(t *testing.T) {
 				u, err := cuda.NewUnit(r, &l, arch)
 				assert.NoError(t, err)
 				key := fmt.Sprint(arch, u.Source.Name, u.Options.Defines)
-				units[key] = unitCase{u, append(units[key].entries, l.Entry), tight || units[key].tight}
+				units[key] = unitCase{u, append(units[key].launches, l), tight || units[key].tight}
 			}
 		}
 	}
@@ -130,9 +130,12 @@ func TestEveryEntryCompilesForEveryArch(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 				return nil
 			}
-			for _, entry := range u.entries {
-				_, ok := b.Kernels[b.Symbol(entry)]
-				assert.That(t, ok, "%s has no entry %q", what, entry)
+			for _, l := range u.launches {
+				_, ok := b.Kernels[b.Symbol(l.Entry)]
+				assert.That(t, ok, "%s has no entry %q", what, l.Entry)
+				_, told := b.Params(l.Entry)
+				err := cuda.CheckArgs(b, &l)
+				assert.That(t, (told || len(l.Args) == 0) && err == nil, "%s: parameters of %s are told: %t, %v", what, l.Entry, told, err)
 			}
 			for name, k := range b.Kernels {
 				// An array that is indexed at run time lies in local memory, without a word and

@@ -110,3 +110,13 @@ func TestEachUnitIsCompiledOnce(t *testing.T) {
 		"compiled %d units %d times", n, len(cache.order))
 	c.close()
 }
+
+// A driver reads as many arguments as the kernel has parameters: a launch with others is refused, also one of an
+// extern "C" kernel of another checkout.
+func TestArgumentsAreTheKernelsParameters(t *testing.T) {
+	b := &nvrtc.Binary{Cubin: []byte(".visible .entry k(\n\t.param .u64 x,\n\t.param .u32 n\n)\n{ ret; }\n")}
+	l := &kernels.Launch{Source: families.Baseline + "k.cu", Entry: "k", Args: kernels.Buffers("x")}
+	assert.Error(t, CheckArgs(b, l), "baseline:k.cu: k takes 2 parameters of [8 4] bytes, and is given 1 of [8]")
+	l.Args = append(l.Args, kernels.Arg{Kind: kernels.ArgInt32, Name: "n", Int: 1})
+	assert.NoError(t, CheckArgs(b, l))
+}

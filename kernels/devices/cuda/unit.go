@@ -69,11 +69,11 @@ func makeUnit(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 	return u
 }
 
-// CheckArgs refuses arguments of a user's launch that do not fit the parameters of its kernel, where the
-// binary tells them: a driver reads as many as the kernel has.
+// CheckArgs refuses arguments of a launch that do not fit the parameters of its kernel, where the binary
+// tells them: a driver reads as many as the kernel has.
 func CheckArgs(b *nvrtc.Binary, l *kernels.Launch) error {
 	sizes, ok := b.Params(l.Entry)
-	if !ok || !l.Mangled && !(nvrtc.Source{Name: l.Source}).IsCompiled() { // ours are tested
+	if !ok {
 		return nil
 	}
 	var given []int

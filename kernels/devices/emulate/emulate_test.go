@@ -256,7 +256,7 @@ func TestMistakesOfAKernelAreSaid(t *testing.T) {
 	} {
 		try(head+text, 0, want)
 	}
-	try(`extern "C" __global__ void k(const float *x) {}`, 0, "another number of arguments")
+	try(`extern "C" __global__ void k(const float *x) {}`, 0, "the entry takes 1 argument, and is given 4")
 	for _, include := range []string{"#include </etc/hostname>", "# /**/ include <../up.h>",
 		"#inc\\\nlude </etc/hostname>", "%:include \"/etc/hostname\"", "%:include NAME"} {
 		want := "is outside of the kernel's folder"

@@ -584,7 +584,7 @@ int launch(size_t expected, const size_t *sizes, void (*take)(const Argument *),
     }
     a.p = p;
   }
-  if (args.size() != expected) fail("another number of arguments than the entry has");
+  if (args.size() != expected) fail(("the entry takes " + count(expected, "argument") + ", and is given " + std::to_string(args.size())).c_str());
   for (size_t i = 0; i < expected; i++)
     if (args[i].n != sizes[i])
       fail(("argument " + std::to_string(i + 1) + " has " + count(sizes[i], "byte") + ", and is given " + std::to_string(args[i].n)).c_str());
