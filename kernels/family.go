@@ -292,12 +292,21 @@ func (f *Family) CheckServes(p Problem) error {
 // CheckKnobs refuses a config with a knob that f does not have.
 func (f *Family) CheckKnobs(c Config) error {
 	for _, s := range c.Settings() {
-		if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == s.Knob }) {
+		if !f.hasKnob(s.Knob) {
 			return hint.Errorf("`normbench list families` shows its knobs", "%s has no knob %q",
 				f.Name, s.Knob.Key)
 		}
 	}
 	return nil
+}
+
+func (f *Family) hasKnob(k *Knob) bool {
+	return slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == k })
+}
+
+// KnownSettings returns the settings of a config whose knobs f has.
+func (f *Family) KnownSettings(c Config) []Setting {
+	return slices.DeleteFunc(c.Settings(), func(s Setting) bool { return !f.hasKnob(s.Knob) })
 }
 
 // Complete sets the knobs that c leaves open to the base config's values. It refuses knobs that f does

@@ -20,6 +20,7 @@ import (
 	"normbench/kernels/compile/nvrtc"
 	"normbench/kernels/compile/triton"
 	"normbench/kernels/devices/devicetest"
+	"normbench/kernels/devices/emulate"
 	"normbench/kernels/families"
 	"normbench/report"
 	"normbench/sweep"
@@ -244,4 +245,34 @@ func TestFamilyAgainstItselfHasItsOwnDefault(t *testing.T) {
 	}
 	assert.Same(t, bases, map[string]kernels.Variant{"": normbench, family: {Family: family, Config: own}}, "bases",
 		cmpopts.EquateComparable(kernels.Config{}))
+}
+
+// A pull request may change a kernel's arguments with its manifest: the base's kernel is launched by the base's.
+func TestTheBasesKernelIsLaunchedByTheBasesManifest(t *testing.T) {
+	base, now := filepath.Join(t.TempDir(), "base"), filepath.Join(t.TempDir(), "now")
+	for _, dir := range []string{base, now} {
+		assert.NoError(t, os.CopyFS(dir, os.DirFS("../examples/kernels")))
+	}
+	for file, change := range map[string][2]string{
+		"rms_warp.cu":   {"const X *x, const W *w, X *y, float *rstd,", "X *y, float *rstd, const X *x, const W *w, const X *none,"},
+		"rms_warp.yaml": {"      - x\n      - w\n      - y\n      - rstd\n", "      - y\n      - rstd\n      - x\n      - w\n      - none\n"},
+	} {
+		was := string(assert.File(t, filepath.Join(now, file)))
+		assert.Must(t, strings.Contains(was, change[0]), "%s has no %q", file, change[0])
+		assert.Write(t, filepath.Join(now, file), strings.Replace(was, change[0], change[1], 1))
+	}
+	l := New(t.Context(), console.New(t.Context(), nil, io.Discard), families.New(), func() {})
+	assert.NoError(t, l.UseKernels(now, nil, "", false, nil))
+	assert.NoError(t, l.UseBaseline(base))
+	e, err := emulate.New(t.Context(), t.TempDir())
+	assert.Needs(t, "CXX", err)
+	defer e.Close()
+	d := emulate.NewDevice(t.Context(), e, l.Registry, devicetest.H200(), emulate.Limit)
+	defer d.Close()
+	b, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/8x256/bf16"), kernels.Inputs{Seed: 1})
+	assert.NoError(t, err)
+	for _, family := range []string{"rms_warp", families.Baseline + "rms_warp"} {
+		c, err := b.Check(t.Context(), kernels.Variant{Family: family}, 1)
+		assert.That(t, err == nil && c.OK(), "%s: %s %v", family, c.Reason(), err)
+	}
 }

@@ -37,7 +37,7 @@ func workerCommand(e *env) *cli.Command {
 func baselineFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Destination: to, Name: "baseline-kernels", Category: catWhat,
 		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; A runs " +
-			"the CUDA sources there"}
+			"the kernels there, as the manifests there launch them"}
 }
 
 // work serves a device until its input ends.

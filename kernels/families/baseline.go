@@ -1,10 +1,12 @@
 package families
 
 import (
-	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,72 +14,153 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/compile/nvrtc"
+	"normbench/kernels/families/common"
+	"normbench/kernels/families/manifest"
 )
 
-// Baseline is the prefix of families whose CUDA sources come from another
-// checkout, and of those sources' names.
+// Baseline is the prefix of families whose kernels come from another
+// checkout, and of the names of their sources.
 const Baseline = "baseline:"
 
-// WithBaseline returns r with a second copy of each family, whose name begins with Baseline and whose
-// .cu and .cuh files are read from dir: the kernels of another checkout, to compare these with in one
-// process. Launch rules and host stages are this program's own, so a copy differs on a GPU only.
-// Families whose files come from elsewhere, behind a prefix, have no other checkout and no copy.
+const baselineHelp = "give the folder kernels/families of another checkout"
+
+// WithBaseline returns r with a second copy of each family, whose name begins with Baseline and whose kernels are those
+// of another checkout's folder, to compare with in one process. The manifests there say how these are launched. Their
+// base config is r's, as far as they have its knobs.
 //
-// It fails if dir lacks the families' sources, or if a source is larger than maxSource, no plain file,
-// or a link that leads out of dir: the other checkout may be a pull request.
+// Families that the folder lacks have no copy, nor have those whose files come from elsewhere, behind a prefix. The
+// copy of a family that cannot be loaded or launched serves no problem, and says why.
 func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
-	own := slices.DeleteFunc(slices.Clone(r.Families), func(f *kernels.Family) bool {
-		return f.Hidden || slices.ContainsFunc(f.Files,
-			func(name string) bool { return strings.Contains(name, ":") })
-	})
-	root, err := os.OpenRoot(dir)
+	o, err := readCheckout(dir)
+	if err != nil {
+		return nil, err
+	}
+	var copies []*kernels.Family
+	for _, now := range r.Families {
+		if now.Hidden || slices.ContainsFunc(now.Files, func(name string) bool { return strings.Contains(name, ":") }) {
+			continue
+		}
+		c, err := o.copyOf(now)
+		if err != nil {
+			refused := *now
+			refused.Files, refused.Serves = nil, func(kernels.Problem) error { return err }
+			c = &refused
+		}
+		if c != nil {
+			copies = append(copies, c)
+		}
+	}
+	if len(copies) == 0 {
+		return nil, hint.Errorf(baselineHelp, "baseline kernels %s has no family of this program", dir)
+	}
+	return WithBaselineOf(r, copies, o.read)
+}
+
+// A checkout is the folder of families of another checkout.
+type checkout struct {
+	dir      string
+	files    map[string]string // read once: what is compiled is what was checked
+	families []*kernels.Family // of the manifests
+	failed   map[string]error  // why a manifest cannot be loaded
+}
+
+// readCheckout reads a folder and loads its manifests. The other checkout may be a pull request: see
+// manifest.ReadFolder.
+func readCheckout(dir string) (*checkout, error) {
+	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, hint.Errorf(baselineHelp, "baseline kernels %s has no sources: there is no such folder", dir)
 	case err != nil:
 		return nil, hint.Errorf(baselineHelp, "baseline kernels %s: %w", dir, durable.Cause(err))
+	case !info.IsDir():
+		return nil, hint.Errorf(baselineHelp, "baseline kernels %s: it is no folder", dir)
 	}
-	defer root.Close()
-	files := map[string]string{} // read once: what is compiled is what was checked
-	return WithBaselineOf(r, own, func(rest string) (string, error) {
-		if ext := filepath.Ext(rest); ext != ".cu" && ext != ".cuh" {
-			return r.File(rest)
-		}
-		name := filepath.Base(rest)
-		if text, ok := files[name]; ok {
-			return text, nil
-		}
-		text, err := readSource(root, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", hint.Errorf(baselineHelp, "baseline kernels %s has no %s", dir, rest)
-		} else if err != nil {
-			return "", hint.Errorf(cmp.Or(durable.KnownHelp(err), baselineHelp),
-				"baseline kernels %s: %w", filepath.Join(dir, name), durable.Cause(err))
-		}
-		files[name] = text
-		return text, nil
-	})
+	o := &checkout{dir: dir, failed: map[string]error{}}
+	if o.files, err = manifest.ReadFolder(dir); err != nil {
+		return nil, fmt.Errorf("baseline kernels: %w", err)
+	}
+	o.families, err = manifest.LoadOther(&kernels.Registry{File: o.read}, dir, o.files, stages,
+		func(name string, why error) { o.failed[name] = why })
+	return o, err
 }
 
-const baselineHelp = "give the folder kernels/families of another checkout"
-
-// maxSource is the most bytes of a source, as of one of --kernels.
-const maxSource = 1 << 20
-
-// readSource reads a file of a folder. It refuses a pipe, for which it would wait.
-func readSource(root *os.Root, name string) (string, error) {
-	info, err := root.Stat(name) // of what a link points to
-	switch {
-	case err != nil:
-		return "", err
-	case !info.Mode().IsRegular():
-		return "", hint.Errorf("copy into the folder what it links to", "it is no file")
-	case info.Size() > maxSource:
-		return "", hint.Errorf(baselineHelp, "it has %s, more than %s", kernels.FormatBytes(info.Size()),
-			kernels.FormatBytes(maxSource))
+// read returns the text of a file.
+func (o *checkout) read(name string) (string, error) {
+	if text, ok := o.files[name]; ok {
+		return text, nil
 	}
-	text, err := root.ReadFile(name)
-	return string(text), err
+	return "", fs.ErrNotExist
+}
+
+// copyOf makes the copy of a family of this program: nil where the checkout lacks it.
+func (o *checkout) copyOf(now *kernels.Family) (*kernels.Family, error) {
+	if i := slices.IndexFunc(now.Files, isManifest); i >= 0 {
+		return o.copyOfManifest(now, now.Files[i])
+	}
+	c := *now
+	c.Files = nil
+	for _, name := range now.Files {
+		if path.Ext(name) != ".cu" {
+			continue
+		}
+		if _, ok := o.files[name]; !ok {
+			return nil, nil
+		}
+		src, err := nvrtc.ReadSource(o.read, name)
+		if err == nil {
+			err = o.compareParameters(name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.Files = slices.AppendSeq(append(c.Files, name), maps.Keys(src.Headers))
+	}
+	if c.Files == nil { // of no kernels, such as a peer's
+		return nil, nil
+	}
+	slices.Sort(c.Files)
+	c.Files = slices.Compact(c.Files)
+	return &c, nil
+}
+
+// copyOfManifest is copyOf for a family of a manifest.
+func (o *checkout) copyOfManifest(now *kernels.Family, name string) (*kernels.Family, error) {
+	i := slices.IndexFunc(o.families, func(f *kernels.Family) bool { return f.Name == now.Name })
+	if i < 0 {
+		return nil, o.failed[name]
+	}
+	old := o.families[i]
+	c := *old
+	c.Base = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+		return old.Base(p, d).With(old.KnownSettings(now.Base(p, d))...)
+	}
+	if slices.Contains(c.Files, common.ReduceSource) {
+		return &c, o.compareParameters(common.ReduceSource)
+	}
+	return &c, nil
+}
+
+// compareParameters refuses a source of which a kernel has other parameters than in this program, where Go code of this
+// program launches it. Names count too: they say what a pointer is to.
+func (o *checkout) compareParameters(name string) error {
+	text, err := File(name)
+	if err != nil {
+		return err
+	}
+	old := nvrtc.Source{Text: o.files[name]}.Signatures()
+	for _, now := range (nvrtc.Source{Text: text}).Signatures() {
+		i := slices.IndexFunc(old, func(g nvrtc.Signature) bool { return g.Name == now.Name })
+		switch file := filepath.Join(o.dir, name); {
+		case i < 0:
+			return fmt.Errorf("%s has no kernel %s", file, now.Name)
+		case old[i].Parameters() != now.Parameters():
+			return fmt.Errorf("%s: %s takes %s, and is launched with %s", file, now.Name, old[i].Parameters(),
+				now.Parameters())
+		}
+	}
+	return nil
 }
 
 // WithBaselineOf returns r with a copy of each family of fs under a name that begins with Baseline. file

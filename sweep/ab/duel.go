@@ -70,6 +70,10 @@ type PeerLook struct {
 func (c *Runner) duel(ctx context.Context, d Duel, seed uint64, more func(verdict.PairedRounds) bool) (
 	*DuelResult, error) {
 	res := &DuelResult{Duel: d, Status: kernels.StatusOK}
+	if err := c.refusal(d); err != nil {
+		res.Status, res.Reason = kernels.StatusRefused, ArmA+": "+err.Error()
+		return res, nil
+	}
 	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: d.Problem,
 		Protocol: c.Protocol, Seed: seed}
 	defer s.Close()

@@ -69,16 +69,31 @@ func (c *Runner) settle(ctx context.Context, p Pair) (d Duel, err error) {
 	return d, nil
 }
 
-// baseline returns v with the baseline's kernels. The base config is the baseline's own: an earlier
-// manifest may have other knobs.
+// baseline returns v with the baseline's kernels. The base config is the baseline's own. Of another the knobs count that
+// the baseline has: an earlier manifest may have others.
 func (c *Runner) baseline(p kernels.Problem, v kernels.Variant) kernels.Variant {
 	now, err := c.Registry.Lookup(v.Family)
 	v.Family = families.Baseline + v.Family
 	old, gone := c.Registry.Lookup(v.Family)
-	if info := c.Device.Info(); err == nil && gone == nil && v.Config == now.Base(p, info) {
-		v.Config = old.Base(p, info)
+	if err != nil || gone != nil {
+		return v
 	}
+	info := c.Device.Info()
+	base := old.Base(p, info)
+	if v.Config != now.Base(p, info) {
+		base = base.With(old.KnownSettings(v.Config)...)
+	}
+	v.Config = base
 	return v
+}
+
+// refusal says why the baseline's kernels cannot run a duel, before anything of it is compiled or launched.
+func (c *Runner) refusal(d Duel) error {
+	if !c.Baseline {
+		return nil
+	}
+	_, _, _, err := c.Registry.Resolve(d.Problem, d.A, c.Device.Info())
+	return err
 }
 
 // prefetch announces the variants that a pair will ask for.
@@ -86,6 +101,9 @@ func (c *Runner) prefetch(p Pair) {
 	vs := slices.Concat(p.Of[0], p.Of[1])
 	if c.Baseline && len(p.Of[0]) == 1 {
 		vs[0] = c.baseline(p.Problem, vs[0])
+		if c.refusal(Duel{Problem: p.Problem, A: vs[0]}) != nil {
+			return
+		}
 	}
 	c.Device.Prefetch(p.Problem, append(vs, kernels.Variant{Family: c.Registry.StreamOf(p.Problem)}))
 }

@@ -95,6 +95,19 @@ func TestSignaturesSayHowAKernelIsDeclared(t *testing.T) {
 	assert.Equal(t, all[0].Name, "a::b::k", "name")
 	assert.Same(t, all[1], Signature{Name: "two", Template: []string{"typename T", "int N"}, Shared: true,
 		Params: []CParam{{"const T *", "x"}, {"float", "eps"}, {"unsigned int", "n"}}})
+	assert.Equal(t, all[1].Parameters(), "(const T *x, float eps, unsigned int n)")
+}
+
+// Blanks and comments make no other parameters, types and names do.
+func TestParametersAreCompared(t *testing.T) {
+	of := func(list string) string {
+		return Source{Text: `extern "C" __global__ void BOUNDS(T)` + "\nk(" + list + ") {}"}.Signatures()[0].Parameters()
+	}
+	for list, same := range map[string]bool{"const X *x, float **y, i64 rows": true, "const X* x, float * * y,\n  i64 rows /* all */": true,
+		"const X *__restrict__ x, float **y, i64 rows": true, "const X *y, float **x, i64 rows": false,
+		"const X *x, float **y, int rows": false, "const X *x, float **y": false} {
+		assert.Equal(t, of(list) == "(const X *x, float **y, i64 rows)", same, list, of(list))
+	}
 }
 
 // An entry is found by its symbol, by its name in C++, or listed with all kernels there are.

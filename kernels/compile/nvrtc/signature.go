@@ -17,6 +17,17 @@ type Signature struct {
 // A CParam is a parameter of a kernel: its type and its name.
 type CParam struct{ Type, Name string }
 
+// Parameters returns the list of parameters in brackets, as C writes it, whatever the blanks of the source.
+func (g *Signature) Parameters() string {
+	var list []string
+	for _, p := range g.Params {
+		one := strings.NewReplacer(" *", "*", " &", "&").Replace(p.Type)
+		stars := one[len(strings.TrimRight(one, "*&")):]
+		list = append(list, strings.TrimSuffix(one, stars)+" "+stars+p.Name)
+	}
+	return "(" + strings.Join(list, ", ") + ")"
+}
+
 // Signatures lists the kernels that a file declares, in order.
 func (s Source) Signatures() (all []Signature) {
 	p := &slicer{text: s.Text}

@@ -45,7 +45,7 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 // Load is r with the families of the manifests in dir, which it returns too. The
 // files are read once: what is compiled is what was checked.
 func (from Loader) Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family, error) {
-	files, err := readFolder(dir)
+	files, err := ReadFolder(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,6 +80,13 @@ type Stages map[kernels.Pass]map[string]kernels.HostStage
 // of its own kernels.
 func LoadOwn(r *kernels.Registry, files map[string]string, stages Stages) ([]*kernels.Family, error) {
 	return Loader{}.assemble(r, "", "", files, stages)
+}
+
+// LoadOther is LoadOwn of the files of another checkout's folder, which r reads. Manifests that this program
+// cannot load are left out: leave is told why.
+func LoadOther(r *kernels.Registry, dir string, files map[string]string, stages Stages,
+	leave func(manifest string, why error)) ([]*kernels.Family, error) {
+	return Loader{leaveManifest: leave}.assemble(r, dir, "", files, stages)
 }
 
 // probeNamed probes designs, and returns those that are not left out.
@@ -118,6 +125,10 @@ func (from Loader) assemble(r *kernels.Registry, dir, prefix string, files map[s
 			continue
 		}
 		ds, err := parse(filepath.Join(dir, name), []byte(files[name]))
+		if err != nil && from.leaveManifest != nil {
+			from.leaveManifest(name, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +157,10 @@ func (from Loader) assemble(r *kernels.Registry, dir, prefix string, files map[s
 				continue
 			}
 			f, err := link(&with, d, code{prefix: prefix, include: from.Include}, dir, names[d], files, stages)
+			if err != nil && from.leaveManifest != nil {
+				from.leaveManifest(names[d], err)
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -155,8 +170,9 @@ func (from Loader) assemble(r *kernels.Registry, dir, prefix string, files map[s
 	return made, nil
 }
 
-// readFolder reads what a manifest may name.
-func readFolder(dir string) (map[string]string, error) {
+// ReadFolder reads what a manifest in dir may name, and the manifests, by their names. It refuses a folder of which a
+// link leads out, or that is too large: it may be a pull request's.
+func ReadFolder(dir string) (map[string]string, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

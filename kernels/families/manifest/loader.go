@@ -21,6 +21,8 @@ type Loader struct {
 	// such as those of a package that is not there, are left out: Leave is told why.
 	Named func(family string) bool
 	Leave func(family string, why error)
+	// leaveManifest, if set, is told of a manifest that cannot be loaded, in place of an error.
+	leaveManifest func(manifest string, why error)
 }
 
 // AddFolders adds folders of headers, those of --include, which must be there.
