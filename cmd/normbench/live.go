@@ -180,7 +180,7 @@ func exitOf(o *report.GateOutcome) error {
 	}{
 		report.Wrong:     {exitWrong, "`normbench verify` names the outputs that are wrong, and by how much"},
 		report.Slower:    {exitGate, "\"what moved\" names the stage, and `normbench bench` times them all"},
-		report.Broken:    {exitTrouble, "`normbench bench` shows the reason in full"},
+		report.Broken:    {exitTrouble, "the table has the reason of each cell"},
 		report.Unfit:     {exitUnfit, "`nvidia-smi` shows clocks, throttling and other processes"},
 		report.Undecided: {exitUnclear, "more rounds may tell: --rounds 24,48"},
 	}[o.Kind]
