@@ -40,6 +40,8 @@ type Service struct {
 	ctx    context.Context
 	close  context.CancelFunc
 	step   time.Duration // see nvrtc.NewPool
+	mode   string        // of triton.py
+	home   string        // the folder for its processes' own, or "" for the system's
 	python string
 	target func() Target
 
@@ -51,7 +53,7 @@ type Service struct {
 // NewService returns a Service without processes. The step is nvrtc.NewPool's. The target is asked for once there is
 // something to compile.
 func NewService(step time.Duration, target func() Target) *Service {
-	c := &Service{step: step, target: target}
+	c := &Service{step: step, mode: "serve", target: target}
 	c.ctx, c.close = context.WithCancel(context.Background())
 	return c
 }
@@ -72,7 +74,7 @@ func (c *Service) Compile(src nvrtc.Source, opt nvrtc.CompileOptions) (*nvrtc.Bi
 		help += "; a longer --timeout gives it longer"
 	}
 	b := &nvrtc.Binary{}
-	failed, err := c.ask(src, start, compileRequest{Options: opt, Seconds: limit.Seconds()}, b)
+	failed, err := c.ask(c.ctx, src, start, serverRequest{Options: opt, Seconds: limit.Seconds()}, b)
 	switch {
 	case c.ctx.Err() != nil:
 		return nil, errors.New("the compilers are closed")
@@ -89,46 +91,53 @@ func (c *Service) Compile(src nvrtc.Source, opt nvrtc.CompileOptions) (*nvrtc.Bi
 // Target returns what code depends on beside its texts and options: a module may look at the card's figures.
 func (c *Service) Target() string { return fmt.Sprint(c.target()) }
 
-// ask asks for something of a source, which is imported first, within start. The error goes on from
-// "Triton's process".
-func (c *Service) ask(src nvrtc.Source, start time.Duration, r compileRequest, v any) (
+// ask asks for something of a source, which is imported first, within start. The error is that of ctx, or goes on
+// from "Triton's process".
+func (c *Service) ask(ctx context.Context, src nvrtc.Source, start time.Duration, r serverRequest, v any) (
 	failed *nvrtc.CompileError, err error) {
-	r.Of = src.Name
+	r.Of = keyOf(src)
 	for range 2 { // what ended the process may be what another kernel did to it
-		s, bad := c.server(start)
+		s, bad := c.server(ctx, start)
 		if bad != nil {
 			return nil, bad
 		}
-		if err = s.open(src, start); err == nil {
-			if failed, err = s.ask(r, v); err == nil {
+		if err = s.open(ctx, src, start); err == nil {
+			if failed, err = s.ask(ctx, r, v); err == nil {
 				return failed, nil
 			}
-		} else if !s.hasEnded() { // its import is to blame
-			s.forget(src.Name)
+		} else if !s.hasEnded() { // its import is to blame, or it is not done
+			s.forget(src)
 			return nil, err
 		}
-		s.forget(src.Name)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		s.forget(src)
 	}
 	return nil, err
 }
 
-// server returns the process, which the first who asks starts, and who finds it ended. The error goes on
-// from "Triton's process".
-func (c *Service) server(limit time.Duration) (*server, error) {
+// server returns the process, which the first who asks starts, and who finds it ended. The error is that of ctx, or
+// goes on from "Triton's process".
+func (c *Service) server(ctx context.Context, limit time.Duration) (*server, error) {
 	c.mu.Lock()
 	if c.now != nil && c.now.hasEnded() {
 		c.now = nil
 	}
 	s := c.now
 	if s == nil {
-		s = &server{python: c.python, started: make(chan struct{}), done: make(chan struct{}),
+		s = &server{python: c.python, mode: c.mode, home: c.home, started: make(chan struct{}), done: make(chan struct{}),
 			sources: map[string]*imported{}}
 		c.now = s
 		c.running.Go(func() { s.run(c.ctx, c.target(), limit) })
 	}
 	c.mu.Unlock()
-	<-s.started
-	return s, s.failed
+	select {
+	case <-s.started:
+		return s, s.failed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Close ends Triton's processes. Nothing is compiled behind it.

@@ -27,7 +27,7 @@ func Describe(python string, src nvrtc.Source, function string, target Target, l
 	d Description, err error) {
 	c := NewService(0, func() Target { return target }).UsePython(python)
 	defer c.Close()
-	failed, err := c.ask(src, limit, compileRequest{Options: nvrtc.CompileOptions{Names: []string{function}}, Describe: true,
+	failed, err := c.ask(c.ctx, src, limit, serverRequest{Options: nvrtc.CompileOptions{Names: []string{function}}, Describe: true,
 		Seconds: probeTimeout.Seconds()}, &d)
 	if failed != nil {
 		return d, errors.New(strings.TrimPrefix(failed.Error(), "compile "))

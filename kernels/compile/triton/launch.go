@@ -1,10 +1,7 @@
 package triton
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -155,42 +152,4 @@ func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 			len(have), have, len(sizes), sizes)
 	}
 	return list, nil
-}
-
-// Interpreter returns the command that runs a launch in the interpreter of a Python's Triton. It reads and writes what
-// package emulate's programs do: buffers in the order in which the arguments first name them.
-func Interpreter(python, dir string, src nvrtc.Source, opt nvrtc.CompileOptions, target Target, l *kernels.Launch) (
-	[]string, error) {
-	values, buffers, place := map[string]any{}, map[string]int{}, map[string]int{}
-	for i, a := range l.Args {
-		name, told, _ := strings.Cut(l.Params[i], "=")
-		switch {
-		case a.Kind == kernels.ArgBuffer && a.Name != "":
-			if _, ok := place[a.Name]; !ok {
-				place[a.Name] = len(place)
-			}
-			buffers[name] = place[a.Name]
-		case a.Kind == kernels.ArgBuffer:
-		case told == "True":
-			values[name] = a.Int != 0
-		case a.Kind.IsFloat():
-			values[name] = a.Float
-		default:
-			values[name] = a.Int
-		}
-	}
-	text, err := json.Marshal(map[string]any{"Source": src, "Options": opt, "Target": target, "Values": values,
-		"Buffers": buffers})
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.CreateTemp(dir, "launch-*.json")
-	if err == nil {
-		_, err = f.Write(text)
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return command(python, "interpret", dir, f.Name()), nil
 }

@@ -2,8 +2,10 @@ package triton
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,8 @@ import (
 // that it forks. What it is asked for at once is done at once.
 type server struct {
 	python  string
+	mode    string        // of triton.py
+	home    string        // the folder for its own, or "" for the system's
 	started chan struct{} // closed once Triton is imported, or not
 	failed  error         // then: why it is not
 
@@ -27,7 +31,7 @@ type server struct {
 	ended error         // then: how
 
 	mu      sync.Mutex
-	sources map[string]*imported // by name
+	sources map[string]*imported // by keyOf
 }
 
 // An imported source has a process, unless err says why not.
@@ -38,18 +42,19 @@ type imported struct {
 
 const forever = 365 * 24 * time.Hour
 
-type compileRequest struct {
+type serverRequest struct {
 	ID      int64
-	Source  *nvrtc.Source // to import; or
-	Of      string        // the name of one that is imported, and what is asked of it:
+	Of      string        // the key of a source,
+	Source  *nvrtc.Source // which is to be imported; or what is asked of it:
 	Options nvrtc.CompileOptions
 	// Describe asks for what the decorators have, instead of code.
 	Describe bool
-	Seconds  float64 // the longest wait
+	*launchRequest
+	Seconds float64 // the longest wait
 }
 
-// A compileReply has a value, or says what is wrong with the source, or how its process ended.
-type compileReply struct {
+// A serverReply has a value, or says what is wrong with the source, or how its process ended.
+type serverReply struct {
 	ID     int64
 	Value  json.RawMessage
 	Failed *nvrtc.CompileError
@@ -59,10 +64,10 @@ type compileReply struct {
 // run starts the process, which has so long to import Triton, and hears it until it ends, with ctx at
 // the latest.
 func (s *server) run(ctx context.Context, target Target, limit time.Duration) {
-	dir, err := os.MkdirTemp("", "normbench-triton-")
+	dir, err := os.MkdirTemp(s.home, "normbench-triton-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		s.child, err = proc.Start(proc.StartOptions{Command: command(s.python, "serve", dir), MaxLine: maxAnswer})
+		s.child, err = proc.Start(proc.StartOptions{Command: command(s.python, s.mode, dir), MaxLine: maxAnswer})
 	}
 	if err == nil {
 		defer s.child.Kill()
@@ -73,44 +78,57 @@ func (s *server) run(ctx context.Context, target Target, limit time.Duration) {
 	s.failed = err
 	close(s.started)
 	for err == nil {
-		var r compileReply
+		var r serverReply
 		if err = s.child.Answer(ctx, forever, &r); err != nil {
 			break
 		}
 		if answer, ok := s.asked.LoadAndDelete(r.ID); ok {
-			answer.(chan compileReply) <- r
+			answer.(chan serverReply) <- r
 		}
 	}
 	s.ended = err
 	close(s.done)
 }
 
-// open has a source imported, which may take so long. The first who asks waits for it, and so do
-// others. The error goes on from "Triton's process".
-func (s *server) open(src nvrtc.Source, limit time.Duration) error {
+// keyOf tells sources apart: two of one name may have other texts.
+func keyOf(src nvrtc.Source) string {
+	text, _ := json.Marshal(src) // texts have no error
+	return fmt.Sprintf("%s %x", src.Name, sha256.Sum256(text))
+}
+
+// open has a source imported, which may take so long. All who ask for it wait, until ctx ends. The error goes on
+// from "Triton's process".
+func (s *server) open(ctx context.Context, src nvrtc.Source, limit time.Duration) error {
+	key := keyOf(src)
 	s.mu.Lock()
-	o := s.sources[src.Name]
+	o := s.sources[key]
 	if o == nil {
 		o = &imported{done: make(chan struct{})}
-		s.sources[src.Name] = o
-		s.mu.Unlock()
-		_, o.err = s.ask(compileRequest{Source: &src, Seconds: limit.Seconds()}, &struct{}{})
-		close(o.done)
-	} else {
-		s.mu.Unlock()
-		<-o.done
+		s.sources[key] = o
+		go func() { // whose ctx ends may not be the last who asks for it
+			_, o.err = s.ask(context.Background(), serverRequest{Of: key, Source: &src, Seconds: limit.Seconds()},
+				&struct{}{})
+			close(o.done)
+		}()
 	}
-	return o.err
+	s.mu.Unlock()
+	select {
+	case <-o.done:
+		return o.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // forget has a source imported again by the next who asks for it.
-func (s *server) forget(name string) {
+func (s *server) forget(src nvrtc.Source) {
+	key := keyOf(src)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.sources[name]; o != nil {
+	if o := s.sources[key]; o != nil {
 		select {
 		case <-o.done:
-			delete(s.sources, name)
+			delete(s.sources, key)
 		default: // another imports it already
 		}
 	}
@@ -126,12 +144,13 @@ func (s *server) hasEnded() bool {
 	}
 }
 
-// ask reads the answer into v, or says what is wrong with the source. The error is of a process, which
-// has ended then.
-func (s *server) ask(r compileRequest, v any) (*nvrtc.CompileError, error) {
-	answer := make(chan compileReply, 1)
+// ask reads the answer into v, or says what is wrong with the source. The error is that of ctx, or of a process,
+// which has ended then.
+func (s *server) ask(ctx context.Context, r serverRequest, v any) (*nvrtc.CompileError, error) {
+	answer := make(chan serverReply, 1)
 	r.ID = s.last.Add(1)
 	s.asked.Store(r.ID, answer)
+	defer s.asked.Delete(r.ID)
 	s.child.Send(r) // texts and numbers have no error
 	patience := time.Duration(r.Seconds*float64(time.Second)) + 10*time.Second
 	if r.Source != nil {
@@ -142,6 +161,8 @@ func (s *server) ask(r compileRequest, v any) (*nvrtc.CompileError, error) {
 	select {
 	case <-s.done:
 		return nil, s.ended
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	case got := <-answer:
 		switch {
 		case got.Ended != "":

@@ -145,11 +145,11 @@ func TestKilledParentLeavesNoOrphans(t *testing.T) {
 	lines := bufio.NewReader(stdout)
 	line, err := lines.ReadString('\n')
 	assert.Must(t, line == "{}\n", "%q, %v", line, err)
-	assert.NoError(t, enc.Encode(compileRequest{ID: 1, Seconds: 60, Source: &nvrtc.Source{Name: "user:k.py", Text: kernel}}))
+	assert.NoError(t, enc.Encode(serverRequest{ID: 1, Of: "k.py", Seconds: 60, Source: &nvrtc.Source{Name: "user:k.py", Text: kernel}}))
 	line, err = lines.ReadString('\n')
 	assert.Must(t, line == "{\"ID\": 1, \"Value\": {}}\n", "%q, %v", line, err)
 	assert.NoError(t,
-		enc.Encode(compileRequest{ID: 2, Of: "user:k.py", Seconds: 60, Options: nvrtc.CompileOptions{Arch: "sm_90",
+		enc.Encode(serverRequest{ID: 2, Of: "k.py", Seconds: 60, Options: nvrtc.CompileOptions{Arch: "sm_90",
 			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()

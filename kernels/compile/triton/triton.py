@@ -2,7 +2,7 @@
 
     python triton.py probe          reads what files say of functions; runs no code of theirs
     python triton.py serve DIR      imports Triton once, and each source in a process that it forks, which compiles
-    python triton.py interpret DIR FILE    runs a launch in Triton's interpreter, which needs numpy too
+    python triton.py interpret DIR  does as serve does, and runs launches in Triton's interpreter, which needs numpy too
 
 Requests and answers are lines of JSON (kernels/compile/triton/triton.go). Needs Triton, neither torch nor a GPU.
 Importing a file runs it, as any import does. DIR is a folder for its copies and for Triton's cache.
@@ -761,18 +761,25 @@ def describe(module, source, options, target):
 # ---- Serve ----------------------------------------------------------------------
 
 
+def end_with(parent):
+    """Has the system end this process when its parent ends, where it can do that. Says whether the parent lives."""
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, of Linux
+    return os.getppid() == parent
+
+
 class Worker:
-    """A process forked off this one, with all that this one has imported. It compiles one kernel after the other."""
+    """A process forked off this one, with all that this one has imported. It compiles one kernel after the other, or
+    runs one launch."""
 
     def __init__(self, server):
         self.socket, its = socket.socketpair()
         parent, self.pid = os.getpid(), os.fork()
         if self.pid == 0:
             try:
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-                if os.getppid() == parent:
+                if end_with(parent):
                     self.socket.close()
-                    work(its, server.folder, server.source, server.module, server.target)
+                    server.work(its, server.folder, server.source, server.module, server.target)
             finally:
                 os._exit(0)
         its.close()
@@ -796,7 +803,7 @@ class Worker:
     def death(self):
         """How it ended, in words that go on from its name."""
         os.kill(self.pid, signal.SIGKILL)  # where it only closed its end
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.code = code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if self.late:
             return f"was killed: no answer within {self.request['Seconds']:.0f}s"
         if code < 0:
@@ -821,6 +828,31 @@ def work(its, folder, source, module, target):
         its.sendall(json.dumps({"ID": request["ID"], **answer}).encode() + b"\n")
 
 
+def launch(its, folder, source, module, target):
+    """Runs the one launch that is asked for. How this process ends says how that went. Its folder has the rest: what
+    goes in, what comes out, and what is said."""
+    request = json.loads(its.makefile("rb").readline())
+    said = os.open(os.path.join(request["Folder"], "said"), os.O_WRONLY | os.O_CREAT, 0o666)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    try:
+        if isinstance(module, Exception):
+            raise module
+        code = interpret(module, source, request)
+    except Refusal as e:
+        code = f"not run: {e.text()}"
+    except SystemExit as e:
+        code = e.code
+    except BaseException:
+        code = traceback.format_exc()
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
+
+
 def failed(source, result, log):
     return {"Failed": {"Source": source["Name"], "Result": result, "Log": log}}
 
@@ -829,16 +861,18 @@ class Server:
     """Imports a source, and gives what is asked for to workers. Nothing of that runs in this process, so it lives on
     whatever a kernel does to its compiler. It has neither threads nor a context of CUDA, which no fork would have."""
 
-    def __init__(self, folder, source, target, line):
+    def __init__(self, interprets, folder, source, target, line):
         self.folder, self.source, self.target, self.line = folder, source, target, line
+        self.load, self.work = (load_interpreted, launch) if interprets else (load, work)
         self.ready, self.idle = selectors.DefaultSelector(), []
 
     def serve(self, first):
         """Answers what stands on its line, once it has imported the source, which is what its starter waits for."""
         try:
-            self.module = load(self.folder, self.source, self.target)
+            self.module = self.load(self.folder, self.source, self.target)
         except Refusal as e:
             self.module = e  # the answer to all that is asked
+        sys.stdout.flush()  # or each worker would say it again
         gc.freeze()
         self.line.sendall(json.dumps({"ID": first, "Value": {}}).encode() + b"\n")
         self.ready.register(self.line, selectors.EVENT_READ)
@@ -880,7 +914,9 @@ class Server:
         self.ready.unregister(worker.socket)
         self.idle = [w for w in self.idle if w is not worker]
         request, death = worker.request, worker.death()
-        if request and worker.answers and not worker.late:
+        if request and self.work is launch:
+            self.line.sendall(json.dumps({"ID": request["ID"], "Value": {"Code": worker.code}}).encode() + b"\n")
+        elif request and worker.answers and not worker.late:
             self.ask(request)  # of what it did before it may have died: only a fresh one shows that the source is to blame
         elif request:
             answer = {"ID": request["ID"], **failed(self.source, "no answer", f"the compiler {death}")}
@@ -892,7 +928,7 @@ class Importer:
     sources do not meet, and one that hangs or dies costs itself alone."""
 
     def __init__(self, root, request):
-        self.source, self.late, self.said, self.rest = request["Source"], False, b"", b""
+        self.key, self.source, self.late, self.said, self.rest = request["Of"], request["Source"], False, b"", b""
         self.until, self.seconds = time.monotonic() + request["Seconds"], request["Seconds"]
         self.importing, self.pending = request["ID"], {request["ID"]}
         self.line, its = socket.socketpair()
@@ -901,14 +937,13 @@ class Importer:
         parent, self.pid = os.getpid(), os.fork()
         if self.pid == 0:
             try:
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
                 os.setpgid(0, 0)
-                if os.getppid() == parent:
+                if end_with(parent):
                     os.dup2(said, 1)
                     os.dup2(said, 2)
                     folder = tempfile.mkdtemp(dir=root.folder)
                     self.line.close()
-                    Server(folder, self.source, root.target, its).serve(request["ID"])
+                    Server(root.interprets, folder, self.source, root.target, its).serve(request["ID"])
                     os._exit(0)
             except BaseException:
                 traceback.print_exc()
@@ -944,8 +979,8 @@ class Importer:
 class Root:
     """Imports Triton once, and torch with the first source that does. Its importers have both, by the fork."""
 
-    def __init__(self, folder, requests, out):
-        self.folder, self.requests, self.out = folder, requests, out
+    def __init__(self, interprets, folder, requests, out):
+        self.interprets, self.folder, self.requests, self.out = interprets, folder, requests, out
         self.ready, self.importers = selectors.DefaultSelector(), {}
 
     def answer(self, value):
@@ -958,8 +993,9 @@ class Root:
         try:
             import triton  # noqa: F401
         except Exception as e:
-            self.answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
-            return
+            if not self.interprets:  # there numpy may be missing, which a launch says
+                self.answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
+                return
         self.answer({})
         self.ready.register(self.requests, selectors.EVENT_READ)
         rest = b""
@@ -990,7 +1026,7 @@ class Root:
                 with contextlib.suppress(Exception):  # which the source will say
                     import torch  # noqa: F401
             gc.freeze()
-            importer = self.importers[request["Source"]["Name"]] = Importer(self, request)
+            importer = self.importers[request["Of"]] = Importer(self, request)
             self.ready.register(importer.line, selectors.EVENT_READ, (importer, False))
             self.ready.register(importer.errors, selectors.EVENT_READ, (importer, True))
             return
@@ -1021,8 +1057,8 @@ class Root:
         self.ready.unregister(importer.line)
         with contextlib.suppress(KeyError):
             self.ready.unregister(importer.errors)
-        if self.importers.get(importer.source["Name"]) is importer:
-            del self.importers[importer.source["Name"]]
+        if self.importers.get(importer.key) is importer:
+            del self.importers[importer.key]
         death = importer.death()
         for number in importer.pending:
             self.answer({"ID": number, "Ended": death})
@@ -1056,10 +1092,13 @@ class Buffers:
 
     ROOM = 16 << 20  # bytes, of which the system gives those that are touched
 
-    def __init__(self, count):
+    def __init__(self):
+        self.all = []  # name, bytes of an element, address, bytes
+        self.backward = False  # from the last program to the first
+
+    def make_room(self, count):
         self.memory = mmap.mmap(-1, (count + 1) * self.ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        self.all = []  # name, bytes of an element, address, bytes
 
     def add(self, name, element, data):
         if len(data) > self.ROOM // 2:
@@ -1080,6 +1119,8 @@ class Buffers:
             at = at[numpy.broadcast_to(numpy.asarray(mask, bool), numpy.shape(pointers)).reshape(-1)]
         if not at.size:
             return
+        if not self.all:  # its file launches it, while it is imported
+            raise Beyond(f"an address far from every buffer is {how}")
         slot = (at - self.start) // self.ROOM
         starts, sizes = (numpy.array([b[i] for b in self.all], numpy.int64) for i in (2, 3))
         known = (slot >= 0) & (slot < len(self.all))
@@ -1114,8 +1155,8 @@ class Buffers:
                 raise Beyond(f"an atomic changes element {(int(address) - start) // element} of {name}, which nothing has "
                              "written: a launch ahead (zero:) clears it")
 
-    def watch(self, backward):
-        """Has the interpreter check what it reads and writes and, backward, begin with the last program."""
+    def watch(self):
+        """Has the interpreter check what it reads and writes."""
         import numpy
         from triton.runtime import interpreter
         inner, builder = interpreter._interpreter, interpreter.interpreter_builder
@@ -1127,7 +1168,7 @@ class Buffers:
             return set_grid(*sides)
 
         def set_grid_idx(*index):
-            at[:] = [n - 1 - i for n, i in zip(grid, index)] if backward else index
+            at[:] = [n - 1 - i for n, i in zip(grid, index)] if self.backward else index
             return set_index(*at)
 
         def checked(pointers, mask, size, how, atomic=False):
@@ -1236,38 +1277,42 @@ def replace_libdevice(module):
             setattr(module, name, lambda *args, called=called: getattr(tl.math, called)(*args))
 
 
-def interpret(folder, file, out):
-    """Runs one launch in Triton's interpreter: buffers come and go as those of normbench's emulator do."""
-    os.environ.update(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
+def load_interpreted(folder, source, target):
+    """Imports a source for Triton's interpreter."""
     try:
-        import numpy
+        import numpy  # noqa: F401
     except ImportError:
         raise Refusal("Triton's interpreter needs numpy (`pip install numpy`)") from None
     compute_bf16()
     combine_blocks()
-    import triton.language as tl
     from triton.language.extra import libdevice
     replace_libdevice(libdevice)
     from triton.runtime import interpreter
-    from triton.runtime.interpreter import TensorHandle
-    with open(file, encoding="utf-8") as f:
-        request = json.load(f)
-    source, options = request["Source"], request["Options"]
-    take = lambda code: struct.unpack("<" + code, sys.stdin.buffer.read(struct.calcsize("<" + code)))
-    *grid, _, _, _, _, _, backward = take("9I")  # grid, block, CTAs together, shared bytes, order
-    count, = take("I")
-    buffers = Buffers(count)
-    for _ in range(count):
-        label = sys.stdin.buffer.read(take("I")[0]).decode()
-        element, size = take("I") + take("Q")
-        buffers.add(label, element, sys.stdin.buffer.read(size))
-    buffers.watch(backward)
-    name = source["Name"].rpartition(":")[2]
-    target = request["Target"]
+    buffers = Buffers()
+    buffers.watch()
     before = dict(vars(interpreter))
-    module = load(tempfile.mkdtemp(dir=folder), source, target)
+    module = load(folder, source, target)
     vars(interpreter).update(before)  # a library may mend it, for a version of its own
     replace_libdevice(module)
+    return module, buffers
+
+
+def interpret(loaded, source, request):
+    """Runs one launch in Triton's interpreter: buffers come and go as those of normbench's emulator do."""
+    import numpy
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+    (module, buffers), options = loaded, request["Options"]
+    with open(os.path.join(request["Folder"], "in"), "rb") as data:
+        take = lambda code: struct.unpack("<" + code, data.read(struct.calcsize("<" + code)))
+        *grid, _, _, _, _, _, buffers.backward = take("9I")  # grid, block, CTAs together, shared bytes, order
+        count, = take("I")
+        buffers.make_room(count)
+        for _ in range(count):
+            label = data.read(take("I")[0]).decode()
+            element, size = take("I") + take("Q")
+            buffers.add(label, element, data.read(size))
+    name = source["Name"].rpartition(":")[2]
     fn, _, _ = unwrap(function_of(module, source, options))
     given = {}
     for key, text in (line.split("=", 1) for line in options["Extra"]):
@@ -1287,16 +1332,15 @@ def interpret(folder, file, out):
             sys.exit(3)  # as the emulator's programs do that find a mistake
         help = " (numpy below 2.4 has it)" if "0-dimensional" in str(e.__cause__) else ""
         raise Refusal(f"Triton's interpreter: {type(e).__name__}: {e.__cause__ or e}{help}", name) from None
-    for data in buffers.data():
-        out.buffer.write(data)
-    out.flush()
+    with open(os.path.join(request["Folder"], "out"), "wb") as out:
+        out.writelines(buffers.data())
 
 
 def main(mode, *folder):
     out = os.fdopen(os.dup(1), "w")  # nobody else's prints are answers
     os.dup2(2, 1)
     requests = os.dup(0)
-    if mode == "serve":
+    if mode != "probe":
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nor are requests theirs to read
     if mode == "probe":
         try:
@@ -1306,14 +1350,12 @@ def main(mode, *folder):
         out.write(json.dumps(found) + "\n")
         out.flush()
         return
+    os.environ.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # no fork has threads
     if mode == "interpret":
-        try:
-            interpret(*folder, out)
-        except Refusal as e:
-            sys.exit(f"not run: {e.text()}")
+        os.environ["TRITON_INTERPRET"] = "1"
+        Root(True, *folder, requests, out).serve()
         return
-    os.environ.update(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1",
-                      TRITON_DUMP_PTXAS_LOG="1", TRITON_ALWAYS_COMPILE="1")  # the cache would know no log
+    os.environ.update(TRITON_DUMP_PTXAS_LOG="1", TRITON_ALWAYS_COMPILE="1")  # the cache would know no log
     os.environ.pop("TRITON_INTERPRET", None)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # whose default changes in 3.10
     try:
@@ -1322,7 +1364,7 @@ def main(mode, *folder):
             f.write("800")
     except OSError:
         pass
-    Root(*folder, requests, out).serve()
+    Root(False, *folder, requests, out).serve()
 
 
 main(*sys.argv[1:])

@@ -102,9 +102,9 @@ const (
 // An Emulator compiles launches with one compiler, into one folder. Many goroutines may use
 // it.
 type Emulator struct {
-	python        string // that interprets kernels of Triton
 	compiler, dir string
 	checks, links []string // flags
+	triton        *triton.Interpreter
 	target        triton.Target
 	// alive is a pipe whose other end closes when this process dies, however it does.
 	alive, living *os.File
@@ -152,7 +152,7 @@ const sanitize = "-fsanitize=kernel-address,alignment,bounds"
 
 // UsePython has a Python interpret kernels of Triton, as triton.Python reads its name, and returns e.
 func (e *Emulator) UsePython(python string) *Emulator {
-	e.python = python
+	e.triton.UsePython(python)
 	return e
 }
 
@@ -168,6 +168,7 @@ func New(ctx context.Context, dir string) (*Emulator, error) {
 	}
 	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{},
 		target: triton.Target{Name: "an emulated GPU", Arch: "sm_90", SMs: 1}}
+	e.triton = triton.NewInterpreter(dir, func() triton.Target { return e.target })
 	if e.alive, e.living, err = os.Pipe(); err != nil {
 		return nil, err
 	}
@@ -262,8 +263,9 @@ func (e *Emulator) compileOnce(ctx context.Context, name string, args ...string)
 	return fmt.Errorf("compile %s: %w: %s", name, err, oneLine(out))
 }
 
-// Close has compilers that still run end. The folder stays.
+// Close has compilers that still run end, and Triton's interpreter. The folder stays.
 func (e *Emulator) Close() {
+	e.triton.Close()
 	if e.cleaner.Process != nil {
 		_ = e.cleaner.Process.Kill()
 		_ = e.cleaner.Wait() // it was killed
@@ -295,7 +297,7 @@ const exitFault = 3
 // its arguments. With lastFirst CTAs run from the last to the first.
 func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Launch,
 	mem map[string]*kernels.Memory, lastFirst bool) error {
-	program, err := e.build(ctx, r, l)
+	run, err := e.build(ctx, r, l)
 	if err != nil {
 		return err
 	}
@@ -303,27 +305,43 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program[0], program[1:]...)
-	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errs
-	if err := proc.Run(ctx, cmd); err != nil {
-		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok {
+	o, err := run(ctx, in.Bytes())
+	if err != nil {
+		if _, why, ok := strings.Cut(o.Said, "not run: "); ok {
 			return &UnsupportedError{l.Source, oneLine(why)}
 		}
+		err = e.spaceFor(err, o.Said)
 		switch {
-		case errs.Len() == 0: // a signal ended it
+		case o.Said == "": // a signal ended it
 			return fmt.Errorf("%s: %w", l.Entry, err)
-		case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitFault:
-			return fmt.Errorf("%s: %s", l.Entry, oneLine(errs.String()))
+		case o.Code == exitFault:
+			return fmt.Errorf("%s: %s", l.Entry, oneLine(o.Said))
 		}
-		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
+		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(o.Said))
 	}
+	out := bytes.NewReader(o.Output)
 	for _, name := range names {
-		if _, err := io.ReadFull(&out, mem[name].Bytes); err != nil {
+		if _, err := io.ReadFull(out, mem[name].Bytes); err != nil {
 			return fmt.Errorf("%s: what became of %s: %w", l.Entry, name, err)
 		}
 	}
 	return nil
+}
+
+// A runner runs what was built of a launch, on its input. The error says how that ended, if not well.
+type runner func(ctx context.Context, in []byte) (triton.LaunchEnd, error)
+
+// runProgram is the runner of a program that was compiled.
+func runProgram(ctx context.Context, file string, in []byte) (o triton.LaunchEnd, err error) {
+	cmd := exec.Command(file)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &errs
+	err = proc.Run(ctx, cmd)
+	o.Output, o.Said = out.Bytes(), errs.String()
+	if cmd.ProcessState != nil {
+		o.Code = cmd.ProcessState.ExitCode()
+	}
+	return o, err
 }
 
 // input is what the program of a launch reads, with the names of its buffers in their order.
@@ -380,9 +398,9 @@ func input(l *kernels.Launch, mem map[string]*kernels.Memory, lastFirst bool) (*
 	return in, names, nil
 }
 
-// build compiles a launch's program, once, and returns its command. Of Triton's kernels it is
-// Triton's interpreter.
-func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) ([]string, error) {
+// build compiles a launch's program, once, and returns what runs it. Of Triton's kernels that is Triton's
+// interpreter, which imports the source here.
+func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) (runner, error) {
 	own := *l
 	own.NVCC, own.Without = false, nil // program sees to them
 	u, err := cuda.NewUnit(r, &own, "sm_90")
@@ -390,13 +408,18 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 		return nil, err
 	}
 	if u.Source.IsPython() {
-		return triton.Interpreter(e.python, e.dir, u.Source, u.Options, e.target, l)
+		if err := e.triton.Import(ctx, u.Source); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Entry, err)
+		}
+		return func(ctx context.Context, in []byte) (triton.LaunchEnd, error) {
+			return e.triton.Interpret(ctx, u.Source, u.Options, l, in)
+		}, nil
 	}
 	if u.Source, err = nvrtc.ReadSource(r.File, l.Source); err != nil {
 		return nil, err
 	}
 	file, err := e.program(ctx, u, l)
-	return []string{file}, err
+	return func(ctx context.Context, in []byte) (triton.LaunchEnd, error) { return runProgram(ctx, file, in) }, err
 }
 
 // program compiles a unit, once.
