@@ -1265,7 +1265,10 @@ def combine_blocks():
         call = ast.Call(ast.Name("combine_operands", ast.Load()), [conjunction, *operands], [])
         return ast.fix_missing_locations(ast.copy_location(call, node))
     interpreter.combine_operands = combine  # which rewritten functions see, as all names of that module
-    interpreter.ASTTransformer.visit_BoolOp = visit_BoolOp
+    transformer = interpreter.ASTTransformer
+    assign = transformer.visit_Assign
+    transformer.visit_BoolOp = visit_BoolOp
+    transformer.visit_Assign = lambda self, node: assign(self, self.generic_visit(node))  # Triton 3.6 leaves out what is assigned
 
 
 def replace_libdevice(module):
