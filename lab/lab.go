@@ -300,6 +300,18 @@ func (l *Lab) HasBaseline(family string) bool {
 	return err == nil
 }
 
+// GoneFamilies lists the families that the other checkout alone has, by their names.
+func (l *Lab) GoneFamilies() (names []string) {
+	for _, f := range l.Registry.Families {
+		if name, ok := strings.CutPrefix(f.Name, families.Baseline); ok {
+			if _, err := l.Registry.Lookup(name); err != nil {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // AnyBaseline says whether the other checkout has any family.
 func (l *Lab) AnyBaseline() bool {
 	return slices.ContainsFunc(l.Registry.Families,

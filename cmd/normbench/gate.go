@@ -50,9 +50,9 @@ func gateCommand(e *env) *cli.Command {
 		Usage: "check and compare the kernels of a pull request, and comment on it",
 		Description: "Compares each family of --kernels with what it was at --base, in the same rounds, as " +
 			"`normbench compare --gate` does; a cell that is slower is measured again in a fresh worker, and one " +
-			"that is inconclusive once more. A family that the base lacks is checked against float64. With --device cpu, " +
-			"which needs no GPU, all families are checked and nothing is timed. In a job of GitHub or GitLab, one " +
-			"comment on the pull request is kept up to date. docs/gate.md has the workflows.",
+			"that is inconclusive once more. A family that the base lacks is checked against float64; one that only the " +
+			"base has is named. With --device cpu, which needs no GPU, all families are checked and nothing is timed. " +
+			"In a job of GitHub or GitLab, one comment on the pull request is kept up to date. docs/gate.md has the workflows.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Destination: &cfg.base, Name: "base", Category: catWhat,
 				Usage:       "`REF` of git to compare with; it is fetched from origin where it is not there",
@@ -133,7 +133,9 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 	if cfg.pull, err = pullrequest.FromEnv(os.Getenv); err != nil {
 		return err
 	}
-	cfg.onCPU = cfg.Device == "cpu"
+	if cfg.onCPU = cfg.Device == "cpu"; cfg.onCPU && cfg.base != "" {
+		e.Notef("--base %s is not read: on a cpu nothing is compared", cfg.base)
+	}
 	switch {
 	case cfg.onCPU || cfg.base != "":
 	case cfg.pull == nil:
@@ -232,6 +234,10 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 			part.Outcome.Reason = ab.NewFamily + "; " + part.Outcome.Reason
 		}
 		parts = append(parts, part)
+	}
+	for _, name := range e.GoneFamilies() {
+		parts = append(parts, report.GatePart{Family: name, Outcome: &report.GateOutcome{Kind: report.Passed,
+			Reason: name + " is gone, and was compared with nothing"}})
 	}
 	return parts, nil
 }
