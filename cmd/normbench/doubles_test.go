@@ -186,7 +186,7 @@ func fakePython() {
 	}
 	d.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
 		switch {
-		case v.Family == "peer/compile":
+		case v.Family == "peer/compile", v.Family == "py:my.py:rounded":
 			return kernels.Failf(kernels.StatusWrong, "y is wrong")
 		case v.Family == "peer/te" && os.Getenv("NORMBENCH_TEST_PEERS") == "no gpu":
 			return kernels.Failf(kernels.StatusUnfit, "it needs a GPU: it raised RuntimeError: 0 active drivers")

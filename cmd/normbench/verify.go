@@ -121,12 +121,15 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	case v.Failed > 0:
 		first := v.FirstFailed()
 		help := "repeat the first: " + cfg.repeatCommand(first.FirstFailed, first.Problem, c)
+		if strings.HasPrefix(first.FirstFailed.Family, kernels.Callable) {
+			help += "; a function that rounds on the way, as transformers' norms do, says so by `rounds`: docs/python.md"
+		}
 		if c.BatchInvariant {
 			help += "; `normbench map fill --batch-invariant` and sweep pick one config for all rows"
 		}
 		return lab.Exit(exitGate, hint.Errorf(help, "%d of %d checks failed", v.Failed, done))
 	case done == 0 && v.Refused > 0:
-		return hint.Errorf("`normbench list peers` says which are there",
+		return hint.Errorf("each row has the reason; --bias, --zero-centered and others give a problem its options",
 			"nothing was checked: the peers take none of these problems")
 	case done == 0 && len(v.Unrun) == 0 && len(v.Missed) == 0:
 		return hint.Errorf("name a REF to see why its config is refused",
