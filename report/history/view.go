@@ -128,8 +128,8 @@ func (v *View) title() string {
 func (v *View) notes() (notes []string) {
 	for _, s := range v.DeviceHistory {
 		if n := len(s.Points); n <= v.rule.Settled {
-			notes = append(notes, fmt.Sprintf("%s has %s before its last; below %d, changes up to %g%% are not named",
-				s.Device, console.Count(n-1, "point"), v.rule.Settled, 100*v.rule.Unproven))
+			notes = append(notes, fmt.Sprintf("%s has %s before its last; below %d, only changes above %g%% on %d problems or more are named",
+				s.Device, console.Count(n-1, "point"), v.rule.Settled, 100*v.rule.Unproven, v.rule.Cells))
 		}
 	}
 	return notes
