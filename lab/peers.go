@@ -57,8 +57,12 @@ func (l *Lab) importPeers(o peers.LibraryOptions) (*peers.Worker, error) {
 }
 
 func (l *Lab) startPeers(c *OpenOptions, ours kernels.Device, wanted []string) (*peers.Device, error) {
-	o := peers.LibraryOptions{Python: c.Python, UUID: ours.Info().UUID,
-		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
+	onCPU := ours.Info().Kind == kernels.KindCPU
+	if onCPU && !c.Untimed {
+		return nil, hint.Errorf("use --device cuda; `normbench verify` checks them without a GPU",
+			"other libraries and functions of Python are timed on a GPU alone, and this is a cpu")
+	}
+	o := peers.LibraryOptions{Python: c.Python, UUID: ours.Info().UUID, Timeout: c.limit(peers.DefaultTimeout), CPU: onCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
 		func(name string) bool { return name == ref.Best })
 	theirs, err := l.importPeers(o)
