@@ -37,7 +37,7 @@ func judgeCommand(e *env) *cli.Command {
 			"effect below 2%. The exit status is 0 whatever the verdict, unless --gate asks.",
 		Flags: append([]cli.Flag{
 			&cli.Float64Flag{Destination: &step, Name: "step",
-				Usage:  "step of the clock, in the unit of the times; 0 is none",
+				Usage:  "step of the clock, in the unit of the times, which widens what counts as no difference; 0 is none",
 				Action: checkRange("step", 0, math.MaxFloat64, "give it in the unit of the times")},
 			&cli.BoolFlag{Destination: &gate, Name: "gate",
 				Usage: "exit 1 if a cell is SLOWER, and say so first"},

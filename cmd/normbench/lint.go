@@ -25,7 +25,7 @@ func lintCommand(e *env) *cli.Command {
 		ArgsUsage: "FILE...",
 		Description: "Prints one line per finding and exits 1 if there are any. A finding is a family or knob that does " +
 			"not exist, or a config that the device or family refuses (in a map, anywhere in its cell). So is " +
-			"a kernel source that has changed since.",
+			"an entry that is not proven faster, and a kernel source that has changed since.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
 				Usage: "check the files for " + knownDevices, DefaultText: "each file's own"},

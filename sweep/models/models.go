@@ -237,9 +237,9 @@ func (f *Catalog) architecture(kind, of string) (*architecture, error) {
 		}
 		types = append(types, a.types...)
 	}
-	return nil, hint.Errorf("known are "+strings.Join(types, ", ")+"; for another, run it under `normbench "+
-		"capture`, or write its norms to a file for --shapes: step: {problems: [{problem: "+
-		"rmsnorm/fwd/8192x4096/bf16, calls: 65}]}", "%s: architecture %q is not known", of, kind)
+	return nil, hint.Errorf("run it under `normbench capture`, or write its norms to a file for --shapes: step: "+
+		"{problems: [{problem: rmsnorm/fwd/8192x4096/bf16, calls: 65}]}; known are "+strings.Join(types, ", "),
+		"%s: architecture %q is not known", of, kind)
 }
 
 const findHelp = "name a model of `normbench list models`, a config.json, or a folder that has one"
