@@ -125,7 +125,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 		Figures yamldoc.Value `yaml:"optional"`
 		Norms   []struct {
 			Norm              yamldoc.Word
-			Op                string         `of:"rmsnorm,layernorm,l2norm"`
+			Op                string         `of:"rmsnorm,layernorm,l2norm,rmsnormgated"`
 			Options           []yamldoc.Word `yaml:"optional"`
 			Columns           yamldoc.Value
 			Rows, Calls, Sums yamldoc.Value `yaml:"optional"`
@@ -298,6 +298,16 @@ func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 			if v == math.Trunc(v) && math.Abs(v) <= math.MaxInt32 {
 				m.config[k] = int64(v)
 			}
+		case []any:
+			if k != "layer_types" {
+				continue
+			}
+			m.config[fullLayers] = 0
+			for _, kind := range v {
+				if kind == "full_attention" {
+					m.config[fullLayers]++
+				}
+			}
 		}
 	}
 	for _, figure := range []string{"hidden", "layers", "heads"} {
@@ -310,6 +320,9 @@ func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 	}
 	return m, nil
 }
+
+// fullLayers is the figure that readConfig counts in layer_types.
+const fullLayers = "full_attention_layers"
 
 // modelName makes a short name of a config's path: the folder of a config.json, else the file's name.
 func modelName(file string) string {

@@ -53,7 +53,7 @@ def run(config, layers):
         out = model(pixel_values=torch.randn(1, 3, 32, 32))
     else:
         tokens = TOKENS
-        out = model(input_ids=torch.arange(tokens).reshape(1, -1) + 1)
+        out = model(input_ids=torch.arange(tokens).reshape(1, -1) + 1, use_cache=False)
     out.last_hidden_state.float().pow(2).sum().backward()
     others = {}
     rows = capture.norms(others)
