@@ -74,9 +74,9 @@ struct Place {
 
 typedef Either<Y_TYPE != E4M3, PlainOutput, Either<TRANSPOSED && TRANSPOSE_PATH == 0, TransposedOutput, FP8Output>::type>::type Output;
 
-// A Row is what a thread holds of a row: its vectors, packed as they came. With a residual it is their
-// fp32 sums, which take no more registers than the two 16-bit vectors that they are made of. The
-// methods' argument row is the same row's place in memory.
+// A Row is what a thread holds of a row. x and res are its vectors, packed as they came. With a residual
+// addResidual makes their fp32 sums, and x and res are not used any more: of 16 bits, two packed vectors
+// take as many registers as their sum. The methods' argument row is the same row's place in memory.
 struct Row {
   RowVec x[L], res[RESIDUAL ? L : 1];
   float sum[RESIDUAL ? L : 1][VEC];
@@ -139,7 +139,8 @@ struct Row {
 };
 
 // cta_reg has a tile of rows in registers, a row for each group of threads. It makes their sums, writes y
-// and loads the next tile; with STAGES 2 it begins to load that before the sums. All threads of a CTA take
+// and loads the next tile into the registers that are free then. With STAGES 2 it has a second Row, and
+// begins to load that before the sums. All threads of a CTA take
 // part in a sum, so all groups go round equally often. A group without a row has zeros, and is not live.
 extern "C" __global__ void BOUNDS(THREADS)
 cta_reg(const X *x, const X *res, const W *w, const W *b, OutputTensors to, X *resout, float *rstd, float *mean, i64 rows, float eps) {
@@ -159,8 +160,8 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, OutputTensors to, X *r
 
     if (RESIDUAL) row.addResidual(resout, layout, live);
     float mu = LAYERNORM ? sumRow(row.sumValues(), 0) * INV_COLS : 0.f;
-    // Of two reductions after each other the phases differ (sumOver): layernorm's two have one each,
-    // rmsnorm's one changes it from tile to tile.
+    // Two reductions, one after the other, need different phases (sumOver). Layernorm has two in a tile,
+    // of phase 0 and 1. Rmsnorm has one, whose phase changes from tile to tile.
     float squares = sumRow(row.sumSquares(layout, mu), LAYERNORM ? 1 : phase);
     phase ^= 1;
     float rs = 1.0f / sqrtf(squares * INV_COLS + eps);

@@ -19,7 +19,8 @@ constexpr int SLOT = PART * (1 + RESIDUAL);
 extern __shared__ __align__(128) char slots[];
 
 // A Place is where a thread stands: row group of the tile; vectors lane, lane + TPR
-// and so on of the CTA's slice. That has count vectors, from the row's vector first on.
+// and so on of the CTA's slice. That has count vectors, from the row's vector first on. count is above 0:
+// the manifest refuses clusters in which a CTA has none.
 struct Place {
   int group = threadIdx.x / TPR, lane = threadIdx.x % TPR;
   int first = CLUSTER == 1 ? 0 : (int)(blockIdx.x % CLUSTER) * SLICE;

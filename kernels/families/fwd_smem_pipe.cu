@@ -9,8 +9,8 @@
 // are no fp8 outputs. fwd_row.cuh knows how rows lie in memory, fwd_pipe.cuh what a slot has and how a
 // cluster adds up, fwd_copy.cuh how rows come to a slot.
 //
-// Bytes: x (and res) once, y (and resout) once, w and b once per CTA and then
-// from L1/L2; RELOAD 2 reads x (and res) again, mostly from L2.
+// Bytes: x (and res) once, y (and resout) once. With HOLD a thread reads its w and b once, else for each
+// row, from L1 or L2. RELOAD 2 reads x (and res) again, mostly from L2.
 //
 // The design of quack's forward (quack/rmsnorm.py, its main line). A CTA of
 // WARPS warps handles BLOCK_ROWS rows at a time, WARPS*32/BLOCK_ROWS threads to a
@@ -78,9 +78,10 @@ constexpr int KEPT = RELOAD == 0 ? L : 1;
 // for as many vectors as should be in flight: 4 from shared memory, 8 from memory.
 constexpr int UNROLLED = RELOAD == 0 || HOLD ? L : imin(L, RELOAD == 1 ? 4 : 8);
 
-// When a slot is filled again: as soon as its last reader has read it. A thread's own copies have no
-// reader but itself, so that is behind its first reading (READ). With bulk copies all threads must have
-// read, so it is behind the reduction's barrier (REDUCED). With RELOAD 1 the slot is read for y too (WRITTEN).
+// When a slot is filled again, which only persistent CTAs do: as soon as its last reader has read it.
+// READ: after the thread's first reading, as nobody else reads what it copies. REDUCED: after the first
+// sum's barrier, as one thread's bulk copies fill the slot for all. WRITTEN: after y, for which RELOAD 1 reads
+// the slot again.
 enum { NEVER, READ, REDUCED, WRITTEN };
 constexpr int REFILL = !PERSISTENT ? NEVER : RELOAD == 1 ? WRITTEN : COPY_PATH == 2 ? REDUCED : READ;
 // A sum within a warp has no barrier. A refill by one thread asks for one, and so does Cluster::merge.
@@ -90,7 +91,7 @@ constexpr bool NEEDS_BARRIER = TPR <= 32 && (REFILL == REDUCED || CLUSTER > 1);
 // in registers. RELOAD says where it comes from when it is read again.
 struct Row {
   RowLayout layout;
-  const char *part; // of the slot: where rows of x are, and PART bytes behind it those of res
+  const char *part; // the slot's start: rows of x, then PART bytes later those of res; offset finds this row
   const X *x, *res; // the whole tensors
   RowVec xs[KEPT], ress[RESIDUAL ? KEPT : 1];
 
@@ -220,7 +221,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
       parity ^= 1;
     }
   }
-  // A CTA of a cluster may end: it has got all that is sent to it. With a clusterSync
-  // here, another at once at the start, and an exchange for the mean and one for the squares,
-  // a cluster of two took 26.2 us and not 21.7 at 256x65536 (H200, layernorm, 16 warps).
+  // No clusterSync is needed before the end: all that others send to this CTA has arrived. An earlier form
+  // had one at the start and one here, and exchanged the mean and the squares apart: a cluster of two took
+  // 26.2 us, not 21.7, at 256x65536 (H200, layernorm, 16 warps).
 }
