@@ -26,8 +26,8 @@
 #
 # The state has a file or a folder for each PART, and `done`. The same command goes on from there,
 # on another machine of that card too: with the same program, driver and peers. machines.txt says which part is of which
-# card, and its floor, an empty launch. A compare whose floor is 0.2 us from the others' is put aside, and measured again, once:
-# floors of one H200 were 2.66 to 2.88 us within half an hour, and those of other hosts differ by more than 1.
+# card, and its floor, an empty launch. A compare whose floor is 0.2 us from the others' is put aside, and measured again, once.
+# Floors of one H200 were 2.66 to 2.88 us within half an hour. Those of other hosts differ by more than 1.
 # Exit 3: there is more to do.
 #
 # DEVICE and CARD name another device than cuda and this machine's card, and DOMAIN what is learned, for a test.

@@ -482,8 +482,8 @@ func peersTable(pattern string) (string, error) {
 	return text, err
 }
 
-// librariesTable has a row for each library of live compares against peer:best: where it was the fastest, its time over the
-// fastest library's, and where it had no time, with the first reason.
+// librariesTable writes a row for each library of live compares against peer:best. It counts where the library was the
+// fastest and where it had no time, with the first reason, and has its time over the fastest library's.
 func librariesTable(runs []*report.LiveFile) string {
 	type tally struct {
 		version, reason string

@@ -25,8 +25,8 @@ const Baseline = "baseline:"
 
 const baselineHelp = "give the folder kernels/families of another checkout"
 
-// WithBaseline returns r with a second copy of each family, whose name begins with Baseline and whose kernels are those
-// of another checkout's folder, to compare with in one process. The manifests there say how these are launched. Their
+// WithBaseline returns r with a second copy of each family, to compare with in one process. The copy's name begins with
+// Baseline, and its kernels come from another checkout's folder. The manifests there say how these are launched. Their
 // base config is r's, as far as they have its knobs.
 //
 // Families that the folder lacks have no copy, nor have those whose files come from elsewhere, behind a prefix. The

@@ -31,7 +31,7 @@ func replaceIn(t *testing.T, file, old, text string) {
 	assert.Write(t, file, strings.ReplaceAll(was, old, text))
 }
 
-// The kernels of another checkout may be a pull request's: what is larger than a source, and what a link
+// The kernels of another checkout may be a pull request's. What is larger than a source, and what a link
 // leads to elsewhere, is refused before it is read.
 func TestBaselineRefusesForeignFilesAndLinks(t *testing.T) {
 	if runtime.GOOS == "windows" {

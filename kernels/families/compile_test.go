@@ -43,7 +43,7 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 	return c
 }
 
-// An unitCase is what is compiled, with the launches whose entries it has to have. One that is tight may not spill.
+// A unitCase has what is compiled, and the launches whose entries it must have. One that is tight may not spill.
 type unitCase struct {
 	cuda.Unit
 	launches []kernels.Launch

@@ -1,7 +1,7 @@
 // How tiles come to the slots of a forward through shared memory. Included after fwd_row.cuh.
 //
 // A Pipe fills slots. begin, by all threads, stands before the first fill. fill begins to bring the tile
-// whose first row is first, if there is one. wait waits for the tile of a slot; parity changes each
+// whose first row is first, if there is one. wait waits for the tile of a slot. parity changes each
 // time that all slots have had a turn. (at.first is no row: it is the CTA's first vector of each.)
 
 #if COPY_PATH == 2

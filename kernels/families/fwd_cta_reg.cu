@@ -56,7 +56,7 @@ constexpr int TPR = THREADS / BLOCK_ROWS; // threads of a row
 constexpr int L = cdiv(ROW_VECS, TPR);    // vectors of a thread
 constexpr bool HOLD = HOIST;              // its name in fwd_row.cuh
 
-// A Place is where a thread stands: row group of the CTA's tile, and vectors lane, lane + TPR and so
+// A Place says where a thread stands: row group of the CTA's tile, and vectors lane, lane + TPR and so
 // on of that row.
 struct Place {
   u32 group = threadIdx.x / TPR;
@@ -74,8 +74,8 @@ struct Place {
 
 typedef Either<Y_TYPE != E4M3, PlainOutput, Either<TRANSPOSED && TRANSPOSE_PATH == 0, TransposedOutput, FP8Output>::type>::type Output;
 
-// A Row is what a thread holds of a row. x and res are its vectors, packed as they came. With a residual
-// addResidual makes their fp32 sums, and x and res are not used any more: of 16 bits, two packed vectors
+// A Row holds the part of a row that a thread has. x and res are its vectors, packed as they came. With a residual
+// addResidual makes their fp32 sums, and x and res are not used any more. Of 16 bits, two packed vectors
 // take as many registers as their sum. The methods' argument row is the same row's place in memory.
 struct Row {
   RowVec x[L], res[RESIDUAL ? L : 1];

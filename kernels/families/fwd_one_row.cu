@@ -8,7 +8,7 @@
 //
 // Bytes: x once, y once; w and b are in a cache after the first row.
 //
-// Three things are faster here than in the plain kernel, which the other designs do too:
+// Three things are faster here than in the plain kernel. The other designs do them too.
 // - An instruction moves a vector of VECTOR_BYTES, not one element: as many as 16 bytes.
 // - A thread keeps its vectors of the row in registers, from the sum of squares to y.
 // - It loads all of them before it uses the first, so that their ways from memory overlap.

@@ -18,7 +18,7 @@ constexpr int PART = cdiv(BLOCK_ROWS * SLICE * VECTOR_BYTES, 16) * 16;
 constexpr int SLOT = PART * (1 + RESIDUAL);
 extern __shared__ __align__(128) char slots[];
 
-// A Place is where a thread stands: row group of the tile; vectors lane, lane + TPR
+// A Place says where a thread stands: row group of the tile; vectors lane, lane + TPR
 // and so on of the CTA's slice. That has count vectors, from the row's vector first on. count is above 0:
 // the manifest refuses clusters in which a CTA has none.
 struct Place {
@@ -29,7 +29,7 @@ struct Place {
   __device__ __forceinline__ bool inside(int i) const { return WHOLE || lane + i * TPR < count; }
   __device__ __forceinline__ int column(int i) const { return (first + lane + i * TPR) * VEC; }
   static constexpr int endOf(int i) { return ((CLUSTER - 1) * SLICE + (i + 1) * TPR) * VEC; } // in the last CTA
-  // offset is where vector i stands in its part of a slot.
+  // offset returns where vector i stands in its part of a slot.
   __device__ __forceinline__ int offset(int i) const { return (group * SLICE + lane + i * TPR) * VECTOR_BYTES; }
 };
 

@@ -10,7 +10,7 @@
 //          starts, and endOf(i) which column is behind vector i of all threads
 //
 // A row has its Place by value. Behind a reference the compiler does not know in time which vectors are
-// inside, and asks at each: smem_pipe had 387 instructions and not 334 (N = 1003, fp32, sm_90).
+// inside, and asks at each. smem_pipe had 387 instructions then, not 334 (N = 1003, fp32, sm_90).
 
 // AlignedRow is a row of whole vectors.
 struct AlignedRow {
@@ -24,8 +24,8 @@ struct AlignedRow {
   __device__ __forceinline__ bool inside(int i) const { return at.inside(i); }
   __device__ __forceinline__ int column(int i) const { return at.column(i); }
 
-  // load and store move vector i of the row of a tensor. own is for a vector that came to shared memory
-  // whole: it returns what of it is the row's.
+  // load and store move vector i of the row of a tensor. own takes a vector that came to shared memory
+  // whole, and returns what of it belongs to the row.
   __device__ __forceinline__ RowVec load(const X *tensor, int i) const { return loadRow<VECTOR_BYTES>(tensor + row * COLS + column(i)); }
   __device__ __forceinline__ RowVec own(const RowVec &v, int) const { return v; }
   template <typename T> __device__ __forceinline__ void store(T *tensor, int i, const Raw<VEC * sizeof(T)> &v) const {
@@ -40,8 +40,8 @@ struct AlignedRow {
   __device__ __forceinline__ void clear(float (&)[VEC], int, float) const {}
 };
 
-// RaggedRow is a row of any length, whose first and last vectors may have elements of its neighbours:
-// ragged.cuh. load and own return zeros for those, store leaves them out.
+// RaggedRow is a row of any length (ragged.cuh). Its first and last vectors may have elements of its
+// neighbours. load and own return zeros for those, store leaves them out.
 struct RaggedRow {
   Place at;
   i64 row;

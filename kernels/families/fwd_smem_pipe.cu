@@ -6,8 +6,8 @@
 //
 // fwd_cta_reg.cu loads rows into registers, which are taken while the rows are on their way. Here rows
 // are copied to slots in shared memory, so that up to four tiles are under way without a register. There
-// are no fp8 outputs. fwd_row.cuh knows how rows lie in memory, fwd_pipe.cuh what a slot has and how a
-// cluster adds up, fwd_copy.cuh how rows come to a slot.
+// are no fp8 outputs. fwd_row.cuh knows how rows lie in memory, fwd_copy.cuh how they come to a slot.
+// fwd_pipe.cuh knows what a slot has, and how a cluster adds up.
 //
 // Bytes: x (and res) once, y (and resout) once. With HOLD a thread reads its w and b once, else for each
 // row, from L1 or L2. RELOAD 2 reads x (and res) again, mostly from L2.
@@ -97,8 +97,8 @@ struct Row {
 
   __device__ __forceinline__ Row(const RowLayout &layout, const char *part, const X *x, const X *res) : layout(layout), part(part), x(x), res(res) {}
 
-  // read widens vector i of what is normalized, x or x + res: with FIRST from the slot, later from where
-  // RELOAD says. vector returns it of one tensor, packed.
+  // read widens vector i of what is normalized, x or x + res. With FIRST it reads the slot, later what
+  // RELOAD names. vector reads it of one tensor, packed.
   template <bool FIRST> __device__ __forceinline__ void read(int i, float (&f)[VEC]) {
     unpackX(vector<FIRST>(xs[i % KEPT], part, x, i), f);
     if (!RESIDUAL) return;
@@ -222,6 +222,6 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     }
   }
   // No clusterSync is needed before the end: all that others send to this CTA has arrived. An earlier form
-  // had one at the start and one here, and exchanged the mean and the squares apart: a cluster of two took
-  // 26.2 us, not 21.7, at 256x65536 (H200, layernorm, 16 warps).
+  // had one at the start and one here, and exchanged the mean and the squares apart. A cluster of two took
+  // 26.2 us then, not 21.7, at 256x65536 (H200, layernorm, 16 warps).
 }

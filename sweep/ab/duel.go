@@ -57,7 +57,7 @@ type DuelResult struct {
 	Peers    []PeerLook         `json:"peers,omitempty"` // of peer:best: those that A was chosen from
 }
 
-// A PeerLook is what choosing the fastest peer of a problem saw of one: its median in a few rounds, or why it has none.
+// A PeerLook tells what choosing the fastest peer of a problem saw of one: its median in a few rounds, or why it has none.
 type PeerLook struct {
 	Peer   string  `json:"peer"`
 	US     float64 `json:"us,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"normbench/sweep"
 )
 
-// Configs that are said to keep a row's bits do so in the emulator, and of those that are not some do not: a
+// Configs that families call invariant keep a row's bits in the emulator, and some of the others do not. A
 // batch-invariant map takes the word of families for it.
 func TestFamiliesSayWhichConfigsKeepRows(t *testing.T) {
 	e, err := emulate.New(t.Context(), t.TempDir())

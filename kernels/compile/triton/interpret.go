@@ -15,7 +15,7 @@ import (
 	"normbench/kernels/compile/nvrtc"
 )
 
-// An Interpreter runs launches in Triton's interpreter. Its processes are those of a Service. The one that has imported
+// An Interpreter runs launches in Triton's interpreter. It uses the processes of a Service. The one that has imported
 // a source forks one for each launch, which so costs neither the imports nor, however it ends, another launch.
 type Interpreter struct{ service *Service }
 
@@ -54,7 +54,7 @@ type launchRequest struct {
 	Buffers map[string]int // likewise, by their place in the input
 }
 
-// A LaunchEnd is what is left of the process of a launch.
+// A LaunchEnd has what the process of a launch left behind.
 type LaunchEnd struct {
 	Output []byte
 	Said   string // on standard error

@@ -1,12 +1,10 @@
 package triton
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	_ "embed"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +34,7 @@ func oneNumber() []byte {
 	return in.Bytes()
 }
 
-// optionsOf are those of the kernel of launches.
+// optionsOf returns the options that the kernel of launches is compiled with.
 func optionsOf(how string) nvrtc.CompileOptions {
 	return nvrtc.CompileOptions{Names: []string{"f"}, Extra: []string{"triton=3.6.0 0", "Y=*i32", fmt.Sprintf("HOW='%s'", how)}}
 }
@@ -122,34 +120,14 @@ func TestNoLaunchOutlivesItsInterpreter(t *testing.T) {
 	devicetest.WaitForEnd(t, pid)
 	assert.That(t, <-done != nil, "it went on behind Close")
 
-	args := command("", "interpret", t.TempDir())
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	assert.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	assert.NoError(t, err)
+	cmd, ask := startByHand(t, "interpret")
 	folder := t.TempDir()
 	assert.Write(t, filepath.Join(folder, "in"), string(oneNumber()))
-	enc := json.NewEncoder(stdin)
-	lines := bufio.NewReader(stdout)
-	for _, step := range []struct {
-		request any
-		answer  string
-	}{
-		{card, "{}\n"},
-		{serverRequest{ID: 1, Of: "launches", Seconds: 60, Source: &nvrtc.Source{Name: "user:launches.py", Text: launches}},
-			"{\"ID\": 1, \"Value\": {}}\n"},
-	} {
-		assert.NoError(t, enc.Encode(step.request))
-		line, err := lines.ReadString('\n')
-		assert.Must(t, line == step.answer, "%q, %v", line, err)
-	}
-	assert.NoError(t, enc.Encode(serverRequest{ID: 2, Of: "launches", Seconds: 60, Options: optionsOf("hangs as an orphan"),
-		launchRequest: &launchRequest{Folder: folder, Values: map[string]any{}, Buffers: map[string]int{"Y": 0}}}))
+	ask(card, "{}\n")
+	ask(serverRequest{ID: 1, Of: "launches", Seconds: 60, Source: &nvrtc.Source{Name: "user:launches.py", Text: launches}},
+		"{\"ID\": 1, \"Value\": {}}\n")
+	ask(serverRequest{ID: 2, Of: "launches", Seconds: 60, Options: optionsOf("hangs as an orphan"),
+		launchRequest: &launchRequest{Folder: folder, Values: map[string]any{}, Buffers: map[string]int{"Y": 0}}}, "")
 	pid = told(t, dir, "hangs as an orphan")
 	cmd.Process.Kill()
 	devicetest.WaitForEnd(t, pid)

@@ -126,12 +126,12 @@ func TestAnotherServerGoesOnAfterAKill(t *testing.T) {
 	assert.That(t, <-done != nil, "it was compiled behind Close")
 }
 
-// Nothing of it lives on where who started it is killed, and ends nobody.
-func TestKilledParentLeavesNoOrphans(t *testing.T) {
-	_, dir, _ := double(t)
-	home := t.TempDir()
-	args := command("", "serve", home)
-	cmd := exec.Command(args[0], args[1:]...)
+// startByHand starts a process of a mode as this package does, for a test that kills it. ask sends a request, and holds
+// the answer to what is wanted; without that it does not wait for one.
+func startByHand(t *testing.T, mode string) (cmd *exec.Cmd, ask func(request any, answer string)) {
+	t.Helper()
+	args := command("", mode, t.TempDir())
+	cmd = exec.Command(args[0], args[1:]...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	assert.NoError(t, err)
@@ -140,17 +140,26 @@ func TestKilledParentLeavesNoOrphans(t *testing.T) {
 		err = cmd.Start()
 	}
 	assert.NoError(t, err)
-	enc := json.NewEncoder(stdin)
-	assert.NoError(t, enc.Encode(card))
-	lines := bufio.NewReader(stdout)
-	line, err := lines.ReadString('\n')
-	assert.Must(t, line == "{}\n", "%q, %v", line, err)
-	assert.NoError(t, enc.Encode(serverRequest{ID: 1, Of: "k.py", Seconds: 60, Source: &nvrtc.Source{Name: "user:k.py", Text: kernel}}))
-	line, err = lines.ReadString('\n')
-	assert.Must(t, line == "{\"ID\": 1, \"Value\": {}}\n", "%q, %v", line, err)
-	assert.NoError(t,
-		enc.Encode(serverRequest{ID: 2, Of: "k.py", Seconds: 60, Options: nvrtc.CompileOptions{Arch: "sm_90",
-			Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}))
+	enc, lines := json.NewEncoder(stdin), bufio.NewReader(stdout)
+	return cmd, func(request any, answer string) {
+		t.Helper()
+		assert.NoError(t, enc.Encode(request))
+		if answer != "" {
+			line, err := lines.ReadString('\n')
+			assert.Must(t, line == answer, "%q, %v", line, err)
+		}
+	}
+}
+
+// Nothing of it lives on where who started it is killed, and ends nobody.
+func TestKilledParentLeavesNoOrphans(t *testing.T) {
+	_, dir, _ := double(t)
+	cmd, ask := startByHand(t, "serve")
+	ask(card, "{}\n")
+	ask(serverRequest{ID: 1, Of: "k.py", Seconds: 60, Source: &nvrtc.Source{Name: "user:k.py", Text: kernel}},
+		"{\"ID\": 1, \"Value\": {}}\n")
+	ask(serverRequest{ID: 2, Of: "k.py", Seconds: 60, Options: nvrtc.CompileOptions{Arch: "sm_90",
+		Names: []string{"f"}, Extra: []string{"triton=3.6.0", "how='waits'"}}}, "")
 	worker := told(t, dir, "waits")
 	cmd.Process.Kill()
 	devicetest.WaitForEnd(t, worker)

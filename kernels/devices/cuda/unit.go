@@ -70,7 +70,7 @@ func makeUnit(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 }
 
 // CheckArgs refuses arguments of a launch that do not fit the parameters of its kernel, where the binary
-// tells them: a driver reads as many as the kernel has.
+// tells them. A driver reads as many as the kernel has.
 func CheckArgs(b *nvrtc.Binary, l *kernels.Launch) error {
 	sizes, ok := b.Params(l.Entry)
 	if !ok {
