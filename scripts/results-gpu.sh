@@ -12,13 +12,13 @@
 #   sweep-types the shapes of group te in fp16 and fp8, into the same folder
 #   same-peers  the default against itself
 #   learn       LEARN (575s) of learning beside the picks of PRIOR (auto), then what can be checked in: its records
-#               and the finals of results/DEVICE, and the map that both alone fill
+#               and the finals of results/DEVICE, and tuned.json with the map that these and the other learn*/ there fill
 #   audit       60 fresh problems searched in full, beside what was learned
 #   real-widths SHAPES (real-widths, of which nothing is learned) searched in full, then live where that found
-#               another config than the program's default: how far the default is behind
+#               another config than what was learned, or than the program's default if nothing was: how far that is behind
 #   learn-types 15 minutes of learning of the TYPES beside plain bf16 (residual fp32 fp8 accumulate)
 #   audit-types 10 fresh problems of each of them
-#   learned     what was learned against TABLE (base), live, at UNSEEN (random:45:seed=20261127)
+#   learned     what was learned against TABLE (base), live, at UNSEEN (peers,random:38:seed=20261129)
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
 #               other libraries beside tuned.json
 #   unseen      other libraries beside the default, at 31 random shapes
@@ -30,7 +30,8 @@
 # Floors of one H200 were 2.66 to 2.88 us within half an hour. Those of other hosts differ by more than 1.
 # Exit 3: there is more to do.
 #
-# DEVICE and CARD name another device than cuda and this machine's card, and DOMAIN what is learned, for a test.
+# DEVICE names another device than cuda: cuda:1, or cuda:0,cuda:1 for learn and sweeps on both. CARD and DOMAIN, of what
+# is learned, are for a test.
 # PYTHON names the Python with PyTorch (python3), PEERS the other libraries that count, LIMIT how long one of them may
 # compile for a problem (60s). Without a network Liger-Kernel is one pure wheel,
 # put beside it:
@@ -83,6 +84,7 @@ pack() {
 		to=results/$(device "$file")/live
 		mkdir -p "$to"
 		"$bin" report --wide "$file" | gzip -9n >"$to/$name.txt.gz"
+		[ ! -e "$state/behind-$name.txt" ] || cp "$state/behind-$name.txt" "$to/"
 	done
 	if [ -e "$state/machines.txt" ]; then
 		mkdir -p "results/$(<"$state/card")"
@@ -105,7 +107,10 @@ pack() {
 		mkdir -p "$to"
 		cp "$dir/records.jsonl.bz2" "$state/tuned-$name.txt" "$to/"
 		case $name in
-		learn) files=("$state"/{learn,judged}.txt "$state/audit/$(basename "$dir")/audit.json") ;;
+		learn)
+			files=("$state"/{learn,judged}.txt "$state/audit/$(basename "$dir")/audit.json")
+			cp "$dir/tuned.json" "results/$(basename "$dir")/"
+			;;
 		*) files=("$state"/{,judged-}{residual,fp32,fp8,accumulate}.txt) ;;
 		esac
 		for file in "${files[@]}"; do
@@ -160,18 +165,24 @@ learn() {
 	run "$name" "$bin" map learn "${gpu[@]}" --out "$state/measured/$folder" ${DOMAIN:+--domain "$DOMAIN"} "$@"
 }
 
-# thin FOLDER [RECORDS]: the records that can be checked in of a learn, beside those of a sweep, and the map that they
-# alone fill, which is the one to audit.
+# thin FOLDER [RECORDS]: the records that can be checked in of a learn, beside those of a sweep, and the table that is
+# checked in with them: the entries of results/DEVICE, and the map that these records fill with those of its other learns.
 thin() {
-	local folder=$1 to=$state/$1/$card
+	local folder=$1 to=$state/$1/$card others
 	shift
 	mkdir -p "$to"
 	run "thinned-$folder" "$python" scripts/thin-records.py "$@" "$state/measured/$folder/$card/records.jsonl.gz" \
 		"$to/records.jsonl.bz2"
-	run "tuned-$folder" "$bin" map fill "$to" --prior none --out "$to/tuned.json"
+	others=$(ls -d "results/$card"/learn*/ 2>/dev/null | grep -v "/$folder/$") || true
+	if [ -e "results/$card/tuned.json" ] && [ ! -e "$to/tuned.json" ]; then # a map that is there would keep cells
+		"$python" -c 'import json, sys; json.dump({k: v for k, v in json.load(sys.stdin).items() if k != "map"}, sys.stdout)' \
+			<"results/$card/tuned.json" >"$to/tuned.json"
+	fi
+	# shellcheck disable=SC2086
+	run "tuned-$folder" "$bin" map fill "$to" $others --prior none --out "$to/tuned.json"
 }
 
-# behind TABLE COMPARE: what the winners of a table gain over the default, by a live compare of those that
+# behind TABLE COMPARE: what the winners of a table gain over a map's answers, by a live compare of those that
 # differ, which has no file where none does.
 behind() {
 	"$python" - "$@" <<-'EOF'
@@ -224,7 +235,7 @@ machines() {
 }
 
 part() {
-	local name=$1 best=(peer:best "tuned:results/$card/tuned.json")
+	local name=$1 best=(peer:best "tuned:results/$card/tuned.json") answers=base
 	case $name in
 	selftest) run selftest "$bin" selftest "${gpu[@]}" ;;
 	sweep | sweep-types) # into a copy, as a sweep replaces entries alone
@@ -257,10 +268,11 @@ part() {
 		;;
 	real-widths)
 		local found=$state/real-widths/$card/tuned.json shapes=(--shapes "${SHAPES:-real-widths}")
+		[ ! -e "$state/learn/$card/tuned.json" ] || answers=tuned:$state/learn/$card/tuned.json
 		run searched "$bin" sweep "${gpu[@]}" "${shapes[@]}" --out "$state/real-widths" &&
-			compare "$state/live/real-widths.json" real-widths "tuned:$found" base "${shapes[@]}" \
+			compare "$state/live/real-widths.json" real-widths "tuned:$found" "$answers" "${shapes[@]}" \
 				--live --changed --rounds 9 --samples 10 &&
-			behind "$found" "$state/live/real-widths.json"
+			behind "$found" "$state/live/real-widths.json" | tee "$state/behind-real-widths.txt"
 		;;
 	audit-types)
 		[ -d "$state/audit-types" ] || cp -r "$state/learn-types" "$state/audit-types"
@@ -272,7 +284,7 @@ part() {
 	learned)
 		compare "$state/live/learned-against-base.json" learned-against-base "${TABLE:-base}" \
 			"tuned:$state/learn/$card/tuned.json" \
-			--live --changed --shapes "${UNSEEN:-random:45:seed=20261127}" --rounds 9 --samples 10
+			--live --changed --shapes "${UNSEEN:-peers,random:38:seed=20261129}" --rounds 9 --samples 10
 		;;
 	layernorm-* | rmsnorm-*)
 		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" "$libraries" \

@@ -2,6 +2,7 @@ package learn
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -39,11 +40,12 @@ type chooser struct {
 	rng     *rand.Rand
 	classes map[launchmap.Class]*classPoints
 	have    map[kernels.Problem]bool // known or pending
+	draws   map[kernels.Problem]int  // groupRows for each draw of a class and width, as a problem of one row
 }
 
 // chooser makes a chooser from the points so far. Problems of pending batches are not chosen again.
 func (p *Coverage) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Task) *chooser {
-	c := &chooser{p, rng, groupByClass(points), map[kernels.Problem]bool{}}
+	c := &chooser{p, rng, groupByClass(points), map[kernels.Problem]bool{}, map[kernels.Problem]int{}}
 	for _, q := range points {
 		c.have[q.Problem] = true
 	}
@@ -74,7 +76,7 @@ func (c *chooser) planBatch(groups, step int) (tasks []sweep.Task) {
 // draws find none.
 func (c *chooser) drawGroup(class kernels.Problem) (ps []kernels.Problem) {
 	for tries := 0; tries < 24 && len(ps) == 0; tries++ {
-		for _, s := range c.drawShapes() {
+		for _, s := range c.drawShapes(class) {
 			p := withShape(class, s.M, s.N)
 			if len(ps) < groupRows && !c.have[p] && !slices.Contains(c.HeldOut, s) && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil &&
 				len(c.Registry.Candidates(p)) > 0 {
@@ -91,15 +93,12 @@ func (c *chooser) drawGroup(class kernels.Problem) (ps []kernels.Problem) {
 // searches found 0.2% over learned maps below twice that, and 4% above.
 const smallElems = 1 << 15
 
-// drawColumns draws a number of columns: three of four are of the widths that have a line of their own, a
-// tenth are ragged. Without such widths in the domain two thirds are ragged, as full searches found four
-// times the regret there.
-func (c *chooser) drawColumns() int64 {
-	in := func(widths []int64) []int64 {
-		return slices.DeleteFunc(slices.Clone(widths), func(n int64) bool { return !c.Domain.Holds(c.Domain.MMin, n) })
-	}
-	all := in(c.Widths)
-	listed, ragged := 15, 2 // of 20 draws
+// drawColumns draws a number of columns for a class: six of ten are of the widths that have a line of their
+// own, one is ragged. With three of four, a map of eight minutes lost 6% at random widths. Without such
+// widths in the domain two thirds are ragged, as full searches found four times the regret there.
+func (c *chooser) drawColumns(class kernels.Problem) int64 {
+	all := c.inDomain(c.Widths)
+	listed, ragged := 12, 2 // of 20 draws
 	if len(all) == 0 {
 		listed, ragged = 0, 13
 	}
@@ -109,16 +108,35 @@ func (c *chooser) drawColumns() int64 {
 	case i >= listed:
 		return c.Domain.DrawRaggedColumns(c.rng)
 	}
-	if first := in(c.First); len(first) > 0 && c.rng.IntN(2) == 0 {
+	if first := c.inDomain(c.First); len(first) > 0 && c.rng.IntN(2) == 0 {
 		all = first
 	}
-	return all[c.rng.IntN(len(all))]
+	return c.leastMeasured(class, all)
 }
 
-// drawShapes draws shapes with the same columns, spread over the domain's rows. Three groups of four leave
-// out small tensors.
-func (c *chooser) drawShapes() (list []shapes.Shape) {
-	n := c.drawColumns()
+func (c *chooser) inDomain(widths []int64) []int64 {
+	return slices.DeleteFunc(slices.Clone(widths), func(n int64) bool { return !c.Domain.Holds(c.Domain.MMin, n) })
+}
+
+// leastMeasured draws one of the widths at which the class has the fewest problems: a budget that ends
+// early has been at as many widths as it can. A draw counts as a group, so that a width without problems
+// left is not drawn again and again.
+func (c *chooser) leastMeasured(class kernels.Problem, widths []int64) int64 {
+	count := maps.Clone(c.draws)
+	for p := range c.have {
+		count[withShape(p, 1, p.N)]++
+	}
+	measured := func(n int64) int { return count[withShape(class, 1, n)] }
+	c.rng.Shuffle(len(widths), func(i, j int) { widths[i], widths[j] = widths[j], widths[i] })
+	n := slices.MinFunc(widths, func(a, b int64) int { return cmp.Compare(measured(a), measured(b)) })
+	c.draws[withShape(class, 1, n)] += groupRows
+	return n
+}
+
+// drawShapes draws shapes of a class with the same columns, spread over the domain's rows. Three groups of four
+// leave out small tensors.
+func (c *chooser) drawShapes(class kernels.Problem) (list []shapes.Shape) {
+	n := c.drawColumns(class)
 	lo, hi := float64(c.Domain.MMin), float64(min(c.Domain.MMax, c.Domain.Elems/n))
 	if c.rng.IntN(4) > 0 {
 		lo = min(max(lo, float64(smallElems/n)), hi)
