@@ -86,9 +86,12 @@ pack() {
 		"$bin" report --wide "$file" | gzip -9n >"$to/$name.txt.gz"
 		[ ! -e "$state/behind-$name.txt" ] || cp "$state/behind-$name.txt" "$to/"
 	done
-	if [ -e "$state/machines.txt" ]; then
-		mkdir -p "results/$(<"$state/card")"
-		cp "$state/machines.txt" "results/$(<"$state/card")/"
+	if [ -e "$state/machines.txt" ]; then # the lines of parts that are not of this state stay
+		to=results/$(<"$state/card")
+		mkdir -p "$to"
+		touch "$to/machines.txt"
+		awk 'NR == FNR { made[$1] } NR == FNR || !($1 in made)' "$state/machines.txt" "$to/machines.txt" | LC_ALL=C sort >"$state/machines.all"
+		mv "$state/machines.all" "$to/machines.txt"
 	fi
 	for dir in "$state"/sweep/*/; do
 		[ -d "$dir" ] || continue
@@ -113,8 +116,8 @@ pack() {
 			;;
 		*) files=("$state"/{,judged-}{residual,fp32,fp8,accumulate}.txt) ;;
 		esac
-		for file in "${files[@]}"; do
-			[ ! -e "$file" ] || cp "$file" "$to/"
+		for file in "${files[@]}"; do # without the lines of progress
+			[ ! -e "$file" ] || grep -v '^normbench: \[' "$file" >"$to/$(basename "$file")"
 		done
 	done
 	sums

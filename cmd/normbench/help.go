@@ -54,7 +54,7 @@ bench base peer:best --device cuda --shapes growth-rows --out out/growth
 verify --shapes odd --op layernorm --pass fwd
 verify preset:quack-101 --shapes 64x1024 --op rmsnorm
 verify peer:best --device cuda --shapes fast-llm
-map fill results/nvidia-h200/learn results/nvidia-h200/learn-widths --out out/tuned.json
+map fill results/nvidia-h200/learn --out out/tuned.json
 map fill results/nvidia-h200/learn --format csv
 map learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
 map learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out
