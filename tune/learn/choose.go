@@ -2,7 +2,6 @@ package learn
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -40,17 +39,21 @@ type chooser struct {
 	rng     *rand.Rand
 	classes map[launchmap.Class]*classPoints
 	have    map[kernels.Problem]bool // known or pending
-	draws   map[kernels.Problem]int  // groupRows for each draw of a class and width, as a problem of one row
+	at      map[kernels.Problem]int  // how many of these a class and width has, as a problem of one row; draws too
 }
 
 // chooser makes a chooser from the points so far. Problems of pending batches are not chosen again.
 func (p *Coverage) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Task) *chooser {
 	c := &chooser{p, rng, groupByClass(points), map[kernels.Problem]bool{}, map[kernels.Problem]int{}}
+	add := func(q kernels.Problem) {
+		c.have[q] = true
+		c.at[withShape(q, 1, q.N)]++
+	}
 	for _, q := range points {
-		c.have[q.Problem] = true
+		add(q.Problem)
 	}
 	for _, t := range slices.Concat(pending...) {
-		c.have[t.Problem] = true
+		add(t.Problem)
 	}
 	return c
 }
@@ -122,14 +125,10 @@ func (c *chooser) inDomain(widths []int64) []int64 {
 // early has been at as many widths as it can. A draw counts as a group, so that a width without problems
 // left is not drawn again and again.
 func (c *chooser) leastMeasured(class kernels.Problem, widths []int64) int64 {
-	count := maps.Clone(c.draws)
-	for p := range c.have {
-		count[withShape(p, 1, p.N)]++
-	}
-	measured := func(n int64) int { return count[withShape(class, 1, n)] }
+	measured := func(n int64) int { return c.at[withShape(class, 1, n)] }
 	c.rng.Shuffle(len(widths), func(i, j int) { widths[i], widths[j] = widths[j], widths[i] })
 	n := slices.MinFunc(widths, func(a, b int64) int { return cmp.Compare(measured(a), measured(b)) })
-	c.draws[withShape(class, 1, n)] += groupRows
+	c.at[withShape(class, 1, n)] += groupRows
 	return n
 }
 
