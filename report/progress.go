@@ -233,5 +233,8 @@ func runNote(s sweep.Totals, devices []kernels.Device) string {
 			text += fmt.Sprintf(", device at work %s of the time", strings.Join(each, " and "))
 		}
 	}
+	if s.Deaths > 0 {
+		text += ", the device died " + console.Count(s.Deaths, "time") + " and was started again"
+	}
 	return text
 }

@@ -89,7 +89,8 @@ type ledger struct {
 	// it did not.
 	dying time.Time
 	// unfit says that it dies of its own stream or sensors again and again.
-	unfit bool
+	unfit  bool
+	deaths int // answers that did not come, in all
 }
 
 // newLedger makes the ledger of a sweep of so many variants.
@@ -103,6 +104,7 @@ func newLedger(variants int) *ledger {
 func (l *ledger) noteAnswer(c failureKey, stream, base, died bool) (guilty bool, why string) {
 	if died {
 		l.die()
+		l.deaths++
 	} else if c.requestKind == requestTime {
 		l.dying = time.Time{}
 	}

@@ -81,6 +81,7 @@ type Totals struct {
 	Each []time.Duration // Busy of each, in the order of the devices
 	// problems searched, and those of them whose base alone spent their budget
 	Problems, Short int
+	Deaths          int      // answers that did not come, as the device died: it was asked again, or a variant was blamed
 	Gone            []string // devices that did not come back, and why
 }
 
@@ -184,6 +185,9 @@ func (r *runState) measure(ctx context.Context, devices []kernels.Device) error 
 		}
 		r.totals.Each[i] += g.busy
 		r.totals.Busy += g.busy / time.Duration(len(r.gpus))
+		for _, v := range g.sharers() {
+			r.totals.Deaths += v.ledger.deaths
+		}
 	}
 	return cmp.Or(storeErr, devErr, r.checkFinished())
 }

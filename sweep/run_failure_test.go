@@ -30,6 +30,19 @@ func TestFailureOfStagesCostsTheirTimesOnly(t *testing.T) {
 	}
 }
 
+// A death that is nobody's fault costs another try. The totals have it, for whoever wonders about a GPU.
+func TestDeathsOfADeviceAreCounted(t *testing.T) {
+	ts := tasks(t, 3, pool[0], pool[1])
+	f, asked := fake(), 0
+	f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+		is := v == ts[0].Variants[1]
+		asked += int(kernels.Flag(is))
+		return failIf(is && asked == 1, kernels.StatusCrash)
+	}
+	sum := mustRun(t, ts, &memorySink{}, options(2), f)
+	assert.That(t, sum.Deaths == 1 && sum.Failed == 0, "%+v", sum)
+}
+
 // A problem that cannot be opened is nobody's result: its variants are unmeasured, and the next
 // problem has its turn. What was measured before stays. A failure of opening that a device lives on
 // from has a second try; one that stays is the problem's.
