@@ -42,7 +42,22 @@ func StepTable(steps []models.Step) *Table {
 	if len(steps) == 1 {
 		title = "norms of a step of " + steps[0].Name
 	}
-	return NewTable(title, rows, list)
+	t := NewTable(title, rows, list)
+	t.Notes = append(t.Notes, leftOut(steps)...)
+	return t
+}
+
+// leftOut says which parts of the steps' models have norms that are not counted.
+func leftOut(steps []models.Step) (notes []string) {
+	var keys []string
+	for _, s := range steps {
+		keys = append(keys, s.LeftOut...)
+	}
+	slices.Sort(keys)
+	if keys = slices.Compact(keys); len(keys) > 0 {
+		notes = append(notes, "not counted: the norms of "+strings.Join(keys, ", "))
+	}
+	return notes
 }
 
 // SetSteps has the comparison say what its rows are worth in these steps.
@@ -173,6 +188,7 @@ func (c *Comparison) stepTable() *Table {
 	for _, w := range rows {
 		t.Notes = append(t.Notes, w.notes(len(rows) > 1)...)
 	}
+	t.Notes = append(t.Notes, leftOut(c.steps)...)
 	return t
 }
 

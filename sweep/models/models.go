@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -27,6 +28,8 @@ type Model struct {
 	kind   string // its model_type
 	arch   *architecture
 	config map[string]int64
+	lists  map[string][]string // lists of the config, whose entries figures count
+	parts  []string            // keys of what a config has and its architecture's norms have not
 }
 
 // An architecture lists the norms that its models have, as expressions of their figures.
@@ -42,6 +45,7 @@ type norm struct {
 	name                       string
 	op, in                     string
 	options, when              []string
+	pass                       kernels.Pass // the only one that runs, or "" for both
 	columns, rows, calls, sums expr
 }
 
@@ -80,6 +84,10 @@ func (f *Catalog) Models() []*Model { return slices.Clone(f.models) }
 
 // Architecture returns the name of m's architecture.
 func (m *Model) Architecture() string { return m.arch.name }
+
+// uncounted are keys of a config that stand for modules beside the layers, whose norms no architecture has.
+var uncounted = []string{"vision_config", "audio_config", "num_nextn_predict_layers", "mtp_num_hidden_layers",
+	"num_mtp_modules"}
 
 const fileHelp = "models.yaml says at its head what stands in it"
 
@@ -130,6 +138,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 			Columns           yamldoc.Value
 			Rows, Calls, Sums yamldoc.Value `yaml:"optional"`
 			In                string        `yaml:"optional" of:"stream,heads,attention"`
+			Pass              string        `yaml:"optional" of:"fwd,bwd"`
 			If                []string      `yaml:"optional"`
 		}
 	}
@@ -157,10 +166,10 @@ func (a *architecture) read(v yamldoc.Value) error {
 		}
 	}
 	for _, of := range of.Norms {
-		n := norm{name: of.Norm.Text, op: of.Op, in: cmp.Or(of.In, inStream), when: of.If}
+		n := norm{name: of.Norm.Text, op: of.Op, in: cmp.Or(of.In, inStream), pass: kernels.Pass(of.Pass), when: of.If}
 		for _, o := range of.Options {
-			if !slices.Contains([]string{"bias", "zc", "noweight"}, o.Text) {
-				return o.Errorf("use bias, zc or noweight", "unknown option %q", o.Text)
+			if !slices.Contains([]string{"bias", "zc", "noweight", "gatefirst"}, o.Text) {
+				return o.Errorf("use bias, zc, noweight or gatefirst", "unknown option %q", o.Text)
 			}
 			n.options = append(n.options, o.Text)
 		}
@@ -282,6 +291,10 @@ func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 		}
 	}
 	kind, _ := top["model_type"].(string)
+	if class, ok := top["_class_name"].(string); ok && kind == "" {
+		return nil, hint.Errorf("run it under `normbench capture`", "%s is a config of diffusers (%s), which are not known",
+			name, class)
+	}
 	if kind == "" {
 		return nil, hint.Errorf("add \"model_type\": \"llama\", or what it is", "%s has no model_type", name)
 	}
@@ -290,24 +303,12 @@ func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 	if m.arch, err = f.architecture(kind, name); err != nil {
 		return nil, err
 	}
-	for k, v := range top {
-		switch v := v.(type) {
-		case bool:
-			m.config[k] = truth(v)
-		case float64:
-			if v == math.Trunc(v) && math.Abs(v) <= math.MaxInt32 {
-				m.config[k] = int64(v)
-			}
-		case []any:
-			if k != "layer_types" {
-				continue
-			}
-			m.config[fullLayers] = 0
-			for _, kind := range v {
-				if kind == "full_attention" {
-					m.config[fullLayers]++
-				}
-			}
+	if err := m.readFigures(top); err != nil {
+		return nil, err
+	}
+	for _, key := range uncounted {
+		if _, nested := top[key].(map[string]any); nested || m.config[key] > 0 {
+			m.parts = append(m.parts, key)
 		}
 	}
 	for _, figure := range []string{"hidden", "layers", "heads"} {
@@ -321,8 +322,74 @@ func (f *Catalog) readConfig(name string, text []byte) (*Model, error) {
 	return m, nil
 }
 
-// fullLayers is the figure that readConfig counts in layer_types.
-const fullLayers = "full_attention_layers"
+// readFigures takes the numbers, truth values and lists of a config. What else it has is no figure.
+func (m *Model) readFigures(top map[string]any) error {
+	m.lists = map[string][]string{}
+	for k, v := range top {
+		switch v := v.(type) {
+		case bool:
+			m.config[k] = truth(v)
+		case float64:
+			if v == math.Trunc(v) && math.Abs(v) <= math.MaxInt32 {
+				m.config[k] = int64(v)
+			}
+		case []any:
+			for _, entry := range v { // an empty list says as little as none
+				m.lists[k] = append(m.lists[k], strings.ToLower(fmt.Sprint(entry)))
+			}
+		case string:
+			if strings.HasSuffix(k, "_pattern") { // such as "M-M*": a letter for each layer
+				m.lists[k] = strings.Split(strings.ToLower(v), "")
+			}
+		case map[string]any:
+			if k != "per_layer_config" {
+				continue
+			}
+			if err := m.readOverrides(v); err != nil {
+				return err
+			}
+		}
+	}
+	if kinds := m.lists["layer_types"]; len(kinds) > 0 {
+		m.lists["own_kv_layer_types"] = kinds[:max(0, len(kinds)-int(m.config["num_kv_shared_layers"]))]
+	}
+	return nil
+}
+
+// readOverrides takes the figures that some layers have in place of the config's, as per_layer_ and the key. They have
+// to be the same in all these layers.
+func (m *Model) readOverrides(layers map[string]any) error {
+	for _, layer := range layers {
+		values, _ := layer.(map[string]any)
+		for k, v := range values {
+			n, _ := v.(float64)
+			k = "per_layer_" + k
+			if old, ok := m.config[k]; ok && old != int64(n) {
+				return hint.Errorf("run it under `normbench capture`", "%s: per_layer_config has layers of %d and of %d as %s",
+					m.Source, min(old, int64(n)), max(old, int64(n)), strings.TrimPrefix(k, "per_layer_"))
+			}
+			m.config[k] = int64(n)
+		}
+	}
+	return nil
+}
+
+// count counts the entries of a list that name says, as models.yaml's head has it: LIST_ENTRY, or LIST_length for all.
+func (m *Model) count(name string) (n int64, ok bool) {
+	for key, list := range m.lists {
+		entry, found := strings.CutPrefix(name, key+"_")
+		if !found {
+			continue
+		}
+		for _, e := range list {
+			if e == entry || entry == "length" {
+				n++
+			}
+		}
+		return n, true
+	}
+	return 0, false
+}
 
 // modelName makes a short name of a config's path: the folder of a config.json, else the file's name.
 func modelName(file string) string {
@@ -365,8 +432,13 @@ func (m *Model) figure(name string) (int64, error) {
 			return n, err
 		}
 	}
-	if n, ok := m.config[name]; ok && len(m.expressionsOf(name)) == 0 {
-		return n, nil
+	if len(m.expressionsOf(name)) == 0 {
+		if n, ok := m.config[name]; ok {
+			return n, nil
+		}
+		if n, ok := m.count(name); ok {
+			return n, nil
+		}
 	}
 	key := m.configKey(name)
 	return 0, hint.Errorf("add \""+key+"\": and its number", "%w", &missingError{m.Source, key})

@@ -90,6 +90,22 @@ func TestConfigGivesItsNormsOrSaysWhatItLacks(t *testing.T) {
 	})
 }
 
+// A step names the parts of a config whose norms are not among its calls.
+func TestStepNamesWhatIsLeftOut(t *testing.T) {
+	const text = `"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4`
+	for config, want := range map[string]string{
+		`{` + text + `, "num_nextn_predict_layers": 0}`:                          "",
+		`{"vision_config": {"hidden_size": 32}, "text_config": {` + text + `}}`:  "vision_config",
+		`{` + text + `, "num_nextn_predict_layers": 1, "audio_config": {"a":1}}`: "audio_config num_nextn_predict_layers",
+	} {
+		m, err := Default().readConfig("config.json", []byte(config))
+		assert.NoError(t, err)
+		s, err := m.Step(forward(8, 1, 1))
+		assert.NoError(t, err)
+		assert.Equal(t, strings.Join(s.LeftOut, " "), want, config)
+	}
+}
+
 // A folder stands for its config.json, whose model is named after the folder.
 func TestFolderStandsForItsConfig(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "mine")

@@ -14,6 +14,8 @@ import (
 type Step struct {
 	Name  string // "llama3-8b, 8192 tokens, tp 8"
 	Calls []Call // a problem may have several
+	// LeftOut has the keys of a config whose norms are not among the calls, such as vision_config.
+	LeftOut []string
 }
 
 // A Call is a norm of a step with its problem and how often it runs.
@@ -75,7 +77,7 @@ func (m *Model) Step(a StepQuery) (*Step, error) {
 	if err := m.checkRanks(a); err != nil {
 		return nil, err
 	}
-	s := &Step{Name: fmt.Sprintf("%s, %d tokens", m.Name, a.Tokens)}
+	s := &Step{Name: fmt.Sprintf("%s, %d tokens", m.Name, a.Tokens), LeftOut: m.parts}
 	for _, r := range []struct {
 		name  string
 		ranks int64
@@ -124,6 +126,9 @@ func (m *Model) checkRanks(a StepQuery) error {
 // calls computes the calls of one norm in one pass, none where the model does not have the norm. With
 // --residual a norm right behind a sum is a problem of its own, so there may be two.
 func (m *Model) calls(n *norm, a StepQuery, pass kernels.Pass) (list []Call, err error) {
+	if n.pass != "" && n.pass != pass {
+		return nil, nil
+	}
 	for _, name := range n.when {
 		key, not := strings.CutPrefix(name, "!")
 		if x, err := m.figure(key); (err == nil && x != 0) == not {

@@ -1,5 +1,6 @@
 """Runs real modules of transformers under the hooks of a capture, random weights, one and two layers:
-a line of JSON for each model of standard input, with the calls of each problem and layer count."""
+a line of JSON for each model of standard input, with the calls of each problem and layer count. Models
+that say whole run once, with all their layers."""
 import gc
 import json
 import sys
@@ -27,7 +28,45 @@ def fill(tensor, *_, **__):
         return tensor.copy_(block.reshape(tensor.shape))
 
 
-torch.Tensor.normal_ = torch.Tensor.uniform_ = torch.Tensor.trunc_normal_ = fill
+METHODS = ("normal_", "uniform_", "trunc_normal_")
+SLOW = {name: getattr(torch.Tensor, name) for name in METHODS if hasattr(torch.Tensor, name)}
+
+
+def fill_fast(fast):
+    for name in METHODS:
+        if fast:
+            setattr(torch.Tensor, name, fill)
+        elif name in SLOW:
+            setattr(torch.Tensor, name, SLOW[name])
+        else:
+            delattr(torch.Tensor, name)
+
+
+fill_fast(True)
+
+
+def run_whole(config):
+    """A small model with all its layers, random weights, and the config that transformers saves of it."""
+    kind = config["model_type"]
+    known = transformers.AutoConfig.for_model(kind)
+    values = {k: v for k, v in SMALL.items() if hasattr(known, k) and k != "_experts_implementation"}
+    values.update({k: v for k, v in config.items() if k != "model_type"})
+    cfg = transformers.AutoConfig.for_model(kind, **values)
+    saved = json.loads(cfg.to_json_string())
+    torch.manual_seed(1)
+    fill_fast(False)
+    model = transformers.AutoModel.from_config(cfg, dtype=torch.float32, attn_implementation="eager").train()
+    fill_fast(True)
+    tokens = 16
+    capture = sitecustomize.capture
+    capture.reset()
+    options = {"use_cache": False} if hasattr(cfg, "use_cache") else {}
+    out = model(input_ids=torch.arange(tokens).reshape(1, -1) + 1, **options)
+    out.last_hidden_state.float().pow(2).sum().backward()
+    others = {}
+    rows = capture.norms(others)
+    return {"config": saved, "tokens": tokens, "norms": rows, "others": [" ".join(k) for k in others],
+            "unseen": capture.unseen()}
 
 
 def run(config, layers):
@@ -64,6 +103,10 @@ def run(config, layers):
 for line in sys.stdin:
     model = json.loads(line)
     runs = []
+    if model.get("whole"):
+        print(json.dumps({"name": model["name"], "runs": [run_whole(model["config"])]}), flush=True)
+        gc.collect()
+        continue
     for layers in (1, 2):
         runs.append(run(model["config"], layers))
         gc.collect()
