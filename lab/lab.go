@@ -4,6 +4,8 @@ package lab
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,9 +68,11 @@ func (c *OpenOptions) limit(otherwise time.Duration) time.Duration {
 type Lab struct {
 	*console.Console
 	*ref.Resolver
-	Ctx          context.Context
-	Baseline     string // folder of the baseline's kernels, which the registry then holds too
-	Kernels      string // folder of the user's kernels, likewise
+	Ctx      context.Context
+	Baseline string // folder of the baseline's kernels, which the registry then holds too
+	Kernels  string // folder of the user's kernels, likewise
+	// Unread has why manifests of the baseline cannot be loaded, by their files. Their families are not in the registry.
+	Unread       map[string]error
 	UserFamilies []*kernels.Family
 	Loader       manifest.Loader // what these are compiled with
 	Among        []string        // the peers that peer:best is among
@@ -242,7 +246,8 @@ func (l *Lab) gpus(c *OpenOptions, names string) ([]kernels.Device, error) {
 }
 
 // UseBaseline adds the kernels of another checkout to the registry, or with --kernels of an earlier
-// folder of a user's. A checkout in which that folder is not there yet, or has no manifest, adds none.
+// folder of a user's. A checkout in which that folder is not there yet, or has no manifest, adds none. Manifests of a
+// user's that cannot be loaded there are in l.Unread.
 func (l *Lab) UseBaseline(dir string) error {
 	if dir == "" {
 		return nil
@@ -252,7 +257,11 @@ func (l *Lab) UseBaseline(dir string) error {
 	manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	switch {
 	case l.Kernels != "" && len(manifests) > 0:
-		old, fs, bad := l.Loader.Load(families.New(), dir)
+		l.Unread = map[string]error{}
+		old, fs, bad := l.Loader.LoadBase(families.New(), dir, func(manifest string, why error) {
+			l.Unread[manifest] = hint.Errorf(hint.Of(why), "%s",
+				strings.ReplaceAll(why.Error(), dir+string(filepath.Separator), ""))
+		})
 		if bad != nil {
 			return bad
 		}
@@ -300,16 +309,27 @@ func (l *Lab) HasBaseline(family string) bool {
 	return err == nil
 }
 
-// GoneFamilies lists the families that the other checkout alone has, by their names.
-func (l *Lab) GoneFamilies() (names []string) {
-	for _, f := range l.Registry.Families {
-		if name, ok := strings.CutPrefix(f.Name, families.Baseline); ok {
-			if _, err := l.Registry.Lookup(name); err != nil {
-				names = append(names, name)
-			}
+// WhyUnread returns why the manifest of a user's family cannot be loaded in the other checkout, nil where it can or is
+// not there.
+func (l *Lab) WhyUnread(f *kernels.Family) error {
+	for _, file := range f.Files {
+		if why := l.Unread[strings.TrimPrefix(file, manifest.Prefix)]; why != nil {
+			return why
 		}
 	}
-	return names
+	return nil
+}
+
+// GoneFamilies lists the families of the user's that a folder of the other checkout has and --kernels has not. It is
+// none where that folder is not there.
+func (l *Lab) GoneFamilies(dir string) (names []string, err error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	all, err := manifest.Names(dir)
+	return slices.DeleteFunc(all, func(name string) bool {
+		return slices.ContainsFunc(l.UserFamilies, func(f *kernels.Family) bool { return f.Name == name })
+	}), err
 }
 
 // AnyBaseline says whether the other checkout has any family.

@@ -73,6 +73,10 @@ func compare(e *env, cfg *compareConfig) error {
 	if err := e.UseBaseline(cfg.live.baseline); err != nil {
 		return err
 	}
+	for _, manifest := range slices.Sorted(maps.Keys(e.Unread)) {
+		why := e.Unread[manifest]
+		return hint.Errorf(hint.Of(why), "--baseline-kernels %s: %w", cfg.live.baseline, why)
+	}
 	if cfg.runs(e) {
 		return compareLive(e, cfg)
 	}

@@ -29,11 +29,12 @@ type gateConfig struct {
 	targetFlags
 	live            liveConfig
 	base            string // ref of git
+	assumed         bool   // the base is the pull request's, not the flag's
 	policy, comment string
 	summary         string
 	pull            *pullrequest.PullRequest // nil where the job is for none
 	baseCommit      string                   // hash of the base's commit
-	baseFolder      string                   // the folder of kernels in the base's checkout
+	baseFolder      string                   // the folder of kernels in the base's checkout, "" where there is none
 	onCPU, all      bool
 }
 
@@ -51,7 +52,8 @@ func gateCommand(e *env) *cli.Command {
 		Description: "Compares each family of --kernels with what it was at --base, in the same rounds, as " +
 			"`normbench compare --gate` does; a cell that is slower is measured again in a fresh worker, and one " +
 			"that is inconclusive once more. A family that the base lacks is checked against float64; one that only the " +
-			"base has is named. With --device cpu, which needs no GPU, all families are checked and nothing is timed. " +
+			"base has is named. With --device cpu, which needs no GPU, all families are checked, nothing is timed, and of " +
+			"the base only the names of its families are read. " +
 			"In a job of GitHub or GitLab, one comment on the pull request is kept up to date. docs/gate.md has the workflows.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Destination: &cfg.base, Name: "base", Category: catWhat,
@@ -88,9 +90,9 @@ func runGate(e *env, cfg *gateConfig) error {
 	}
 	var parts []report.GatePart
 	var err error
-	if !cfg.onCPU {
+	if cfg.base != "" {
 		var old *lab.Checkout
-		if old, err = cfg.checkOutBase(e); err == nil {
+		if old, err = cfg.checkOutBase(e); old != nil {
 			defer old.Close()
 		}
 	}
@@ -133,16 +135,15 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 	if cfg.pull, err = pullrequest.FromEnv(os.Getenv); err != nil {
 		return err
 	}
-	if cfg.onCPU = cfg.Device == "cpu"; cfg.onCPU && cfg.base != "" {
-		e.Notef("--base %s is not read: on a cpu nothing is compared", cfg.base)
-	}
+	cfg.onCPU = cfg.Device == "cpu"
 	switch {
-	case cfg.onCPU || cfg.base != "":
+	case cfg.base != "":
+	case cfg.pull == nil && cfg.onCPU:
 	case cfg.pull == nil:
 		return hint.Errorf("name a branch or commit: --base main",
 			"this is no job of a pull request, so there is no base to compare with")
 	default: // with --comment never, too
-		cfg.base = cfg.pull.Base
+		cfg.base, cfg.assumed = cfg.pull.Base, true
 	}
 	switch why := errors.New("this is no job of a pull request"); {
 	case cfg.comment == "never":
@@ -176,10 +177,15 @@ func (cfg *gateConfig) prepare(e *env) (err error) {
 	return nil
 }
 
-// checkOutBase checks out the base that the kernels are compared with. The caller closes the checkout.
+// checkOutBase checks out the base that the kernels are compared with. The caller closes the checkout, which is nil
+// where a check on a CPU does without: the token of a job may not read the base of a fork.
 func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 	old, err := e.CheckOut(cfg.base, cfg.kernels)
-	if err != nil {
+	switch {
+	case err != nil && cfg.onCPU && cfg.assumed:
+		e.Notef("kernels that are gone are not named: %v", err)
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
 	cfg.baseCommit, cfg.baseFolder = old.Commit, old.Folder
@@ -187,8 +193,8 @@ func (cfg *gateConfig) checkOutBase(e *env) (*lab.Checkout, error) {
 }
 
 // gateFamilies compares each family that the base has with the base's, and checks the others. On a CPU
-// it only checks all. Beside an error it returns the parts that are done.
-func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
+// it only checks all. It names those that only the base has. Beside an error it returns the parts that are done.
+func (cfg *gateConfig) gateFamilies(e *env) (parts []report.GatePart, err error) {
 	const runsPeers = false
 	if err := e.UseKernels(cfg.kernels, cfg.include.Value(), cfg.python, runsPeers, nil); err != nil {
 		return nil, err
@@ -196,6 +202,18 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 	if err := record.CheckFolder(cfg.live.out, "."); err != nil { // which it makes
 		return nil, err
 	}
+	var gone []string
+	if cfg.baseFolder != "" {
+		if gone, err = e.GoneFamilies(cfg.baseFolder); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		for _, name := range gone {
+			parts = append(parts, report.GatePart{Family: name, Outcome: &report.GateOutcome{Kind: report.Passed,
+				Reason: name + " is gone, and was compared with nothing"}})
+		}
+	}()
 	families, parts, err := cfg.leaveOut(e.UserFamilies)
 	if err != nil {
 		return nil, err
@@ -231,13 +249,13 @@ func (cfg *gateConfig) gateFamilies(e *env) ([]report.GatePart, error) {
 			return parts, err
 		}
 		if part.Family = f.Name; part.Outcome.Kind == report.Passed {
-			part.Outcome.Reason = ab.NewFamily + "; " + part.Outcome.Reason
+			why := ab.NewFamily
+			if unread := e.WhyUnread(f); unread != nil {
+				why = fmt.Sprintf("nothing to compare, as the base's manifest cannot be loaded: %s", console.OneLine(unread.Error()))
+			}
+			part.Outcome.Reason = why + "; " + part.Outcome.Reason
 		}
 		parts = append(parts, part)
-	}
-	for _, name := range e.GoneFamilies() {
-		parts = append(parts, report.GatePart{Family: name, Outcome: &report.GateOutcome{Kind: report.Passed,
-			Reason: name + " is gone, and was compared with nothing"}})
 	}
 	return parts, nil
 }
@@ -364,10 +382,11 @@ func (cfg *gateConfig) writeReports(e *env, o *report.GateOutcome, parts []repor
 		kind = "check"
 	}
 	about := fmt.Sprintf("`%s`", filepath.ToSlash(filepath.Clean(cfg.kernels)))
-	if cfg.baseCommit != "" {
+	against := cfg.baseCommit != "" && !cfg.onCPU
+	if against {
 		about += fmt.Sprintf(" against %s (%s)", cfg.base, cfg.baseCommit)
 	}
-	if about += ". "; cfg.baseCommit != "" {
+	if about += ". "; against {
 		about += "A is the base's kernel, B the change's. "
 	}
 	about += "normbench " + version() + "."

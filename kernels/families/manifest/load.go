@@ -49,6 +49,47 @@ func (from Loader) Load(r *kernels.Registry, dir string) (*kernels.Registry, []*
 	if err != nil {
 		return nil, nil, err
 	}
+	with, made, err := from.load(r, dir, files)
+	if err == nil && len(made) == 0 {
+		err = hint.Errorf(folderHelp, "%s has no manifest (*.yaml)", dir)
+	}
+	return with, made, err
+}
+
+// LoadBase is Load of the same folder at another commit. Manifests that cannot be loaded are left out: leave is told
+// why. Their errors name files within the folder.
+func (from Loader) LoadBase(r *kernels.Registry, dir string,
+	leave func(manifest string, why error)) (*kernels.Registry, []*kernels.Family, error) {
+	files, err := ReadFolder(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	from.Named, from.leaveManifest = nil, leave
+	return from.load(r, dir, files)
+}
+
+// Names lists the families of a folder's manifests, as far as these can be read.
+func Names(dir string) (names []string, err error) {
+	files, err := ReadFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		if ds, err := parse(name, []byte(files[name])); err == nil {
+			for _, d := range ds {
+				names = append(names, d.Name.Text)
+			}
+		}
+	}
+	return names, nil
+}
+
+// load is Load of the files of a folder, which may have no manifest.
+func (from Loader) load(r *kernels.Registry, dir string,
+	files map[string]string) (*kernels.Registry, []*kernels.Family, error) {
 	with := *r
 	with.Families = slices.Clone(r.Families)
 	with.File = func(name string) (string, error) {
@@ -64,9 +105,6 @@ func (from Loader) Load(r *kernels.Registry, dir string) (*kernels.Registry, []*
 	made, err := from.assemble(&with, dir, Prefix, files, nil)
 	if err != nil {
 		return nil, nil, err
-	}
-	if len(made) == 0 {
-		return nil, nil, hint.Errorf(folderHelp, "%s has no manifest (*.yaml)", dir)
 	}
 	with.Families = append(with.Families, made...)
 	return &with, made, nil
@@ -90,7 +128,8 @@ func LoadOther(r *kernels.Registry, dir string, files map[string]string, stages 
 }
 
 // probeNamed probes designs, and returns those that are not left out.
-func (from Loader) probeNamed(designs []*design, dir string, files map[string]string) (left []*design, err error) {
+func (from Loader) probeNamed(designs []*design, names map[*design]string, dir string,
+	files map[string]string) (left []*design, err error) {
 	named := from.Named
 	some := named != nil && slices.ContainsFunc(designs, func(d *design) bool { return named(d.Name.Text) })
 	hosts := func(name string) bool {
@@ -102,6 +141,8 @@ func (from Loader) probeNamed(designs []*design, dir string, files map[string]st
 		switch err := errs[d]; {
 		case err == nil:
 			left = append(left, d)
+		case from.leaveManifest != nil:
+			from.leaveManifest(names[d], err)
 		case !some || named(d.Name.Text) || hosts(d.Name.Text):
 			return nil, err
 		default:
@@ -145,7 +186,7 @@ func (from Loader) assemble(r *kernels.Registry, dir, prefix string, files map[s
 			names[d], designs = name, append(designs, d)
 		}
 	}
-	designs, err := from.probeNamed(designs, dir, files)
+	designs, err := from.probeNamed(designs, names, dir, files)
 	if err != nil {
 		return nil, err
 	}
