@@ -22,6 +22,17 @@ type Checkout struct {
 // Close removes the checkout.
 func (c *Checkout) Close() { c.close() }
 
+// gitTrouble returns what git says is wrong: its first fatal line, as advice may follow, else its last line.
+func gitTrouble(said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	for _, line := range lines {
+		if why, ok := strings.CutPrefix(line, "fatal: "); ok {
+			return why
+		}
+	}
+	return lines[len(lines)-1]
+}
+
 // CheckOut makes a worktree of a ref for the repository that a folder is in. A ref that is not here, as in
 // a shallow clone, is fetched from origin.
 func (l *Lab) CheckOut(ref, folder string) (*Checkout, error) {
@@ -35,8 +46,7 @@ func (l *Lab) CheckOut(ref, folder string) (*Checkout, error) {
 		cmd.Stderr = &said
 		out, err := cmd.Output()
 		if err != nil {
-			lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-			err = hint.Errorf("", "%s", cmp.Or(strings.TrimPrefix(lines[len(lines)-1], "fatal: "), err.Error()))
+			err = hint.Errorf("", "%s", cmp.Or(gitTrouble(said.String()), err.Error()))
 		}
 		return strings.TrimSpace(string(out)), err
 	}
@@ -51,7 +61,7 @@ func (l *Lab) CheckOut(ref, folder string) (*Checkout, error) {
 	commit, err := git("rev-parse", "--verify", "--quiet", ref+"^{commit}")
 	if err != nil {
 		step := l.Wait("fetching %s", ref)
-		_, err = git("fetch", "--quiet", "--no-tags", "--depth", "1", "origin", ref)
+		_, err = git("fetch", "--quiet", "--no-tags", "--depth", "1", "origin", strings.TrimPrefix(ref, "origin/"))
 		step.End()
 		if err == nil {
 			commit, err = git("rev-parse", "--verify", "FETCH_HEAD^{commit}")
