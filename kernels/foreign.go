@@ -73,8 +73,11 @@ func Slug(name string) string {
 	return strings.Join(parts, "-")
 }
 
+// colour matches what switches a terminal's colour, as compilers write into their errors.
+var colour = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
 // MakePrintable makes one line for a terminal of a text from a file or another process, of at most limit
-// bytes. White space becomes a space, and a character that a terminal may act on U+FFFD.
+// bytes. Colours are dropped, white space becomes a space, and a character that a terminal may act on U+FFFD.
 func MakePrintable(s string, limit int) string {
 	return truncate(strings.Map(func(r rune) rune {
 		switch {
@@ -84,7 +87,7 @@ func MakePrintable(s string, limit int) string {
 			return r
 		}
 		return utf8.RuneError
-	}, truncate(s, limit)), limit)
+	}, truncate(colour.ReplaceAllString(s, ""), limit)), limit)
 }
 
 // truncate shortens a text to limit bytes, and marks that with dots.

@@ -127,8 +127,8 @@ func ParseProblem(s string) (Problem, error) {
 	m := problemRE.FindStringSubmatch(s)
 	var p Problem
 	if m == nil || !p.setOptions(m[7]) {
-		return Problem{}, hint.Errorf("write it as rmsnorm/bwd/4096x8192/bf16, with options in "+
-			"this order: +"+strings.Join(optionNames(), ", +"), "malformed problem %q", s)
+		return Problem{}, hint.Errorf("write it as rmsnorm/bwd/4096x8192/bf16, with a weight of another type bf16-wfp32, and with "+
+			"options in this order: +"+strings.Join(optionNames(), ", +"), "malformed problem %q", s)
 	}
 	p.Op, p.Pass = ParseOp(m[1]), ParsePass(m[2])
 	var err1, err2, err3, err4 error

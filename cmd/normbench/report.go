@@ -61,7 +61,7 @@ func showReport(e *env, cfg *reportConfig) error {
 			return err
 		}
 		if live.Keep(wanted); len(live.Duels) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass or --dtype",
+			return hint.Errorf("leave out --shapes, --model, --op, --pass or --dtype",
 				"%s has none of the problems asked for", ops[0])
 		}
 		c = live.Comparison()
