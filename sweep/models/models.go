@@ -53,6 +53,7 @@ const (
 	// Where a norm stands decides its rows on a rank; see rowsOnRank.
 	inStream    = "stream"
 	inHeads     = "heads"
+	inHead      = "head"
 	inAttention = "attention"
 )
 
@@ -137,7 +138,7 @@ func (a *architecture) read(v yamldoc.Value) error {
 			Options           []yamldoc.Word `yaml:"optional"`
 			Columns           yamldoc.Value
 			Rows, Calls, Sums yamldoc.Value `yaml:"optional"`
-			In                string        `yaml:"optional" of:"stream,heads,attention"`
+			In                string        `yaml:"optional" of:"stream,heads,head,attention"`
 			Pass              string        `yaml:"optional" of:"fwd,bwd"`
 			If                []string      `yaml:"optional"`
 		}

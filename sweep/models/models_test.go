@@ -90,6 +90,21 @@ func TestConfigGivesItsNormsOrSaysWhatItLacks(t *testing.T) {
 	})
 }
 
+// Of norms that each head has for itself a rank runs those of its heads.
+func TestRankRunsTheNormsOfItsHeads(t *testing.T) {
+	m, err := Default().readConfig("config.json", []byte(`{"model_type": "stablelm", "hidden_size": 64,
+		"num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "qk_layernorm": true}`))
+	assert.NoError(t, err)
+	for ranks, want := range map[int64]string{
+		1: "q of one head: 24 of layernorm/fwd/16x8/bf16\nk of one head: 6 of layernorm/fwd/16x8/bf16",
+		4: "q of one head: 6 of layernorm/fwd/16x8/bf16\nk of one head: 3 of layernorm/fwd/16x8/bf16",
+	} {
+		s, err := m.Step(forward(16, ranks, ranks))
+		assert.NoError(t, err)
+		assert.That(t, strings.Contains(lines(s), want), "tp %d: %s", ranks, lines(s))
+	}
+}
+
 // A step names the parts of a config whose norms are not among its calls.
 func TestStepNamesWhatIsLeftOut(t *testing.T) {
 	const text = `"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4`

@@ -159,6 +159,10 @@ func (m *Model) calls(n *norm, a StepQuery, pass kernels.Pass) (list []Call, err
 	if p.M, err = m.rowsOnRank(n, a, rows); err != nil {
 		return nil, err
 	}
+	if n.in == inHead { // a call for each of the rank's heads
+		calls *= p.M / attentionTokens(a)
+		p.M = attentionTokens(a)
+	}
 	add := func(count int64, residual bool) {
 		if p.Residual = residual; count > 0 {
 			list = append(list, Call{p, float64(count), n.name})
@@ -183,10 +187,7 @@ func (m *Model) calls(n *norm, a StepQuery, pass kernels.Pass) (list []Call, err
 // has the tokens of all ranks that share its heads, and its part of the heads. Where there are fewer
 // heads of k than ranks, several ranks have the same head.
 func (m *Model) rowsOnRank(n *norm, a StepQuery, rows int64) (int64, error) {
-	attention := a.Tokens
-	if a.SP > 1 {
-		attention = a.Tokens / a.SP * a.TP
-	}
+	attention := attentionTokens(a)
 	switch {
 	case rows < 1:
 		return 0, hint.Errorf("see what the model's own config.json says", "%s: %s is %d", m.Source, n.rows, rows)
@@ -201,4 +202,12 @@ func (m *Model) rowsOnRank(n *norm, a StepQuery, rows int64) (int64, error) {
 	}
 	return 0, hint.Errorf(fmt.Sprintf("choose a divisor or a multiple of %d", rows),
 		"--tp %d does not divide the %d heads of k and v of %s", a.TP, rows, m.Name)
+}
+
+// attentionTokens returns the tokens that a rank has in attention.
+func attentionTokens(a StepQuery) int64 {
+	if a.SP > 1 {
+		return a.Tokens / a.SP * a.TP
+	}
+	return a.Tokens
 }

@@ -76,7 +76,7 @@ def run(config, layers):
               for k, v in config.items() if k != "model_type"}
     values.update({k: v for k, v in SMALL.items() if hasattr(known, k)})
     values["n_layer" if "n_layer" in config else "num_hidden_layers"] = layers
-    if kind == "vit":
+    if kind in ("vit", "dinov2"):
         values.update(image_size=32, patch_size=16)  # 4 patches and the class token
     cfg = transformers.AutoConfig.for_model(kind, **values)
     if getattr(cfg, "layer_types", None):
@@ -87,7 +87,7 @@ def run(config, layers):
         p.requires_grad_(p.numel() < 1 << 22)  # gradients of large weights are what takes long
     capture = sitecustomize.capture
     capture.reset()
-    if kind == "vit":
+    if kind in ("vit", "dinov2"):
         tokens = 5
         out = model(pixel_values=torch.randn(1, 3, 32, 32))
     else:
