@@ -9,7 +9,8 @@ import (
 	"normbench/internal/hint"
 )
 
-// A GatePart is one family of a gate: compared with the one of another checkout, or checked alone.
+// A GatePart is one family of a gate: compared with the one of another checkout, or checked alone. Without a
+// family it is about several that were neither.
 type GatePart struct {
 	Family     string
 	Outcome    *GateOutcome
@@ -22,8 +23,20 @@ type GatePart struct {
 // of the last families are left out.
 func GateText(mark, about string, o *GateOutcome, parts []GatePart, limit int) (string, error) {
 	var all []skim
+	judged := 0
 	for _, p := range parts {
-		m, err := p.skim(len(parts) > 1)
+		if p.Family != "" {
+			judged++
+		}
+	}
+	for _, p := range parts {
+		if p.Family == "" {
+			if !strings.Contains(o.Reason, p.Outcome.Reason) { // of a gate that fails, the reason is that alone
+				all = append(all, skim{head: unmarkedNote.Replace(p.Outcome.Reason) + "\n\n"})
+			}
+			continue
+		}
+		m, err := p.skim(judged > 1)
 		if err != nil {
 			return "", err
 		}

@@ -160,6 +160,13 @@ func TestGateTextFitsWhatTheHostTakes(t *testing.T) {
 	assert.That(t, strings.HasPrefix(s, mark+"### FAIL: it failed\n\n- x: launch, é") &&
 		strings.Contains(s, "\n#### a: PASS: 0 of 31 slower\n") &&
 		strings.Contains(s, "\n#### b\\|&lt;i>: FAIL: it failed\n"), "%.500s", s)
+	// What is about several families stands in the headline of a gate that passes, else below it.
+	gone := GatePart{Outcome: &GateOutcome{Kind: Passed, Reason: "x is gone"}}
+	s = text(1<<16, one, gone)
+	assert.That(t, strings.HasPrefix(s, mark+"### PASS: 0 of 31 slower; x is gone\n") &&
+		strings.Count(s, "x is gone") == 1 && !strings.Contains(s, "#### "), "%.500s", s)
+	s = text(1<<16, broken, gone)
+	assert.That(t, strings.Contains(s, "\nx is gone\n") && !strings.Contains(s, "#### "), "%.500s", s)
 	s = text(len(text(1<<20, one, one))-1, one, one)
 	assert.That(t, strings.Count(s, "<details>") == 1 && strings.Contains(s, "The rows are left out"), "%s", s)
 	s = text(2000, one, one)

@@ -209,10 +209,8 @@ func (cfg *gateConfig) gateFamilies(e *env) (parts []report.GatePart, err error)
 		}
 	}
 	defer func() {
-		for _, name := range gone {
-			parts = append(parts, report.GatePart{Family: name, Outcome: &report.GateOutcome{Kind: report.Passed,
-				Reason: name + " is gone, and was compared with nothing"}})
-		}
+		parts = append(parts, aboutSome(gone, "is gone, and was compared with nothing",
+			"are gone, and were compared with nothing")...)
 	}()
 	families, parts, err := cfg.leaveOut(e.UserFamilies)
 	if err != nil {
@@ -260,9 +258,27 @@ func (cfg *gateConfig) gateFamilies(e *env) (parts []report.GatePart, err error)
 	return parts, nil
 }
 
-// leaveOut separates the families that serve a problem that is asked for from the others, each of which is a part of
-// the report that says so. Where no family serves one, it leaves none out: to check nothing is an error.
+// aboutSome makes a part of the report about some families, none where there are none. Many are not named one by one.
+func aboutSome(names []string, one, several string) []report.GatePart {
+	const most = 4
+	var text string
+	switch n := len(names); {
+	case n == 0:
+		return nil
+	case n == 1:
+		text = names[0] + " " + one
+	case n <= most:
+		text = strings.Join(names[:n-1], ", ") + " and " + names[n-1] + " " + several
+	default:
+		text = fmt.Sprintf("%s and %d more %s", strings.Join(names[:most-1], ", "), n-most+1, several)
+	}
+	return []report.GatePart{{Outcome: &report.GateOutcome{Kind: report.Passed, Reason: text}}}
+}
+
+// leaveOut separates the families that serve a problem that is asked for from the others, about which a part of the
+// report says so. Where no family serves one, it leaves none out: to check nothing is an error.
 func (cfg *gateConfig) leaveOut(families []*kernels.Family) (asked []*kernels.Family, others []report.GatePart, err error) {
+	var left []string
 	for _, f := range families {
 		t := cfg.targetFor([]*kernels.Family{f})
 		problems, err := t.Problems("smoke")
@@ -273,13 +289,13 @@ func (cfg *gateConfig) leaveOut(families []*kernels.Family) (asked []*kernels.Fa
 			asked = append(asked, f)
 			continue
 		}
-		others = append(others, report.GatePart{Family: f.Name, Outcome: &report.GateOutcome{Kind: report.Passed,
-			Reason: f.Name + " is left out, as it serves none of the problems asked for"}})
+		left = append(left, f.Name)
 	}
 	if len(asked) == 0 {
 		return families, nil, nil
 	}
-	return asked, others, nil
+	return asked, aboutSome(left, "is left out, as it serves none of the problems asked for",
+		"are left out, as they serve none of the problems asked for"), nil
 }
 
 // targetFor returns the flags' target for some families: with their ops and passes, unless the flags

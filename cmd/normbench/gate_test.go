@@ -9,6 +9,18 @@ import (
 	"normbench/kernels/families"
 )
 
+// Of many families that are gone a headline names some.
+func TestGateNamesSomeOfManyFamilies(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e"}
+	for n, want := range []string{"", "a is", "a and b are", "a, b and c are", "a, b, c and d are", "a, b, c and 2 more are"} {
+		got := ""
+		for _, p := range aboutSome(names[:n], "is", "are") {
+			got += p.Outcome.Reason
+		}
+		assert.Equal(t, got, want)
+	}
+}
+
 // A folder has a forward and a backward often. A gate of the one is not refused for the other, and says so.
 func TestGateLeavesOutFamiliesThatServeNothingAskedFor(t *testing.T) {
 	r := families.NewRegistry()
