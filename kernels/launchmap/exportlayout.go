@@ -207,6 +207,28 @@ func (b *Book) strips(c Class, align int64, columns []int64, unserved bool) (lis
 	return list
 }
 
+// unanswered names the ops for which there is no config at all, by lines of the head.
+func unanswered(classes []Class, strips [][]strip) []string {
+	has := map[kernels.Op]bool{}
+	for i, c := range classes {
+		for _, list := range strips[4*i : 4*i+4] {
+			for _, s := range list {
+				has[c.Op] = has[c.Op] || slices.ContainsFunc(s.ranges, func(r RowRange) bool { return r.Variant.Family != "" })
+			}
+		}
+	}
+	var names []string
+	for _, op := range kernels.Ops() {
+		if !has[op.Op] {
+			names = append(names, string(op.Op))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return foldText("Nor is there one for "+strings.Join(names, ", ")+".", aboutWidth)
+}
+
 // layOut makes the layout of an export: a chain of ifs where code is asked for and the columns are few,
 // else rasters.
 func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
@@ -258,7 +280,7 @@ func (b *Book) layOut(classes []Class, columns []int64, code bool) *layout {
 			}
 		}
 	}
-	x.About = b.about(families)
+	x.About = append(b.about(families), unanswered(classes, strips)...)
 	for _, line := range x.weights {
 		x.About = append(x.About, foldText(kernels.MakePrintable(line, maxAbout), aboutWidth)...)
 	}
