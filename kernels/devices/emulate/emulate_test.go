@@ -288,6 +288,11 @@ var faults = []struct{ problem, variant, want string }{
 	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG5", "in 4328 of 4869 elements, first at 541"},
 	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG6", "of dynamic shared memory is not aligned to 16 bytes"},
 	{"rmsnorm/fwd/9x541/fp32", "lanes@BUG7", "w is read 1 element (4 bytes) beyond its end"},
+	{"rmsnorm/fwd/1x541/fp32", "handoff@BUG0", ""},
+	{"rmsnorm/fwd/1x541/fp32", "handoff@BUG1", "y is never written in "},
+	{"rmsnorm/fwd/1x541/fp32", "handoff@BUG2", "y is never written in "},
+	{"rmsnorm/fwd/9x541/fp32", "handoff@BUG1", "y is never written in "},
+	{"rmsnorm/fwd/9x541/fp32", "handoff@BUG2", "y is never written in "},
 	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG0", ""},
 	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG1", "in 541 of 541 elements, first at 0"},
 	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG2", "dx is wrong in "},
@@ -297,8 +302,8 @@ var faults = []struct{ problem, variant, want string }{
 	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG7", "db is never written in 541 of 541"},
 }
 
-// Faults that only another order of CTAs shows are found, and the right kernel beside them passes.
-func TestFaultsOfCTAOrderAreFound(t *testing.T) {
+// Faults that only another order of CTAs or of warps shows are found, and the right kernel beside them passes.
+func TestFaultsOfOrderAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")
 	}

@@ -4,8 +4,10 @@
 // Each thread of a CTA is a fiber, each CTA a thread of the operating system, so
 // that what is __shared__ is thread_local. Fibers change where a real thread could wait:
 // at barriers, at shuffles, and where they look for something that another is to do. Warps
-// are taken in random order, and each runs until it waits for another: what a barrier is
-// missing for shows. If all wait and nothing happens the process says so and ends.
+// are taken in random order, each CTA's in its own, and each warp runs until it waits for
+// another. Backward, warps take turns in the opposite order. So of two warps that a barrier
+// is missing between each is the first in one of two runs: what the barrier is missing for
+// shows. If all wait and nothing happens the process says so and ends.
 //
 // Copies to shared memory arrive as late as they may: those of a thread when it waits for
 // them, bulk copies when everybody has had a turn. Memory is otherwise the same for all at
@@ -420,8 +422,8 @@ struct Stacks {
   }
 };
 
-// run takes turns with a CTA's fibers until all have ended.
-static void run(Index block, int rank, int threads) {
+// run takes turns with a CTA's fibers until all have ended. The CTA is the grid's nth.
+static void run(Index block, unsigned n, int rank, int threads, bool backward) {
   CTA p;
   cta = &p, running = &p.running;
   p.running = {block, {}, rank, 0}, p.live = threads;
@@ -440,7 +442,7 @@ static void run(Index block, int rank, int threads) {
   }
   long seen = -1, rounds = 0;
   auto since = std::chrono::steady_clock::now();
-  unsigned dice = block.x * 2654435761u + 1;
+  unsigned dice = n * 2654435761u + 1;
   std::vector<int> order(p.warps.size());
   for (size_t w = 0; w < order.size(); w++) order[w] = (int)w;
   while (p.live > 0) {
@@ -449,8 +451,8 @@ static void run(Index block, int rank, int threads) {
       dice = dice * 1664525 + 1013904223;
       std::swap(order[w - 1], order[(dice >> 8) % w]);
     }
-    for (int w : order)
-      for (long before = -1; before != p.moved && p.warps[w].live;) {
+    for (size_t i = 0; i < order.size(); i++)
+      for (long w = order[backward ? order.size() - 1 - i : i], before = -1; before != p.moved && p.warps[w].live;) {
         before = p.moved;
         for (int t = 32 * w; t < threads && t < 32 * w + 32; t++) {
           if (p.fibers[t].done) continue;
@@ -515,7 +517,7 @@ static void runGrid(Index grid, int together, bool backward) {
         started++;
         while (started < together) std::this_thread::yield();
         Index at = {n % grid.x, n / grid.x % grid.y, n / grid.x / grid.y};
-        run(at, r, threads);
+        run(at, n, r, threads, backward);
       });
     }
     for (auto &t : ts) t.join();

@@ -105,6 +105,21 @@ __global__ void lanes(const float *x, const float *w, float *y, int n, float eps
   }
 }
 
+// One warp stores the scale that both read. 1: no barrier behind the first warp's store. 2: none behind the second's.
+template <int FAULT>
+__global__ void handoff(const float *x, const float *w, float *y, int n, float eps) {
+  __shared__ float r;
+  size_t base = (size_t)blockIdx.y * n;
+  if (threadIdx.x / 32 == (FAULT == 2)) {
+    float sum = 0.f;
+    for (int i = threadIdx.x % 32; i < n; i += 32) sum += x[base + i] * x[base + i];
+    sum = warpSum(sum);
+    if (threadIdx.x % 32 == 0) r = 1.0f / sqrtf(sum / n + eps);
+  }
+  if (FAULT == 0) __syncthreads();
+  for (int i = threadIdx.x; i < n; i += blockDim.x) y[base + i] = x[base + i] * r * w[i];
+}
+
 // LayerNorm's backward, by partial rows of three CTAs. 1: nobody clears them. 2: stores into the next row of dx. 3: dy
 // becomes g. 4: the scale of tiny rows is limited.
 template <int FAULT>
