@@ -197,21 +197,22 @@ func guard(text string) string {
 	return ""
 }
 
-// include appends a header that is found. One that is there already is not appended again.
+// include appends a header that is found. One that is there already is not appended again. A header in quotes may
+// have a name like CUDA's, as cuda_utils.cuh has: it is the source's own where it does not lie among CUDA's.
 func (f *joinedSource) include(quoted, system, dir string, certain bool) bool {
 	name := quoted + system
-	switch {
-	case slices.Contains(f.without, name):
+	if slices.Contains(f.without, name) {
 		return true
-	case f.keep(name):
+	}
+	kept := f.keep(name)
+	if kept && quoted == "" {
 		return false
 	}
-	at, text, ok := name, "", false
-	if quoted != "" {
-		text, ok = f.headers[quoted]
-	}
+	at := name
+	text, ok := f.headers[quoted]
 	if !ok {
 		at, text, ok = find(f.folders, dir, name, quoted != "")
+		ok = ok && !(kept && liesAmongCUDA(at, name))
 	}
 	if !ok {
 		return false
@@ -235,6 +236,12 @@ func (f *joinedSource) include(quoted, system, dir string, certain bool) bool {
 		delete(f.seen, at)
 	}
 	return true
+}
+
+// liesAmongCUDA says whether a header of this name was found in a folder of CUDA's.
+func liesAmongCUDA(at, name string) bool {
+	_, err := os.Stat(filepath.Join(strings.TrimSuffix(at, name), "cuda_runtime.h"))
+	return err == nil
 }
 
 // find reads a header of the folders: beside the file that includes it by name, else in the first

@@ -79,6 +79,21 @@ func TestDeviceCodeWithoutHeader(t *testing.T) {
 		"what nvcc includes by itself is not there")
 }
 
+// A header of the source's own may have a name like CUDA's, in a folder like CUDA's. CUDA's own stay as they are included.
+func TestOwnHeaderWithANameLikeCUDAs(t *testing.T) {
+	dir, toolkit := t.TempDir(), t.TempDir()
+	assert.Write(t, filepath.Join(dir, "cuda/helpers.h"), "#include <torch/all.h>\nint deep;\n")
+	assert.Write(t, filepath.Join(toolkit, "cuda_runtime.h"), "int runtime;\n")
+	assert.Write(t, filepath.Join(toolkit, "cuda_bf16.h"), "int bf16;\n")
+	src := Source{Name: "k.cu", Headers: map[string]string{"cuda_utils.cuh": "int utils;\n"}, Text: "#include \"cuda_utils.cuh\"\n" +
+		"#include \"cuda/helpers.h\"\n#include \"cuda_bf16.h\"\n#include <cuda/helpers.h>\n__global__ void k() { deep += utils; }\n"}
+	got := src.DeviceCode("k", []string{dir, toolkit}, []string{"torch/all.h"}, nil).Text
+	for _, kept := range []string{"int utils;", "int deep;", `#include "cuda_bf16.h"`, "#include <cuda/helpers.h>"} {
+		assert.That(t, strings.Contains(got, kept), "%s is not kept:\n%s", kept, got)
+	}
+	assert.That(t, !strings.Contains(got, "torch"), "a header's own header is not left out:\n%s", got)
+}
+
 // A header in an inactive branch is there in an active one too.
 func TestHeaderOfAnInactiveBranchIsFound(t *testing.T) {
 	dir := t.TempDir()
