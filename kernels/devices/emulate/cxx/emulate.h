@@ -371,11 +371,24 @@ inline float __logf(float f) { return logf(f); }
 inline float __log2f(float f) { return log2f(f); }
 inline float __powf(float a, float b) { return powf(a, b); }
 inline float __saturatef(float f) { return f > 0 ? f < 1 ? f : 1 : 0; }
-inline float __int2float_rn(int i) { return (float)i; }
-inline float __uint2float_rn(unsigned i) { return (float)i; }
-inline int __float2int_rn(float f) { return (int)rintf(f); }
-inline int __float2int_rz(float f) { return (int)f; }
-inline unsigned __float2uint_rn(float f) { return (unsigned)rintf(f); }
+// Conversions of numbers, as __float2int_rn: one for each way to round. Those to floating point take the nearest
+// whatever their name says.
+#define EMULATE_TO_WHOLE(from, F, to, T) \
+  inline T __##from##2##to##_rn(F f) { return (T)rint((double)f); } \
+  inline T __##from##2##to##_rz(F f) { return (T)f; } \
+  inline T __##from##2##to##_rd(F f) { return (T)floor((double)f); } \
+  inline T __##from##2##to##_ru(F f) { return (T)ceil((double)f); }
+#define EMULATE_FROM_WHOLE(from, F, to, T) \
+  inline T __##from##2##to##_rn(F i) { return (T)i; }
+#define EMULATE_WHOLES(DO, a, A) DO(a, A, int, int) DO(a, A, uint, unsigned) DO(a, A, ll, long long) DO(a, A, ull, unsigned long long)
+EMULATE_WHOLES(EMULATE_TO_WHOLE, float, float)
+EMULATE_WHOLES(EMULATE_TO_WHOLE, double, double)
+#define EMULATE_FLOATS(DO, a, A) DO(a, A, float, float) DO(a, A, double, double)
+EMULATE_FLOATS(EMULATE_FROM_WHOLE, int, int)
+EMULATE_FLOATS(EMULATE_FROM_WHOLE, uint, unsigned)
+EMULATE_FLOATS(EMULATE_FROM_WHOLE, ll, long long)
+EMULATE_FLOATS(EMULATE_FROM_WHOLE, ull, unsigned long long)
+EMULATE_FROM_WHOLE(double, double, float, float)
 inline int __popc(unsigned u) { return __builtin_popcount(u); }
 inline int __popcll(unsigned long long u) { return __builtin_popcountll(u); }
 inline int __ffs(int i) { return __builtin_ffs(i); }

@@ -87,13 +87,23 @@ inline __half2 __halves2half2(__half x, __half y) { return {x, y}; }
 inline __half __low2half(__half2 v) { return v.x; }
 inline __half __high2half(__half2 v) { return v.y; }
 inline __half2 make_half2(__half x, __half y) { return {x, y}; }
-inline __half __int2half_rn(int i) { return (float)i; }
 inline unsigned short __half_as_ushort(__half v) { return v.bits; }
 inline __half __ushort_as_half(unsigned short u) {
   __half v;
   v.bits = u;
   return v;
 }
+#define EMULATE_NARROW_WHOLE(name, T, to, I) \
+  inline I __##name##2##to##_rn(T v) { return (I)rintf(float(v)); } \
+  inline I __##name##2##to##_rz(T v) { return (I)float(v); } \
+  inline I __##name##2##to##_rd(T v) { return (I)floorf(float(v)); } \
+  inline I __##name##2##to##_ru(T v) { return (I)ceilf(float(v)); } \
+  inline T __##to##2##name##_rn(I i) { return (float)i; }
+#define EMULATE_NARROW_WHOLES(name, T) \
+  EMULATE_WHOLES(EMULATE_NARROW_WHOLE, name, T) \
+  EMULATE_NARROW_WHOLE(name, T, short, short) EMULATE_NARROW_WHOLE(name, T, ushort, unsigned short)
+EMULATE_NARROW_WHOLES(half, __half)
+EMULATE_NARROW_WHOLES(bfloat16, __nv_bfloat16)
 template <typename T> float __low2float(emulate::Pair<T> v) { return v.x; }
 template <typename T> float __high2float(emulate::Pair<T> v) { return v.y; }
 template <typename T> emulate::Pair<T> __low2half2(emulate::Pair<T> v) { return {v.x, v.x}; }
@@ -129,6 +139,8 @@ EMULATE_NARROW_2(__hmul_rn, __hmul2_rn, a *b)
 EMULATE_NARROW_2(__hdiv, __h2div, a / b)
 EMULATE_NARROW_2(__hmax, __hmax2, fmaxf(a, b))
 EMULATE_NARROW_2(__hmin, __hmin2, fminf(a, b))
+EMULATE_NARROW_2(__hmax_nan, __hmax2_nan, a != a || b != b ? NAN : fmaxf(a, b))
+EMULATE_NARROW_2(__hmin_nan, __hmin2_nan, a != a || b != b ? NAN : fminf(a, b))
 template <unsigned short R(float), float W(unsigned short)>
 emulate::Narrow<R, W> __hfma(emulate::Narrow<R, W> a, emulate::Narrow<R, W> b, emulate::Narrow<R, W> c) {
   return (float)((double)float(a) * float(b) + float(c));
