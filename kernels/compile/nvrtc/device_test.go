@@ -94,6 +94,41 @@ func TestOwnHeaderWithANameLikeCUDAs(t *testing.T) {
 	assert.That(t, !strings.Contains(got, "torch"), "a header's own header is not left out:\n%s", got)
 }
 
+const made = `#define SPECIAL(T, OP, BODY, ARGS...) \
+  template <ARGS>                             \
+  struct Functor<T, OP> {                     \
+    __device__ T operator()(T l, T r) BODY    \
+  };
+#define KERNEL(TYPE, NAME) extern "C" __global__ void NAME##_of(TYPE *y, const int n) { y[n] = Functor<TYPE, ADD>()(y[0], y[1]); }
+#define LAUNCH(TYPE, NAME) void NAME(TYPE *y) { NAME##_of<<<1, 1>>>(y, 1); }
+enum Kind { ADD, OTHER };
+template <typename T, Kind OP> struct Functor;
+SPECIAL(T, ADD, { return l + r; }, typename T)
+SPECIAL(half, ADD, { return __hadd(l, r); })
+#if __CUDA_ARCH__ >= 800
+KERNEL(float, first)
+KERNEL(double, second)
+#endif
+LAUNCH(float, first)
+struct Last { int v; };
+`
+
+// What a macro's call declares is kept or left out as if it stood there. A kernel may be one.
+func TestDeclarationsOfMacrosAreFound(t *testing.T) {
+	src := Source{Name: "k.cu", Text: made}
+	got := src.DeviceCode("first_of", nil, nil, nil).Text
+	for _, kept := range []string{"SPECIAL(T, ADD, { return l + r; }, typename T)", "SPECIAL(half", "KERNEL(float, first)",
+		"enum Kind", "struct Functor;"} {
+		assert.That(t, strings.Contains(got, kept), "%s is not kept:\n%s", kept, got)
+	}
+	for _, gone := range []string{"KERNEL(double", "LAUNCH(float", "struct Last"} {
+		assert.That(t, !strings.Contains(got, gone), "%s is kept:\n%s", gone, got)
+	}
+	all := src.Signatures()
+	assert.Equal(t, len(all), 2, "kernels")
+	assert.Same(t, all[1], Signature{Name: "second_of", Params: []CParam{{"double *", "y"}, {"const int", "n"}}})
+}
+
 // A header in an inactive branch is there in an active one too.
 func TestHeaderOfAnInactiveBranchIsFound(t *testing.T) {
 	dir := t.TempDir()

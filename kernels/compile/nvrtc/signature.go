@@ -30,14 +30,11 @@ func (g *Signature) Parameters() string {
 
 // Signatures lists the kernels that a file declares, in order.
 func (s Source) Signatures() (all []Signature) {
-	p := &slicer{text: s.Text}
-	p.scan()
-	for _, x := range p.items {
-		text := StripComments(p.text[x.start:x.end])
-		if !strings.Contains(text, "__global__") || len(x.names) == 0 {
+	for _, x := range slice(s.Text).items {
+		if !strings.Contains(x.text, "__global__") || len(x.names) == 0 {
 			continue
 		}
-		head, body, _ := strings.Cut(text, "{")
+		head, body, _ := strings.Cut(x.text, "{")
 		if g, ok := signature(head); ok {
 			g.Shared = dynamicRE.MatchString(body)
 			g.Name = strings.Join(append(namedScopes(x.scopes), g.Name), "::")

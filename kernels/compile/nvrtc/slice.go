@@ -1,6 +1,7 @@
 package nvrtc
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,14 +16,14 @@ type item struct {
 	device     bool     // an operator, which nobody names
 	host       bool     // nobody but the host calls it
 	scopes     []string // namespaces around it
+	text       string   // without comments; of a macro's call what it stands for
 }
 
 // blankUnreached blanks the declarations of a text that the entry does not reach, so that lines keep
 // their numbers. It goes by names, not meanings: all functions of a name stay. Directives stay wherever
 // they are.
 func blankUnreached(text, entry string) string {
-	p := &slicer{text: text}
-	p.scan()
+	p := slice(text)
 	if !slices.ContainsFunc(p.items, func(x *item) bool {
 		return slices.Contains(x.names, plainName(entry))
 	}) {
@@ -71,7 +72,7 @@ func plainName(entry string) string {
 
 var (
 	identifierRE = regexp.MustCompile(`[A-Za-z_]\w*`)
-	defineRE     = regexp.MustCompile(`^#\s*define\s+(\w+)`)
+	defineRE     = regexp.MustCompile(`^#\s*define\s+(\w+)(?:\(([^()]*)\)(.*))?`)
 	scopeRE      = regexp.MustCompile(`^((inline\s+)?namespace\b[\w:\s\[\]]*|extern\s*"C(\+\+)?"\s*)$`)
 	namespaceRE  = regexp.MustCompile(`\bnamespace\s+([\w:]+)$`)
 	classRE      = regexp.MustCompile(`^(typedef\s+)?(static\s+|const\s+|constexpr\s+)*(class|struct|union|enum)\b`)
@@ -87,7 +88,21 @@ type slicer struct {
 	text       string
 	items      []*item
 	directives [][2]int
-	scopes     []string // where it is; "" for a namespace without a name and for extern "C"
+	scopes     []string         // where it is; "" for a namespace without a name and for extern "C"
+	macros     map[string]macro // those with parameters, by name
+}
+
+// A macro has parameters and a body.
+type macro struct {
+	params []string
+	body   string
+}
+
+// slice divides a text.
+func slice(text string) *slicer {
+	p := &slicer{text: text, macros: map[string]macro{}}
+	p.scan()
+	return p
 }
 
 // scan finds the items. Its position is always outside of comments and literals.
@@ -125,7 +140,10 @@ func (p *slicer) skip(pos int) int {
 			p.directives = append(p.directives, [2]int{pos, end})
 			line := joinLines(p.text[pos:end])
 			if m := defineRE.FindStringSubmatch(line); m != nil {
-				p.items = append(p.items, &item{start: pos, end: pos, names: m[1:], uses: identifiers(line)})
+				p.items = append(p.items, &item{start: pos, end: pos, names: m[1:2], uses: identifiers(line)})
+				if m[3] != "" {
+					p.macros[m[1]] = macro{strings.Split(m[2], ","), m[3]}
+				}
 			}
 		}
 		return end
@@ -204,6 +222,9 @@ func (p *slicer) item(pos int) int {
 		case c == '(' || c == '[':
 			depth++
 		case c == ')' || c == ']':
+			if call := head.String() + ")"; depth == 1 && c == ')' && braces == 0 && p.expand(call) != "" {
+				return p.close(x, end, call) // a macro with all of a declaration
+			}
 			depth--
 		case c == ';' && depth <= 0 && braces == 0:
 			return p.close(x, end, head.String())
@@ -214,6 +235,60 @@ func (p *slicer) item(pos int) int {
 		pos = end
 	}
 	return p.close(x, pos, head.String())
+}
+
+// expand returns what a call of a macro stands for, if that is a whole declaration and all of an item's head;
+// "" else.
+func (p *slicer) expand(head string) string {
+	head = strings.TrimSpace(head)
+	call := macroCallRE.FindStringSubmatch(head)
+	if call == nil || !strings.HasSuffix(head, ")") {
+		return ""
+	}
+	m := p.macros[call[1]]
+	if !strings.HasSuffix(strings.TrimRight(m.body, "; \t"), "}") {
+		return ""
+	}
+	values := splitArguments(head[len(call[0]) : len(head)-1])
+	by := map[string]string{}
+	for i, param := range m.params {
+		param = strings.TrimSpace(param)
+		if name, rest := strings.CutSuffix(param, "..."); rest && i < len(values) {
+			by[cmp.Or(name, "__VA_ARGS__")] = strings.Join(values[i:], ",")
+		} else if i < len(values) {
+			by[param] = values[i]
+		}
+	}
+	text := identifierRE.ReplaceAllStringFunc(m.body, func(name string) string {
+		if value, ok := by[name]; ok {
+			return value
+		}
+		return name
+	})
+	return pasteRE.ReplaceAllString(text, "")
+}
+
+var (
+	macroCallRE = regexp.MustCompile(`^(\w+)\s*\(`)
+	pasteRE     = regexp.MustCompile(`\s*##\s*`)
+)
+
+// splitArguments divides the arguments of a macro at the commas outside of brackets.
+func splitArguments(text string) (all []string) {
+	depth, from := 0, 0
+	for i := range len(text) {
+		switch text[i] {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		case ',':
+			if depth == 0 {
+				all, from = append(all, strings.TrimSpace(text[from:i])), i+1
+			}
+		}
+	}
+	return append(all, strings.TrimSpace(text[from:]))
 }
 
 // condition keeps the depth of brackets at an #if, to which #else goes back.
@@ -291,6 +366,12 @@ func (p *slicer) close(x *item, end int, head string) int {
 	x.end = end
 	text := StripComments(p.text[x.start:end])
 	x.uses = identifiers(text)
+	if made := p.expand(head); made != "" {
+		text = made
+		x.uses = append(x.uses, identifiers(text)...)
+		head, _, _ = strings.Cut(text, "{")
+	}
+	x.text = text
 	head = withoutTemplate(head)
 	isDevice := deviceRE.MatchString(text)
 	function := isFunction(head)
@@ -305,7 +386,7 @@ func (p *slicer) close(x *item, end int, head string) int {
 		all := identifierRE.FindAllString(left, -1)
 		x.names = all[len(all)-1:]
 	case strings.HasPrefix(head, "typedef"), classRE.MatchString(head):
-		x.names = classNames(head, p.text[x.start:end])
+		x.names = classNames(head, text)
 	default:
 		x.names = declaredNames(head)
 	}
