@@ -71,13 +71,18 @@ var typesRE = map[string]*regexp.Regexp{
 	"type_traits": regexp.MustCompile(`\bstd::aligned_(?:storage|union)`),
 }
 
-// withTypes includes the headers of types that a text or an entry names. Headers that a source is without may have
-// brought those of two bytes; those of the standard library come with all that nvcc includes by itself.
+// withTypes includes the headers of types that a text or an entry names, and defines the numbers of math.h. Headers that
+// a source is without may have brought those of two bytes; the rest comes with all that nvcc includes by itself.
 func withTypes(text, entry string) string {
 	ahead := ""
 	for _, header := range []string{"cuda_bf16.h", "cuda_fp16.h", "type_traits"} {
 		if typesRE[header].MatchString(text + entry) {
 			ahead += "#include <" + header + ">\n"
+		}
+	}
+	for _, macro := range [][2]string{{"INFINITY", "0x7f800000"}, {"NAN", "0x7fffffff"}} {
+		if regexp.MustCompile(`\b` + macro[0] + `\b`).MatchString(text) {
+			ahead += "#ifndef " + macro[0] + "\n#define " + macro[0] + " __builtin_bit_cast(float, " + macro[1] + ")\n#endif\n"
 		}
 	}
 	return ahead + text

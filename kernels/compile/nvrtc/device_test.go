@@ -201,10 +201,14 @@ func TestStandardHeadersAreThere(t *testing.T) {
 #include <cstdint>
 #include <cstdio>
 #include <cub/cub.cuh>
+#include <functional>
 #include <limits>
 #include <stdio.h>
 #include <type_traits>
+template <typename T> struct Negate : public std::unary_function<T, T> { __device__ T operator()(T v) { return -v; } };
+template <typename T> struct Add : public std::binary_function<T, T, T> { __device__ T operator()(T l, T r) { return l + r; } };
 template <typename T> __global__ void k(T *y, std::int64_t n) {
+  y[1] = Add<T>()(Negate<T>()(y[1]), INFINITY);
   static_assert(std::is_same<T, float>::value && std::numeric_limits<T>::max() == FLT_MAX, "");
   __shared__ typename cub::BlockReduce<T, 128>::TempStorage s;
   T sum = cub::BlockReduce<T, 128>(s).Sum(y[std::min(n, (std::int64_t)INT_MAX)]);
@@ -215,6 +219,14 @@ template __global__ void k<float>(float *, std::int64_t);
 `}, CompileOptions{Arch: "sm_90", Names: []string{"k"}})
 	assert.NoError(t, err)
 	assert.Equal(t, b.Symbol("k"), "_Z1kIfEvPT_x", "symbol of the one kernel of that name")
+}
+
+// The numbers of math.h are there without a header, as nvcc has them.
+func TestNumbersOfMathAreThere(t *testing.T) {
+	src := Source{Name: "k.cu", Text: "__device__ constexpr float LEAST = -INFINITY;\n__global__ void k(float *y) { y[0] = LEAST; y[1] = NAN; }\n" +
+		"int main() { k<<<1, 1>>>(nullptr); }\n"}
+	_, err := NewCache(t.TempDir(), compiler(t)).Compile(src.DeviceCode("k", nil, nil, nil), CompileOptions{Arch: "sm_90", Names: []string{"k"}})
+	assert.NoError(t, err)
 }
 
 // nvcc compiles a file with its host code, and makes the instance of a template that is asked for.

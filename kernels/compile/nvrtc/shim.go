@@ -56,6 +56,16 @@ template <typename T> constexpr T min(const T &a, const T &b) { return b < a ? b
 template <typename T> constexpr T max(const T &a, const T &b) { return a < b ? b : a; }
 }
 `
+	// nvcc's host library still has these two, which C++17 took out.
+	all["functional"] += `namespace std {
+template <typename A, typename R> struct unary_function { typedef A argument_type; typedef R result_type; };
+template <typename A, typename B, typename R> struct binary_function {
+  typedef A first_argument_type;
+  typedef B second_argument_type;
+  typedef R result_type;
+};
+}
+`
 	for _, name := range hostHeaders {
 		all[name] = "#pragma once\n"
 	}

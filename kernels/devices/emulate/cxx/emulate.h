@@ -418,6 +418,7 @@ using std::abs;
 using std::isfinite;
 using std::isinf;
 using std::isnan;
+using std::signbit;
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s) {
   uint64_t both = (uint64_t)b << 32 | a;
   unsigned r = 0;

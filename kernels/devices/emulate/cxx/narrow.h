@@ -55,6 +55,20 @@ using __half2 = emulate::Pair<__half>;
 using nv_bfloat162 = __nv_bfloat162;
 using half2 = __half2;
 
+// Bits by another name: these become what they are bits of.
+namespace emulate {
+template <typename T> struct Raw {
+  unsigned short x;
+  operator T() const {
+    T v;
+    v.bits = x;
+    return v;
+  }
+};
+} // namespace emulate
+using __half_raw = emulate::Raw<__half>;
+using __nv_bfloat16_raw = emulate::Raw<__nv_bfloat16>;
+
 inline float __bfloat162float(__nv_bfloat16 v) { return v; }
 inline __nv_bfloat16 __float2bfloat16(float f) { return f; }
 inline __nv_bfloat16 __float2bfloat16_rn(float f) { return f; }

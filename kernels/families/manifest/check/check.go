@@ -159,15 +159,10 @@ func (c *Inspector) compile(l *kernels.Launch) error {
 	case err != nil && strings.Contains(err.Error(), ": no header "):
 		return hint.With(err, nvrtc.MissingHelp)
 	case err != nil:
-		var names []string
-		for _, d := range l.Defines {
-			names = append(names, d.Name)
+		if help := helpWithNames(l, err); help != "" {
+			return hint.With(err, help)
 		}
-		if len(names) == 0 {
-			return err
-		}
-		return hint.With(err, fmt.Sprintf("macros that hold the launch's values: %s; nothing else in the source "+
-			"may have such a name", strings.Join(names, ", ")))
+		return err
 	case b.Meta != nil:
 		_, _, err := triton.Complete(b, *l)
 		return err
@@ -177,6 +172,35 @@ func (c *Inspector) compile(l *kernels.Launch) error {
 			"%s has no kernel %s when it is compiled", l.Source, l.Entry)
 	}
 	return hint.With(cuda.CheckArgs(b, l), "the args of a launch are the kernel's parameters in their order")
+}
+
+// undefinedRE finds what a compiler says of a name that nothing declares.
+var undefinedRE = regexp.MustCompile(`is undefined|has no member|incomplete type|no instance of`)
+
+// helpWithNames says of what a compiler refuses which names a macro may have taken, or left out.
+func helpWithNames(l *kernels.Launch, err error) string {
+	log := err.Error()
+	if failed := new(nvrtc.CompileError); errors.As(err, &failed) {
+		log = failed.Log
+	}
+	var all, named []string
+	for _, d := range l.Defines {
+		all = append(all, d.Name)
+		if regexp.MustCompile(`\b` + d.Name + `\b`).MatchString(log) {
+			named = append(named, d.Name)
+		}
+	}
+	switch {
+	case len(named) == 0 && undefinedRE.MatchString(log):
+		return "a macro that the library's build defines stands under defines:, as in {WITH_CUDA: 1}; " +
+			"headers of what is missing must not stand under without:"
+	case len(all) == 0:
+		return ""
+	case len(named) == 0:
+		named = all
+	}
+	return fmt.Sprintf("macros that hold the launch's values: %s; nothing else in the source may have such a name",
+		strings.Join(named, ", "))
 }
 
 // markCompiled notes that a unit is compiled, and says whether it was before.
