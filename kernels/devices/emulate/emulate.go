@@ -422,12 +422,25 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 	return func(ctx context.Context, in []byte) (triton.LaunchEnd, error) { return runProgram(ctx, file, in) }, err
 }
 
-// program compiles a unit, once.
+// program compiles a unit, once. A source that the emulator does not take as a whole is cut to what the entry reaches:
+// beside the kernel may stand what the emulator lacks.
 func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) (string, error) {
 	if u.Source.IsCompiled() {
 		return "", &UnsupportedError{l.Source, "compiled code"}
 	}
-	text, err := withoutPTX(textOf(u.Source, l))
+	text := textOf(u.Source, l)
+	file, err := e.programOf(ctx, u, l, text)
+	if unsupported := new(UnsupportedError); errors.As(err, &unsupported) {
+		if cut := cutText(u.Source, l); cut != text {
+			return e.programOf(ctx, u, l, cut)
+		}
+	}
+	return file, err
+}
+
+// programOf compiles a text, once.
+func (e *Emulator) programOf(ctx context.Context, u cuda.Unit, l *kernels.Launch, text string) (string, error) {
+	text, err := withoutPTX(text)
 	if err == nil {
 		err = checkIncludes(text)
 	}
@@ -556,12 +569,18 @@ func (e *Emulator) cxx(ctx context.Context, args ...string) (string, error) {
 
 // textOf returns what is compiled of a source, in one file: of one with host code what the entry reaches.
 func textOf(src nvrtc.Source, l *kernels.Launch) string {
-	text := ""
 	if l.NVCC || len(l.Without) > 0 || l.Mangled && src.HasHostCode(l.Include) {
-		text = src.DeviceCode(l.Entry, l.Include, l.Without, keeps).Text
-	} else {
-		text = src.Joined(l.Include, keeps)
+		return cutText(src, l)
 	}
+	return forCPU(src.Joined(l.Include, keeps))
+}
+
+// cutText returns what the entry reaches of a source, in one file.
+func cutText(src nvrtc.Source, l *kernels.Launch) string {
+	return forCPU(src.DeviceCode(l.Entry, l.Include, l.Without, keeps).Text)
+}
+
+func forCPU(text string) string {
 	return staticRE.ReplaceAllString(noinlineRE.ReplaceAllString(text, ""), "__shared__")
 }
 

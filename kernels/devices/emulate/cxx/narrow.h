@@ -65,9 +65,15 @@ template <typename T> struct Raw {
     return v;
   }
 };
+template <typename T> struct alignas(4) Raw2 {
+  unsigned short x, y;
+  operator Pair<T>() const { return {Raw<T>{x}, Raw<T>{y}}; }
+};
 } // namespace emulate
 using __half_raw = emulate::Raw<__half>;
+using __half2_raw = emulate::Raw2<__half>;
 using __nv_bfloat16_raw = emulate::Raw<__nv_bfloat16>;
+using __nv_bfloat162_raw = emulate::Raw2<__nv_bfloat16>;
 
 inline float __bfloat162float(__nv_bfloat16 v) { return v; }
 inline __nv_bfloat16 __float2bfloat16(float f) { return f; }

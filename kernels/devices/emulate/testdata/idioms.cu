@@ -118,7 +118,8 @@ template <typename T> __global__ void __launch_bounds__(48) k(Rows x, T *y, doub
       right = right && __bfloat162int_rd(__int2bfloat16_rn(-3)) == -3 && __half2ushort_rz(__ll2half_rn(7)) == 7;
       right = right && __hisnan(__hmax_nan(__float2half(NAN), __float2half(1.f))) && __half2float(__hmin_nan(__float2half(2.f), __float2half(1.f))) == 1.f;
       __half_raw bits = {0x3c00};
-      right = right && __half2float(__half(bits)) == 1.f && signbit(-1.f);
+      __half2_raw both = {0x3c00, 0x4000};
+      right = right && __half2float(__half(bits)) == 1.f && __high2float(__half2(both)) == 2.f && signbit(-1.f);
       y[t] = right ? 20.f : 0.f;
       break;
     }
