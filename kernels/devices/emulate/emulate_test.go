@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"os"
@@ -248,6 +249,11 @@ func TestMistakesOfAKernelAreSaid(t *testing.T) {
 		try(mistaken, which, want)
 	}
 	const head = `extern "C" __global__ void k(const float *x, float *y, long long n, long long which) { `
+	const guarded = "unsigned v; const float *p = x + (threadIdx.x < 13 ? threadIdx.x : 99); " +
+		`asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %2, 0;\n\tmov.b32 %0, 0;\n\t@p ld.global.cg.u32 {%0}, [%1];\n}" ` +
+		`: "=r"(v) : "l"(p + 1), "r"((int)(threadIdx.x < 12))); ` +
+		`if (threadIdx.x < 13) asm volatile("st.global.cs.u32 [%0], {%1};" : : "l"(y + threadIdx.x), "r"(v)); }`
+	try(head+guarded, 0, "") // a load that its predicate forbids reads nothing
 	for text, want := range map[string]string{
 		`asm volatile("bar.sync 3;"); }`: `k.cu: the emulator has no "bar.sync 3;"`,
 		`asm volatile("unfinished }`:     "a string without an end",
@@ -421,6 +427,33 @@ func TestCompilerEndsWithItsContext(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Loads and stores are found by what they move, however they are cached; others are not taken for them.
+func TestLoadsAndStoresOfPTXAreFound(t *testing.T) {
+	for instructions, want := range map[string]string{
+		"ld.global.ca.v4.u32 {%0, %1, %2, %3}, [%4];":                   "load128 -1",
+		"ld.global.nc.L1::no_allocate.v2.b32 {%0, %1}, [%2];":           "load64 -1",
+		"ld.global.cs.u16 {%0}, [%1];":                                  "load16 -1",
+		"ld.global.nc.L1::no_allocate.L2::cache_hint.b32 %0, [%1], %2;": "load32 -1",
+		"st.global.wb.v4.u32 [%0], {%1, %2, %3, %4};":                   "store128 -1",
+		"{ .reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; " +
+			"@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }": "load128If -1",
+		"{ .reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @q ld.global.u32 {%0}, [%1]; }": "",
+		"{ .reg .pred p; setp.ne.b32 p, %1, 0; mov.b32 %0, 0; @p ld.global.u32 {%0}, [%2]; }": "",
+		"ld.global.v4.u16 {%0, %1, %2, %3}, [%4];":                                            "",
+		"st.shared.v2.u32 [%0], {%1, %2};":                                                    "store64 0",
+		"ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];":                                            "load128 4",
+		"ld.local.u32 %0, [%1];":                                                              "",
+		"ld.global.u32 %0, [%1+4];":                                                           "",
+	} {
+		got, address := functionOf(instructions)
+		assert.Equal(t, fmt.Sprint(got, " ", address), cmp.Or(want, " -1"), instructions)
+	}
+	got, err := withoutPTX(`asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %2, 0;\n\tmov.b32 %0, 0;\n\t@p ld.global.u32 {%0}, [%1];\n}\n" : "=r"(*v) : "l"(p), "r"((int)(i < n)));`)
+	assert.Equal(t, got, "emulate::load32If(*v, p, (int)(i < n));", "of several lines", err)
+	got, err = withoutPTX(`asm("st.shared.u32 [%0], %1;" : : "r"(to), "r"(v));`)
+	assert.Equal(t, got, "emulate::store32(emulate::at(to), v);", "to shared memory", err)
 }
 
 // Whatever follows asm, there is a source or an error; a source without it stays as it is,

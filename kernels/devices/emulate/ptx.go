@@ -111,7 +111,10 @@ func withoutPTX(text string) (string, error) {
 			return "", err
 		}
 		b.WriteString(text[:at[0]])
-		if f, ok := functions[instructions]; ok {
+		if f, address := functionOf(instructions); f != "" {
+			if address >= 0 && address < len(operands) {
+				operands[address] = "emulate::at(" + operands[address] + ")"
+			}
 			fmt.Fprintf(&b, "emulate::%s(%s)", f, strings.Join(operands, ", "))
 		} else { // a kernel may have it for another case
 			fmt.Fprintf(&b, "emulate::lacks(%q)", strconv.Quote(instructions))
@@ -120,8 +123,59 @@ func withoutPTX(text string) (string, error) {
 	}
 }
 
+// Loads and stores, as cached as they may be. A predicate may stand ahead of a load, whose values are 0 without it.
+var (
+	loadRE = regexp.MustCompile(`^ld\.(global(?:\.(?:nc|ca|cg|cs|lu|cv|L[12]::\w+))*|shared)(?:(\.v[24])\.[bus]32|\.[bus](16|32)) ` +
+		`(?:%0|\{%0(?:, %\d)*\}), \[%(\d)\];$`)
+	storeRE = regexp.MustCompile(`^st\.(global(?:\.(?:wb|cg|cs|wt))?|shared)(?:(\.v[24])\.[bus]32|\.[bus](16|32)) ` +
+		`\[%0\], (?:%1|\{%1(?:, %\d)*\});$`)
+	predicateRE = regexp.MustCompile(`^\{ ?\.reg \.pred (\w+); setp\.ne\.[bus]32 (\w+), %(\d), 0; ` +
+		`(?:mov\.[bu](?:16|32) %\d, 0; )+@(\w+) (ld\.[^;]*\[%(\d)\];) ?\}$`)
+)
+
+// functionOf returns the function of emulate.h that stands for instructions, "" without one, and which of its operands
+// is an address in shared memory, -1 if none.
+func functionOf(instructions string) (name string, address int) {
+	if f, ok := functions[instructions]; ok {
+		return f, -1
+	}
+	address = -1
+	if m := storeRE.FindStringSubmatch(instructions); m != nil {
+		if m[1] == "shared" {
+			address = 0
+		}
+		return "store" + bitsOf(m), address
+	}
+	load, ifs := instructions, ""
+	if m := predicateRE.FindStringSubmatch(instructions); m != nil && m[1] == m[2] && m[1] == m[4] && m[3] > m[6] {
+		load, ifs = m[5], "If" // the predicate is the last operand
+	}
+	m := loadRE.FindStringSubmatch(load)
+	if m == nil {
+		return "", -1
+	}
+	if m[1] == "shared" {
+		address = int(m[4][0] - '0')
+	}
+	return "load" + bitsOf(m) + ifs, address
+}
+
+// bitsOf returns the bits of a load or a store, whose match has its vector and the bits of an element.
+func bitsOf(m []string) string {
+	switch m[2] {
+	case ".v2":
+		return "64"
+	case ".v4":
+		return "128"
+	}
+	return m[3]
+}
+
 // tokenRE finds what ends a string, operand or section of an asm statement.
 var tokenRE = regexp.MustCompile(`"(?:\\.|[^"\\])*"|[():"]`)
+
+// escapes are what stands for blanks in a string of C++.
+var escapes = strings.NewReplacer(`\n`, " ", `\t`, " ", `\r`, " ")
 
 // asm reads what stands between the parentheses of an asm statement: instructions, in one
 // line, and the operands' expressions.
@@ -152,7 +206,7 @@ func asm(text string) (instructions string, operands []string, rest string, err 
 		case token == ":":
 			section++
 		case section == 0:
-			all.WriteString(strings.ReplaceAll(token[1:len(token)-1], `\n`, " "))
+			all.WriteString(escapes.Replace(token[1 : len(token)-1]))
 		}
 	}
 }

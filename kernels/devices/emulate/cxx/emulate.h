@@ -187,16 +187,33 @@ inline void exp2Approx(float &r, float f) { r = exp2f(f); }
 inline void log2Approx(float &r, float f) { r = log2f(f); }
 template <typename T> void butterfly(T &r, T v, int d) { r = shuffle(FULL, v, laneOf() ^ d); }
 inline void policy(unsigned long long &p) { p = 0; }
-template <typename P> void load16(unsigned short &r, P p) { memcpy(&r, (const void *)p, 2); }
-template <typename P> void load32(unsigned &r, P p, unsigned long long = 0) { memcpy(&r, (const void *)p, 4); }
-template <typename P> void load64(unsigned &a, unsigned &b, P p, unsigned long long = 0) {
+// Loads and stores of one, two or four values, whatever their type is.
+template <typename P> void load16(auto &r, P p) { memcpy(&r, (const void *)p, 2); }
+template <typename P> void load32(auto &r, P p, unsigned long long = 0) { memcpy(&r, (const void *)p, 4); }
+template <typename P> void load64(auto &a, auto &b, P p, unsigned long long = 0) {
   if ((uintptr_t)p % 8) misaligned((const void *)p, 8, "a load");
   memcpy(&a, (const char *)p, 4), memcpy(&b, (const char *)p + 4, 4);
 }
-template <typename P> void load128(unsigned &a, unsigned &b, unsigned &c, unsigned &d, P p, unsigned long long = 0) {
+template <typename P> void load128(auto &a, auto &b, auto &c, auto &d, P p, unsigned long long = 0) {
   if ((uintptr_t)p % 16) misaligned((const void *)p, 16, "a load");
   const char *q = (const char *)p;
   memcpy(&a, q, 4), memcpy(&b, q + 4, 4), memcpy(&c, q + 8, 4), memcpy(&d, q + 12, 4);
+}
+// The same with a predicate; without it the values are 0.
+template <typename P> void load16If(auto &r, P p, int yes) { r = 0; if (yes) load16(r, p); }
+template <typename P> void load32If(auto &r, P p, int yes) { r = 0; if (yes) load32(r, p); }
+template <typename P> void load64If(auto &a, auto &b, P p, int yes) { a = b = 0; if (yes) load64(a, b, p); }
+template <typename P> void load128If(auto &a, auto &b, auto &c, auto &d, P p, int yes) { a = b = c = d = 0; if (yes) load128(a, b, c, d, p); }
+template <typename P> void store16(P p, const auto &v) { memcpy((void *)p, &v, 2); }
+template <typename P> void store32(P p, const auto &v) { memcpy((void *)p, &v, 4); }
+template <typename P> void store64(P p, const auto &a, const auto &b) {
+  if ((uintptr_t)p % 8) misaligned((const void *)p, 8, "a store");
+  memcpy((char *)p, &a, 4), memcpy((char *)p + 4, &b, 4);
+}
+template <typename P> void store128(P p, const auto &a, const auto &b, const auto &c, const auto &d) {
+  if ((uintptr_t)p % 16) misaligned((const void *)p, 16, "a store");
+  char *q = (char *)p;
+  memcpy(q, &a, 4), memcpy(q + 4, &b, 4), memcpy(q + 8, &c, 4), memcpy(q + 12, &d, 4);
 }
 inline void addFloat(float *p, float v) {
   unsigned *u = (unsigned *)p, old = __atomic_load_n(u, __ATOMIC_RELAXED);
