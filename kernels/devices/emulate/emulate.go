@@ -472,12 +472,52 @@ func (e *Emulator) programOf(ctx context.Context, u cuda.Unit, l *kernels.Launch
 	return one.file, one.err
 }
 
+// compile compiles a program. Functions of CUDA's that the emulator lacks end the run where a thread calls them: a file
+// may have them for other kernels.
 func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source string) error {
+	err := e.compileAs(ctx, l, file, source)
+	if unknown := new(unknownError); errors.As(err, &unknown) && ctx.Err() == nil {
+		first, rest, _ := strings.Cut(source, "\n")
+		var b strings.Builder
+		b.WriteString(first + "\n")
+		for _, name := range unknown.names {
+			fmt.Fprintf(&b, "template <typename... A> emulate::Anything %s(const A &...) { emulate::lacks(%q); }\n",
+				name, name+lackingHelp)
+		}
+		if e.compileAs(ctx, l, file, b.String()+rest) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// An unknownError is an UnsupportedError of functions that the emulator lacks.
+type unknownError struct {
+	UnsupportedError
+	names []string
+}
+
+func (u *unknownError) Unwrap() error { return &u.UnsupportedError }
+
+// unknownFunctions lists the functions of CUDA's that a compiler does not know.
+func unknownFunctions(out string) (names []string) {
+	for _, m := range unknownRE.FindAllStringSubmatch(out, -1) {
+		if !slices.Contains(names, m[1]) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+var unknownRE = regexp.MustCompile(`error: '(__[a-z]\w*)' was not declared in this scope`)
+
+func (e *Emulator) compileAs(ctx context.Context, l *kernels.Launch, file, source string) error {
 	if err := e.write(filepath.Base(file)+".cpp", source); err != nil {
 		return err
 	}
 	out, err := e.cxx(ctx, slices.Concat(e.checks, []string{"-I", e.dir, "-o", file, file + ".cpp",
 		e.file("runtime.o")}, e.links)...)
+	all := out
 	if _, what, ok := strings.Cut(out, "undefined reference to "); ok {
 		what, _, _ = strings.Cut(what, "\n")
 		out = "error: no definition of " + what
@@ -503,7 +543,11 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 		return &UnsupportedError{l.Source, "no header " + strings.Join(names, ", ")}
 	case found:
 		what, _, _ = strings.Cut(what, "\n")
-		return &UnsupportedError{at, missingNameError(what)}
+		unsupported := UnsupportedError{at, missingNameError(what)}
+		if names := unknownFunctions(all); len(names) > 0 {
+			return &unknownError{unsupported, names}
+		}
+		return &unsupported
 	}
 	return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(out))
 }

@@ -255,15 +255,18 @@ func TestMistakesOfAKernelAreSaid(t *testing.T) {
 		`if (threadIdx.x < 13) asm volatile("st.global.cs.u32 [%0], {%1};" : : "l"(y + threadIdx.x), "r"(v)); }`
 	try(head+guarded, 0, "") // a load that its predicate forbids reads nothing
 	for text, want := range map[string]string{
-		`asm volatile("bar.sync 3;"); }`: `k.cu: the emulator has no "bar.sync 3;"`,
-		`asm volatile("unfinished }`:     "a string without an end",
-		`nonsense; }`:                    "k.cu:1: 'nonsense' was not declared",
-		`y[0] = __nosuch(x[0]); }`:       "k.cu:1: the emulator has no __nosuch yet; verify on a GPU",
+		`asm volatile("bar.sync 3;"); }`:               `k.cu: the emulator has no "bar.sync 3;"`,
+		`asm volatile("unfinished }`:                   "a string without an end",
+		`nonsense; }`:                                  "k.cu:1: 'nonsense' was not declared",
+		`y[0] = __nosuch(x[0]); }`:                     "k.cu: the emulator has no __nosuch yet; verify on a GPU",
+		`if (which == 0) y[0] = 1 + __nosuch(x[0]); }`: "k.cu:1: the emulator has no __nosuch yet; verify on a GPU",
 	} {
 		try(head+text, 0, want)
 	}
 	unreached := "__device__ float other(float v) { return __nosuch(v); }\n#define K(T) extern \"C\" __global__ void k(const T *x, T *y, " +
 		"long long n, long long) { if (threadIdx.x + 1 < n) y[threadIdx.x] = x[threadIdx.x + 1]; else if (threadIdx.x < n) y[threadIdx.x] = 0; }\nK(float)\n"
+	const branch = "if (n < 0) { float v = __nosuch(x[0]); y[0] = v; } else if (threadIdx.x < n) y[threadIdx.x] = threadIdx.x + 1 < n ? x[threadIdx.x + 1] : 0; }"
+	try(head+branch, 0, "")
 	try(unreached, 0, "") // what the kernel does not reach is not the emulator's to know
 	try(`extern "C" __global__ void k(const float *x) {}`, 0, "the entry takes 1 argument, and is given 4")
 	for _, include := range []string{"#include </etc/hostname>", "# /**/ include <../up.h>",

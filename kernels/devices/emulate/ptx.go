@@ -78,11 +78,14 @@ func checkIncludes(text string) error {
 	return nil
 }
 
+// lackingHelp follows the name of what the emulator lacks.
+const lackingHelp = " yet; verify on a GPU (--device cuda)"
+
 // missingNameError says of a name that a compiler does not know that the emulator lacks it.
 func missingNameError(what string) string {
 	for _, re := range []*regexp.Regexp{undeclaredRE, noTypeRE} {
 		if found := re.FindStringSubmatch(what); found != nil {
-			return fmt.Sprintf("the emulator has no %s yet; verify on a GPU (--device cuda)", found[1])
+			return fmt.Sprintf("the emulator has no %s%s", found[1], lackingHelp)
 		}
 	}
 	return what

@@ -79,6 +79,10 @@ extern dim3 gridSize, blockSize;
 [[noreturn]] void fail(const char *what);
 // lacks says what the emulator does not have, where a thread comes to it.
 [[noreturn]] void lacks(const char *what);
+// Anything is what a function of CUDA's that the emulator lacks would return, if it returned.
+struct Anything {
+  template <typename T> operator T() const;
+};
 inline int printed(...) { return 0; }
 
 // The memory of a buffer or of dynamic shared memory is beyond what checkRead and checkWrite let pass.

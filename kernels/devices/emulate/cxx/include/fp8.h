@@ -48,5 +48,14 @@ inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float f, __nv_saturation_t, __nv
 inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 v, __nv_saturation_t s, __nv_fp8_interpretation_t kind) {
   return (unsigned short)(__nv_cvt_float_to_fp8(v.x, s, kind) | __nv_cvt_float_to_fp8(v.y, s, kind) << 8);
 }
+inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t v, __nv_fp8_interpretation_t kind) {
+  return {emulate::roundHalf(kind == __NV_E4M3 ? emulate::widenE4M3(v) : emulate::widenE5M2(v))};
+}
+inline __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw v, __nv_saturation_t s, __nv_fp8_interpretation_t kind) {
+  return __nv_cvt_float_to_fp8(__half(v), s, kind);
+}
+inline __nv_fp8_storage_t __nv_cvt_bfloat16raw_to_fp8(__nv_bfloat16_raw v, __nv_saturation_t s, __nv_fp8_interpretation_t kind) {
+  return __nv_cvt_float_to_fp8(__nv_bfloat16(v), s, kind);
+}
 
 #endif
