@@ -55,10 +55,13 @@ using __half2 = emulate::Pair<__half>;
 using nv_bfloat162 = __nv_bfloat162;
 using half2 = __half2;
 
-// Bits by another name: these become what they are bits of.
+// Bits by another name: these become what they are bits of, and are made of it.
 namespace emulate {
 template <typename T> struct Raw {
   unsigned short x;
+  Raw() = default;
+  Raw(unsigned short x) : x(x) {}
+  Raw(const T &v) : x(v.bits) {}
   operator T() const {
     T v;
     v.bits = x;
@@ -67,6 +70,9 @@ template <typename T> struct Raw {
 };
 template <typename T> struct alignas(4) Raw2 {
   unsigned short x, y;
+  Raw2() = default;
+  Raw2(unsigned short x, unsigned short y) : x(x), y(y) {}
+  Raw2(const Pair<T> &v) : x(v.x.bits), y(v.y.bits) {}
   operator Pair<T>() const { return {Raw<T>{x}, Raw<T>{y}}; }
 };
 } // namespace emulate

@@ -1,3 +1,4 @@
+#include <cuda_fp8.h>
 // What kernels of other libraries use, right and with a fault planted, by number. A block is 8 x 3 x 2 threads.
 #include <algorithm>
 #include <cassert>
@@ -120,6 +121,7 @@ template <typename T> __global__ void __launch_bounds__(48) k(Rows x, T *y, doub
       __half_raw bits = {0x3c00};
       __half2_raw both = {0x3c00, 0x4000};
       right = right && __half2float(__half(bits)) == 1.f && __high2float(__half2(both)) == 2.f && signbit(-1.f);
+      right = right && __half2_raw(__float2half2_rn(1.f)).y == 0x3c00 && __half2float(__nv_cvt_fp8_to_halfraw(0x40, __NV_E5M2)) == 2.f;
       y[t] = right ? 20.f : 0.f;
       break;
     }

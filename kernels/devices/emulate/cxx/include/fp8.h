@@ -51,6 +51,9 @@ inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 v, __nv_saturation_t
 inline __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t v, __nv_fp8_interpretation_t kind) {
   return {emulate::roundHalf(kind == __NV_E4M3 ? emulate::widenE4M3(v) : emulate::widenE5M2(v))};
 }
+inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t v, __nv_fp8_interpretation_t kind) {
+  return {__nv_cvt_fp8_to_halfraw(v & 0xff, kind).x, __nv_cvt_fp8_to_halfraw(v >> 8, kind).x};
+}
 inline __nv_fp8_storage_t __nv_cvt_halfraw_to_fp8(__half_raw v, __nv_saturation_t s, __nv_fp8_interpretation_t kind) {
   return __nv_cvt_float_to_fp8(__half(v), s, kind);
 }
