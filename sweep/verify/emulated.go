@@ -41,12 +41,13 @@ func (c *run) mostElements(m, n int64) int64 {
 // on the special ones stand among unit rows, so there are fewer draws (kernels.CheckDraws).
 var smallShapes = [][2]int64{{21, 72}, {9, 541}, {6, 3074}, {48, 512}, {16, 1024}, {64, 128}}
 
-// userShapes are emulated of each kernel of a user, whatever was asked for: many rows, and rows as wide as it serves. In
-// the first two a loop over tiles of up to 128 rows or 2048 columns runs several times, and its last tile is not full.
-var userShapes = [][2]int64{{397, 72}, {6, 5003}, {6, 3073}, {9, 541}}
+// userShapes are emulated of each kernel of a user, whatever was asked for: many rows, rows as wide as it serves, and
+// fewer rows than multiprocessors. In the first two a loop over tiles of up to 128 rows or 2048 columns runs several
+// times, and its last tile is not full. In the third a CTA of a grid as large as the GPU has no row.
+var userShapes = [][2]int64{{397, 72}, {6, 5003}, {2, 72}, {6, 3073}, {9, 541}}
 
 // userChecks is how many of userShapes are emulated at least.
-const userChecks = 2
+const userChecks = 3
 
 // emulatedGPU is an H200 of three SMs, so that a CTA has several rows or tiles of a small problem.
 func emulatedGPU() kernels.DeviceInfo {
@@ -127,7 +128,7 @@ func (c *run) emulatedTasks(refs []sweep.Operand, ps []kernels.Problem, info ker
 			shapes, most := shapes, emulatedShapes
 			if f, err := c.Registry.Lookup(r.Family); err == nil && slices.Contains(c.Users, f) {
 				shapes = withUserShapes(shapes, len(typed))
-				most = max(most, len(typed)+userChecks)
+				most = max(len(typed), 1) + userChecks
 			}
 			for _, s := range shapes {
 				for i := 0; i < len(classes) && picked < most; i++ {

@@ -40,12 +40,13 @@ func TestEmulatedTasksAreSmallAndAskedFirst(t *testing.T) {
 	assert.That(t, len(tasks) == 0 && len(none) == 1, "of another op: %v, %v", tasks, none)
 }
 
-// Of a user's kernel many rows and wide ones are emulated, whatever was asked for; where they are too wide, narrower ones.
-func TestKernelOfAUserIsEmulatedAtManyRowsAndWideOnes(t *testing.T) {
+// Of a user's kernel many rows, wide ones and fewer than multiprocessors are emulated, whatever was asked for; where they
+// are too wide, narrower ones.
+func TestKernelOfAUserIsEmulatedAtManyRowsWideOnesAndFew(t *testing.T) {
 	for _, x := range []struct{ folder, family, asked, want string }{
-		{"cuda", "rms_block", "typed", "32x64 4x64 397x72 6x5003"},
-		{"cuda", "rms_block", "a group", "32x64 397x72 6x5003"},
-		{"kernels", "rms_warp", "typed", "32x64 4x64 397x72 9x541"},
+		{"cuda", "rms_block", "typed", "32x64 4x64 397x72 6x5003 2x72"},
+		{"cuda", "rms_block", "a group", "32x64 397x72 6x5003 2x72"},
+		{"kernels", "rms_warp", "typed", "32x64 4x64 397x72 2x72 9x541"},
 	} {
 		r, users, err := manifest.Load(families.New(), "../../examples/"+x.folder)
 		assert.NoError(t, err)
