@@ -152,6 +152,18 @@ func (m *Memory) Poison() {
 	}
 }
 
+// PoisonScratch fills what a kernel may read before it writes to it: numbers with NaN, whole numbers with -1. The NaN is
+// another one than Poison's. A CPU hands the bits of a NaN on, and what is made of scratch has been written.
+func (m *Memory) PoisonScratch() {
+	m.Poison()
+	if m.DType == I32 {
+		return
+	}
+	for i := 0; i+1 < len(m.Bytes); i += 2 {
+		m.Bytes[i] = 0xfe
+	}
+}
+
 // Unwritten says whether element i still is as Poison left it. No arithmetic of a GPU or of a CPU makes
 // a NaN with all bits set: theirs are 7fff... or ffc0... .
 func (m *Memory) Unwritten(i int64) bool { return m.bits(i) == 1<<(8*m.DType.Size())-1 }

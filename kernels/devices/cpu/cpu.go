@@ -177,7 +177,7 @@ func (b *bench) prepare(v kernels.Variant) (*preparedVariant, error) {
 	}
 	for _, s := range plan.Scratch {
 		r.mem[s.Name] = kernels.NewMemory(s.DType, s.Elems)
-		r.mem[s.Name].Poison()
+		r.mem[s.Name].PoisonScratch()
 	}
 	for range b.device.info.SMs {
 		r.runs = append(r.runs, &kernels.HostRun{Problem: b.problem, Mem: r.mem})
@@ -262,7 +262,7 @@ func (b *bench) poison(r *preparedVariant) {
 		r.mem[name].Poison()
 	}
 	for _, s := range r.plan.Scratch {
-		r.mem[s.Name].Poison()
+		r.mem[s.Name].PoisonScratch()
 	}
 }
 

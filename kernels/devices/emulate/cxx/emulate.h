@@ -79,6 +79,10 @@ extern dim3 gridSize, blockSize;
 [[noreturn]] void fail(const char *what);
 // lacks says what the emulator does not have, where a thread comes to it.
 [[noreturn]] void lacks(const char *what);
+// poison fills memory with NaN of four or two bytes, as kernels.Memory.PoisonScratch does.
+inline void poison(void *p, size_t n) {
+  for (size_t i = 0; i < n; i++) ((unsigned char *)p)[i] = i % 2 ? 0xff : 0xfe;
+}
 // Anything is what a function of CUDA's that the emulator lacks would return, if it returned.
 struct Anything {
   template <typename T> operator T() const;

@@ -485,11 +485,11 @@ static void poisonShared(int rank) {
   dl_iterate_phdr([](dl_phdr_info *info, size_t, void *) {
     for (int i = 0; i < info->dlpi_phnum; i++)
       if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data)
-        memset(info->dlpi_tls_data, 0xff, info->dlpi_phdr[i].p_memsz);
+        poison(info->dlpi_tls_data, info->dlpi_phdr[i].p_memsz);
     return 1; // the program itself comes first
   }, nullptr);
   const Buffer &b = dynamicOf(rank);
-  memset(b.p, 0xff, b.n);
+  poison(b.p, b.n);
 }
 
 // runGrid runs a grid: a cluster at a time or, of CTAs that wait for each other, all. Backward, the

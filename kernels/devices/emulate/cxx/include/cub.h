@@ -17,7 +17,7 @@ enum BlockReduceAlgorithm {
 
 template <typename T> T poison() {
   T v;
-  memset((void *)&v, 0xff, sizeof v);
+  emulate::poison((void *)&v, sizeof v);
   return v;
 }
 
