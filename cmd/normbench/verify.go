@@ -121,8 +121,11 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	case v.Failed > 0:
 		first := v.FirstFailed()
 		help := "repeat the first: " + cfg.repeatCommand(first.FirstFailed, first.Problem, c)
-		if strings.HasPrefix(first.FirstFailed.Family, kernels.Callable) {
+		switch {
+		case strings.HasPrefix(first.FirstFailed.Family, kernels.Callable):
 			help += "; a function that rounds on the way, as transformers' norms do, says so by `rounds`: docs/python.md"
+		case e.IsUsers(first.FirstFailed) && first.IsNearlyRight():
+			help += "; if the kernel rounds to x's type on the way, its manifest says so by `rounds: {y: 1}`: docs/manifest.md"
 		}
 		if c.BatchInvariant {
 			help += "; `normbench map fill --batch-invariant` and sweep pick one config for all rows"

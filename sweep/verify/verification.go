@@ -357,6 +357,19 @@ func findings(k *Verdicts, p kernels.Problem) (list []Finding) {
 	return list
 }
 
+// fewRoundings is how many times the tolerance an answer may be off that was rounded some times on its way.
+const fewRoundings = 4
+
+// IsNearlyRight says whether all that is wrong may be roundings on the way to an output of two bytes.
+func (k *Finding) IsNearlyRight() bool {
+	for _, o := range k.Outputs {
+		if o.MaxErr > fewRoundings {
+			return false
+		}
+	}
+	return len(k.Outputs) > 0 && k.Problem.DType.Size() == 2
+}
+
 // Word returns a word, and what is wrong with the first of the configs: apart, and for people.
 func (k *Finding) Word() (word, reason, text string) {
 	switch {
