@@ -22,7 +22,7 @@ var idiomCases = []string{
 	"all threads wait, and nothing happens",
 	"an assertion does not hold: y[t] == 1.f",
 	"all threads wait, and nothing happens",
-	"y is read 1 element (4 bytes) beyond its end",
+	"y is written 1 element (4 bytes) beyond its end",
 	"at byte 2 of x is not aligned to 4 bytes",
 	"x is read 1 element (4 bytes) beyond its end",
 	"an assertion does not hold: shared[t] == shared[t]",

@@ -72,6 +72,8 @@ using Index = uint3;
 struct Running {
   Index block, at;  // of the CTA in the grid, of the thread in the CTA
   int rank, thread; // of the CTA in its cluster, of the thread in the CTA, which has x the fastest
+  unsigned cta;     // in the grid, from 1 on
+  bool atomic, met; // whether an access is an atomic one, and whether the CTA may know what others have done
 };
 extern __thread Running *running;
 extern dim3 gridSize, blockSize;
@@ -223,7 +225,18 @@ template <typename P> void store128(P p, const auto &a, const auto &b, const aut
   char *q = (char *)p;
   memcpy(q, &a, 4), memcpy(q + 4, &b, 4), memcpy(q + 8, &c, 4), memcpy(q + 12, &d, 4);
 }
+// An Atomic stands around an atomic access, which orders what its CTA does behind what others did.
+void atomically(const void *p, size_t n);
+struct Atomic {
+  template <typename T> explicit Atomic(const T *p) { atomically((const void *)p, sizeof *p), running->atomic = true; }
+  ~Atomic() { running->atomic = false; }
+};
+template <typename T, typename F> auto withAtomic(const T *p, F f) {
+  Atomic a(p);
+  return f();
+}
 inline void addFloat(float *p, float v) {
+  Atomic a(p);
   unsigned *u = (unsigned *)p, old = __atomic_load_n(u, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(u, &old, bits(number(old) + v), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 }
@@ -231,10 +244,11 @@ inline void addFloats(float *p, float a, float b, float c, float d) {
   if ((uintptr_t)p % 16) misaligned(p, 16, "an addition");
   addFloat(p, a), addFloat(p + 1, b), addFloat(p + 2, c), addFloat(p + 3, d);
 }
-inline void addRelease(unsigned *p) { __atomic_fetch_add(p, 1, __ATOMIC_RELEASE), happened(); }
-inline void storeRelaxed(unsigned *p, unsigned v) { __atomic_store_n(p, v, __ATOMIC_RELAXED), happened(); }
+inline void addRelease(unsigned *p) { Atomic a(p); __atomic_fetch_add(p, 1, __ATOMIC_RELEASE), happened(); }
+inline void storeRelaxed(unsigned *p, unsigned v) { Atomic a(p); __atomic_store_n(p, v, __ATOMIC_RELAXED), happened(); }
 inline void loadAcquire(unsigned &r, const unsigned *p) {
   yield();
+  Atomic a(p);
   r = __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
@@ -461,17 +475,18 @@ template <typename T> T changed(T was, bool yes) {
 }
 template <typename T> using Same = std::type_identity_t<T>;
 template <typename T> T atomicCAS(T *p, Same<T> was, Same<T> v) {
-  bool did = __atomic_compare_exchange_n(p, &was, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  bool did = emulate::withAtomic(p, [&] { return __atomic_compare_exchange_n(p, &was, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); });
   return changed(was, did && was != v);
 }
 template <typename T> T atomicExch(T *p, Same<T> v) {
-  T was = __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+  T was = emulate::withAtomic(p, [&] { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); });
   return changed(was, was != v);
 }
 template <typename T> T atomicAdd(T *p, Same<T> v) {
-  return changed(__atomic_fetch_add(p, v, __ATOMIC_SEQ_CST), v != 0);
+  return changed(emulate::withAtomic(p, [&] { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }), v != 0);
 }
 template <typename W, typename T> T addAtomic(T *p, T v) {
+  emulate::Atomic a(p);
   W *u = (W *)p, old = __atomic_load_n(u, __ATOMIC_SEQ_CST), want;
   T was, sum;
   do {
@@ -486,20 +501,29 @@ inline float atomicAdd(float *p, float v) { return addAtomic<unsigned>(&const_ca
 inline double atomicAdd(double *p, double v) { return addAtomic<unsigned long long>(&const_cast<double &>(aligned(p)), v); }
 template <typename T> T atomicSub(T *p, Same<T> v) { return atomicAdd(p, (T)-v); }
 template <typename T> T atomicBest(T *p, T v, bool largest) {
+  emulate::Atomic a(p);
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while ((largest ? old < v : v < old) && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
   return old;
 }
 // atomicInc counts up to a limit and from there to 0, atomicDec down to 0 and from there to the limit.
 inline unsigned countAtomic(unsigned *p, unsigned limit, bool up) {
-  unsigned old = __atomic_load_n(p, __ATOMIC_SEQ_CST), want;
-  do want = up ? (old >= limit ? 0 : old + 1) : (old == 0 || old > limit ? limit : old - 1);
-  while (!__atomic_compare_exchange_n(p, &old, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+  unsigned old, want;
+  {
+    emulate::Atomic a(p);
+    old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+    do want = up ? (old >= limit ? 0 : old + 1) : (old == 0 || old > limit ? limit : old - 1);
+    while (!__atomic_compare_exchange_n(p, &old, want, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+  }
   return changed(old, want != old);
 }
 inline unsigned atomicInc(unsigned *p, unsigned limit) { return countAtomic(p, limit, true); }
 inline unsigned atomicDec(unsigned *p, unsigned limit) { return countAtomic(p, limit, false); }
 template <typename T> T atomicMax(T *p, Same<T> v) { return atomicBest(p, v, true); }
 template <typename T> T atomicMin(T *p, Same<T> v) { return atomicBest(p, v, false); }
-template <typename T> T atomicOr(T *p, Same<T> v) { return changed(__atomic_fetch_or(p, v, __ATOMIC_SEQ_CST), v != 0); }
-template <typename T> T atomicAnd(T *p, Same<T> v) { return changed(__atomic_fetch_and(p, v, __ATOMIC_SEQ_CST), ~v != 0); }
+template <typename T> T atomicOr(T *p, Same<T> v) {
+  return changed(emulate::withAtomic(p, [&] { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }), v != 0);
+}
+template <typename T> T atomicAnd(T *p, Same<T> v) {
+  return changed(emulate::withAtomic(p, [&] { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }), ~v != 0);
+}

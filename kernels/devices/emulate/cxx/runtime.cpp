@@ -191,7 +191,24 @@ struct Buffer {
   size_t element; // bytes
   char *p;
   size_t n;
+  // The CTA that has written each element, ATOMIC, or 0, and the last that has read it; empty where CTAs run side by side.
+  std::vector<unsigned> by, readBy;
 };
+static constexpr unsigned ATOMIC = ~0u;
+// The compiler has one check for a load and a store to one place. So what the CTA that runs has read is looked at
+// when it has ended: where it is another value the CTA has written to it.
+struct Read { Buffer *buffer; size_t i; uint64_t value; };
+static std::vector<Read> reads;
+static uint64_t valueOf(const Buffer &b, size_t i) {
+  uint64_t v = 0;
+  memcpy(&v, b.p + i * b.element, std::min(sizeof v, b.element));
+  return v;
+}
+static void noteWrites(unsigned cta) {
+  for (const Read &r : reads)
+    if (unsigned &by = r.buffer->by[r.i]; by != ATOMIC && valueOf(*r.buffer, r.i) != r.value) by = cta;
+  reads.clear();
+}
 static std::vector<Buffer> buffers; // those of the launch first
 static size_t dynamics;             // the index of the first CTA's dynamic shared memory
 static char *slots;
@@ -224,12 +241,33 @@ static std::string whose() {
   text += p < b.p ? elements(b, b.p - p) + " ahead of its start" : elements(b, p + n - b.p - b.n) + " beyond its end";
   fail((text + whose()).c_str());
 }
+// unordered says that a CTA reads what another has written in this launch, and nothing orders the two.
+[[noreturn]] static void unordered(const Buffer &b, size_t i) {
+  fail(("element " + std::to_string(i) + " of " + b.name + " is read, which CTA " + std::to_string(b.by[i] - 1) +
+        " writes in the same launch: no atomic and no lock orders the two" + whose()).c_str());
+}
+// check holds an access to its buffer, and to what other CTAs have done. A CTA that has come to an atomic access may
+// know that they are done.
 static inline void check(const void *at, size_t n, bool write) {
   const char *p = (const char *)at;
   if (!isGuarded(p)) return;
   size_t slot = (size_t)(p - slots) >> slotBits;
-  const Buffer &b = buffers[slot < buffers.size() ? slot : buffers.size() - 1];
+  Buffer &b = buffers[slot < buffers.size() ? slot : buffers.size() - 1];
   if (p < b.p || p + n > b.p + b.n) beyond(b, p, n, write ? "written" : "read");
+  if (b.by.empty() || n == 0 || !running || running->atomic) return;
+  for (size_t i = (p - b.p) / b.element, last = (p - b.p + n - 1) / b.element; i <= last; i++)
+    if (unsigned &by = b.by[i]; write) by = running->cta;
+    else if (by == ATOMIC) running->met = true;
+    else if (by && by != running->cta && !running->met) unordered(b, i);
+    else if (b.readBy[i] != running->cta) b.readBy[i] = running->cta, reads.push_back({&b, i, valueOf(b, i)});
+}
+void atomically(const void *at, size_t n) {
+  check(at, n, true);
+  running->met = true;
+  const char *p = (const char *)at;
+  if (!isGuarded(p)) return;
+  if (Buffer &b = buffers[(size_t)(p - slots) >> slotBits]; !b.by.empty())
+    for (size_t i = (p - b.p) / b.element, last = (p - b.p + n - 1) / b.element; i <= last; i++) b.by[i] = ATOMIC;
 }
 void checkRead(const void *p, size_t n) { check(p, n, false); }
 void checkWrite(const void *p, size_t n) { check(p, n, true); }
@@ -426,7 +464,7 @@ struct Stacks {
 static void run(Index block, unsigned n, int rank, int threads, bool backward) {
   CTA p;
   cta = &p, running = &p.running;
-  p.running = {block, {}, rank, 0}, p.live = threads;
+  p.running = {block, {}, rank, 0, n + 1, false, false}, p.live = threads;
   p.fibers = std::vector<Fiber>(threads);
   p.warps.resize((threads + 31) / 32);
   if (threads % 32) p.warps.back().live = (1u << threads % 32) - 1;
@@ -476,6 +514,7 @@ static void run(Index block, unsigned n, int rank, int threads, bool backward) {
     if (rounds > 10) std::this_thread::yield();
   }
   if (!p.bulks.empty()) fail("a CTA has ended before its bulk copies");
+  noteWrites(p.running.cta);
   cluster->anchors[rank] = nullptr;
 }
 
@@ -551,7 +590,7 @@ static Buffer &add(std::string name, size_t element, size_t n, size_t align) {
   if (bytes >> (slotBits - 1)) fail("no memory");
   char *end = slots + (buffers.size() << slotBits) + ((size_t)1 << (slotBits - 1));
   if (bytes > 0 && mprotect(end - bytes, bytes, PROT_READ | PROT_WRITE)) fail("no memory");
-  buffers.push_back({name, element, end - room, n});
+  buffers.push_back({name, element, end - room, n, {}, {}});
   return buffers.back();
 }
 
@@ -571,6 +610,7 @@ int launch(size_t expected, const size_t *sizes, void (*take)(const Argument *),
     size_t element = in.get<uint32_t>(), n = in.get<uint64_t>();
     Buffer &b = add(name, element, n, 16);
     if (n > 0 && fread(b.p, 1, n, stdin) != n) fail("the arguments end early");
+    if (together == 1) b.by.resize(n / element), b.readBy.resize(n / element);
   }
   for (int i = 0; i < together; i++) add("dynamic shared memory", 1, shared, 1024);
   // An argument is its bytes, in whole slots, with the places of pointers to buffers in them.

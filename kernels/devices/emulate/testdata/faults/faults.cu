@@ -120,6 +120,28 @@ __global__ void handoff(const float *x, const float *w, float *y, int n, float e
   for (int i = threadIdx.x; i < n; i += blockDim.x) y[base + i] = x[base + i] * r * w[i];
 }
 
+// RMSNorm's backward; each CTA adds its row to dw. 1: by a load and a store. 2: the last CTA, of a counter, scales dw.
+template <int FAULT>
+__global__ void adds(const float *x, const float *dy, const float *w, const float *rstd, float *dx, float *dw, unsigned *count, int n) {
+  size_t base = (size_t)blockIdx.x * n;
+  float r = rstd[blockIdx.x], a = 0.f;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) a += dy[base + i] * w[i] * x[base + i] * r;
+  a = blockSum<0>(a) / n;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    float xhat = x[base + i] * r;
+    dx[base + i] = r * (dy[base + i] * w[i] - xhat * a);
+    if (FAULT == 1) dw[i] += dy[base + i] * xhat;
+    else atomicAdd(dw + i, dy[base + i] * xhat);
+  }
+  if (FAULT != 2) return;
+  __shared__ bool last;
+  __threadfence();
+  if (threadIdx.x == 0) last = atomicAdd(count, 1u) == gridDim.x - 1;
+  __syncthreads();
+  if (last)
+    for (int i = threadIdx.x; i < n; i += blockDim.x) dw[i] = 1.f * dw[i];
+}
+
 // LayerNorm's backward, by partial rows of three CTAs. 1: nobody clears them. 2: stores into the next row of dx. 3: dy
 // becomes g. 4: the scale of tiny rows is limited.
 template <int FAULT>
