@@ -1091,28 +1091,34 @@ class Buffers:
     """The buffers of a launch, with room between them: each address that is read or written is held against them."""
 
     ROOM = 16 << 20  # bytes, of which the system gives those that are touched
+    ATOMIC = -1
 
     def __init__(self):
         self.all = []  # name, bytes of an element, address, bytes
         self.backward = False  # from the last program to the first
+        self.by = []  # of each buffer, the program that has written each element, ATOMIC, or 0
+        self.met = 0  # the last program that may know what others have done, as it came to an atomic access
 
     def make_room(self, count):
         self.memory = mmap.mmap(-1, (count + 1) * self.ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.start = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
     def add(self, name, element, data):
+        import numpy
         if len(data) > self.ROOM // 2:
             raise Refusal(f"the interpreter takes buffers of at most {self.ROOM // 2} bytes")
         offset = len(self.all) * self.ROOM + self.ROOM // 2
         self.memory[offset:offset + len(data)] = data
         self.all.append((name, element, self.start + offset, len(data)))
+        self.by.append(numpy.zeros(len(data) // element, numpy.int64))
 
     def data(self):
         for _, _, at, size in self.all:
             yield self.memory[at - self.start:at - self.start + size]
 
-    def check(self, pointers, mask, size, how):
-        """Raises Beyond where a pointer that the mask lets pass is not to size bytes of a buffer."""
+    def check(self, pointers, mask, size, how, program, atomic):
+        """Raises Beyond where a pointer that the mask lets pass is not to size bytes of a buffer, or where a program reads
+        what another has written in this launch and nothing orders the two."""
         import numpy
         at = numpy.asarray(pointers).astype(numpy.int64).reshape(-1)
         if mask is not None:
@@ -1127,6 +1133,8 @@ class Buffers:
         slot = numpy.clip(slot, 0, len(self.all) - 1)
         bad = ~known | (at < starts[slot]) | (at + size > starts[slot] + sizes[slot])
         if not bad.any():
+            for one in numpy.unique(slot):
+                self.order(one, at[slot == one], how, program, atomic)
             return
         first = numpy.argmax(bad)
         if not known[first]:
@@ -1140,6 +1148,24 @@ class Buffers:
             n = distance // element
             text = f"{n} element{'s' * (n != 1)} ({text})"
         raise Beyond(f"{name} is {how} {text} {where}")
+
+    def order(self, slot, at, how, program, atomic):
+        """Notes who writes to a buffer, and raises Beyond where a program reads what another has written."""
+        name, element, start, _ = self.all[slot]
+        by, places = self.by[slot], (at - start) // element
+        if atomic:
+            by[places], self.met = self.ATOMIC, program
+        elif how == "written":
+            by[places] = program
+        else:
+            writers = by[places]
+            if (writers == self.ATOMIC).any():
+                self.met = program
+            others = (writers > 0) & (writers != program)
+            if self.met != program and others.any():
+                first = others.argmax()
+                raise Beyond(f"element {places[first]} of {name} is read, which program {writers[first] - 1} writes in the same "
+                             "launch: no atomic and no lock orders the two")
 
     def check_written(self, pointers, mask, size):
         """Raises Beyond where an atomic changes a value that nothing wrote: outputs and scratch start with all bits set.
@@ -1171,10 +1197,11 @@ class Buffers:
             at[:] = [n - 1 - i for n, i in zip(grid, index)] if self.backward else index
             return set_index(*at)
 
-        def checked(pointers, mask, size, how, atomic=False):
+        def checked(pointers, mask, size, how, atomic=False, sums=False):
             try:
-                self.check(pointers, mask, size, how)
-                if atomic:
+                program = at[0] + grid[0] * (at[1] + grid[1] * at[2]) + 1
+                self.check(pointers, mask, size, how, program, atomic)
+                if sums:
                     self.check_written(pointers, mask, size)
             except Beyond as e:
                 raise Beyond(f"{e}, by program {at[0] if grid[1:] == [1, 1] else tuple(at)}") from None
@@ -1195,11 +1222,11 @@ class Buffers:
 
         def atomic_rmw(op, pointers, values, mask, order):
             mask = as_mask(mask)
-            checked(pointers, mask, values.dtype.itemsize, "written", "XCHG" not in str(op))
+            checked(pointers, mask, values.dtype.itemsize, "written", True, "XCHG" not in str(op))
             return inner.atomic_rmw(op, pointers, values, mask, order)
 
         def atomic_cas(pointers, compared, values, order):
-            checked(pointers, None, values.dtype.itemsize, "written", True)
+            checked(pointers, None, values.dtype.itemsize, "written", True, True)
             return inner.atomic_cas(pointers, compared, values, order)
 
         class Watched:

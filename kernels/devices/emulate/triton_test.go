@@ -61,7 +61,8 @@ func TestTritonKernelsRunInTheInterpreter(t *testing.T) {
 		"BUG3": "y is written 1 element (2 bytes) ahead of its start, by program 0",
 		"BUG4": "y is wrong in 6 of 3787 elements",
 		"BUG5": "y is written 4 elements (8 bytes) beyond its end, by program 6",
-		"BUG8": "",
+		"BUG8": "", "BUG10": "",
+		"BUG9": "element 0 of y is read, which program 0 writes in the same launch: no atomic and no lock orders the two, by program 1",
 		"BUG6": "an atomic changes element 0 of counts, which nothing has written",
 		"BUG7": "an atomic changes element 0 of counts, which nothing has written",
 	} {

@@ -31,6 +31,11 @@ def faulty(X, W, Y, C, m, n, eps, BUG: tl.constexpr, BLOCK: tl.constexpr):
     elif BUG == 7:  # a lock that nothing cleared: it is never 1, so nobody waits
         while tl.atomic_cas(C + row, 0, 1) == 1:
             pass
+    elif BUG == 9:  # the row before, which another program writes
+        y += tl.load(Y + (row - 1) * n + cols, mask=inside & (row > 0), other=0.0) * 0
     tl.atomic_xchg(C + row, 0)
+    if BUG == 10:  # right: an atomic may have ordered the two
+        before = tl.load(Y + (row - 1) * n + cols, mask=inside & (row > 0), other=0.0)
+        y = tl.where(before == before, y, y)
     tl.atomic_add(C + row, 1)
     tl.store(Y + row * n + cols, y, mask=inside)
