@@ -303,7 +303,11 @@ func (c *checker) readLaunches() error {
 		same := func(o *launchSpec) bool { return o.Stage == l.Stage && (o.If == nil || l.If == nil) }
 		if slices.ContainsFunc(c.launches, same) {
 			at := yamldoc.Position{At: l.At, Path: l.Path + ".stage"}
-			return at.Errorf("name it with stage:", "two stages are %q", l.Stage)
+			help := "name it with stage:"
+			if l.reduce != nil {
+				help = "reduce is k2: give the other launch a name with stage:"
+			}
+			return at.Errorf(help, "two stages are %q", l.Stage)
 		}
 		if l.reduce != nil {
 			c.reduce = l.reduce

@@ -24,7 +24,9 @@ var certain = map[string]string{
 	"dw": "dw", "dweight": "dw", "grad_gamma": "dw", "dgamma": "dw",
 	"dbias": "db", "grad_beta": "db", "dbeta": "db",
 	"eps": "eps", "epsilon": "eps", "hidden_size": "N", "hidden_dim": "N", "num_cols": "N", "cols": "N",
-	"num_tokens": "M", "num_rows": "M", "rows": "M",
+	"n_cols": "N", "ncols": "N", "elems_per_row": "N", "row_size": "N",
+	"num_tokens": "M", "num_rows": "M", "rows": "M", "n_rows": "M", "nrows": "M",
+	"residual": "res", "res_out": "resout", "residual_out": "resout",
 }
 
 // gradients are those of certain that only a backward has.
@@ -74,9 +76,9 @@ func InitCUDA(src nvrtc.Source, kernel string) (string, error) {
 	lower := strings.ReplaceAll(strings.ToLower(bare), "_", "")
 	rms, layer := strings.Contains(lower, "rms"), strings.Contains(lower, "layernorm")
 	switch {
-	case rms && !layer:
+	case rms: // some are called rms_layernorm
 		line("op: rmsnorm")
-	case layer && !rms:
+	case layer:
 		line("op: layernorm")
 	default:
 		line("op: TODO # %s", kernels.OpChoices())

@@ -46,7 +46,7 @@ type fields struct {
 	Plain       bool           `yaml:"optional"`              // to be read: who seeks the fastest takes it by name only
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
 	Without     []yamldoc.Word `yaml:"optional" one:"" help:"name headers that only host code needs"`
-	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`
+	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math; macros stand under defines:"`
 }
 
 const fileHelp = "docs/manifest.md shows every field; " +
