@@ -303,6 +303,7 @@ var faults = []struct{ problem, variant, want string }{
 	{"rmsnorm/fwd/1x541/fp32", "handoff@BUG0", ""},
 	{"rmsnorm/fwd/1x541/fp32", "handoff@BUG1", "y is wrong in "},
 	{"rmsnorm/fwd/1x541/fp32", "handoff@BUG2", "y is wrong in "},
+	{"rmsnorm/fwd/1x541/fp32", "handoff@BUG3", "y is wrong in "},
 	{"rmsnorm/fwd/9x541/fp32", "handoff@BUG1", "y is wrong in "},
 	{"rmsnorm/fwd/9x541/fp32", "handoff@BUG2", "y is wrong in "},
 	{"rmsnorm/bwd/9x541/fp32", "adds@BUG0", ""},
@@ -317,7 +318,7 @@ var faults = []struct{ problem, variant, want string }{
 	{"layernorm/bwd/9x541/fp32+bias", "parts@BUG7", "db is never written in 541 of 541"},
 }
 
-// Faults that only another order of CTAs or of warps shows are found, and the right kernel beside them passes.
+// Faults that only another order of CTAs or of threads shows are found, and the right kernel beside them passes.
 func TestFaultsOfOrderAreFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles programs")

@@ -5,9 +5,9 @@
 // that what is __shared__ is thread_local. Fibers change where a real thread could wait:
 // at barriers, at shuffles, and where they look for something that another is to do. Warps
 // are taken in random order, each CTA's in its own, and each warp runs until it waits for
-// another. Backward, warps take turns in the opposite order. So of two warps that a barrier
-// is missing between each is the first in one of two runs: what the barrier is missing for
-// shows. If all wait and nothing happens the process says so and ends.
+// another. Backward, warps and their lanes take turns in the opposite order. So of two threads
+// that a barrier is missing between each is the first in one of two runs: what the barrier is
+// missing for shows. If all wait and nothing happens the process says so and ends.
 //
 // Copies to shared memory arrive as late as they may: those of a thread when it waits for
 // them, bulk copies when everybody has had a turn. Memory is otherwise the same for all at
@@ -492,8 +492,9 @@ static void run(Index block, unsigned n, int rank, int threads, bool backward) {
     for (size_t i = 0; i < order.size(); i++)
       for (long w = order[backward ? order.size() - 1 - i : i], before = -1; before != p.moved && p.warps[w].live;) {
         before = p.moved;
-        for (int t = 32 * w; t < threads && t < 32 * w + 32; t++) {
-          if (p.fibers[t].done) continue;
+        for (int lane = 0; lane < 32; lane++) {
+          int t = 32 * w + (backward ? 31 - lane : lane);
+          if (t >= threads || p.fibers[t].done) continue;
           running->thread = t, running->at = p.fibers[t].at;
           resume(p, p.fibers[t]);
         }

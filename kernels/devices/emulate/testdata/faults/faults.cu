@@ -106,18 +106,20 @@ __global__ void lanes(const float *x, const float *w, float *y, int n, float eps
 }
 
 // One warp stores the scale that both read. 1: no barrier behind the first warp's store. 2: none behind the second's.
+// 3: each warp reads what its first lane stores, with no barrier of the warp.
 template <int FAULT>
 __global__ void handoff(const float *x, const float *w, float *y, int n, float eps) {
-  __shared__ float r;
+  __shared__ float r, own[2];
   size_t base = (size_t)blockIdx.y * n;
-  if (threadIdx.x / 32 == (FAULT == 2)) {
+  if (threadIdx.x / 32 == (FAULT == 2) || FAULT == 3) {
     float sum = 0.f;
     for (int i = threadIdx.x % 32; i < n; i += 32) sum += x[base + i] * x[base + i];
     sum = warpSum(sum);
-    if (threadIdx.x % 32 == 0) r = 1.0f / sqrtf(sum / n + eps);
+    if (threadIdx.x % 32 == 0) (FAULT == 3 ? own[threadIdx.x / 32] : r) = 1.0f / sqrtf(sum / n + eps);
   }
   if (FAULT == 0) __syncthreads();
-  for (int i = threadIdx.x; i < n; i += blockDim.x) y[base + i] = x[base + i] * r * w[i];
+  float scale = FAULT == 3 ? own[threadIdx.x / 32] : r;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) y[base + i] = x[base + i] * scale * w[i];
 }
 
 // RMSNorm's backward; each CTA adds its row to dw. 1: by a load and a store. 2: the last CTA, of a counter, scales dw.
