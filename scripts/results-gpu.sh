@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Makes the files of results/DEVICE on one GPU, in parts that can be stopped and go on.
+# Makes the files of results/CARD on one GPU, in parts that can be stopped and go on.
 #
 #   make cuda                                  # on the build machine
 #   scripts/results-gpu.sh check                # on the GPU machine: other libraries, and whether they are right
 #   scripts/results-gpu.sh STATE SECONDS PART... # measure, and stop after that many seconds
-#   scripts/results-gpu.sh pack STATE           # anywhere: write results/DEVICE from STATE
+#   scripts/results-gpu.sh pack STATE           # anywhere: write results/CARD from STATE
 #
 # A PART is
 #   selftest    the self-test
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   sweep-types the shapes of group te in fp16 and fp8, into the same folder
 #   same-peers  the default against itself
-#   learn       LEARN (575s) of learning beside the picks of PRIOR (auto), then what can be checked in: its records
-#               and the finals of results/DEVICE, and tuned.json with the map that these and the other learn*/ there fill
+#   learn       LEARN (575s) of learning, beside the picks of PRIOR (auto). Then it writes what pack checks in: learn/, with
+#               its records and the finals of results/CARD, and tuned.json, whose map is filled from these and from
+#               every other learn*/ there
 #   audit       60 fresh problems searched in full, beside what was learned
 #   real-widths SHAPES (real-widths, of which nothing is learned) searched in full, then live where that found
 #               another config than what was learned, or than the program's default if nothing was: how far that is behind
@@ -25,13 +26,14 @@
 #   autotune    the four of them beside torch.compile's max-autotune too, which compiles for long
 #
 # The state has a file or a folder for each PART, and `done`. The same command goes on from there,
-# on another machine of that card too: with the same program, driver and peers. machines.txt says which part is of which
-# card, and its floor, an empty launch. A compare whose floor is 0.2 us from the others' is put aside, and measured again, once.
+# on another machine of that card too: with the same program, driver and peers. machines.txt says which part but
+# learn is of which card, and its floor, an empty launch. A compare whose floor is 0.2 us from the state's others is put
+# aside, and measured again, once.
 # Floors of one H200 were 2.66 to 2.88 us within half an hour. Those of other hosts differ by more than 1.
 # Exit 3: there is more to do.
 #
-# DEVICE names another device than cuda: cuda:1, or cuda:0,cuda:1 for learn and sweeps on both. CARD and DOMAIN, of what
-# is learned, are for a test.
+# CARD is the folder of this machine's card, such as nvidia-h200. $DEVICE names another device than cuda: cuda:1, or
+# cuda:0,cuda:1 for learn and sweeps on both. $CARD and $DOMAIN, of what is learned, are for a test.
 # PYTHON names the Python with PyTorch (python3), PEERS the other libraries that count, LIMIT how long one of them may
 # compile for a problem (60s). Without a network Liger-Kernel is one pure wheel,
 # put beside it:
@@ -169,7 +171,7 @@ learn() {
 }
 
 # thin FOLDER [RECORDS]: the records that can be checked in of a learn, beside those of a sweep, and the table that is
-# checked in with them: the entries of results/DEVICE, and the map that these records fill with those of its other learns.
+# checked in with them: the entries of results/CARD, and the map that these records fill with those of its other learns.
 thin() {
 	local folder=$1 to=$state/$1/$card others
 	shift

@@ -457,6 +457,14 @@ func peersTable(pattern string) (string, error) {
 	for _, run := range runs {
 		type tally struct{ gain, peer, ours []float64 }
 		rows, verdicts := map[string]tally{}, map[string]int{}
+		timed := map[string]bool{} // libraries that had a time
+		for _, d := range run.Duels {
+			for _, look := range d.Peers {
+				timed[look.Peer] = timed[look.Peer] || look.US > 0
+			}
+		}
+		maps.DeleteFunc(timed, func(_ string, is bool) bool { return !is })
+		count := cmp.Or(len(timed), len(run.Among)) // older files do not say
 		for _, r := range run.Comparison().Rows {
 			if r.Verdict == "" {
 				continue
@@ -476,7 +484,7 @@ func peersTable(pattern string) (string, error) {
 				name, stats.GeoMean(x.gain), slices.Min(x.gain), slices.Max(x.gain),
 				verdicts[name+string(verdict.Faster)], len(x.gain),
 				verdicts[name+string(verdict.Slower)], stats.GeoMean(x.ours), stats.GeoMean(x.peer),
-				len(run.Among))
+				count)
 		}
 	}
 	return text, err
@@ -522,7 +530,7 @@ func librariesTable(runs []*report.LiveFile) string {
 		}
 		if x.none > 0 {
 			_, why, _ := strings.Cut(x.reason, ": ") // behind the status
-			none = fmt.Sprintf("%d: %s", x.none, strings.ReplaceAll(why, "|", "/"))
+			none = fmt.Sprintf("%d; first: %s", x.none, strings.ReplaceAll(why, "|", "/"))
 		}
 		system, _ := peers.About(name)
 		text += fmt.Sprintf("| %s | %s | %d | %s | %s |\n", system, cmp.Or(x.version, "not there"), x.fastest, behind, none)
@@ -551,9 +559,9 @@ func TestTableOfLibrariesSaysWhyOneHasNoTime(t *testing.T) {
 | torch.compile | not there | 0 |  |  |
 | Fast-LLM | not there | 0 |  |  |
 | flash-linear-attention's Triton norms | not there | 0 | 1.68x | 0 |
-| flash-attn's Triton norms | not there | 0 |  | 4: it was not compiled within 1m0s |
+| flash-attn's Triton norms | not there | 0 |  | 4; first: it was not compiled within 1m0s |
 | Liger-Kernel | not there | 0 |  |  |
 | mamba's Triton norms | mamba-ssm 2.3.2.post1 | 0 | 4.00x | 0 |
-| quack | not there | 0 |  | 4: fp32 / only |
+| quack | not there | 0 |  | 4; first: fp32 / only |
 `)
 }
