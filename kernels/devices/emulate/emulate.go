@@ -209,28 +209,33 @@ func (e *Emulator) prepare(ctx context.Context) error {
 	if err := e.write("emulate.h", header); err != nil {
 		return err
 	}
-	runtime := make(chan error, 1)
-	go func() { runtime <- e.prepareRuntime(ctx, version) }()
-	err = e.compileOnce(ctx, "emulate.h", append([]string{"-x", "c++-header", "-o", e.file("emulate.h.gch")},
-		e.checks...)...)
-	return cmp.Or(err, <-runtime)
-}
-
-// prepareRuntime makes runtime.o, which takes a compiler as long as the programs of ten launches. It is kept
-// beside the cubins. Where it cannot be kept, the next emulator compiles it again.
-func (e *Emulator) prepareRuntime(ctx context.Context, version []byte) error {
-	key := sha256.Sum256(fmt.Appendf(nil, "%s %s %q %s %s", e.compiler, version, flags, header, runtimeText))
-	kept := durable.Place{Root: nvrtc.DefaultCacheDir(), Name: fmt.Sprintf("emulator-%x.o", key)}
-	if data, err := readTrusted(kept.String()); err == nil {
-		return e.write("runtime.o", string(data))
-	}
 	if err := e.write("runtime.cpp", runtimeText); err != nil {
 		return err
 	}
-	if err := e.compileOnce(ctx, "runtime.cpp", "-o", e.file("runtime.o")); err != nil {
+	runtime := make(chan error, 1)
+	go func() { runtime <- e.keep(ctx, version, "runtime.cpp", "runtime.o") }()
+	args := append([]string{"-x", "c++-header"}, e.checks...)
+	if clang { // its header is only good beside the text that it was made of
+		err = e.compileOnce(ctx, "emulate.h", append(args, "-o", e.file("emulate.h.gch"))...)
+	} else {
+		err = e.keep(ctx, version, "emulate.h", "emulate.h.gch", args...)
+	}
+	return cmp.Or(err, <-runtime)
+}
+
+// keep compiles a file that is the same for all launches. runtime.o takes a compiler as long as the programs of ten
+// launches, the header as long as three. Both are kept beside the cubins. What cannot be kept, the next emulator
+// compiles again.
+func (e *Emulator) keep(ctx context.Context, version []byte, from, to string, args ...string) error {
+	key := sha256.Sum256(fmt.Appendf(nil, "%s %s %q %q %s %s %v", e.compiler, version, flags, args, header, runtimeText, headers))
+	kept := durable.Place{Root: nvrtc.DefaultCacheDir(), Name: fmt.Sprintf("emulator-%x%s", key, filepath.Ext(to))}
+	if data, err := readTrusted(kept.String()); err == nil {
+		return e.write(to, string(data))
+	}
+	if err := e.compileOnce(ctx, from, append(args, "-o", e.file(to))...); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(e.file("runtime.o"))
+	data, err := os.ReadFile(e.file(to))
 	if err == nil && os.MkdirAll(kept.Root, 0o777) == nil {
 		_ = kept.WriteFrom(bytes.NewReader(data))
 	}
