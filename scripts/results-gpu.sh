@@ -11,9 +11,9 @@
 #   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   sweep-types the shapes of group te in fp16 and fp8, into the same folder
 #   same-peers  the default against itself
-#   learn       LEARN (575s) of learning, beside the picks of PRIOR (auto). Then it writes what pack checks in: learn/, with
-#               its records and the finals of results/CARD, and tuned.json, whose map is filled from these and from
-#               every other learn*/ there
+#   learn       LEARN (575s) of learning, beside the picks of PRIOR (auto). Then it writes what pack checks in: learn/ and
+#               tuned.json. learn/ has its records and the finals of results/CARD. The map of tuned.json is filled from
+#               these, and from every other learn*/ there
 #   audit       60 fresh problems searched in full, beside what was learned
 #   real-widths SHAPES (real-widths, of which nothing is learned) searched in full, then live where that found
 #               another config than what was learned, or than the program's default if nothing was: how far that is behind
@@ -32,7 +32,7 @@
 # Floors of one H200 were 2.66 to 2.88 us within half an hour. Those of other hosts differ by more than 1.
 # Exit 3: there is more to do.
 #
-# CARD is the folder of this machine's card, such as nvidia-h200. $DEVICE names another device than cuda: cuda:1, or
+# CARD names the folder of this machine's card, such as nvidia-h200. $DEVICE names another device than cuda: cuda:1, or
 # cuda:0,cuda:1 for learn and sweeps on both. $CARD and $DOMAIN, of what is learned, are for a test.
 # PYTHON names the Python with PyTorch (python3), PEERS the other libraries that count, LIMIT how long one of them may
 # compile for a problem (60s). Without a network Liger-Kernel is one pure wheel,

@@ -177,7 +177,7 @@ func bitsOf(m []string) string {
 // tokenRE finds what ends a string, operand or section of an asm statement.
 var tokenRE = regexp.MustCompile(`"(?:\\.|[^"\\])*"|[():"]`)
 
-// escapes are what stands for blanks in a string of C++.
+// escapes stand for blanks in a string of C++.
 var escapes = strings.NewReplacer(`\n`, " ", `\t`, " ", `\r`, " ")
 
 // asm reads what stands between the parentheses of an asm statement: instructions, in one

@@ -85,7 +85,7 @@ extern dim3 gridSize, blockSize;
 inline void poison(void *p, size_t n) {
   for (size_t i = 0; i < n; i++) ((unsigned char *)p)[i] = i % 2 ? 0xff : 0xfe;
 }
-// Anything is what a function of CUDA's that the emulator lacks would return, if it returned.
+// Anything converts to whatever a function of CUDA's that the emulator lacks would return, if it returned.
 struct Anything {
   template <typename T> operator T() const;
 };
